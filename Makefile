@@ -1,0 +1,71 @@
+# Every target sets up what it needs in .venv, once, and again when a file that decides what is installed changes.
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+DECIDES := pyproject.toml setup.py constraints.txt $(wildcard src/regard/kernels/*.c src/regard/kernels/*.h)
+
+# -qq hides pip's notices and keeps its errors. The constraints pin torch: an open range would fetch gigabytes of CUDA.
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt
+
+.PHONY: help demo test check bench docs setup clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo    see what attention looks at, in one command"
+	@echo "make test    check, build the documentation, run every test"
+	@echo "make check   format, lint, types, and which room may import which"
+	@echo "make bench   measure against other libraries on this machine"
+	@echo "make docs    build the documentation into site/"
+	@echo "make setup   everything a developer needs, in .venv"
+	@echo "make clean   remove what the other targets made, .venv included"
+	@echo "PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test processes."
+
+demo: .venv/.demo
+	@$(BIN)/python examples/demo.py
+
+test: .venv/.test check docs
+	@echo "pytest: $(JOBS) processes"
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+check: .venv/.check
+	@echo "ruff: format" && $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff --quiet .; exit 1; }
+	@echo "ruff: lint" && $(BIN)/ruff check --quiet .
+	@echo "mypy: types" && $(BIN)/mypy --no-error-summary
+	@echo "import-linter: rooms" && $(BIN)/lint-imports
+
+bench: .venv/.bench
+	@$(BIN)/python -m benchmarks
+
+docs: .venv/.docs
+	@echo "mkdocs: site/" && $(BIN)/mkdocs build --strict --quiet
+
+setup: .venv/.dev
+
+clean:
+	rm -rf .venv build dist site src/*.egg-info src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache .hypothesis
+
+.venv/.demo: EXTRAS := view
+.venv/.test: EXTRAS := test
+.venv/.check: EXTRAS := check
+.venv/.docs: EXTRAS := docs
+.venv/.bench: EXTRAS := bench
+.venv/.dev: EXTRAS := dev
+
+# Two steps, so that the long one (torch) is announced by itself and the package builds with the pinned setuptools.
+.venv/.base: constraints.txt | $(BIN)/pip
+	@echo "setup: torch and numpy (about 200 MB, once)"
+	@$(PIP) torch numpy setuptools
+	@touch $@
+
+.venv/.demo .venv/.test .venv/.check .venv/.docs .venv/.bench .venv/.dev: .venv/.%: .venv/.base $(DECIDES)
+	@echo "setup: regard[$(EXTRAS)]"
+	@$(PIP) --no-build-isolation -e ".[$(EXTRAS)]"
+	@touch $@
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "regard needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..."; \
+		exit 1; }
+	@echo "setup: .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
