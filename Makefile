@@ -9,6 +9,8 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c const
 
 .PHONY: help demo test check bench docs setup clean
 .DELETE_ON_ERROR:
+# Two pips must not write into one environment at the same time.
+.NOTPARALLEL:
 
 help:
 	@echo "make demo    see what attention looks at, in one command"
@@ -37,7 +39,7 @@ bench: .venv/.bench
 	@$(BIN)/python -m benchmarks
 
 docs: .venv/.docs
-	@echo "mkdocs: site/" && $(BIN)/mkdocs build --strict --quiet
+	@echo "mkdocs: site/" && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 setup: .venv/.dev
 
@@ -46,11 +48,13 @@ clean:
 		.import_linter_cache .hypothesis
 
 .venv/.demo: EXTRAS := view
-.venv/.test: EXTRAS := test
 .venv/.check: EXTRAS := check
 .venv/.docs: EXTRAS := docs
 .venv/.bench: EXTRAS := bench
+.venv/.test: EXTRAS := test,check,docs
+.venv/.test: COVERS := .venv/.demo .venv/.check .venv/.docs
 .venv/.dev: EXTRAS := dev
+.venv/.dev: COVERS := .venv/.demo .venv/.check .venv/.docs .venv/.bench .venv/.test
 
 # Two steps, so that the long one (torch) is announced by itself and the package builds with the pinned setuptools.
 .venv/.base: constraints.txt | $(BIN)/pip
@@ -61,7 +65,7 @@ clean:
 .venv/.demo .venv/.test .venv/.check .venv/.docs .venv/.bench .venv/.dev: .venv/.%: .venv/.base $(DECIDES)
 	@echo "setup: regard[$(EXTRAS)]"
 	@$(PIP) --no-build-isolation -e ".[$(EXTRAS)]"
-	@touch $@
+	@touch $@ $(COVERS)
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

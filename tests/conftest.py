@@ -1,0 +1,29 @@
+"""What holds for every test: nothing is fetched, nothing is drawn on a screen, and a second run does the same again."""
+
+import os
+import tempfile
+
+# Read when these packages are first imported, so set before any test module is.
+os.environ["KERAS_BACKEND"] = "torch"
+os.environ["KERAS_HOME"] = os.path.join(tempfile.gettempdir(), "regard-keras")
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["MPLBACKEND"] = "Agg"
+
+import hypothesis
+import pytest
+import torch
+
+# Derandomized: `make test` either passes or fails, whoever runs it. To search further: --hypothesis-profile=search.
+hypothesis.settings.register_profile("stable", deadline=None, derandomize=True, max_examples=40)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile("stable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The workers already share the cores; threads on top of them only wait for one another.
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(1)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    torch.manual_seed(0)

@@ -1,0 +1,120 @@
+"""The laws of the house: light to import, honest about itself, installable without a compiler."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import regard
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+# What `import regard` may add to `import torch`, in seconds.
+IMPORT_TIME = 0.150
+# Too heavy to bring along unasked.
+HEAVY = ["matplotlib", "scipy", "rich", "tokenizers", "transformers", "keras", "torch._dynamo"]
+
+
+def python(code: str, **environment: str) -> str:
+    """What a fresh interpreter prints when it runs the code."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_import_is_quick() -> None:
+    code = "import time, torch; start = time.perf_counter(); import regard; print(time.perf_counter() - start)"
+    # The least of several is what the import costs; the rest is what the machine was busy with.
+    times: list[float] = []
+    while len(times) < 7 and min(times, default=1.0) > IMPORT_TIME:
+        times.append(float(python(code)))
+    assert min(times) <= IMPORT_TIME, f"import regard added {min(times):.3f} s at best; the law is {IMPORT_TIME} s"
+
+
+def test_import_is_light() -> None:
+    code = "import sys, torch; had = set(sys.modules); import regard; print(*sorted(set(sys.modules) - had))"
+    brought = set(python(code).split())
+    assert not brought.intersection(HEAVY), "import these where they are used, inside the function"
+
+
+def test_version_is_one() -> None:
+    assert regard.__version__ == PROJECT["version"]
+
+
+def test_changelog_speaks_of_this_version() -> None:
+    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert {"Unreleased", PROJECT["version"]}.intersection(headings)
+
+
+@pytest.mark.parametrize("name", regard.__all__)
+def test_public_names_are_documented(name: str) -> None:
+    thing = getattr(regard, name)
+    # A constant takes its docstring from its type; it is documented where it is written, or it is not.
+    if callable(thing):
+        assert thing.__doc__, f"regard.{name} has no docstring"
+
+
+def test_public_names_are_listed_once() -> None:
+    assert len(regard.__all__) == len(set(regard.__all__))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_files_are_read_in_one_sitting(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= 500, f"{path.name} has {lines} lines: it holds two ideas"
+
+
+def test_builds_without_a_compiler(tmp_path: Path) -> None:
+    tree, out = tmp_path / "tree", tmp_path / "out"
+    shutil.copytree(
+        ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__", "*.egg-info")
+    )
+    for name in [
+        "pyproject.toml",
+        "setup.py",
+        "MANIFEST.in",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "constraints.txt",
+    ]:
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, tree / name)
+    out.mkdir()
+    built = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"from setuptools import build_meta as build; build.build_wheel({str(out)!r}); build.build_sdist({str(out)!r})",
+        ],
+        cwd=tree,
+        env={**os.environ, "CC": "/bin/false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+
+    with zipfile.ZipFile(next(out.glob("*.whl"))) as wheel:
+        carried = wheel.namelist()
+        wheel.extractall(tmp_path / "installed")
+    assert "regard/py.typed" in carried
+    assert not [name for name in carried if name.endswith((".so", ".pyd", ".c", ".h"))]
+
+    with tarfile.open(next(out.glob("*.tar.gz"))) as archive:
+        shipped = {Path(name).name for name in archive.getnames()}
+    assert {path.name for path in (tree / "src").rglob("*.[ch]")} <= shipped
+
+    place = python("import regard; print(regard.__file__)", PYTHONPATH=str(tmp_path / "installed"))
+    assert Path(place).is_relative_to(tmp_path)
