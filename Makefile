@@ -33,7 +33,7 @@ check: .venv/.check
 	@echo "ruff: format" && $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff --quiet .; exit 1; }
 	@echo "ruff: lint" && $(BIN)/ruff check --quiet .
 	@echo "mypy: types" && $(BIN)/mypy --no-error-summary
-	@echo "import-linter: rooms" && $(BIN)/lint-imports
+	@echo "import-linter: rooms" && said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
 
 bench: .venv/.bench
 	@$(BIN)/python -m benchmarks

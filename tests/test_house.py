@@ -24,10 +24,15 @@ IMPORT_TIME = 0.150
 HEAVY = ["matplotlib", "scipy", "rich", "tokenizers", "transformers", "keras", "torch._dynamo"]
 
 
-def python(code: str, **environment: str) -> str:
+def python(code: str, *arguments: object, cwd: Path | None = None, **environment: str) -> str:
     """What a fresh interpreter prints when it runs the code."""
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
@@ -92,19 +97,13 @@ def test_builds_without_a_compiler(tmp_path: Path) -> None:
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, tree / name)
     out.mkdir()
-    built = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"from setuptools import build_meta as build; build.build_wheel({str(out)!r}); build.build_sdist({str(out)!r})",
-        ],
+    python(
+        # setuptools overwrites sys.argv, hence the name.
+        "import sys; out = sys.argv[1]; from setuptools.build_meta import *; build_wheel(out); build_sdist(out)",
+        out,
         cwd=tree,
-        env={**os.environ, "CC": "/bin/false"},
-        capture_output=True,
-        text=True,
-        check=False,
+        CC="/bin/false",
     )
-    assert built.returncode == 0, built.stderr
 
     with zipfile.ZipFile(next(out.glob("*.whl"))) as wheel:
         carried = wheel.namelist()
