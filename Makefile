@@ -30,7 +30,7 @@ test: .venv/.test check docs
 	@$(BIN)/python -m pytest -q -n $(JOBS)
 
 check: .venv/.check
-	@echo "ruff: format" && $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff --quiet .; exit 1; }
+	@echo "ruff: format" && $(BIN)/ruff format --quiet --check .
 	@echo "ruff: lint" && $(BIN)/ruff check --quiet .
 	@echo "mypy: types" && $(BIN)/mypy --no-error-summary
 	@echo "import-linter: rooms" && said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
