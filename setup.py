@@ -13,8 +13,8 @@ setup(
             optional=True,
             # No -march: the file is built once and may run elsewhere, so it chooses instructions when it runs.
             # No -ffast-math: linking with it makes the whole process flush denormals, torch included.
-            extra_compile_args=["-O3", "-std=gnu11", "-pthread", "-fno-math-errno", "-fno-trapping-math"],
-            extra_link_args=["-pthread"],
+            extra_compile_args=["-O3", "-g0", "-std=gnu11", "-pthread", "-fno-math-errno", "-fno-trapping-math"],
+            extra_link_args=["-pthread", "-lm"],
         )
     ]
 )
