@@ -1,0 +1,259 @@
+"""Additive attention: softmax_j(sum_d w_d tanh(a_id + b_jd)) v_j  (Bahdanau et al. 2015, A.1.2), a and b already projected.
+
+The broadcast form holds a (q, k, d) tensor and takes a tanh an element. Here that tensor is never whole: additive_forms.py has the
+algorithm, native.c its native form. Gradients of any order; torch.func, torch.compile and torch.export work.
+
+float32 and float64 are computed as they are, bfloat16 and float16 in float32. Leading axes broadcast as in torch.matmul.
+`native` None takes the native kernels where they run, True insists on them, False takes torch.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from . import additive_forms as forms
+from .library import choose
+from .route import route
+
+
+def scores(a: Tensor, b: Tensor, w: Tensor, native: bool | None = None) -> Tensor:
+    """sum_d w_d tanh(a_id + b_jd): "*b q d", "*b k d", "d" -> "*b q k"."""
+    given = _prepare(a, b, w, None, None)
+    with _own_precision(a.device):
+        match route(a, b, w):
+            case "plain":
+                out = plain_scores(given.a, given.b, given.w)
+            case "operator":
+                from . import additive_operators as operators
+
+                out = operators.scores(given.a, given.b, given.w, native)
+            case "direct":
+                out = _Scores.apply(given.a, given.b, given.w, choose(native, given.a, given.b, given.w))
+    return out.to(given.dtype).reshape(*given.lead, *out.shape[-2:])
+
+
+def weights(
+    a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None = None, native: bool | None = None
+) -> tuple[Tensor, Tensor]:
+    """softmax over the keys that are allowed ("*b q k", True = may look), and its log sum of exponentials ("*b q").
+
+    A query that may look nowhere has weights 0 and -inf. What a forbidden key holds, NaN included, is never felt.
+    """
+    given = _prepare(a, b, w, None, allowed)
+    with _own_precision(a.device):
+        out, lse = _weights(given, native)
+    return out.to(given.dtype).reshape(*given.lead, *out.shape[-2:]), lse.reshape(*given.lead, -1)
+
+
+def attend(
+    a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None = None, native: bool | None = None
+) -> tuple[Tensor, Tensor]:
+    """softmax(scores) @ v ("*b q v") and the log sum of exponentials ("*b q", float32 for half types).
+
+    Weights beyond `forms.KEEP_BYTES` are not kept but computed again in the backward pass, a block of queries at a time.
+    A key that no query may see may hold NaN in b and in v.
+    """
+    given = _prepare(a, b, w, v, allowed)
+    a, b, w, values = given.a, given.b, given.w, given.v
+    assert values is not None
+    with _own_precision(a.device):
+        way = route(a, b, w, values, given.allowed)
+        if way == "plain" or a.shape[0] * a.shape[1] * b.shape[1] * a.element_size() <= forms.KEEP_BYTES:
+            shares, lse = _weights(given, native)
+            if way == "direct":
+                out = forms.mix(shares, values, given.allowed)
+            else:
+                out = shares @ (values if given.allowed is None else _seen(values, given.allowed))
+        elif way == "operator":
+            from . import additive_operators as operators
+
+            out, lse = operators.attend(a, b, w, values, given.allowed, native)
+        else:
+            out, lse = _Attend.apply(a, b, w, values, given.allowed, choose(native, a, b, w, values))
+    return out.to(given.dtype).reshape(*given.lead, *out.shape[-2:]), lse.reshape(*given.lead, out.shape[-2])
+
+
+class _Given(NamedTuple):
+    """The arguments made ready for a kernel: one leading axis, one dtype."""
+
+    a: Tensor  # n q d
+    b: Tensor  # n k d
+    w: Tensor  # d
+    v: Tensor | None  # n k v
+    allowed: Tensor | None  # n q k, any axis may be 1
+    lead: tuple[int, ...]
+    dtype: torch.dtype  # of what is returned
+
+
+def _prepare(a: Tensor, b: Tensor, w: Tensor, v: Tensor | None, allowed: Tensor | None) -> _Given:
+    if a.ndim < 2 or b.ndim < 2 or w.ndim != 1 or not a.shape[-1] == b.shape[-1] == w.shape[0]:
+        raise ValueError(
+            f"a, b, w must be (*b, q, d), (*b, k, d), (d): got {tuple(a.shape)}, {tuple(b.shape)}, {tuple(w.shape)};"
+            " project queries and keys to the width of w"
+        )
+    if v is not None and (v.ndim < 2 or v.shape[-2] != b.shape[-2]):
+        raise ValueError(f"v must be (*b, k, v), one value a key: got {tuple(v.shape)} for {b.shape[-2]} keys of b")
+    if allowed is not None and allowed.dtype != torch.bool:
+        raise TypeError(f"allowed must be bool, True where a query may look: got {allowed.dtype}; try allowed != 0")
+    dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), w.dtype)
+    if v is not None:
+        dtype = torch.promote_types(dtype, v.dtype)
+    if not dtype.is_floating_point:
+        raise TypeError(f"a, b, w must be floating point: got {a.dtype}, {b.dtype}, {w.dtype}; try a.float()")
+    q, k = a.shape[-2], b.shape[-2]
+    parts = [x.shape[:-2] for x in (a, b, v, allowed) if x is not None]
+    lead = tuple(torch.broadcast_shapes(*parts))
+    computed = torch.float32 if dtype.itemsize < 4 else dtype
+    if allowed is not None:
+        allowed = _flat_mask(allowed, lead, q, k)
+    return _Given(
+        _flat(a, lead).to(computed),
+        _flat(b, lead).to(computed),
+        w.to(computed),
+        None if v is None else _flat(v, lead).to(computed),
+        allowed,
+        lead,
+        dtype,
+    )
+
+
+def _flat(x: Tensor, lead: tuple[int, ...]) -> Tensor:
+    if len(lead) == 1 and x.ndim == 3 and x.shape[0] == lead[0]:
+        return x
+    return x.expand(*lead, *x.shape[-2:]).reshape(prod(lead), *x.shape[-2:])
+
+
+def _flat_mask(allowed: Tensor, lead: tuple[int, ...], q: int, k: int) -> Tensor:
+    allowed = allowed.reshape((1,) * (2 - allowed.ndim) + tuple(allowed.shape))
+    rows, columns = allowed.shape[-2:]
+    if rows not in (1, q) or columns not in (1, k):
+        raise ValueError(
+            f"allowed must broadcast to (*b, {q}, {k}): got {tuple(allowed.shape)}; its last axes are queries and keys"
+        )
+    if prod(allowed.shape[:-2]) == 1:
+        return allowed.reshape(1, rows, columns)
+    return allowed.expand(*lead, rows, columns).reshape(prod(lead), rows, columns)
+
+
+def _own_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """Autocast must not turn the products inside a kernel to half precision."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
+def _weights(given: _Given, native: bool | None) -> tuple[Tensor, Tensor]:
+    a, b, w, allowed = given.a, given.b, given.w, given.allowed
+    match route(a, b, w, allowed):
+        case "plain":
+            return plain_weights(a, b, w, allowed)
+        case "operator":
+            from . import additive_operators as operators
+
+            return operators.weights(a, b, w, allowed, native)
+        case _:
+            out, lse = _Weights.apply(a, b, w, allowed, choose(native, a, b, w))
+            return out, lse
+
+
+def _seen(v: Tensor, allowed: Tensor) -> Tensor:
+    return v.masked_fill(~allowed.any(-2).unsqueeze(-1), 0)
+
+
+def plain_scores(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """The equation as written; pairs that are not allowed score w . tanh 0 = 0 and feel nothing."""
+    x = a.unsqueeze(-2) + b.unsqueeze(-3)  # n q k d
+    if allowed is not None:
+        x = torch.where(allowed.unsqueeze(-1), x, 0)
+    return x.tanh() @ w
+
+
+def plain_weights(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
+    x = plain_scores(a, b, w, allowed)
+    if allowed is None:
+        return x.softmax(-1), x.logsumexp(-1)
+    allowed = allowed.expand(x.shape)
+    empty = ~allowed.any(-1, keepdim=True)
+    # an empty row is computed as if all were allowed and then struck out, so no inf - inf is differentiated
+    x = x.masked_fill(~(allowed | empty), -torch.inf)
+    return x.softmax(-1).masked_fill(~allowed, 0), x.logsumexp(-1).masked_fill(empty.squeeze(-1), -torch.inf)
+
+
+def _plain_scores_backward(a: Tensor, b: Tensor, w: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of the scores in differentiable operations, for derivatives of a higher order."""
+    x = a.unsqueeze(-2) + b.unsqueeze(-3)  # n q k d
+    t = torch.where((grad == 0).unsqueeze(-1) & ~x.isfinite(), 0, x).tanh()
+    slope = grad.unsqueeze(-1) * (1 - t * t) * w
+    return slope.sum(-2), slope.sum(-3), (grad.unsqueeze(-1) * t).sum((0, 1, 2))
+
+
+class _Scores(Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, w: Tensor, native: bool) -> Tensor:
+        ctx.save_for_backward(a, b, w)
+        ctx.native = native
+        return forms.scores_forward(a, b, w, native)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        a, b, w = ctx.saved_tensors
+        with _own_precision(a.device):
+            if torch.is_grad_enabled():
+                return *_plain_scores_backward(a, b, w, grad), None
+            return *forms.scores_backward(a, b, w, grad, ctx.native), None
+
+
+class _Weights(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, native: bool
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = forms.weights_forward(a, b, w, allowed, native)
+        ctx.save_for_backward(a, b, w, out)
+        ctx.native = native
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        a, b, w, out = ctx.saved_tensors
+        if grad is None and grad_lse is None:
+            return None, None, None, None, None
+        with _own_precision(a.device):
+            if torch.is_grad_enabled():
+                # `out` is this function's own output, so the formula below is differentiable through it
+                inner = torch.zeros_like(out) if grad is None else torch.where(out == 0, 0, grad)
+                inner = inner - (out * inner).sum(-1, keepdim=True)
+                if grad_lse is not None:
+                    inner = inner + grad_lse.unsqueeze(-1)
+                return *_plain_scores_backward(a, b, w, out * inner), None, None
+            return *forms.weights_backward(a, b, w, out, grad, grad_lse, ctx.native), None, None
+
+
+class _Attend(Function):
+    """Weights are computed again in the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None, native: bool
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(a, b, w, v, allowed)
+        ctx.native = native
+        ctx.set_materialize_grads(False)
+        return forms.attend_forward(a, b, w, v, allowed, native)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        a, b, w, v, allowed = ctx.saved_tensors
+        if grad is None and grad_lse is None:
+            return None, None, None, None, None, None
+        with _own_precision(a.device):
+            if not torch.is_grad_enabled():
+                return *forms.attend_backward(a, b, w, v, allowed, grad, grad_lse, ctx.native), None, None
+            shares, lse = _Weights.apply(a, b, w, allowed, ctx.native)
+            pairs = [(forms.mix(shares, v, allowed), grad), (lse, grad_lse)]
+            outputs, grads = zip(*[pair for pair in pairs if pair[1] is not None], strict=True)
+            wanted = torch.autograd.grad(outputs, (a, b, w, v), grads, create_graph=True, allow_unused=True)
+            return *wanted, None, None

@@ -1,0 +1,210 @@
+/* Native kernels of regard: additive attention scores, sparse normalizers. Plain C behind ctypes: no Python, no torch.
+ *
+ * The kernels are in native_rows.h and native_additive.h, compiled once per real type and instruction set; the widest one that
+ * the processor has is chosen at run time. Threads are made for one call and joined before it returns, so nothing is
+ * global and a fork is safe. Results do not depend on the number of threads.
+ *
+ * Every exported function returns 0, or 1 if there was no memory.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REGARD_ABI 1
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+#if defined(__unix__) || defined(__APPLE__)
+#define THREADS 1
+#include <pthread.h>
+#else
+#define THREADS 0
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define VECTORS 1
+#define INLINE inline __attribute__((always_inline))
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpsabi"
+#else
+/* vectors are only passed between inlined functions */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+#else
+#define VECTORS 0
+#define INLINE inline
+#endif
+
+#if VECTORS && (defined(__x86_64__) || defined(_M_X64))
+#define X86 1
+#include <immintrin.h>
+#else
+#define X86 0
+#endif
+
+typedef int64_t i64;
+
+/* Strides count elements; the last axis of a, b, w is contiguous; p, lse, g, da, db, dw are contiguous. */
+typedef struct {
+    const void *a, *b, *w, *g;      /* (n, q, d), (n, k, d), (d), (n, q, k) */
+    const unsigned char *allowed;   /* (n, q, k) by strides; 0 forbids; NULL allows all */
+    void *p, *lse, *da, *db, *dw;   /* (n, q, k), (n, q) or NULL for scores, (n, q, d), (n, k, d), (n, d) */
+    i64 a_n, a_q, b_n, b_k, m_n, m_q, m_k, n, q, k, d;
+} additive;
+
+typedef struct {
+    const void *s, *g;              /* (n q, m) */
+    const unsigned char *allowed;   /* (n, q, m) by strides */
+    void *p, *tau;                  /* (n q, m), (n q) */
+    i64 m_n, m_q, m_k, q, m;
+    int squared;
+} rows;
+
+static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
+    1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+
+#define LEVEL 0
+#define DOUBLE 0
+#include "native_copy.h"
+#define LEVEL 0
+#define DOUBLE 1
+#include "native_copy.h"
+#if X86
+#define LEVEL 1
+#define DOUBLE 0
+#include "native_copy.h"
+#define LEVEL 1
+#define DOUBLE 1
+#include "native_copy.h"
+#define LEVEL 2
+#define DOUBLE 0
+#include "native_copy.h"
+#define LEVEL 2
+#define DOUBLE 1
+#include "native_copy.h"
+#endif
+
+typedef int (*kernel)(const void *context, i64 begin, i64 end);
+
+#if X86
+#define COPIES(name) {{name##_0_0, name##_1_0}, {name##_0_1, name##_1_1}, {name##_0_2, name##_1_2}}
+#else
+#define COPIES(name) {{name##_0_0, name##_1_0}, {name##_0_0, name##_1_0}, {name##_0_0, name##_1_0}}
+#endif
+static const kernel FORWARD[3][2] = COPIES(forward);
+static const kernel BACKWARD[3][2] = COPIES(backward);
+static const kernel SOFTMAX_BACKWARD[3][2] = COPIES(softmax_backward);
+static const kernel SPARSE[3][2] = COPIES(sparse);
+static const kernel SPARSE_BACKWARD[3][2] = COPIES(sparse_backward);
+
+static int widest(int most) {
+    int level = 0;
+#if X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) level = __builtin_cpu_supports("avx512f") ? 2 : 1;
+#endif
+    return most < level ? (most < 0 ? 0 : most) : level;
+}
+
+#if THREADS
+typedef struct {
+    kernel work;
+    const void *context;
+    i64 begin, end;
+    int failed;
+} share;
+
+static void *run_share(void *p) {
+    share *s = p;
+    s->failed = s->work(s->context, s->begin, s->end);
+    return NULL;
+}
+#endif
+
+/* Items over at most `threads` threads; a thread is worth making for about a tenth of a millisecond of work: `grain` units of cost. */
+static int run(kernel work, const void *context, i64 items, double cost, double grain, i64 threads) {
+    if (items <= 0) return 0;
+#if THREADS
+    enum { MOST = 64 };
+    i64 count = threads < MOST ? threads : MOST;
+    if (count > items) count = items;
+    if (count > cost / grain) count = (i64)(cost / grain);
+    if (count > 1) {
+        share shares[MOST];
+        pthread_t ids[MOST];
+        unsigned char made[MOST] = {0};
+        int failed = 0;
+        for (i64 i = 0; i < count; i++) {
+            share s = {work, context, items * i / count, items * (i + 1) / count, 0};
+            shares[i] = s;
+            if (i) made[i] = pthread_create(&ids[i], NULL, run_share, &shares[i]) == 0;
+        }
+        for (i64 i = 0; i < count; i++)
+            if (!made[i]) run_share(&shares[i]);
+        for (i64 i = 0; i < count; i++) {
+            if (made[i]) pthread_join(ids[i], NULL);
+            failed |= shares[i].failed;
+        }
+        return failed;
+    }
+#endif
+    return work(context, 0, items);
+}
+
+EXPORT int regard_abi(void) { return REGARD_ABI; }
+
+/* 0 baseline, 1 AVX2, 2 AVX-512; whether the baseline itself is vector code is the compiler's matter */
+EXPORT int regard_level(int most) { return widest(most); }
+
+EXPORT int regard_additive_forward(int wide, int most, i64 threads, i64 n, i64 q, i64 k, i64 d, const void *a, i64 a_n, i64 a_q,
+                                   const void *b, i64 b_n, i64 b_k, const void *w, const void *allowed, i64 m_n, i64 m_q,
+                                   i64 m_k, void *p, void *lse) {
+    additive t = {0};
+    t.a = a, t.b = b, t.w = w, t.allowed = allowed, t.p = p, t.lse = lse;
+    t.a_n = a_n, t.a_q = a_q, t.b_n = b_n, t.b_k = b_k, t.m_n = m_n, t.m_q = m_q, t.m_k = m_k;
+    t.n = n, t.q = q, t.k = k, t.d = d;
+    double cost = (double)n * q * k * (d + 1) * (q < 2 ? 4 : 1);
+    return run(FORWARD[widest(most)][!!wide], &t, n * ((q + ROWS - 1) / ROWS), cost, 1e6, threads);
+}
+
+EXPORT int regard_additive_backward(int wide, int most, i64 threads, i64 n, i64 q, i64 k, i64 d, const void *a, i64 a_n, i64 a_q,
+                                    const void *b, i64 b_n, i64 b_k, const void *w, const void *g, void *da, void *db,
+                                    void *dw) {
+    additive t = {0};
+    t.a = a, t.b = b, t.w = w, t.g = g, t.da = da, t.db = db, t.dw = dw;
+    t.a_n = a_n, t.a_q = a_q, t.b_n = b_n, t.b_k = b_k, t.n = n, t.q = q, t.k = k, t.d = d;
+    const int level = widest(most);
+    const i64 bytes = level == 2 ? 64 : level == 1 ? 32 : VECTORS ? 16 : wide ? 8 : 4, lanes = bytes / (wide ? 8 : 4);
+    return run(BACKWARD[level][!!wide], &t, n * ((d + lanes - 1) / lanes), (double)n * q * k * (d + 1), 5e5, threads);
+}
+
+EXPORT int regard_softmax_backward(int wide, int most, i64 threads, i64 count, i64 m, const void *p, const void *g,
+                                   const void *g_lse, void *ds) {
+    rows t = {0};
+    t.s = p, t.g = g, t.tau = (void *)g_lse, t.p = ds, t.m = m;
+    return run(SOFTMAX_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
+}
+
+/* count = n q rows; the mask's strides are those of (n, q, m) */
+EXPORT int regard_sparse(int wide, int most, i64 threads, int squared, i64 count, i64 m, const void *s, const void *allowed, i64 q,
+                         i64 m_n, i64 m_q, i64 m_k, void *p, void *tau) {
+    rows t = {0};
+    t.s = s, t.allowed = allowed, t.q = q, t.m_n = m_n, t.m_q = m_q, t.m_k = m_k, t.m = m, t.p = p, t.tau = tau;
+    t.squared = squared;
+    return run(SPARSE[widest(most)][!!wide], &t, count, (double)count * m, 2e5, threads);
+}
+
+EXPORT int regard_sparse_backward(int wide, int most, i64 threads, int squared, i64 count, i64 m, const void *p, const void *g,
+                                  void *ds) {
+    rows t = {0};
+    t.s = p, t.g = g, t.p = ds, t.m = m, t.squared = squared;
+    return run(SPARSE_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
+}
+
+/* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */
+EXPORT void *PyInit__native(void) { return NULL; }
