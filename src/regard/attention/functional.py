@@ -1,0 +1,130 @@
+"""attention, attend, explain: the equation as functions."""
+
+import torch
+from torch import Tensor
+
+from regard import backends
+from regard.parts import checks
+from regard.parts.bias import Bias
+from regard.parts.call import NOTHING, Attended, Call, Need, resolve
+from regard.parts.map import AttentionMap
+from regard.parts.mask import Mask
+from regard.parts.memory import Memory
+from regard.parts.normalize import Normalizer, Softmax
+from regard.parts.read import Read
+from regard.parts.score import Score
+
+Positions = tuple[Tensor, Tensor]
+
+
+def attention(
+    q: Tensor,
+    k: Tensor | Memory,
+    v: Tensor | None = None,
+    *,
+    score: Score | None = None,
+    bias: Bias | Tensor | None = None,
+    mask: Mask | Tensor | None = None,
+    normalize: Normalizer | None = None,
+    read: Read | None = None,
+    dropout: float = 0.0,
+    positions: Positions | None = None,
+    backend: str | None = None,
+) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+    """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
+
+    Without choices: softmax(q kᵀ/√d) v. v=None means v = k. Where k and v have fewer heads than q (axis -3), each serves
+    as many neighbouring heads of q as it takes. Queries are taken to be the last of the keys, unless `positions=(i, j)`
+    says where both stand.
+    """
+    return attend(
+        q,
+        k,
+        v,
+        score=score,
+        bias=bias,
+        mask=mask,
+        normalize=normalize,
+        read=read,
+        dropout=dropout,
+        positions=positions,
+        backend=backend,
+    ).out
+
+
+def attend(
+    q: Tensor,
+    k: Tensor | Memory,
+    v: Tensor | None = None,
+    *,
+    score: Score | None = None,
+    bias: Bias | Tensor | None = None,
+    mask: Mask | Tensor | None = None,
+    normalize: Normalizer | None = None,
+    read: Read | None = None,
+    dropout: float = 0.0,
+    positions: Positions | None = None,
+    backend: str | None = None,
+    need: Need = NOTHING,
+) -> Attended:
+    """The same, with what `need` asks for beside the output."""
+    call, felt = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
+    if need is not NOTHING:
+        _check_need(call)
+    got = backends.choose(call, backend).run(call)
+    if felt is not None:
+        got = _poisoned(got, felt)
+    return got._replace(map=AttentionMap(call)) if need.map else got
+
+
+def explain(
+    q: Tensor,
+    k: Tensor | Memory,
+    v: Tensor | None = None,
+    *,
+    score: Score | None = None,
+    bias: Bias | Tensor | None = None,
+    mask: Mask | Tensor | None = None,
+    normalize: Normalizer | None = None,
+    read: Read | None = None,
+    dropout: float = 0.0,
+    positions: Positions | None = None,
+    backend: str | None = None,
+    need: Need = NOTHING,
+) -> str:
+    """Which backend runs this call and, for each one passed over, why."""
+    call, _ = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
+    terms = [repr(call.score), repr(call.normalize), repr(call.read)]
+    if call.bias is not None:
+        terms.insert(1, repr(call.bias))
+    if call.mask is not None:
+        terms.insert(-2, repr(call.mask))
+    shapes = f"q {checks.shape(q)}, k {checks.shape(call.keys)}, v {checks.shape(call.v)}, {call.v.dtype} on {q.device}"
+    return f"{', '.join(terms)}\n  {shapes}\n{backends.explain(call, backend)}"
+
+
+def _check_need(call: Call) -> None:
+    need = call.need
+    if (need.log_prob or need.index) and not call.read.hard:
+        raise ValueError(
+            f"log_prob and index are those of a hard read, but read={call.read!r}; use Sample(), Argmax(), Gumbel() or StraightThrough()"
+        )
+    if need.lse and type(call.normalize) is not Softmax:
+        raise ValueError(
+            f"lse is the constant of a softmax, but normalize={call.normalize!r}; use Softmax() or ask for weights"
+        )
+
+
+def _poisoned(got: Attended, felt: Tensor) -> Attended:
+    """NaN in the rows that look at something that is not a number."""
+    rows = {
+        name: value.masked_fill(felt, torch.nan)
+        for name in ("log_prob", "lse", "entropy")
+        if (value := getattr(got, name)) is not None
+    }
+    whole = {
+        name: value.masked_fill(felt.unsqueeze(-1), torch.nan)
+        for name in ("out", "weights")
+        if (value := getattr(got, name)) is not None
+    }
+    return got._replace(**rows, **whole)

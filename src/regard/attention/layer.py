@@ -1,0 +1,118 @@
+"""Attention: the equation as a layer, its terms chosen once."""
+
+from torch import Tensor, nn
+
+from regard.attention.functional import Positions, attend, explain
+from regard.parts.bias import Bias
+from regard.parts.call import NOTHING, Attended, Need
+from regard.parts.mask import Mask, as_mask
+from regard.parts.memory import Memory
+from regard.parts.normalize import Normalizer, Softmax
+from regard.parts.read import Mix, Read
+from regard.parts.score import Dot, Score
+
+
+class Attention(nn.Module):
+    """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
+
+    `mask` here is one that every call has, such as Causal(); what a call passes is joined to it by `&`. In evaluation
+    there is no dropout, and reads that draw to be trained (Gumbel) settle on the greatest weight.
+    """
+
+    def __init__(
+        self,
+        score: Score | None = None,
+        *,
+        bias: Bias | None = None,
+        mask: Mask | None = None,
+        normalize: Normalizer | None = None,
+        read: Read | None = None,
+        dropout: float = 0.0,
+        backend: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.score = Dot() if score is None else score
+        self.bias = bias
+        self.normalize = Softmax() if normalize is None else normalize
+        self.read = Mix() if read is None else read
+        self.mask = mask
+        self.dropout = dropout
+        self.backend = backend
+
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+        """Keys projected once, to be looked at by many calls: `layer(q, memory)`."""
+        return Memory(self.score.keys(k), k if v is None else v)
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        """The same, with what `need` asks for beside the output."""
+        return attend(
+            q,
+            k,
+            v,
+            score=self.score,
+            bias=self.bias,
+            mask=self._mask(mask),
+            normalize=self.normalize,
+            read=self.read if self.training else self.read.settled(),
+            dropout=self.dropout if self.training else 0.0,
+            positions=positions,
+            backend=self.backend,
+            need=need,
+        )
+
+    def explain(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> str:
+        """Which backend runs this call and, for each one passed over, why."""
+        return explain(
+            q,
+            k,
+            v,
+            score=self.score,
+            bias=self.bias,
+            mask=self._mask(mask),
+            normalize=self.normalize,
+            read=self.read if self.training else self.read.settled(),
+            dropout=self.dropout if self.training else 0.0,
+            positions=positions,
+            backend=self.backend,
+            need=need,
+        )
+
+    def _mask(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+        if self.mask is None or mask is None:
+            return self.mask if mask is None else mask
+        return self.mask & as_mask(mask)
+
+    def extra_repr(self) -> str:
+        said = [f"mask={self.mask!r}"] if self.mask is not None else []
+        said += [f"read={self.read!r}"] if not isinstance(self.read, Mix) else []
+        said += [f"dropout={self.dropout:g}"] if self.dropout else []
+        return ", ".join(said)

@@ -1,0 +1,209 @@
+"""MultiHead: several attentions side by side, each on its own part of the width."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.functional import Positions
+from regard.attention.layer import Attention
+from regard.parts import checks
+from regard.parts.call import NOTHING, Attended, Need
+from regard.parts.mask import Mask
+from regard.parts.memory import Memory
+from regard.parts.position import Rotary
+
+
+class MultiHead(nn.Module):
+    """[head₁; …; head_h] W_O, head_n = attention(q W_Q, k W_K, v W_V)  (Vaswani et al. 2017, 3.2.2).
+
+    `kv_heads` below `heads`: each key head serves as many neighbouring query heads (grouped, Ainslie et al. 2023; 1 is
+    multi-query, Shazeer 2019). `attention` is one for all heads, or a list with one for each. `rotate` turns queries
+    and keys by their positions.
+
+        heads(x)                      self-attention
+        heads(x, source)              cross-attention
+        heads(q, k, v)                all three apart
+        past = heads.remember(x)      keys and values as a value; heads(y, past); past = heads.remember(z, past)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        attention: Attention | Sequence[Attention] | None = None,
+        rotate: Rotary | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        for name, n in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads)):
+            checks.positive(name, n, "MultiHead")
+        if head_dim is None and dim % heads:
+            raise ValueError(
+                f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; try dim={dim - dim % heads} or give head_dim"
+            )
+        if heads % kv_heads:
+            raise ValueError(
+                f"heads must be a multiple of kv_heads: {heads} over {kv_heads} leaves {heads % kv_heads}; "
+                f"try kv_heads={max(n for n in range(1, kv_heads + 1) if heads % n == 0)}"
+            )
+        self.heads, self.kv_heads = heads, kv_heads
+        self.head_dim = dim // heads if head_dim is None else head_dim
+        key_dim = dim if key_dim is None else key_dim
+        value_dim = key_dim if value_dim is None else value_dim
+        self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
+        self.key = nn.Linear(key_dim, kv_heads * self.head_dim, bias=bias)
+        self.value = nn.Linear(value_dim, kv_heads * self.head_dim, bias=bias)
+        self.out = nn.Linear(heads * self.head_dim, dim, bias=bias)
+        self.rotate = rotate
+        if isinstance(attention, Attention) or attention is None:
+            self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
+        else:
+            if len(attention) != heads:
+                raise ValueError(
+                    f"attention must be one for all heads or one for each of {heads}, got {len(attention)}; add or drop some"
+                )
+            self.attention = nn.ModuleList(attention)
+        if attention is not None and dropout:
+            raise ValueError(
+                f"dropout={dropout} belongs to the attention that is passed; write Attention(..., dropout={dropout})"
+            )
+        if rotate is not None and rotate.dim != self.head_dim:
+            raise ValueError(
+                f"rotate must turn heads of width {self.head_dim}, got {rotate!r}; try Rotary({self.head_dim})"
+            )
+        for linear in (self.query, self.key, self.value):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
+        return x.unflatten(-1, (heads, self.head_dim)).transpose(-2, -3)
+
+    def remember(
+        self, k: Tensor, past: Memory | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
+    ) -> Memory:  # "*b k e"
+        """The heads' keys and values of k, behind those of `past`: what a step or a cross-attention looks at."""
+        start = 0 if past is None else len(past)
+        keys = self._split(self.key(k), self.kv_heads)
+        values = self._split(self.value(k if v is None else v), self.kv_heads)
+        if self.rotate is not None:
+            keys = self.rotate(keys, positions, start=start)
+        keys = self._projected(keys)
+        if past is None:
+            return Memory(keys, values, positions)
+        return past.extend(keys, values, positions)
+
+    def _projected(self, keys: Tensor) -> Tensor:
+        """Keys as the score keeps them; heads with scores of their own project when they look."""
+        return self.attention.score.keys(keys) if isinstance(self.attention, Attention) else keys
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None = None,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:  # "*b q d" -> "*b q d"
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None = None,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        """The same, with what `need` asks for beside the output; weights are (*b, h, q, k)."""
+        queries, memory = self._prepared(q, k, v, positions)
+        if isinstance(self.attention, Attention):
+            got = self.attention.attend(queries, memory, mask=mask, positions=positions, need=need)
+        else:
+            got = self._apart(queries, memory, mask, positions, need)
+        return got._replace(out=self.out(got.out.transpose(-2, -3).flatten(-2)))
+
+    def explain(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None = None,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> str:
+        """Which backend runs this call and, for each one passed over, why."""
+        queries, memory = self._prepared(q, k, v, positions)
+        if isinstance(self.attention, Attention):
+            return self.attention.explain(queries, memory, mask=mask, positions=positions, need=need)
+        return "\n".join(
+            f"head {n}: " + layer.explain(one_q, one_k, one_v, mask=mask, positions=positions, need=need)
+            for n, (layer, one_q, one_k, one_v) in enumerate(self._each(queries, memory))
+        )
+
+    def _prepared(
+        self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None, positions: Positions | None
+    ) -> tuple[Tensor, Memory]:
+        checks.floating("q", q)
+        checks.width("q", q, self.query.in_features, repr(self))
+        i, j = (None, None) if positions is None else positions
+        if isinstance(k, Memory):
+            if v is not None:
+                raise ValueError(
+                    f"v must be None when k is a Memory, which has its own values, got v {checks.shape(v)}; leave v out"
+                )
+            memory = k
+        else:
+            source = q if k is None else k
+            checks.floating("k", source)
+            checks.width("k", source, self.key.in_features, repr(self))
+            if v is not None:
+                checks.floating("v", v)
+                checks.width("v", v, self.value.in_features, repr(self))
+            memory = self.remember(source, v=v, positions=j if self.rotate is not None else None)
+        queries = self._split(self.query(q), self.heads)
+        if self.rotate is not None:
+            if i is None and memory.positions is not None:
+                i = memory.positions[..., len(memory) - q.shape[-2] :]
+            queries = self.rotate(queries, i, start=len(memory) - q.shape[-2])
+        return queries, memory
+
+    def _each(self, queries: Tensor, memory: Memory) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
+        group = self.heads // self.kv_heads
+        return [
+            (layer, queries[..., n, :, :], memory.keys[..., n // group, :, :], memory.values[..., n // group, :, :])
+            for n, layer in enumerate(self.attention)  # type: ignore[arg-type, misc]
+        ]
+
+    def _apart(
+        self, queries: Tensor, memory: Memory, mask: Mask | Tensor | None, positions: Positions | None, need: Need
+    ) -> Attended:
+        """Every head by its own attention."""
+        if positions is None and memory.positions is not None:
+            positions = (memory.positions[..., len(memory) - queries.shape[-2] :], memory.positions)
+        got = [
+            layer.attend(q, k, v, mask=mask, positions=positions, need=need)
+            for layer, q, k, v in self._each(queries, memory)
+        ]
+        fields = {}
+        for name in Attended._fields:
+            values = [getattr(one, name) for one in got]
+            if name == "map" and need.map:
+                fields[name] = tuple(values)
+            elif isinstance(values[0], Tensor):
+                fields[name] = torch.stack(values, dim=-2 if name in ("log_prob", "lse", "entropy", "index") else -3)
+        return Attended(**fields)
+
+    def __repr__(self) -> str:
+        shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
+        return f"MultiHead({self.query.in_features}, {self.heads}{shared}, attention={self.attention!r})"

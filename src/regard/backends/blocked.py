@@ -1,0 +1,292 @@
+"""blocked: some queries at a time against the keys that they may look at; what a mask empties is never touched.
+
+A softmax of dot products on a CPU goes through torch's flash kernel, span by span. Everything else, any normalizer, any
+comparison, any read, is the equation itself on a part of the call, computed again in backward, so memory stays linear.
+"""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.backends import fused
+from regard.backends.flash import Flash, Span, available
+from regard.parts.bias import Added
+from regard.parts.call import Attended, Call, equation, transformed
+from regard.parts.mask import Causal, lead, tiles
+from regard.parts.read import Gumbel, Sample
+
+# queries in a span of the flash path; of the general path, as many as keep the weights of a span within 2^22
+_ROWS = 128
+_WEIGHTS = 1 << 22
+# below this many weights the whole square is quicker than its parts
+_SMALL = 1 << 20
+
+
+def refuse(call: Call) -> str | None:
+    if call.need.weights:
+        return "the weights themselves are asked for, so the square is formed anyway"
+    if transformed(call.queries):
+        return "torch.func cannot look into its loop"
+    if torch.compiler.is_compiling():
+        return "its loop over blocks is not compiled"
+    if call.q.shape[-2] == 0:
+        return "there are no queries"
+    return None
+
+
+def _weights(call: Call) -> int:
+    count = call.q.shape[-2] * call.keys.shape[-2]
+    for n in call.batch:
+        count *= n
+    return count
+
+
+def pass_over(call: Call) -> str | None:
+    flash = _flash(call)
+    gain = (
+        call.mask is not None and call.mask.sparse and not (type(call.mask) is Causal and flash and _whole_square(call))
+    )
+    if flash and not gain and fused.refuse(call) is None:
+        return "the mask empties no block, one kernel takes it whole"
+    if _weights(call) < _SMALL:
+        return f"only {_weights(call)} weights: the whole square is quicker than its parts"
+    return None
+
+
+def _whole_square(call: Call) -> bool:
+    return call.given is None and call.q.shape[-2] == call.keys.shape[-2]
+
+
+def _flash(call: Call) -> bool:
+    """Can torch's flash kernel do the spans?"""
+    if fused.not_dot_softmax(call) is not None or call.dropout or call.bias is not None or not available(call.q):
+        return False
+    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (call.queries, call.keys, call.v))
+    return not (call.need.lse and needs_grad)
+
+
+def describe(call: Call) -> str:
+    how = (
+        "torch's flash kernel on each block"
+        if _flash(call)
+        else "the equation on each block, computed again in backward"
+    )
+    return how + ("" if call.mask is None else ", blocks that the mask empties are skipped")
+
+
+def spans(call: Call, rows: int) -> list[Span]:
+    """Which queries look at which keys, in the order of the queries."""
+    n, k = call.q.shape[-2], call.keys.shape[-2]
+    if k == 0:
+        return []
+    if call.mask is None:
+        return [Span(None, slice(start, min(start + rows, n)), slice(0, k), True) for start in range(0, n, rows)]
+    i, j = call.positions()
+    # single keys where that is cheap to know: spans then end exactly where the mask does
+    blocks = -(-n // rows)
+    step = 1 if blocks * k * (call.batch[0] if call.batch else 1) <= 1 << 20 else 64
+    some, every = call.mask.tiled(tiles(i, rows), tiles(j, step))
+    shape = torch.broadcast_shapes(some.shape, every.shape, (blocks, -(-k // step)))
+    some, every = some.expand(shape), every.expand(shape)
+    while some.ndim > 3:  # heads that differ share a span
+        some, every = some.any(1), every.all(1)
+    if some.ndim == 2:
+        some, every = some.unsqueeze(0), every.unsqueeze(0)
+    shared = some.shape[0] == 1
+    found: list[Span] = []
+    first, last = some.int().argmax(-1), some.shape[-1] - some.flip(-1).int().argmax(-1)
+    counts = some.sum(-1)
+    inner = (every & some).sum(-1)
+    for sample, (low, high, count, full) in enumerate(
+        zip(first.tolist(), last.tolist(), counts.tolist(), inner.tolist(), strict=True)
+    ):
+        for block in range(blocks):
+            if count[block] == 0:
+                continue
+            columns: Any = slice(low[block] * step, min(high[block] * step, k))
+            if count[block] < (high[block] - low[block]) * 3 // 4:  # holes worth leaving out
+                columns = _columns(some[sample, block], step, k)
+            here = Span(
+                None if shared else sample,
+                slice(block * rows, min((block + 1) * rows, n)),
+                columns,
+                full[block] == count[block],
+            )
+            before = found[-1] if found else None
+            same = (
+                before is not None
+                and before[0] == here[0]
+                and before.full
+                and here.full
+                and before.rows.stop == here.rows.start
+            )
+            if same and isinstance(columns, slice) and before.columns == columns:
+                found[-1] = Span(here.sample, slice(before.rows.start, here.rows.stop), columns, True)
+            else:
+                found.append(here)
+    return found
+
+
+def _columns(some: Tensor, step: int, k: int) -> Tensor:
+    index = some.nonzero().squeeze(-1)
+    if step > 1:
+        index = (index.unsqueeze(-1) * step + torch.arange(step, device=some.device)).flatten()
+        index = index[index < k]
+    return index
+
+
+def run(call: Call) -> Attended:
+    return _by_flash(call) if _flash(call) else _by_equation(call)
+
+
+def _by_flash(call: Call) -> Attended:
+    q, k, v = fused.prepared(call)
+    if call.mask is not None and len(call.batch) > 2:
+        # samples are told apart by the first axis: several of them become one
+        return fused.run(call)
+    biases = functools.partial(_bias, call, q.dtype)
+    out, lse = Flash.apply(q, k, v, spans(call, _ROWS), biases, fused.scale(call), False)
+    return fused.finished(call, out, lse)
+
+
+def _bias(call: Call, kind: torch.dtype, span: Span) -> Tensor | None:
+    """What hides the pairs of a span that may not look."""
+    if span.full or call.mask is None:
+        return None
+    i, j = call.positions()
+    mask = call.mask
+    if span.sample is not None:
+        mask = mask.sample(span.sample)
+        i, j = (t[span.sample : span.sample + 1] if t.ndim > 1 and t.shape[0] > 1 else t for t in (i, j))
+    i, j = i[..., span.rows], j[..., span.columns]
+    allowed = lead(mask.part(span.rows, span.columns).dense(i, j), 4)
+    hidden = torch.zeros(allowed.shape, dtype=kind).masked_fill_(~allowed, -torch.inf)
+    return hidden.expand(*hidden.shape[:-2], i.shape[-1], j.shape[-1])
+
+
+def _parts(call: Call, found: list[Span]) -> list[Call]:
+    return [(call if s.sample is None else call.sample(s.sample)).part(s.rows, s.columns) for s in found]
+
+
+_ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "index")
+
+
+def _by_equation(call: Call) -> Attended:
+    each = max(_weights(call) // max(call.q.shape[-2], 1), 1)
+    found = spans(call, max(16, min(512, _WEIGHTS // each)))
+    draws = call.dropout > 0 or isinstance(call.read, Sample | Gumbel)
+    seed = int(torch.randint(1 << 62, ())) if draws else None
+    learned = [p for term in (call.score, call.bias, call.normalize) if term is not None for p in term.parameters()]
+    if isinstance(call.bias, Added):
+        learned.append(call.bias.values)
+    results = _Recomputed.apply(call, found, seed, call.q, call.queries, call.keys, call.v, *learned)
+    named = dict(zip(_names(call), results, strict=True))
+    return Attended(**named)
+
+
+def _names(call: Call) -> list[str]:
+    need = call.need
+    asked = {"out": True, "log_prob": need.log_prob, "lse": need.lse, "entropy": need.entropy, "index": need.index}
+    return [name for name in _ROW_FIELDS if asked[name]]
+
+
+def _generator(call: Call, seed: int | None, n: int) -> torch.Generator | None:
+    return None if seed is None else torch.Generator(call.q.device).manual_seed((seed + n) % (1 << 62))
+
+
+class _Recomputed(torch.autograd.Function):
+    """The equation span by span; backward computes each span again, with the same draws."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, found: list[Span], seed: int | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+        names = _names(call)
+        n, width = call.q.shape[-2], call.v.shape[-1]
+        whole: dict[str, Tensor] = {}
+        empty = {"out": 0.0, "log_prob": 0.0, "lse": -torch.inf, "entropy": 0.0, "index": -1}
+        wide = torch.promote_types(call.v.dtype, torch.float32)
+        for name in names:
+            kind = {"out": call.v.dtype, "index": torch.long}.get(name, wide)
+            size = (*call.batch, n, width) if name == "out" else (*call.batch, n)
+            whole[name] = torch.full(size, empty[name], dtype=kind, device=call.q.device)
+        for number, (span, part) in enumerate(zip(found, _parts(call, found), strict=True)):
+            got = equation(part, _generator(call, seed, number))
+            for name in names:
+                into = whole[name] if span.sample is None else whole[name][span.sample : span.sample + 1]
+                into[(..., span.rows, slice(None)) if name == "out" else (..., span.rows)] = getattr(got, name)
+        ctx.save_for_backward(*tensors)
+        ctx.rest = call, found, seed
+        if "index" in names:
+            ctx.mark_non_differentiable(whole["index"])
+        return tuple(whole[name] for name in names)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        call, found, seed = ctx.rest
+        tensors = ctx.saved_tensors
+        again = torch.is_grad_enabled()
+        totals: list[Tensor | None] = [None] * len(tensors)
+        for number, span in enumerate(found):
+            with torch.enable_grad():
+                part, leaves, cuts = _leaves(call, span, tensors, attached=again)
+                got = equation(part, _generator(call, seed, number))
+            outputs, upstream = [], []
+            for name, g in zip(_names(call), grads, strict=True):
+                value = getattr(got, name)
+                if name != "index" and value.requires_grad:
+                    piece = g if span.sample is None else g[span.sample : span.sample + 1]
+                    outputs.append(value)
+                    upstream.append(piece[(..., span.rows, slice(None)) if name == "out" else (..., span.rows)])
+            if not outputs:
+                continue
+            needed = [n for n, leaf in enumerate(leaves) if leaf.requires_grad]
+            found_grads = torch.autograd.grad(
+                outputs, [leaves[n] for n in needed], upstream, allow_unused=True, create_graph=again
+            )
+            for n, g in zip(needed, found_grads, strict=True):
+                if g is not None:
+                    totals[n] = _add(totals[n], tensors[n], cuts[n], g, again)
+        return (None, None, None, *totals)
+
+
+def _cut_of(t: Tensor, sample: int | None, index: Any, own: int) -> tuple[Any, ...]:
+    """Where a span's piece of a tensor "*b n w" lies."""
+    batched = sample is not None and t.ndim == own and t.shape[0] > 1
+    return (
+        (slice(sample, sample + 1), ..., index, slice(None))
+        if batched and sample is not None
+        else (..., index, slice(None))
+    )
+
+
+def _leaves(
+    call: Call, span: Span, tensors: tuple[Tensor, ...], attached: bool
+) -> tuple[Call, list[Tensor], list[Any]]:
+    """The span's part of the call on tensors of its own, and where each lies in the whole."""
+    own = len(call.batch) + 2
+    cuts: list[Any] = [_cut_of(t, span.sample, span.rows, own) for t in tensors[:2]]
+    cuts += [_cut_of(t, span.sample, span.columns, own) for t in tensors[2:4]]
+    cuts += [None] * (len(tensors) - 4)
+    part = (call if span.sample is None else call.sample(span.sample)).part(span.rows, span.columns)
+    leaves = [t[cut] if cut is not None else t for t, cut in zip(tensors, cuts, strict=True)]
+    if not attached:
+        leaves[:4] = [
+            t.detach().requires_grad_(whole.requires_grad) for t, whole in zip(leaves[:4], tensors[:4], strict=True)
+        ]
+    part.q, part.queries, part.keys, part.v = leaves[:4]
+    return part, leaves, cuts
+
+
+def _add(total: Tensor | None, like: Tensor, cut: Any, g: Tensor, differentiable: bool) -> Tensor:
+    if cut is None:
+        return g if total is None else total + g
+    total = torch.zeros_like(like) if total is None else total
+    if differentiable:
+        total = total.clone()
+    columns = cut[-2]
+    if isinstance(columns, slice):
+        total[cut] += g
+    else:
+        (total[cut[0]] if len(cut) == 4 else total).index_add_(-2, columns, g)
+    return total

@@ -1,0 +1,146 @@
+"""torch's flash kernel for CPUs, block by block: softmax(scale · q kᵀ + mask) v, with the rows' constants.
+
+The kernel and its backward are called by name because scaled_dot_product_attention gives away neither the rows' constants
+nor a way to skip what a mask empties. Everywhere else `available` says no and torch's public function is used.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.parts.mask import Rows
+
+
+class Span(NamedTuple):
+    """Some queries and the keys that they may look at; `sample` None means all samples."""
+
+    sample: int | None
+    rows: slice
+    columns: Rows
+    full: bool  # may every pair look?
+
+
+_FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+_BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+
+
+def available(t: Tensor) -> bool:
+    return t.device.type == "cpu" and _FORWARD is not None and _BACKWARD is not None
+
+
+def widened(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v of one width: the kernel falls to a slow path where they differ. The columns added are zeros."""
+    missing = k.shape[-1] - v.shape[-1]
+    if missing > 0:
+        return q, k, F.pad(v, (0, missing))
+    if missing < 0:
+        return F.pad(q, (0, -missing)), F.pad(k, (0, -missing)), v
+    return q, k, v
+
+
+def _of(t: Tensor, sample: int | None, index: Rows) -> Tensor:
+    """Some positions of one sample, or of all: (b, h, n, w) -> (1 or b, h, m, w)."""
+    if sample is not None:
+        t = t[sample : sample + 1] if t.shape[0] > 1 else t
+    return t[:, :, index]
+
+
+def _unit(t: Tensor) -> Tensor:
+    return t if t.stride(-1) == 1 else t.contiguous()
+
+
+class Flash(torch.autograd.Function):
+    """out, lse of (b, h, q, c), (b, g, k, c), (b, g, k, c), span by span; a query in no span sees nothing.
+
+    `biases(span)` gives what is added to the scores of a span, or None; without `biases` the one span is everything.
+    Second derivatives are those of the plain equation.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: list[Span], biases: Any, scale: float, causal: bool
+    ) -> tuple[Tensor, Tensor]:
+        q, k, v = _unit(q), _unit(k), _unit(v)
+        if biases is None:
+            out, lse = _FORWARD(q, k, v, 0.0, causal, scale=scale)
+        else:
+            b, h, n, _ = q.shape
+            out = torch.zeros(b, n, h, v.shape[-1], dtype=q.dtype).transpose(1, 2)
+            lse = torch.full((b, n, h), -math.inf, dtype=torch.promote_types(q.dtype, torch.float32)).transpose(1, 2)
+            for span in spans:
+                got = _FORWARD(
+                    _of(q, span.sample, span.rows),
+                    _of(k, span.sample, span.columns),
+                    _of(v, span.sample, span.columns),
+                    0.0,
+                    causal,
+                    attn_mask=biases(span),
+                    scale=scale,
+                )
+                where = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
+                out[where, :, span.rows] = got[0]
+                lse[where, :, span.rows] = got[1]
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.rest = spans, biases, scale, causal
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, lse = ctx.saved_tensors
+        spans, biases, scale, causal = ctx.rest
+        if torch.is_grad_enabled():
+            return (*_differentiable(q, k, v, g, spans, biases, scale, causal), None, None, None, None)
+        g = _unit(g)
+        if biases is None:
+            return (*_BACKWARD(g, q, k, v, out, lse, 0.0, causal, scale=scale), None, None, None, None)
+        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        for span in spans:
+            got = _BACKWARD(
+                _of(g, span.sample, span.rows),
+                _of(q, span.sample, span.rows),
+                _of(k, span.sample, span.columns),
+                _of(v, span.sample, span.columns),
+                _of(out, span.sample, span.rows),
+                lse[slice(None) if span.sample is None else slice(span.sample, span.sample + 1), :, span.rows],
+                0.0,
+                causal,
+                attn_mask=biases(span),
+                scale=scale,
+            )
+            _put(dq, span.sample, span.rows, got[0])
+            _put(dk, span.sample, span.columns, got[1])
+            _put(dv, span.sample, span.columns, got[2])
+        return dq, dk, dv, None, None, None, None
+
+
+def _put(into: Tensor, sample: int | None, index: Rows, piece: Tensor) -> None:
+    """Adds a piece where `_of` took it."""
+    if sample is not None and into.shape[0] > 1:
+        into = into[sample : sample + 1]
+    if isinstance(index, slice):
+        into[:, :, index] += piece
+    else:
+        into.index_add_(2, index, piece)
+
+
+def _differentiable(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, spans: list[Span], biases: Any, scale: float, causal: bool
+) -> tuple[Tensor, ...]:
+    """The first derivative by the plain equation, which has a second."""
+    group = q.shape[1] // k.shape[1]
+    wide_k, wide_v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    loss = (q.sum() + k.sum() + v.sum()) * 0
+    for span in spans:
+        s = (_of(q, span.sample, span.rows) * scale) @ _of(wide_k, span.sample, span.columns).transpose(-1, -2)
+        added = None if biases is None else biases(span)
+        if causal:
+            added = torch.full(s.shape[-2:], -math.inf, dtype=s.dtype).triu(1)
+        hidden = torch.zeros((), dtype=torch.bool) if added is None else added == -math.inf
+        s = s if added is None else (s + added).masked_fill(hidden, torch.finfo(s.dtype).min)
+        out = torch.softmax(s, -1).masked_fill(hidden, 0.0) @ _of(wide_v, span.sample, span.columns)
+        loss = loss + (out * _of(g, span.sample, span.rows)).sum()
+    return torch.autograd.grad(loss, (q, k, v), create_graph=True)

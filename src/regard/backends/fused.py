@@ -1,0 +1,150 @@
+"""fused: torch's scaled_dot_product_attention, for everything that reduces to a dot product with softmax.
+
+It knows the traps: a value width unlike the key width falls off the fast kernel (padded here), causality is counted from
+the upper left corner (used only where that is right), a bias that needs a gradient falls to the slow kernel (refused).
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.backends.flash import Flash, Span, available, widened
+from regard.parts.bias import Added
+from regard.parts.call import Attended, Call, transformed
+from regard.parts.mask import Causal
+from regard.parts.normalize import Softmax
+from regard.parts.read import Mix
+
+
+def not_dot_softmax(call: Call) -> str | None:
+    """Why the call is no softmax of dot products, mixed."""
+    if call.score.comparison != "dot":
+        return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
+    if type(call.normalize) is not Softmax:
+        return f"its kernel has only softmax, not {type(call.normalize).__name__}"
+    if call.normalize.temperature is None:
+        return "the temperature is trained, its kernel takes a fixed one"
+    if not isinstance(call.read, Mix):
+        return f"its kernel only mixes values, {type(call.read).__name__} goes to one place"
+    if call.need.drawn:
+        return "its kernel never forms the weights that are asked for"
+    return None
+
+
+def scale(call: Call) -> float:
+    assert isinstance(call.normalize, Softmax)
+    return call.score.scale_of(call.queries.shape[-1]) / (call.normalize.temperature or 1.0)
+
+
+def refuse(call: Call) -> str | None:
+    reason = not_dot_softmax(call)
+    if reason is not None:
+        return reason
+    if call.bias is not None and torch.is_grad_enabled():
+        learned = any(p.requires_grad for p in call.bias.parameters()) or (
+            call.q.requires_grad and not isinstance(call.bias, Added)
+        )
+        if learned or (isinstance(call.bias, Added) and call.bias.values.requires_grad):
+            return "the bias needs a gradient, which its fast kernel does not give"
+    if call.need.lse and (call.mask is not None or call.bias is not None):
+        return "with a mask or a bias it does not give the rows' constants"
+    if call.need.lse and not (_plain(call) and available(call.q) and not _needs_grad(call)):
+        return "it gives the rows' constants only on a CPU, without dropout and without gradient"
+    if 0 in call.q.shape or 0 in call.keys.shape or 0 in call.v.shape:
+        return "there is nothing to look at, and its kernel wants something"
+    return None
+
+
+def _needs_grad(call: Call) -> bool:
+    return torch.is_grad_enabled() and (call.queries.requires_grad or call.keys.requires_grad or call.v.requires_grad)
+
+
+def _plain(call: Call) -> bool:
+    return call.dropout == 0.0 and not torch.compiler.is_compiling() and not transformed(call.queries)
+
+
+def pass_over(call: Call) -> str | None:  # noqa: ARG001
+    return None
+
+
+def describe(call: Call) -> str:
+    how = "torch's scaled_dot_product_attention"
+    if call.queries.shape[-1] != call.v.shape[-1]:
+        how += f", widths made equal ({call.queries.shape[-1]} and {call.v.shape[-1]})"
+    if call.mask is not None and not _corner(call):
+        how += ", with the mask as a dense tensor"
+    return how
+
+
+def _corner(call: Call) -> bool:
+    """Is the mask the causality that the kernel counts from the upper left corner?"""
+    return type(call.mask) is Causal and call.given is None and call.q.shape[-2] == call.keys.shape[-2]
+
+
+def four(t: Tensor, batch: tuple[int, ...], heads: int) -> Tensor:  # "*b n w" -> "b h n w"
+    """Two leading axes, as the kernel wants them; the second keeps `heads` of its own."""
+    n, w = t.shape[-2:]
+    if len(batch) < 2:
+        return t.expand(*batch, n, w).reshape(*(batch or (1,)), 1, n, w)
+    t = t.expand(*batch[:-1], heads, n, w)
+    return t if len(batch) == 2 else t.flatten(0, len(batch) - 2)
+
+
+def prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one width and two leading axes."""
+    q, k, v = widened(call.queries, call.keys, call.v)
+    batch = call.batch
+    if len(batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        return q, k, v
+    heads = batch[-1] if batch else 1
+    own = [t.shape[-3] if t.ndim > 2 else 1 for t in (k, v)]
+    kept = own[0] if own[0] == own[1] else heads
+    return four(q, batch, heads), four(k, batch, kept), four(v, batch, kept)
+
+
+def added(call: Call) -> Tensor:
+    """Bias and mask as the one tensor that the kernel adds: boolean without a bias."""
+    allowed = call.allowed()
+    if call.bias is None:
+        assert allowed is not None
+        return allowed
+    bias = call.bias(call.q, *call.positions(), call.total).to(call.queries.dtype)
+    return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
+
+
+def four_mask(t: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """A mask or bias "*b q k" with two leading axes."""
+    if t.ndim == 2 or len(batch) == 2:
+        return t[(None,) * (4 - t.ndim)]
+    if len(batch) == 1:
+        return t.unsqueeze(1)
+    return t.expand(*batch, *t.shape[-2:]).flatten(0, len(batch) - 2)
+
+
+def run(call: Call) -> Attended:
+    q, k, v = prepared(call)
+    causal = call.mask is not None and _corner(call)
+    mask = None
+    if not causal and (call.mask is not None or call.bias is not None):
+        mask = four_mask(added(call), call.batch)
+    if mask is None and _plain(call) and available(q) and (call.need.lse or _needs_grad(call)):
+        spans = [Span(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), True)]
+        out, lse = Flash.apply(q, k, v, spans, None, scale(call), causal)
+    else:
+        shared = q.shape[1] != k.shape[1]
+        out, lse = (
+            F.scaled_dot_product_attention(q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=shared),
+            None,
+        )
+    return finished(call, out, lse)
+
+
+def finished(call: Call, out: Tensor, lse: Tensor | None) -> Attended:
+    """The kernel's output in the shape that was asked for."""
+    if out.shape[-1] != call.v.shape[-1]:
+        out = out[..., : call.v.shape[-1]]
+    if len(call.batch) != 2:
+        out = out.reshape(*call.batch, *out.shape[-2:])
+    if lse is None or not call.need.lse:
+        return Attended(out)
+    return Attended(out, lse=lse.reshape(*call.batch, -1))

@@ -1,0 +1,1 @@
+"""The terms of the equation, memory, positions and the call that joins them."""

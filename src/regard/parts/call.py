@@ -1,0 +1,361 @@
+"""The call: one attention, checked and resolved, as backends get it; and the equation itself, written once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.parts import checks
+from regard.parts.bias import Added, Bias
+from regard.parts.mask import Mask, Rows, as_mask, lead
+from regard.parts.memory import Memory
+from regard.parts.normalize import Normalizer, Softmax
+from regard.parts.read import Mix, Read, entropy
+from regard.parts.score import Dot, Score
+
+if TYPE_CHECKING:
+    from regard.parts.map import AttentionMap
+
+
+@dataclass(frozen=True)
+class Need:
+    """What `attend` is asked for beside the output."""
+
+    weights: bool = False
+    log_prob: bool = False
+    lse: bool = False
+    map: bool = False
+    entropy: bool = False
+    index: bool = False
+
+    @property
+    def drawn(self) -> bool:
+        """Is anything asked for that only the weights themselves can tell?"""
+        return self.weights or self.log_prob or self.entropy or self.index
+
+
+class Attended(NamedTuple):
+    """What was asked for by name, otherwise None."""
+
+    out: Tensor  # "*b q v"
+    weights: Tensor | None = None  # "*b q k", before dropout
+    log_prob: Tensor | None = None  # "*b q", of a hard read
+    lse: Tensor | None = None  # "*b q", log Σ exp of the scores
+    map: "AttentionMap | None" = None
+    entropy: Tensor | None = None  # "*b q"
+    index: Tensor | None = None  # "*b q", where a hard read went; -1: nowhere
+
+
+Compare = Callable[[Tensor, Tensor], Tensor]
+NOTHING = Need()
+DOT, SOFTMAX, MIX = Dot(), Softmax(), Mix()
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One attention: projected tensors and terms. A part of it, some queries and some keys, is again a call."""
+
+    q: Tensor  # "*b q d", as it came: what a bias reads
+    queries: Tensor  # "*b q c"
+    keys: Tensor  # "*b k c"
+    v: Tensor  # "*b k v"
+    score: Score
+    bias: Bias | None
+    mask: Mask | None
+    normalize: Normalizer
+    read: Read
+    dropout: float
+    need: Need
+    batch: tuple[int, ...]
+    group: int  # how many query heads share a key head
+    total: int  # how many keys the whole call has
+    given: (
+        tuple[Tensor, Tensor] | None
+    )  # positions of queries "*b q" and keys "*b k"; None: the queries are the last keys
+
+    def positions(self) -> tuple[Tensor, Tensor]:
+        if self.given is not None:
+            return self.given
+        j = torch.arange(self.keys.shape[-2], device=self.q.device)
+        first = self.keys.shape[-2] - self.q.shape[-2]
+        return torch.arange(first, self.keys.shape[-2], device=self.q.device), j
+
+    def spread(self, t: Tensor) -> Tensor:
+        """Keys or values with every head repeated for the query heads that share it."""
+        return t if self.group == 1 else t.repeat_interleave(self.group, dim=-3)
+
+    def allowed(self) -> Tensor | None:
+        """The mask as a boolean tensor that broadcasts to the scores."""
+        return None if self.mask is None else lead(self.mask.dense(*self.positions()), len(self.batch) + 2)
+
+    def part(self, rows: Rows, columns: Rows) -> "Call":
+        """The same call for some of its queries and keys, by index."""
+        i, j = self.positions()
+        bias = self.bias
+        if isinstance(bias, Added):
+            bias = Added(_cut(_cut(bias.values, -2, rows), -1, columns))
+        queries = self.queries[..., rows, :]
+        return replace(
+            self,
+            q=queries if self.q is self.queries else self.q[..., rows, :],
+            queries=queries,
+            keys=self.keys[..., columns, :],
+            v=self.v[..., columns, :],
+            bias=bias,
+            mask=None if self.mask is None else self.mask.part(rows, columns),
+            given=(i[..., rows], j[..., columns]),
+        )
+
+    def sample(self, n: int) -> "Call":
+        """The same call for sample n of the first batch axis, which stays as an axis of size one."""
+        i, j = self.positions()
+        bias = self.bias
+        if isinstance(bias, Added) and bias.values.ndim == len(self.batch) + 2:
+            bias = Added(_nth(bias.values, n))
+        queries = _nth(self.queries, n)
+        own = len(self.batch) + 2
+        return replace(
+            self,
+            q=queries if self.q is self.queries else _nth(self.q, n),
+            queries=queries,
+            keys=_nth(self.keys, n) if self.keys.ndim == own else self.keys,
+            v=_nth(self.v, n) if self.v.ndim == own else self.v,
+            bias=bias,
+            mask=None if self.mask is None else self.mask.sample(n),
+            batch=(1, *self.batch[1:]),
+            given=(_nth(i, n) if i.ndim > 1 else i, _nth(j, n) if j.ndim > 1 else j),
+        )
+
+
+def _nth(t: Tensor, n: int) -> Tensor:
+    return t[n : n + 1] if t.shape[0] > 1 else t
+
+
+def _cut(t: Tensor, dim: int, index: Rows) -> Tensor:
+    if t.shape[dim] == 1:
+        return t
+    return t[(..., index, slice(None)) if dim == -2 else (..., index)]
+
+
+def scores(call: Call, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
+    """score(q, k) + bias."""
+    s = (call.score.compare if compare is None else compare)(call.queries, call.spread(call.keys))
+    if call.bias is not None:
+        s = s + call.bias(call.q, *call.positions(), call.total)
+    return s
+
+
+def allowed_for(call: Call, s: Tensor) -> Tensor | None:
+    """The mask, and a given bias of −inf counts as one."""
+    allowed = call.allowed()
+    if isinstance(call.bias, Added):
+        seen = s > -torch.inf
+        return seen if allowed is None else seen & allowed
+    return allowed
+
+
+def equation(call: Call, generator: torch.Generator | None = None, compare: Compare | None = None) -> Attended:
+    """weights = normalize(score(q, k) + bias, mask); out = read(weights, v)."""
+    need = call.need
+    s = scores(call, compare)
+    allowed = allowed_for(call, s)
+    weights = call.normalize.weights(s, allowed)
+    kept = weights if call.dropout == 0.0 else drop(weights, call.dropout, generator)
+    taken = call.read.take(kept, call.spread(call.v), generator)
+    return Attended(
+        taken.out,
+        weights.to(call.v.dtype) if need.weights else None,
+        taken.log_prob if need.log_prob else None,
+        call.normalize.lse(s, allowed) if need.lse and isinstance(call.normalize, Softmax) else None,
+        None,
+        entropy(weights) if need.entropy else None,
+        taken.index if need.index else None,
+    )
+
+
+def drop(weights: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
+    """Dropout of weights  (Srivastava et al. 2014), from a generator that can be replayed."""
+    if generator is None:
+        return F.dropout(weights, p)
+    keep = torch.empty_like(weights).bernoulli_(1 - p, generator=generator)
+    return weights * keep / (1 - p)
+
+
+def resolve(
+    q: Tensor,
+    k: "Tensor | Memory",
+    v: Tensor | None,
+    score: Score | None,
+    bias: Bias | Tensor | None,
+    mask: Mask | Tensor | None,
+    normalize: Normalizer | None,
+    read: Read | None,
+    dropout: float,
+    positions: tuple[Tensor, Tensor] | None,
+    need: Need,
+) -> "tuple[Call, Tensor | None]":
+    """The call, checked, and which rows look at something that is not a number (None: none).
+
+    The work of every call: kept short, because a small attention takes 10 µs.
+    """
+    score = DOT if score is None else score
+    normalize = SOFTMAX if normalize is None else normalize
+    read = MIX if read is None else read
+    if isinstance(k, Memory):
+        keys, v, positions = _remembered(k, v, q, positions)
+    else:
+        keys = None
+        v = k if v is None else v
+    check_tensors(q, k if keys is None else keys, v, kept=keys is not None)
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}; try dropout=0.1")
+    score.check(q, k if keys is None else None)
+    count = v.shape[-2]
+    batch, group = batch_of(q, k if keys is None else keys, v)
+    if positions is not None:
+        _check_positions(positions, q, count)
+    felt = None
+    if mask is not None:
+        mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
+        if keys is None and may_read(q):
+            k, v, felt = _cleaned(q, k, v, mask, positions, batch)
+    if bias is not None and isinstance(bias, Tensor):
+        bias = _added(bias, batch, q, count)
+    content = q if bias is None else bias.content(q)
+    queries = score.queries(content)
+    if keys is None:
+        keys = score.keys(k)
+    if torch.is_autocast_enabled(q.device.type):
+        kind = torch.get_autocast_dtype(q.device.type)
+        queries, keys, v = queries.to(kind), keys.to(kind) if keys.is_floating_point() else keys, v.to(kind)
+    return Call(
+        q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, count, positions
+    ), felt
+
+
+def may_read(t: Tensor) -> bool:
+    """May the values of t be read here?  Not while compiling, not under a transform, not on a device far away."""
+    return t.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed(t)
+
+
+def transformed(t: Tensor) -> bool:
+    """Is t inside a torch.func transform (vmap, grad, jacrev …)?"""
+    return torch._C._functorch.is_functorch_wrapped_tensor(t)
+
+
+def _remembered(
+    memory: Memory, v: Tensor | None, q: Tensor, positions: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+    if v is not None:
+        raise ValueError(
+            f"v must be None when k is a Memory, which has its own values, got v {checks.shape(v)}; leave v out"
+        )
+    if positions is None and memory.positions is not None:
+        here = q.shape[-2]
+        if len(memory) < here:
+            raise ValueError(
+                f"positions must be given: {here} queries cannot be the last of {len(memory)} remembered keys"
+            )
+        positions = (memory.positions[..., len(memory) - here :], memory.positions)
+    return memory.keys, memory.values, positions
+
+
+def check_tensors(q: Tensor, k: Tensor, v: Tensor, *, kept: bool = False) -> None:
+    checks.floating("q", q)
+    if not kept:
+        checks.floating("k", k)
+    checks.floating("v", v)
+    if q.device != k.device or q.device != v.device:
+        raise ValueError(
+            f"q, k and v must be on one device, got {q.device}, {k.device} and {v.device}; move them with .to({str(q.device)!r})"
+        )
+    if (q.dtype != k.dtype and not kept) or q.dtype != v.dtype:
+        if not torch.is_autocast_enabled(q.device.type):
+            raise TypeError(
+                f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}; cast them with .to({q.dtype})"
+            )
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"k and v must have as many positions, got k {checks.shape(k)} and v {checks.shape(v)}; axis -2 counts them"
+        )
+
+
+def batch_of(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], int]:
+    """The leading axes of the scores, and how many query heads share a key head."""
+    lead_q, lead_k, lead_v = q.shape[:-2], k.shape[:-2], v.shape[:-2]
+    if lead_q == lead_k == lead_v:
+        return tuple(lead_q), 1
+    group = 1
+    if (
+        lead_k
+        and lead_q
+        and lead_v
+        and lead_k[-1] == lead_v[-1] > 1
+        and lead_q[-1] != lead_k[-1]
+        and lead_q[-1] % lead_k[-1] == 0
+    ):
+        group = lead_q[-1] // lead_k[-1]
+        if group > 1:
+            lead_k, lead_v = (*lead_k[:-1], lead_q[-1]), (*lead_v[:-1], lead_q[-1])
+    try:
+        return tuple(torch.broadcast_shapes(lead_q, lead_k, lead_v)), max(group, 1)
+    except RuntimeError:
+        raise ValueError(
+            f"the leading axes of q {checks.shape(q)}, k {checks.shape(k)} and v {checks.shape(v)} do not agree; "
+            "make them equal or 1, or let the heads of q be a multiple of the heads of k and v"
+        ) from None
+
+
+def _check_positions(positions: tuple[Tensor, Tensor], q: Tensor, keys: int) -> None:
+    i, j = positions
+    if i.shape[-1] != q.shape[-2] or j.shape[-1] != keys:
+        raise ValueError(
+            f"positions must be those of {q.shape[-2]} queries and {keys} keys, got {checks.shape(i)} and {checks.shape(j)}; "
+            "pass (i, j) with one position each"
+        )
+
+
+def _added(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> Added:
+    whole = (*batch, q.shape[-2], keys)
+    fits = bias.ndim <= len(whole) and all(
+        n in (1, m) for n, m in zip(reversed(bias.shape), reversed(whole), strict=False)
+    )
+    if not bias.is_floating_point():
+        raise TypeError(f"bias must be a floating tensor, got {bias.dtype}; a boolean mask is passed as mask=")
+    if not fits:
+        raise ValueError(
+            f"bias of shape {checks.shape(bias)} does not broadcast to the scores {whole}; its last axes are (heads, queries, keys)"
+        )
+    return Added(bias)
+
+
+def _cleaned(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, positions: tuple[Tensor, Tensor] | None, batch: tuple[int, ...]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys and values without NaN and inf, and the rows that may look at one.
+
+    What a query may not look at must not reach it; but 0 · NaN is NaN in every matrix product, forward and backward. So
+    whatever is not a number is taken out first, and the rows that do look at it are made NaN afterwards.
+    """
+    with torch.no_grad():
+        sums = k.sum() if v is k else k.sum() + v.sum()
+        if bool(torch.isfinite(sums)):
+            return k, v, None
+        good = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)
+        if bool(good.all()):
+            return k, v, None
+        i, j = positions or (
+            torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2], device=q.device),
+            torch.arange(k.shape[-2], device=q.device),
+        )
+        columns = (
+            (~good).flatten(0, -2).any(0).nonzero().squeeze(-1) if good.ndim > 1 else (~good).nonzero().squeeze(-1)
+        )
+        seen = lead(mask.part(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
+        felt = (seen & ~good[..., columns].unsqueeze(-2)).any(-1)
+    keep = good.unsqueeze(-1)
+    clean = k.masked_fill(~keep, 0.0)
+    return clean, clean if v is k else v.masked_fill(~keep, 0.0), felt if bool(felt.any()) else None

@@ -1,0 +1,182 @@
+"""Normalizers: how do scores become weights?  Computed in float32 at least; a row that may look at nothing gives zeros."""
+
+import math
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from regard.kernels import sparse
+from regard.parts import checks
+from regard.parts.number import Trained, say
+
+
+class Normalizer(nn.Module):
+    """weights = normalize(scores, allowed) over the last axis.  One of your own: subclass, write `weights`."""
+
+    # do the weights of a row that may look somewhere sum to one?
+    distribution: bool = True
+
+    @abstractmethod
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k", bool -> "*b q k", float32 at least
+        """The weights; where `allowed` is False or a row has nothing allowed they are zero, and so are all gradients."""
+
+    def forward(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # "*b q k" -> "*b q k"
+        """The weights of scores in which −inf, too, means: may not look."""
+        seen = scores > -math.inf
+        return self.weights(scores, seen if allowed is None else seen & allowed).to(scores.dtype)
+
+
+class Softmax(Normalizer):
+    """exp(s_j / T) / Σ exp(s / T)  (Bahdanau et al. 2015, eq. 6; T is the temperature of Hinton et al. 2015)."""
+
+    def __init__(self, temperature: float | Trained = 1.0) -> None:
+        super().__init__()
+        trained = isinstance(temperature, Trained)
+        checks.positive("temperature", temperature.init if trained else temperature, "Softmax")
+        self.log_temperature = temperature.parameter(math.log(temperature.init)) if trained else None
+        self.temperature = None if trained else temperature
+
+    def scaled(self, scores: Tensor) -> Tensor:
+        """s / T, in float32 at least."""
+        scores = scores.to(checks.widened(scores.dtype))
+        if self.temperature is None:
+            return scores * torch.exp(-self.log_temperature)
+        return scores if self.temperature == 1.0 else scores / self.temperature
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = self.scaled(scores)
+        if allowed is None:
+            return torch.softmax(scores, dim=-1)
+        # the least number instead of -inf: an empty row stays finite, and the second fill makes it zero
+        hidden = ~allowed
+        return torch.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), dim=-1).masked_fill(hidden, 0.0)
+
+    def lse(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k" -> "*b q"
+        """log Σ exp(s / T), the rows' constant: −inf for a row that may look at nothing."""
+        scores = self.scaled(scores)
+        if allowed is None:
+            return torch.logsumexp(scores, dim=-1)
+        empty = ~allowed.any(-1)
+        least = torch.finfo(scores.dtype).min
+        return torch.logsumexp(scores.masked_fill(~allowed, least), dim=-1).masked_fill(empty, -math.inf)
+
+    def extra_repr(self) -> str:
+        return "" if self.temperature == 1.0 else f"temperature={say(self.temperature or Trained(1.0))}"
+
+
+class Sigmoid(Normalizer):
+    """σ(s_j + b): every key for itself; b = −log k keeps the sum near one  (Ramapuram et al. 2024)."""
+
+    distribution = False
+
+    def __init__(self, bias: float | Trained = 0.0) -> None:
+        super().__init__()
+        self.bias = bias.parameter(bias.init) if isinstance(bias, Trained) else bias
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = scores.to(checks.widened(scores.dtype))
+        if allowed is None:
+            return torch.sigmoid(scores + self.bias)
+        # filled before, too: the slope of an infinite score must not meet a zero gradient
+        return torch.sigmoid(scores.masked_fill(~allowed, 0.0) + self.bias).masked_fill(~allowed, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"bias={say(self.bias)}"
+
+
+class Sparsemax(Normalizer):
+    """max(s_j − τ, 0) with τ such that the row sums to one  (Martins and Astudillo 2016)."""
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        return sparse.sparsemax(scores.to(checks.widened(scores.dtype)), allowed)
+
+
+class Entmax(Normalizer):
+    """max((α−1) s_j − τ, 0)^(1/(α−1))  (Peters et al. 2019; `Trained(1.5)` learns α in (1, 2), Correia et al. 2019).
+
+    α = 1 is Softmax, α = 2 is Sparsemax, between them weights can be exactly zero.
+    """
+
+    def __init__(self, alpha: float | Trained = 1.5) -> None:
+        super().__init__()
+        if isinstance(alpha, Trained):
+            if not 1.0 < alpha.init < 2.0:
+                raise ValueError(
+                    f"alpha must start between 1 and 2 when it is trained, got {alpha.init}; try Trained(1.5)"
+                )
+            # α = 1 + σ(raw): it cannot leave (1, 2)
+            self.raw_alpha = alpha.parameter(math.log((alpha.init - 1) / (2 - alpha.init)))
+            self.alpha = None
+        else:
+            if not 1.0 < alpha < math.inf:
+                raise ValueError(
+                    f"alpha must be above 1 for Entmax, got {alpha}; use Softmax() for alpha = 1, Entmax(1.5) or Sparsemax() above it"
+                )
+            self.raw_alpha = None
+            self.alpha = float(alpha)
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = scores.to(checks.widened(scores.dtype))
+        alpha = self.alpha if self.alpha is not None else 1 + torch.sigmoid(self.raw_alpha.to(scores.dtype))
+        return sparse.entmax(scores, alpha, allowed)
+
+    def extra_repr(self) -> str:
+        return say(self.alpha or Trained(1.5))
+
+
+class Sum(Normalizer):
+    """s_j / Σ s: for scores that are nowhere negative, such as Kernel's  (Katharopoulos et al. 2020, eq. 3)."""
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = scores.to(checks.widened(scores.dtype))
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, 0.0)
+        total = scores.sum(-1, keepdim=True)
+        empty = total == 0
+        return (scores / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+
+
+class TopK(Normalizer):
+    """normalize(s) among the k greatest scores of a row, zero elsewhere  (Gupta et al. 2021)."""
+
+    def __init__(self, k: int, normalize: Normalizer | None = None) -> None:
+        super().__init__()
+        if k < 1:
+            raise ValueError(f"k must be 1 or more for TopK, got {k}; try TopK(8)")
+        self.k = k
+        self.normalize = Softmax() if normalize is None else normalize
+        self.distribution = self.normalize.distribution
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        if self.k >= scores.shape[-1]:
+            return self.normalize.weights(scores, allowed)
+        ranked = scores if allowed is None else scores.masked_fill(~allowed, -math.inf)
+        best = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, ranked.topk(self.k, dim=-1).indices, True)
+        return self.normalize.weights(scores, best if allowed is None else best & allowed)
+
+    def extra_repr(self) -> str:
+        return str(self.k)
+
+
+class Null(Normalizer):
+    """normalize([s; n]) without its last: a query may look at nothing, at the price of the score n.
+
+    The unaligned word of translation  (Brown et al. 1993, the empty word; with softmax and n = 0 Miller 2023).
+    """
+
+    distribution = False
+
+    def __init__(self, normalize: Normalizer | None = None, score: float | Trained = 0.0) -> None:
+        super().__init__()
+        self.normalize = Softmax() if normalize is None else normalize
+        self.score = score.parameter(score.init) if isinstance(score, Trained) else score
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        slot = (scores.new_zeros(*scores.shape[:-1], 1) + self.score).to(scores.dtype)
+        if allowed is not None:
+            allowed = torch.cat([allowed.expand(scores.shape), torch.ones_like(slot, dtype=torch.bool)], dim=-1)
+        return self.normalize.weights(torch.cat([scores, slot], dim=-1), allowed)[..., :-1]
+
+    def extra_repr(self) -> str:
+        return f"score={say(self.score)}"

@@ -1,0 +1,24 @@
+"""A number that is either fixed or trained."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A number to be trained, starting at `init`; one for each of `heads` if given: `Cosine(scale=Trained(10.0, heads=8))`."""
+
+    init: float
+    heads: int | None = None
+
+    def parameter(self, raw: float) -> nn.Parameter:
+        """The parameter that holds `raw`, the owner's unconstrained form of `init`."""
+        size = () if self.heads is None else (self.heads, 1, 1)  # broadcasts over (h, q, k)
+        return nn.Parameter(torch.full(size, raw))
+
+
+def say(value: "float | Trained | Tensor") -> str:
+    """The number as `extra_repr` prints it."""
+    return f"{value:g}" if isinstance(value, (int, float)) else "trained"
