@@ -67,9 +67,7 @@ def attend(
 
 
 @attend.register_fake
-def _(
-    a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None, native: bool | None
-) -> tuple[Tensor, Tensor]:
+def _(a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None, native: bool | None) -> tuple[Tensor, Tensor]:
     return v.new_empty(a.shape[0], a.shape[1], v.shape[2]), a.new_empty(a.shape[0], a.shape[1])
 
 
