@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from regard import backends
+from regard.backends import fused
 from regard.parts import checks
 from regard.parts.bias import Bias
 from regard.parts.call import NOTHING, Attended, Call, Need, resolve
@@ -33,10 +34,15 @@ def attention(
 ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
-    Without choices: softmax(q kᵀ/√d) v. v=None means v = k. Where k and v have fewer heads than q (axis -3), each serves
-    as many neighbouring heads of q as it takes. Queries are taken to be the last of the keys, unless `positions=(i, j)`
-    says where both stand.
+    Without choices: softmax(q kᵀ/√d) v. v=None means v = k. Where k and v have fewer heads than q (axis -3), each
+    serves as many neighbouring heads of q as it takes. Queries are taken to be the last of the keys, unless
+    `positions=(i, j)` says where both stand.
     """
+    bare = score is bias is mask is normalize is read is positions is backend is None and dropout == 0.0
+    if bare and isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor):
+        out = fused.plain(q, k, v)
+        if out is not None:
+            return out
     return attend(
         q,
         k,
@@ -105,9 +111,10 @@ def explain(
 
 def _check_need(call: Call) -> None:
     need = call.need
-    if (need.log_prob or need.index) and not call.read.hard:
+    if (need.log_prob or need.place) and not call.read.hard:
         raise ValueError(
-            f"log_prob and index are those of a hard read, but read={call.read!r}; use Sample(), Argmax(), Gumbel() or StraightThrough()"
+            f"log_prob and place are those of a hard read, but read={call.read!r}; "
+            "use Sample(), Argmax(), Gumbel() or StraightThrough()"
         )
     if need.lse and type(call.normalize) is not Softmax:
         raise ValueError(

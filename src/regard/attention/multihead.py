@@ -1,6 +1,7 @@
 """MultiHead: several attentions side by side, each on its own part of the width."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,8 +9,8 @@ from torch import Tensor, nn
 from regard.attention.functional import Positions
 from regard.attention.layer import Attention
 from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need
-from regard.parts.mask import Mask
+from regard.parts.call import NOTHING, Attended, Need, cleaned, may_read
+from regard.parts.mask import Mask, as_mask
 from regard.parts.memory import Memory
 from regard.parts.position import Rotary
 
@@ -47,7 +48,8 @@ class MultiHead(nn.Module):
             checks.positive(name, n, "MultiHead")
         if head_dim is None and dim % heads:
             raise ValueError(
-                f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; try dim={dim - dim % heads} or give head_dim"
+                f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; "
+                f"try dim={dim - dim % heads} or give head_dim"
             )
         if heads % kv_heads:
             raise ValueError(
@@ -68,7 +70,7 @@ class MultiHead(nn.Module):
         else:
             if len(attention) != heads:
                 raise ValueError(
-                    f"attention must be one for all heads or one for each of {heads}, got {len(attention)}; add or drop some"
+                    f"attention must be one, or one for each of {heads} heads, got {len(attention)}; add or drop some"
                 )
             self.attention = nn.ModuleList(attention)
         if attention is not None and dropout:
@@ -125,7 +127,7 @@ class MultiHead(nn.Module):
         need: Need = NOTHING,
     ) -> Attended:
         """The same, with what `need` asks for beside the output; weights are (*b, h, q, k)."""
-        queries, memory = self._prepared(q, k, v, positions)
+        queries, memory = self._prepared(q, k, v, mask, positions)
         if isinstance(self.attention, Attention):
             got = self.attention.attend(queries, memory, mask=mask, positions=positions, need=need)
         else:
@@ -143,7 +145,7 @@ class MultiHead(nn.Module):
         need: Need = NOTHING,
     ) -> str:
         """Which backend runs this call and, for each one passed over, why."""
-        queries, memory = self._prepared(q, k, v, positions)
+        queries, memory = self._prepared(q, k, v, mask, positions)
         if isinstance(self.attention, Attention):
             return self.attention.explain(queries, memory, mask=mask, positions=positions, need=need)
         return "\n".join(
@@ -152,7 +154,12 @@ class MultiHead(nn.Module):
         )
 
     def _prepared(
-        self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None, positions: Positions | None
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None,
+        v: Tensor | None,
+        mask: Mask | Tensor | None,
+        positions: Positions | None,
     ) -> tuple[Tensor, Memory]:
         checks.floating("q", q)
         checks.width("q", q, self.query.in_features, repr(self))
@@ -170,6 +177,7 @@ class MultiHead(nn.Module):
             if v is not None:
                 checks.floating("v", v)
                 checks.width("v", v, self.value.in_features, repr(self))
+            source, v = self._nowhere_seen(source, v, mask, q, positions)
             memory = self.remember(source, v=v, positions=j if self.rotate is not None else None)
         queries = self._split(self.query(q), self.heads)
         if self.rotate is not None:
@@ -178,11 +186,27 @@ class MultiHead(nn.Module):
             queries = self.rotate(queries, i, start=len(memory) - q.shape[-2])
         return queries, memory
 
+    def _nowhere_seen(
+        self, k: Tensor, v: Tensor | None, mask: Mask | Tensor | None, q: Tensor, positions: Positions | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """k and v without the NaN and inf that nobody may look at, which would reach the projections' gradient."""
+        if mask is None or k is q or not may_read(k):
+            return k, v
+        batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), self.heads)
+        fitted = as_mask(mask).fit(batch, q.shape[-2], k.shape[-2], k.device)
+        values = k if v is None else v
+        keys, clean, felt = cleaned(k.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch)
+        return (k, v) if felt is not None else (keys.squeeze(-3), None if v is None else clean.squeeze(-3))
+
+    def _layers(self) -> list[Attention]:
+        assert isinstance(self.attention, nn.ModuleList)
+        return [layer for layer in self.attention if isinstance(layer, Attention)]
+
     def _each(self, queries: Tensor, memory: Memory) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
         group = self.heads // self.kv_heads
         return [
             (layer, queries[..., n, :, :], memory.keys[..., n // group, :, :], memory.values[..., n // group, :, :])
-            for n, layer in enumerate(self.attention)  # type: ignore[arg-type, misc]
+            for n, layer in enumerate(self._layers())
         ]
 
     def _apart(
@@ -195,13 +219,13 @@ class MultiHead(nn.Module):
             layer.attend(q, k, v, mask=mask, positions=positions, need=need)
             for layer, q, k, v in self._each(queries, memory)
         ]
-        fields = {}
+        fields: dict[str, Any] = {}
         for name in Attended._fields:
             values = [getattr(one, name) for one in got]
             if name == "map" and need.map:
                 fields[name] = tuple(values)
             elif isinstance(values[0], Tensor):
-                fields[name] = torch.stack(values, dim=-2 if name in ("log_prob", "lse", "entropy", "index") else -3)
+                fields[name] = torch.stack(values, dim=-2 if name in ("log_prob", "lse", "entropy", "place") else -3)
         return Attended(**fields)
 
     def __repr__(self) -> str:

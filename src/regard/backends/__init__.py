@@ -1,4 +1,4 @@
-"""Backends: ways to compute the equation. Each refuses, with a sentence, or runs; the first that neither refuses nor passes is used."""
+"""Backends: ways to compute the equation. Each refuses, with a sentence, or runs; the first that is willing runs."""
 
 from types import ModuleType
 
@@ -23,7 +23,7 @@ def choose(call: Call, forced: str | None = None) -> ModuleType:
         reason = BACKENDS[forced].refuse(call)
         if reason is not None:
             raise ValueError(
-                f"backend {forced!r} cannot run this: {reason}; leave backend out, or use 'eager', which refuses nothing"
+                f"backend {forced!r} cannot run this: {reason}; leave backend out, or use 'eager', which can"
             )
         return BACKENDS[forced]
     for backend in BACKENDS.values():

@@ -44,11 +44,9 @@ def _weights(call: Call) -> int:
 
 
 def pass_over(call: Call) -> str | None:
-    flash = _flash(call)
-    gain = (
-        call.mask is not None and call.mask.sparse and not (type(call.mask) is Causal and flash and _whole_square(call))
-    )
-    if flash and not gain and fused.refuse(call) is None:
+    mask = call.mask
+    empties = mask is not None and mask.sparse and not (type(mask) is Causal and _whole_square(call) and _flash(call))
+    if not empties and fused.refuse(call) is None:
         return "the mask empties no block, one kernel takes it whole"
     if _weights(call) < _SMALL:
         return f"only {_weights(call)} weights: the whole square is quicker than its parts"
@@ -114,19 +112,16 @@ def spans(call: Call, rows: int) -> list[Span]:
                 columns,
                 full[block] == count[block],
             )
-            before = found[-1] if found else None
-            same = (
-                before is not None
-                and before[0] == here[0]
-                and before.full
-                and here.full
-                and before.rows.stop == here.rows.start
-            )
-            if same and isinstance(columns, slice) and before.columns == columns:
-                found[-1] = Span(here.sample, slice(before.rows.start, here.rows.stop), columns, True)
-            else:
-                found.append(here)
+            if found and _continues(found[-1], here):
+                here = here._replace(rows=slice(found.pop().rows.start, here.rows.stop))
+            found.append(here)
     return found
+
+
+def _continues(a: Span, b: Span) -> bool:
+    """Do full spans, one behind the other, look at the same keys?"""
+    alike = isinstance(a.columns, slice) and a.columns == b.columns and a.sample == b.sample
+    return alike and a.full and b.full and a.rows.stop == b.rows.start
 
 
 def _columns(some: Tensor, step: int, k: int) -> Tensor:
@@ -170,7 +165,7 @@ def _parts(call: Call, found: list[Span]) -> list[Call]:
     return [(call if s.sample is None else call.sample(s.sample)).part(s.rows, s.columns) for s in found]
 
 
-_ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "index")
+_ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "place")
 
 
 def _by_equation(call: Call) -> Attended:
@@ -178,7 +173,8 @@ def _by_equation(call: Call) -> Attended:
     found = spans(call, max(16, min(512, _WEIGHTS // each)))
     draws = call.dropout > 0 or isinstance(call.read, Sample | Gumbel)
     seed = int(torch.randint(1 << 62, ())) if draws else None
-    learned = [p for term in (call.score, call.bias, call.normalize) if term is not None for p in term.parameters()]
+    terms = (call.score, call.bias, call.normalize)
+    learned: list[Tensor] = [p for term in terms if term is not None for p in term.parameters()]
     if isinstance(call.bias, Added):
         learned.append(call.bias.values)
     results = _Recomputed.apply(call, found, seed, call.q, call.queries, call.keys, call.v, *learned)
@@ -188,7 +184,7 @@ def _by_equation(call: Call) -> Attended:
 
 def _names(call: Call) -> list[str]:
     need = call.need
-    asked = {"out": True, "log_prob": need.log_prob, "lse": need.lse, "entropy": need.entropy, "index": need.index}
+    asked = {"out": True, "log_prob": need.log_prob, "lse": need.lse, "entropy": need.entropy, "place": need.place}
     return [name for name in _ROW_FIELDS if asked[name]]
 
 
@@ -204,10 +200,10 @@ class _Recomputed(torch.autograd.Function):
         names = _names(call)
         n, width = call.q.shape[-2], call.v.shape[-1]
         whole: dict[str, Tensor] = {}
-        empty = {"out": 0.0, "log_prob": 0.0, "lse": -torch.inf, "entropy": 0.0, "index": -1}
+        empty = {"out": 0.0, "log_prob": 0.0, "lse": -torch.inf, "entropy": 0.0, "place": -1}
         wide = torch.promote_types(call.v.dtype, torch.float32)
         for name in names:
-            kind = {"out": call.v.dtype, "index": torch.long}.get(name, wide)
+            kind = {"out": call.v.dtype, "place": torch.long}.get(name, wide)
             size = (*call.batch, n, width) if name == "out" else (*call.batch, n)
             whole[name] = torch.full(size, empty[name], dtype=kind, device=call.q.device)
         for number, (span, part) in enumerate(zip(found, _parts(call, found), strict=True)):
@@ -217,8 +213,8 @@ class _Recomputed(torch.autograd.Function):
                 into[(..., span.rows, slice(None)) if name == "out" else (..., span.rows)] = getattr(got, name)
         ctx.save_for_backward(*tensors)
         ctx.rest = call, found, seed
-        if "index" in names:
-            ctx.mark_non_differentiable(whole["index"])
+        if "place" in names:
+            ctx.mark_non_differentiable(whole["place"])
         return tuple(whole[name] for name in names)
 
     @staticmethod
@@ -234,7 +230,7 @@ class _Recomputed(torch.autograd.Function):
             outputs, upstream = [], []
             for name, g in zip(_names(call), grads, strict=True):
                 value = getattr(got, name)
-                if name != "index" and value.requires_grad:
+                if name != "place" and value.requires_grad:
                     piece = g if span.sample is None else g[span.sample : span.sample + 1]
                     outputs.append(value)
                     upstream.append(piece[(..., span.rows, slice(None)) if name == "out" else (..., span.rows)])

@@ -3,15 +3,15 @@
 from regard.parts.call import Attended, Call, equation
 
 
-def refuse(call: Call) -> str | None:  # noqa: ARG001
+def refuse(call: Call) -> str | None:
     return None
 
 
-def pass_over(call: Call) -> str | None:  # noqa: ARG001
+def pass_over(call: Call) -> str | None:
     return None
 
 
-def describe(call: Call) -> str:  # noqa: ARG001
+def describe(call: Call) -> str:
     return "the equation as written, in torch; forms all weights"
 
 

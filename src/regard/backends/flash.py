@@ -1,7 +1,7 @@
 """torch's flash kernel for CPUs, block by block: softmax(scale · q kᵀ + mask) v, with the rows' constants.
 
-The kernel and its backward are called by name because scaled_dot_product_attention gives away neither the rows' constants
-nor a way to skip what a mask empties. Everywhere else `available` says no and torch's public function is used.
+The kernel and its backward are called by name because scaled_dot_product_attention gives away neither the rows'
+constants nor a way to skip what a mask empties. Where they are missing `available` says no.
 """
 
 import math
@@ -23,8 +23,8 @@ class Span(NamedTuple):
     full: bool  # may every pair look?
 
 
-_FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-_BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+_FORWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+_BACKWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
 
 def available(t: Tensor) -> bool:
@@ -81,8 +81,7 @@ class Flash(torch.autograd.Function):
                     scale=scale,
                 )
                 where = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
-                out[where, :, span.rows] = got[0]
-                lse[where, :, span.rows] = got[1]
+                out[where, :, span.rows], lse[where, :, span.rows] = got
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.rest = spans, biases, scale, causal
         ctx.mark_non_differentiable(lse)

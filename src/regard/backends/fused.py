@@ -1,7 +1,8 @@
 """fused: torch's scaled_dot_product_attention, for everything that reduces to a dot product with softmax.
 
-It knows the traps: a value width unlike the key width falls off the fast kernel (padded here), causality is counted from
-the upper left corner (used only where that is right), a bias that needs a gradient falls to the slow kernel (refused).
+It knows the traps: a value width unlike the key width falls off the fast kernel (padded here), causality is counted
+from the upper left corner (used only where that is right), a bias that needs a gradient falls to the slow kernel
+(refused).
 """
 
 import torch
@@ -14,6 +15,20 @@ from regard.parts.call import Attended, Call, transformed
 from regard.parts.mask import Causal
 from regard.parts.normalize import Softmax
 from regard.parts.read import Mix
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+    """softmax(q kᵀ/√d) v without resolving a call, which takes longer than a small attention; None if not so plain.
+
+    Only what needs no check, no choice and no gradient: one shape, one type, one device.
+    """
+    if not (q.shape == k.shape == v.shape and q.dtype == k.dtype == v.dtype and q.device == k.device == v.device):
+        return None
+    if q.ndim != 4 or not q.is_floating_point() or 0 in q.shape:
+        return None
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return None
+    return F.scaled_dot_product_attention(q, k, v)
 
 
 def not_dot_softmax(call: Call) -> str | None:
@@ -63,7 +78,7 @@ def _plain(call: Call) -> bool:
     return call.dropout == 0.0 and not torch.compiler.is_compiling() and not transformed(call.queries)
 
 
-def pass_over(call: Call) -> str | None:  # noqa: ARG001
+def pass_over(call: Call) -> str | None:
     return None
 
 

@@ -1,4 +1,4 @@
-"""linear: Σ-normalized dot products without the square: φ(q) (Σ_j φ(k_j) v_jᵀ) / φ(q) Σ_j φ(k_j)  (Katharopoulos et al. 2020).
+"""linear: sums taken apart: φ(q) (Σ_j φ(k_j) v_jᵀ) / φ(q) Σ_j φ(k_j)  (Katharopoulos et al. 2020, eq. 5).
 
 Causal calls go chunk by chunk: the square inside a chunk, the sum of all chunks before.
 """
@@ -50,7 +50,7 @@ def pass_over(call: Call) -> str | None:
     return None
 
 
-def describe(call: Call) -> str:  # noqa: ARG001
+def describe(call: Call) -> str:
     return "sums of keys times values: linear in time and memory"
 
 

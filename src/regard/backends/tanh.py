@@ -1,6 +1,8 @@
-"""tanh: additive scores without the (q, k, hidden) tensor, by tanh(a+b) = 1 − 2/(1 + e^{2a} e^{2b}): no tanh in the inner loop."""
+"""tanh: additive scores without the (q, k, hidden) tensor, by tanh(a+b) = 1 − 2/(1 + e^{2a} e^{2b})."""
 
 import functools
+
+from torch import Tensor
 
 from regard.kernels import additive, library
 from regard.parts.call import Attended, Call, equation, transformed
@@ -17,7 +19,7 @@ def refuse(call: Call) -> str | None:
     return None
 
 
-def pass_over(call: Call) -> str | None:  # noqa: ARG001
+def pass_over(call: Call) -> str | None:
     return None
 
 
@@ -50,5 +52,5 @@ def run(call: Call) -> Attended:
     return Attended(out, lse=lse if call.need.lse else None)
 
 
-def _scores(queries, keys, energy):  # type: ignore[no-untyped-def]
+def _scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
     return additive.scores(queries, keys, energy)

@@ -43,7 +43,7 @@ class ALiBi(Bias):
         slopes += [2.0 ** (-4 * (2 * h + 1) / whole) for h in range(heads - whole)]
         self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:  # noqa: ARG002
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
         return -self.slopes.to(q.dtype)[:, None, None] * _ahead(i, j).abs().to(q.dtype)
 
     def extra_repr(self) -> str:
@@ -78,7 +78,7 @@ class T5Buckets(Bias):
         far = (near + far.long()).clamp_max(buckets - 1)
         return offset + torch.where(back < near, back, far)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:  # noqa: ARG002
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
         ahead = j.unsqueeze(-2) - i.unsqueeze(-1)
         return self.table(self.bucket(ahead)).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
 
@@ -96,7 +96,7 @@ class Shaw(Bias):
         self.clip = clip
         self.scale = 1.0 / math.sqrt(dim) if scale is None else scale
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:  # noqa: ARG002
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
         checks.width("q", q, self.table.shape[1], repr(self))
         by_distance = (q * self.scale) @ self.table.to(q.dtype).T  # (*b, q, 2 clip + 1)
         index = _ahead(i, j).clamp(-self.clip, self.clip) + self.clip
@@ -133,7 +133,7 @@ class RelativeXL(Bias):
         checks.width("q", q, self.u.shape[-1], repr(self))
         return q + self.u.to(q.dtype)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:  # noqa: ARG002
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
         behind = -_ahead(i, j)
         if behind.numel() == 0:
             return q.new_zeros(1) * behind
@@ -182,7 +182,7 @@ class LocalGaussian(Bias):
         apart = j.unsqueeze(-2).to(centre.dtype) - centre
         return -apart.square() / (2 * (self.window / 2) ** 2)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:  # noqa: ARG002
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
         return self.log_density(self.centre(q, total), j)
 
     def __repr__(self) -> str:
@@ -196,5 +196,5 @@ class Added(Bias):
         super().__init__()
         self.values = values
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:  # noqa: ARG002
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
         return self.values.to(q.dtype)

@@ -29,12 +29,12 @@ class Need:
     lse: bool = False
     map: bool = False
     entropy: bool = False
-    index: bool = False
+    place: bool = False
 
     @property
     def drawn(self) -> bool:
         """Is anything asked for that only the weights themselves can tell?"""
-        return self.weights or self.log_prob or self.entropy or self.index
+        return self.weights or self.log_prob or self.entropy or self.place
 
 
 class Attended(NamedTuple):
@@ -44,9 +44,9 @@ class Attended(NamedTuple):
     weights: Tensor | None = None  # "*b q k", before dropout
     log_prob: Tensor | None = None  # "*b q", of a hard read
     lse: Tensor | None = None  # "*b q", log Σ exp of the scores
-    map: "AttentionMap | None" = None
+    map: "AttentionMap | tuple[AttentionMap, ...] | None" = None  # several where every head has its own attention
     entropy: Tensor | None = None  # "*b q"
-    index: Tensor | None = None  # "*b q", where a hard read went; -1: nowhere
+    place: Tensor | None = None  # "*b q", where a hard read went; -1: nowhere
 
 
 Compare = Callable[[Tensor, Tensor], Tensor]
@@ -79,9 +79,7 @@ class Call:
     def positions(self) -> tuple[Tensor, Tensor]:
         if self.given is not None:
             return self.given
-        j = torch.arange(self.keys.shape[-2], device=self.q.device)
-        first = self.keys.shape[-2] - self.q.shape[-2]
-        return torch.arange(first, self.keys.shape[-2], device=self.q.device), j
+        return default_positions(self.q.shape[-2], self.keys.shape[-2], self.q.device)
 
     def spread(self, t: Tensor) -> Tensor:
         """Keys or values with every head repeated for the query heads that share it."""
@@ -172,7 +170,7 @@ def equation(call: Call, generator: torch.Generator | None = None, compare: Comp
         call.normalize.lse(s, allowed) if need.lse and isinstance(call.normalize, Softmax) else None,
         None,
         entropy(weights) if need.entropy else None,
-        taken.index if need.index else None,
+        taken.place if need.place else None,
     )
 
 
@@ -204,30 +202,29 @@ def resolve(
     score = DOT if score is None else score
     normalize = SOFTMAX if normalize is None else normalize
     read = MIX if read is None else read
+    kept = isinstance(k, Memory)
     if isinstance(k, Memory):
-        keys, v, positions = _remembered(k, v, q, positions)
-    else:
-        keys = None
-        v = k if v is None else v
-    check_tensors(q, k if keys is None else keys, v, kept=keys is not None)
+        k, v, positions = _remembered(k, v, q, positions)
+    elif v is None:
+        v = k
+    check_tensors(q, k, v, kept)
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}; try dropout=0.1")
-    score.check(q, k if keys is None else None)
+    score.check(q, None if kept else k)
     count = v.shape[-2]
-    batch, group = batch_of(q, k if keys is None else keys, v)
+    batch, group = batch_of(q, k, v)
     if positions is not None:
         _check_positions(positions, q, count)
     felt = None
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
-        if keys is None and may_read(q):
-            k, v, felt = _cleaned(q, k, v, mask, positions, batch)
+        if may_read(q):
+            k, v, felt = cleaned(k, v, mask, positions, q.shape[-2], batch)
     if bias is not None and isinstance(bias, Tensor):
         bias = _added(bias, batch, q, count)
     content = q if bias is None else bias.content(q)
     queries = score.queries(content)
-    if keys is None:
-        keys = score.keys(k)
+    keys = k if kept else score.keys(k)
     if torch.is_autocast_enabled(q.device.type):
         kind = torch.get_autocast_dtype(q.device.type)
         queries, keys, v = queries.to(kind), keys.to(kind) if keys.is_floating_point() else keys, v.to(kind)
@@ -263,20 +260,21 @@ def _remembered(
     return memory.keys, memory.values, positions
 
 
-def check_tensors(q: Tensor, k: Tensor, v: Tensor, *, kept: bool = False) -> None:
+def check_tensors(q: Tensor, k: Tensor, v: Tensor, kept: bool) -> None:
     checks.floating("q", q)
     if not kept:
         checks.floating("k", k)
     checks.floating("v", v)
     if q.device != k.device or q.device != v.device:
         raise ValueError(
-            f"q, k and v must be on one device, got {q.device}, {k.device} and {v.device}; move them with .to({str(q.device)!r})"
+            f"q, k and v must be on one device, got {q.device}, {k.device} and {v.device}; "
+            f"move them with .to({str(q.device)!r})"
         )
-    if (q.dtype != k.dtype and not kept) or q.dtype != v.dtype:
-        if not torch.is_autocast_enabled(q.device.type):
-            raise TypeError(
-                f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}; cast them with .to({q.dtype})"
-            )
+    unlike = (q.dtype != k.dtype and not kept) or q.dtype != v.dtype
+    if unlike and not torch.is_autocast_enabled(q.device.type):
+        raise TypeError(
+            f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}; cast them with .to({q.dtype})"
+        )
     if k.shape[-2] != v.shape[-2]:
         raise ValueError(
             f"k and v must have as many positions, got k {checks.shape(k)} and v {checks.shape(v)}; axis -2 counts them"
@@ -285,23 +283,16 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, *, kept: bool = False) -> Non
 
 def batch_of(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], int]:
     """The leading axes of the scores, and how many query heads share a key head."""
-    lead_q, lead_k, lead_v = q.shape[:-2], k.shape[:-2], v.shape[:-2]
+    lead_q, lead_k, lead_v = tuple(q.shape[:-2]), tuple(k.shape[:-2]), tuple(v.shape[:-2])
     if lead_q == lead_k == lead_v:
-        return tuple(lead_q), 1
+        return lead_q, 1
+    heads, shared = lead_q[-1:], lead_k[-1:]
     group = 1
-    if (
-        lead_k
-        and lead_q
-        and lead_v
-        and lead_k[-1] == lead_v[-1] > 1
-        and lead_q[-1] != lead_k[-1]
-        and lead_q[-1] % lead_k[-1] == 0
-    ):
-        group = lead_q[-1] // lead_k[-1]
-        if group > 1:
-            lead_k, lead_v = (*lead_k[:-1], lead_q[-1]), (*lead_v[:-1], lead_q[-1])
+    if heads and shared == lead_v[-1:] and 1 < sum(shared) < heads[0] and heads[0] % shared[0] == 0:
+        group = heads[0] // shared[0]
+        lead_k, lead_v = lead_k[:-1] + heads, lead_v[:-1] + heads
     try:
-        return tuple(torch.broadcast_shapes(lead_q, lead_k, lead_v)), max(group, 1)
+        return tuple(torch.broadcast_shapes(lead_q, lead_k, lead_v)), group
     except RuntimeError:
         raise ValueError(
             f"the leading axes of q {checks.shape(q)}, k {checks.shape(k)} and v {checks.shape(v)} do not agree; "
@@ -313,7 +304,8 @@ def _check_positions(positions: tuple[Tensor, Tensor], q: Tensor, keys: int) -> 
     i, j = positions
     if i.shape[-1] != q.shape[-2] or j.shape[-1] != keys:
         raise ValueError(
-            f"positions must be those of {q.shape[-2]} queries and {keys} keys, got {checks.shape(i)} and {checks.shape(j)}; "
+            f"positions must be those of {q.shape[-2]} queries and {keys} keys, "
+            f"got {checks.shape(i)} and {checks.shape(j)}; "
             "pass (i, j) with one position each"
         )
 
@@ -327,13 +319,14 @@ def _added(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> Added:
         raise TypeError(f"bias must be a floating tensor, got {bias.dtype}; a boolean mask is passed as mask=")
     if not fits:
         raise ValueError(
-            f"bias of shape {checks.shape(bias)} does not broadcast to the scores {whole}; its last axes are (heads, queries, keys)"
+            f"bias of shape {checks.shape(bias)} does not broadcast to the scores {whole}; "
+            "its last axes are (heads, queries, keys)"
         )
     return Added(bias)
 
 
-def _cleaned(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, positions: tuple[Tensor, Tensor] | None, batch: tuple[int, ...]
+def cleaned(
+    k: Tensor, v: Tensor, mask: Mask, positions: tuple[Tensor, Tensor] | None, queries: int, batch: tuple[int, ...]
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Keys and values without NaN and inf, and the rows that may look at one.
 
@@ -344,18 +337,22 @@ def _cleaned(
         sums = k.sum() if v is k else k.sum() + v.sum()
         if bool(torch.isfinite(sums)):
             return k, v, None
-        good = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)
-        if bool(good.all()):
+        good = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)  # (*b, k)
+        bad = ~good.reshape(-1, good.shape[-1]).all(0)
+        if not bool(bad.any()):  # nothing but a sum too great for its type
             return k, v, None
-        i, j = positions or (
-            torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2], device=q.device),
-            torch.arange(k.shape[-2], device=q.device),
-        )
-        columns = (
-            (~good).flatten(0, -2).any(0).nonzero().squeeze(-1) if good.ndim > 1 else (~good).nonzero().squeeze(-1)
-        )
+        columns = bad.nonzero().squeeze(-1)
+        i, j = default_positions(queries, k.shape[-2], k.device) if positions is None else positions
         seen = lead(mask.part(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
-        felt = (seen & ~good[..., columns].unsqueeze(-2)).any(-1)
-    keep = good.unsqueeze(-1)
-    clean = k.masked_fill(~keep, 0.0)
-    return clean, clean if v is k else v.masked_fill(~keep, 0.0), felt if bool(felt.any()) else None
+        wrong = ~good[..., columns].unsqueeze(-2)
+        if wrong.ndim > 2 and wrong.shape[-3] not in (1, batch[-1]):  # heads that share a key
+            wrong = wrong.repeat_interleave(batch[-1] // wrong.shape[-3], dim=-3)
+        felt = (seen & wrong).any(-1)
+    hidden = ~good.unsqueeze(-1)
+    clean = k.masked_fill(hidden, 0)
+    return clean, clean if v is k else v.masked_fill(hidden, 0), felt if bool(felt.any()) else None
+
+
+def default_positions(queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The queries are the last of the keys."""
+    return torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)

@@ -18,7 +18,7 @@ class Top(NamedTuple):
     """The greatest weights of some rows and where they lie."""
 
     weights: Tensor  # "*b rows n"
-    index: Tensor  # "*b rows n"
+    columns: Tensor  # "*b rows n"
 
 
 class AttentionMap:
@@ -48,7 +48,7 @@ class AttentionMap:
         return weights.expand(*self._call.batch, *weights.shape[-2:])
 
     def __getitem__(self, index: object) -> Tensor:
-        """map[rows, columns] on the last two axes; map[rows] has all columns. Integers keep their axis away, as on tensors."""
+        """map[rows, columns] on the last two axes; map[rows] has all columns. An integer takes its axis away."""
         rows, columns = index if isinstance(index, tuple) else (index, slice(None))
         chosen = self.rows(_several(rows, self.shape[-2], self._call.q.device))
         chosen = chosen[..., columns] if not isinstance(columns, list) else chosen[..., torch.as_tensor(columns)]

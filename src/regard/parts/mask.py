@@ -23,7 +23,7 @@ class Tiles(NamedTuple):
     low: Tensor  # (*b, n)
     high: Tensor  # (*b, n)
     size: int
-    count: int
+    length: int
 
 
 def tiles(positions: Tensor, size: int) -> Tiles:  # "*b p" -> n = ceil(p / size) tiles
@@ -65,12 +65,12 @@ class Mask(ABC):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:  # "*b q", "*b k" -> bool, broadcasts to "*b q k"
         """May the query at position i look at the key at position j?"""
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:  # noqa: ARG002
+    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
         """What is known of every tile without looking inside; nothing, unless a mask says more."""
         nothing = torch.zeros(1, 1, dtype=torch.bool, device=i.low.device)
         return Verdict(~nothing, nothing)
 
-    def part(self, rows: Rows, columns: Rows) -> "Mask":  # noqa: ARG002
+    def part(self, rows: Rows, columns: Rows) -> "Mask":
         """The same mask for some of this call's queries and keys, by their index in the call."""
         return self
 
@@ -78,7 +78,7 @@ class Mask(ABC):
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
         return _Sample(self, n)
 
-    def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> "Mask":  # noqa: ARG002
+    def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> "Mask":
         """The mask for scores of shape (*batch, queries, keys); raises if it does not fit them."""
         return self
 
@@ -99,7 +99,8 @@ def as_mask(mask: "Mask | Tensor") -> Mask:
     if isinstance(mask, Tensor):
         return Given(mask)
     raise TypeError(
-        f"mask must be a Mask or a boolean tensor (True = may look), got {type(mask).__name__}; try Causal(), Lengths(lengths) or Given(tensor)"
+        f"mask must be a Mask or a boolean tensor (True = may look), got {type(mask).__name__}; "
+        "try Causal(), Lengths(lengths) or Given(tensor)"
     )
 
 
@@ -205,7 +206,7 @@ class Window(Mask):
             some, every = some & (nearest <= self.right), every & (farthest <= self.right)
         return Verdict(some, every)
 
-    def sample(self, n: int) -> Mask:  # noqa: ARG002
+    def sample(self, n: int) -> Mask:
         return self
 
     def __repr__(self) -> str:
@@ -249,7 +250,7 @@ class Prefix(Mask):
     def sample(self, n: int) -> Mask:
         return Prefix(_nth(self.length, n, 0)) if isinstance(self.length, Tensor) else self
 
-    def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:  # noqa: ARG002
+    def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
         if isinstance(self.length, Tensor):
             _fits("length of Prefix", self.length, batch, device)
         return self
@@ -268,21 +269,21 @@ class Lengths(Mask):
         if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.dtype == torch.bool:
             got = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
             raise TypeError(
-                f"lengths must be an integer tensor, one length a sample, got {got}; a boolean mask goes into Given(mask)"
+                f"lengths must be an integer tensor, one a sample, got {got}; a boolean mask goes into Given(mask)"
             )
         self.lengths = lengths
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:  # noqa: ARG002
+    def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return j.unsqueeze(-2) < self.lengths[..., None, None]
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:  # noqa: ARG002
+    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
         lengths = self.lengths[..., None, None]
         return Verdict(j.low.unsqueeze(-2) < lengths, j.high.unsqueeze(-2) < lengths)
 
     def sample(self, n: int) -> Mask:
         return Lengths(_nth(self.lengths, n, 0))
 
-    def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:  # noqa: ARG002
+    def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
         _fits("lengths", self.lengths, batch, device)
         return self
 
@@ -320,14 +321,14 @@ class Documents(Mask):
         _fits("queries of Documents", rows, batch, device, (queries,))
         return Documents(self.ids, rows)
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:  # noqa: ARG002
+    def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return self._rows(i.shape[-1]).unsqueeze(-1) == self.ids.unsqueeze(-2)
 
     def _rows(self, queries: int) -> Tensor:
         return self.ids[..., self.ids.shape[-1] - queries :] if self.queries is None else self.queries
 
     def tiled(self, i: Tiles, j: Tiles) -> Verdict:
-        rows, columns = tiles(self._rows(i.count), i.size), tiles(self.ids, j.size)
+        rows, columns = tiles(self._rows(i.length), i.size), tiles(self.ids, j.size)
         first, last = rows.low.unsqueeze(-1), rows.high.unsqueeze(-1)
         low, high = columns.low.unsqueeze(-2), columns.high.unsqueeze(-2)
         return Verdict((low <= last) & (high >= first), (low == last) & (high == first))
@@ -362,11 +363,11 @@ class Given(Mask):
             )
         self.allowed = allowed
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:  # noqa: ARG002
+    def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return self.allowed
 
     def tiled(self, i: Tiles, j: Tiles) -> Verdict:
-        allowed = self.allowed.expand(*self.allowed.shape[:-2], i.count, j.count)
+        allowed = self.allowed.expand(*self.allowed.shape[:-2], i.length, j.length)
         rows = (
             [piece.any(-2) for piece in allowed.split(i.size, -2)],
             [piece.all(-2) for piece in allowed.split(i.size, -2)],
@@ -393,7 +394,7 @@ class Given(Mask):
             whole = ", ".join(map(str, (*batch, queries, keys)))
             raise ValueError(
                 f"mask of shape {checks.shape(self.allowed)} does not fit scores of shape ({whole}); "
-                "its last two axes are queries and keys, the ones before are the first axes of the batch, and 1 fits all"
+                "its last two axes are queries and keys, those before are the first axes of the batch, and 1 fits all"
             )
         _same_device("mask", self.allowed, device)
         return self
@@ -417,7 +418,7 @@ def _fits(name: str, t: Tensor, batch: tuple[int, ...], device: torch.device, ow
     want = (*batch[: t.ndim - len(own)], *own)
     if len(want) != t.ndim or any(n not in (1, m) for n, m in zip(t.shape, want, strict=True)):
         raise ValueError(
-            f"{name}, of shape {checks.shape(t)}, must have the shape of the batch's first axes{' and the positions' if own else ''}, "
+            f"{name}, of shape {checks.shape(t)}, must have the batch's first axes{' and positions' if own else ''}, "
             f"here ({', '.join(map(str, (*batch[:1], *own)))}); reshape it or index it to this batch"
         )
     _same_device(name, t, device)

@@ -33,7 +33,7 @@ class Memory:
     def __post_init__(self) -> None:
         if self.keys.shape[-2] != self.values.shape[-2]:
             raise ValueError(
-                f"keys and values must be as many, got keys {checks.shape(self.keys)} and values {checks.shape(self.values)}; "
+                f"keys and values must be as many, got {checks.shape(self.keys)} and {checks.shape(self.values)}; "
                 "both count along the last axis but one"
             )
 
@@ -45,7 +45,8 @@ class Memory:
         for name, new, old in (("keys", keys, self.keys), ("values", values, self.values)):
             if new.shape[:-2] != old.shape[:-2] or new.shape[-1] != old.shape[-1]:
                 raise ValueError(
-                    f"{name} {checks.shape(new)} do not continue a memory of {checks.shape(old)}; all axes but the last but one must agree"
+                    f"{name} {checks.shape(new)} do not continue a memory of {checks.shape(old)}; "
+                    "all axes but the last but one must agree"
                 )
         length = len(self) + keys.shape[-2]
         if (positions is None) != (self.positions is None):

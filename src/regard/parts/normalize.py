@@ -1,4 +1,4 @@
-"""Normalizers: how do scores become weights?  Computed in float32 at least; a row that may look at nothing gives zeros."""
+"""Normalizers: how do scores become weights?  In float32 at least; a row that may look at nothing gives zeros."""
 
 import math
 from abc import abstractmethod
@@ -19,7 +19,7 @@ class Normalizer(nn.Module):
 
     @abstractmethod
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k", bool -> "*b q k", float32 at least
-        """The weights; where `allowed` is False or a row has nothing allowed they are zero, and so are all gradients."""
+        """The weights; zero, with zero gradient, where `allowed` is False and in rows with nothing allowed."""
 
     def forward(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # "*b q k" -> "*b q k"
         """The weights of scores in which −inf, too, means: may not look."""
@@ -32,16 +32,21 @@ class Softmax(Normalizer):
 
     def __init__(self, temperature: float | Trained = 1.0) -> None:
         super().__init__()
-        trained = isinstance(temperature, Trained)
-        checks.positive("temperature", temperature.init if trained else temperature, "Softmax")
-        self.log_temperature = temperature.parameter(math.log(temperature.init)) if trained else None
-        self.temperature = None if trained else temperature
+        self.log_temperature: nn.Parameter | None = None
+        self.temperature: float | None = None
+        if isinstance(temperature, Trained):
+            checks.positive("temperature", temperature.init, "Softmax")
+            self.log_temperature = temperature.parameter(math.log(temperature.init))
+        else:
+            checks.positive("temperature", temperature, "Softmax")
+            self.temperature = temperature
 
     def scaled(self, scores: Tensor) -> Tensor:
         """s / T, in float32 at least."""
         scores = scores.to(checks.widened(scores.dtype))
-        if self.temperature is None:
+        if self.log_temperature is not None:
             return scores * torch.exp(-self.log_temperature)
+        assert self.temperature is not None
         return scores if self.temperature == 1.0 else scores / self.temperature
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
@@ -100,6 +105,8 @@ class Entmax(Normalizer):
 
     def __init__(self, alpha: float | Trained = 1.5) -> None:
         super().__init__()
+        self.raw_alpha: nn.Parameter | None = None
+        self.alpha: float | None = None
         if isinstance(alpha, Trained):
             if not 1.0 < alpha.init < 2.0:
                 raise ValueError(
@@ -107,19 +114,20 @@ class Entmax(Normalizer):
                 )
             # α = 1 + σ(raw): it cannot leave (1, 2)
             self.raw_alpha = alpha.parameter(math.log((alpha.init - 1) / (2 - alpha.init)))
-            self.alpha = None
         else:
             if not 1.0 < alpha < math.inf:
                 raise ValueError(
-                    f"alpha must be above 1 for Entmax, got {alpha}; use Softmax() for alpha = 1, Entmax(1.5) or Sparsemax() above it"
+                    f"alpha must be above 1 for Entmax, got {alpha}; "
+                    "use Softmax() for alpha = 1, Entmax(1.5) or Sparsemax() above it"
                 )
-            self.raw_alpha = None
             self.alpha = float(alpha)
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         scores = scores.to(checks.widened(scores.dtype))
-        alpha = self.alpha if self.alpha is not None else 1 + torch.sigmoid(self.raw_alpha.to(scores.dtype))
-        return sparse.entmax(scores, alpha, allowed)
+        if self.raw_alpha is None:
+            assert self.alpha is not None
+            return sparse.entmax(scores, self.alpha, allowed)
+        return sparse.entmax(scores, 1 + torch.sigmoid(self.raw_alpha.to(scores.dtype)), allowed)
 
     def extra_repr(self) -> str:
         return say(self.alpha or Trained(1.5))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Trained:
-    """A number to be trained, starting at `init`; one for each of `heads` if given: `Cosine(scale=Trained(10.0, heads=8))`."""
+    """A number to be trained, starting at `init`; one for each head if `heads` is given: `Cosine(Trained(10.0))`."""
 
     init: float
     heads: int | None = None

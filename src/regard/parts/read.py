@@ -1,4 +1,4 @@
-"""Reads: how do weights take values?  Softly (Mix), or by going to one place (the hard reads), which have a log-probability."""
+"""Reads: how do weights take values?  By mixing, or by going to one place: the hard reads."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Taken(NamedTuple):
     """What a read took, and, for a hard read, where it went and how likely that was."""
 
     out: Tensor  # "*b q v"
-    index: Tensor | None = None  # "*b q"; -1 where nothing may be looked at
+    place: Tensor | None = None  # "*b q"; -1 where nothing may be looked at
     log_prob: Tensor | None = None  # "*b q"; 0 where nothing may be looked at
 
 
@@ -70,7 +70,7 @@ class Mix(Read):
 
     hard = False
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:  # noqa: ARG002
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
         return Taken(weights.to(v.dtype) @ v)
 
 
@@ -78,7 +78,7 @@ class Mix(Read):
 class Argmax(Read):
     """v at the greatest weight; no gradient reaches the weights but through log_prob."""
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:  # noqa: ARG002
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
         return _at(weights, v, weights.argmax(-1)) if weights.shape[-1] else _nowhere(weights, v)
 
 
@@ -120,7 +120,7 @@ class Gumbel(Read):
             return _nowhere(weights, v)
         relaxed = _gumbel(weights, self.temperature, generator)
         drawn = _at(weights, v, relaxed.argmax(-1))
-        return Taken(relaxed.to(v.dtype) @ v, drawn.index, drawn.log_prob)
+        return Taken(relaxed.to(v.dtype) @ v, drawn.place, drawn.log_prob)
 
     def settled(self) -> Read:
         return Argmax()
@@ -130,14 +130,14 @@ class Gumbel(Read):
 class StraightThrough(Read):
     """v at the greatest weight, with the gradient of Mix  (Bengio et al. 2013)."""
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:  # noqa: ARG002
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
         if not weights.shape[-1]:
             return _nowhere(weights, v)
         best = weights.argmax(-1)
         drawn = _at(weights, v, best)
         _, alive = _chosen(weights, best)
         one = torch.zeros_like(weights).scatter(-1, best.unsqueeze(-1), alive.unsqueeze(-1).to(weights.dtype))
-        return Taken((one + weights - weights.detach()).to(v.dtype) @ v, drawn.index, drawn.log_prob)
+        return Taken((one + weights - weights.detach()).to(v.dtype) @ v, drawn.place, drawn.log_prob)
 
 
 def entropy(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q"

@@ -31,7 +31,7 @@ class Score(nn.Module):
     def keys(self, k: Tensor) -> Tensor:  # "*b k e" -> "*b k c"
         return k
 
-    def scale_of(self, width: int) -> float:  # noqa: ARG002 - most scores have their scale in the projections
+    def scale_of(self, width: int) -> float:
         """The factor on a dot product, given the width of the projected queries."""
         return 1.0
 
@@ -119,7 +119,7 @@ class Cosine(Score):
     def keys(self, k: Tensor) -> Tensor:
         return F.normalize(k, dim=-1, eps=1e-6)
 
-    def scale_of(self, width: int) -> float:  # noqa: ARG002
+    def scale_of(self, width: int) -> float:
         return 1.0 if self.scale is None else self.scale
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
