@@ -1,10 +1,17 @@
 """Attention for PyTorch, as one equation: weights = normalize(score(q, k) + bias, mask); out = read(weights, v)."""
 
 from regard import losses
+from regard.attention.co import AttentionFlow, CoAttention
 from regard.attention.functional import attend, attention, explain
+from regard.attention.hop import Hop, Plain
 from regard.attention.layer import Attention
+from regard.attention.local import Diagonal, Local
+from regard.attention.location import LocationAttention, Smooth
+from regard.attention.monotonic import Chunk, Monotonic, NormedAdditive
 from regard.attention.multihead import MultiHead
+from regard.attention.pooling import KeyValue, Pool
 from regard.backends import BACKENDS
+from regard.catalogue import MECHANISMS, mechanism
 from regard.parts.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
 from regard.parts.call import Attended, Need
 from regard.parts.map import AttentionMap
@@ -43,6 +50,18 @@ __all__ = [
     # layers
     "Attention",
     "MultiHead",
+    "Pool",
+    "KeyValue",
+    "CoAttention",
+    "AttentionFlow",
+    "Local",
+    "Diagonal",
+    "LocationAttention",
+    "Monotonic",
+    "Chunk",
+    "Hop",
+    "MECHANISMS",
+    "mechanism",
     # scores
     "Score",
     "Dot",
@@ -54,6 +73,7 @@ __all__ = [
     "Trilinear",
     "Location",
     "LocationSensitive",
+    "NormedAdditive",
     "Kernel",
     # biases
     "Bias",
@@ -79,6 +99,8 @@ __all__ = [
     "TopK",
     "Sum",
     "Null",
+    "Smooth",
+    "Plain",
     # reads
     "Read",
     "Mix",

@@ -1,0 +1,239 @@
+"""Monotonic: attention that only moves forward, as an expectation to train and by hard stops to decode."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.functional import Positions
+from regard.attention.location import one_step
+from regard.attention.weighed import attended, compared, looked, whole_mask
+from regard.parts import checks
+from regard.parts.call import NOTHING, Attended, Call, Need
+from regard.parts.mask import Mask
+from regard.parts.memory import Memory
+from regard.parts.normalize import Softmax
+from regard.parts.score import Score, TanhScore
+
+
+class NormedAdditive(TanhScore):
+    """g v/‖v‖ · tanh(W q + U k + b), g = 1/√hidden at first  (Raffel et al. 2017, weight-normalized)."""
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_dim, hidden)
+        self.key = nn.Linear(key_dim, hidden, bias=False)
+        self.direction = nn.Parameter(torch.randn(hidden))
+        self.gain = nn.Parameter(torch.tensor(1.0 / math.sqrt(max(hidden, 1))))
+
+    @property
+    def energy(self) -> Tensor:  # type: ignore[override]
+        return self.gain * F.normalize(self.direction, dim=0)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return self.query(q)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.key(k)
+
+    def check(self, q: Tensor, k: Tensor | None) -> None:
+        checks.width("q", q, self.query.in_features, repr(self))
+        if k is not None:
+            checks.width("k", k, self.key.in_features, repr(self))
+
+    def __repr__(self) -> str:
+        return f"NormedAdditive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
+
+
+class Chunk(nn.Module):
+    """β_j = Σ_t α_t softmax(u_{t−w+1}, …, u_t)_j: the `width` keys ending at the stop  (Chiu and Raffel 2018)."""
+
+    def __init__(self, score: Score, width: int = 2) -> None:
+        super().__init__()
+        checks.positive("width", width, "Chunk")
+        self.score = score
+        self.width = width
+
+    def spread(self, alignment: Tensor, scores: Tensor, allowed: Tensor | None) -> Tensor:  # all "*b q k"
+        """The weights of keys, given those of the stops. Each window has its own softmax: nothing underflows."""
+        keys, w = scores.shape[-1], self.width
+        if keys == 0:
+            return alignment
+        seen = torch.ones_like(scores, dtype=torch.bool) if allowed is None else allowed
+        windows, inside = (F.pad(t, (w - 1, 0)).unfold(-1, w, 1) for t in (scores, seen))  # (*b, q, k, w)
+        share = Softmax().weights(windows, inside) * alignment.unsqueeze(-1)
+        # the key m places before a stop has the window's place w - 1 - m
+        return torch.stack([F.pad(share[..., m:, w - 1 - m], (0, m)) for m in range(min(w, keys))]).sum(0)
+
+    def extra_repr(self) -> str:
+        return f"width={self.width}"
+
+
+class Monotonic(nn.Module):
+    """α_ij = p_ij q_ij, q_ij = (1 − p_{i,j−1}) q_{i,j−1} + α_{i−1,j}, p = σ(score + r)  (Raffel et al. 2017).
+
+    From where the last step stopped, a step goes on key by key and stops at j with probability p_ij; α is the
+    expectation of its stops. A step may go past the end: its weights then sum to less than one. With `chunk` the step
+    looks at the keys that end at the stop  (MoChA, Chiu and Raffel 2018). In training, energies get Gaussian noise of
+    deviation `noise`, which drives p to 0 and 1; `offset` is what r starts from. `decode` stops hard, at the first
+    p > 1/2. The state of both is the logarithm of the last step's alignment, "*b k".
+
+        memory = layer.remember(h);  state = layer.start(memory)
+        got, state = layer.step(s, memory, state)          to train: "*b 1 d" -> "*b 1 v"
+        got, state = layer.decode(s, memory, state)        to decode
+
+    `layer(q, h)` takes all steps in turn.
+    """
+
+    def __init__(self, score: Score, *, chunk: Chunk | None = None, offset: float = -4.0, noise: float = 1.0) -> None:
+        super().__init__()
+        if noise < 0:
+            raise ValueError(f"noise must be 0 or more for Monotonic, got {noise}; try noise=1.0")
+        self.score = score
+        self.chunk = chunk
+        self.offset = nn.Parameter(torch.tensor(offset))
+        self.noise = noise
+
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+        keys = [self.score.keys(k)] + ([] if self.chunk is None else [self.chunk.score.keys(k)])
+        return Memory(torch.cat(keys, dim=-1), k if v is None else v)
+
+    def start(self, memory: Memory) -> Tensor:  # -> "*b k"
+        """The state before the first step: stopped at the first key."""
+        return _start(memory.values.shape[:-1], memory.values)
+
+    def step(
+        self,
+        q: Tensor,
+        memory: Memory,
+        state: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> tuple[Attended, Tensor]:  # "*b 1 d", "*b k" -> "*b 1 v"
+        """One expected step, and the state after it."""
+        one_step(q)
+        call, felt = looked(q, memory, None, mask, positions)
+        energies, scores = self._energies(call, kept=True, noise=self.noise if self.training else 0.0)
+        allowed = whole_mask(call)
+        state = expected(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
+        weights = self._weights(state.exp().unsqueeze(-2), scores, allowed)
+        return attended(call, weights, felt, need, "Monotonic"), state
+
+    def decode(
+        self,
+        q: Tensor,
+        memory: Memory,
+        state: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> tuple[Attended, Tensor]:  # "*b 1 d", "*b k" -> "*b 1 v"
+        """One hard step, without noise, and the state after it; past the end it reads zeros, as do all that follow."""
+        one_step(q)
+        call, felt = looked(q, memory, None, mask, positions)
+        energies, scores = self._energies(call, kept=True, noise=0.0)
+        allowed = whole_mask(call)
+        stop = stopped(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
+        weights = self._weights(stop.to(energies.dtype).unsqueeze(-2), scores, allowed)
+        return attended(call, weights, felt, need, "Monotonic"), stop.to(state.dtype).log()
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        """The same, with what `need` asks for beside the output: all energies at once, then step after step."""
+        call, felt = looked(q, k, v, mask, positions)
+        energies, scores = self._energies(call, kept=False, noise=self.noise if self.training else 0.0)
+        allowed = whole_mask(call)
+        state = _start((*call.batch, energies.shape[-1]), energies)
+        steps = [state.unsqueeze(-2)[..., :0, :]]
+        for n in range(q.shape[-2]):
+            state = expected(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
+            steps.append(state.exp().unsqueeze(-2))
+        weights = self._weights(torch.cat(steps, dim=-2), scores, allowed)
+        return attended(call, weights, felt, need, "Monotonic")
+
+    def _energies(self, call: Call, kept: bool, noise: float) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
+        """The energies of stopping at a key, and the chunk's scores of it."""
+        parts = [self.score] + ([] if self.chunk is None else [self.chunk.score])
+        queries = []
+        for score in parts:
+            score.check(call.q, None if kept else call.keys)
+            queries.append(score.queries(call.q))
+        if kept:
+            keys = list(call.keys.split([q.shape[-1] for q in queries], dim=-1))
+        else:
+            keys = [score.keys(call.keys) for score in parts]
+        energies, *scores = [
+            compared(score, one, call.spread(two)) for score, one, two in zip(parts, queries, keys, strict=True)
+        ]
+        energies = energies + self.offset.to(energies.dtype)
+        if noise:
+            energies = energies + noise * torch.randn_like(energies)
+        return energies, scores[0] if scores else None
+
+    def _weights(self, alignment: Tensor, scores: Tensor | None, allowed: Tensor | None) -> Tensor:
+        if self.chunk is None or scores is None:
+            return alignment
+        return self.chunk.spread(alignment, scores.to(alignment.dtype), allowed)
+
+    def extra_repr(self) -> str:
+        return f"noise={self.noise:g}"
+
+
+def _precise(t: Tensor) -> torch.dtype:
+    """Sums over the keys grow long: float64 wherever there is one."""
+    return torch.float32 if t.device.type == "mps" else torch.float64
+
+
+def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """log of one at the first key and zero elsewhere."""
+    state = torch.full(shape, -math.inf, dtype=_precise(like), device=like.device)
+    state[..., :1] = 0.0
+    return state
+
+
+def expected(energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each -> "*b k"
+    """log α_j = log σ(e_j) + L_j + log Σ_{l≤j} exp(log α_prev,l − L_l), L_j = Σ_{l<j} log(1 − σ(e_l)).
+
+    The recursion of the paper, closed and in logarithms: the products of 1 − p by which others divide vanish after a
+    few hundred keys, their logarithms do not. A key that may not be looked at is never stopped at and always passed.
+    """
+    energies = energies.to(state.dtype)
+    stop, go = F.logsigmoid(energies), F.logsigmoid(-energies)
+    # instead of -inf: far below all that adds up here, and its differences are numbers
+    least = torch.finfo(state.dtype).min / 8
+    if allowed is not None:
+        stop, go = stop.masked_fill(~allowed, least), go.masked_fill(~allowed, 0.0)
+    passed = go.cumsum(-1) - go
+    return stop + passed + torch.logcumsumexp(state.clamp_min(least) - passed, dim=-1)
+
+
+def stopped(energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each -> bool "*b k"
+    """The first key with p > 1/2 from the last stop on; nowhere, if there is none."""
+    reached = state.exp().cumsum(-1) > 0.5
+    ready = reached & (energies > 0)
+    if allowed is not None:
+        ready = ready & allowed
+    return ready & (ready.cumsum(-1) == 1)

@@ -1,0 +1,70 @@
+"""For uses that make the weights themselves: the call checked, its scores in one matrix, and the weights read."""
+
+from torch import Tensor
+
+from regard.attention.functional import Positions
+from regard.kernels import additive
+from regard.parts import checks
+from regard.parts.call import MIX, NOTHING, SOFTMAX, Attended, Call, Need, resolve, transformed
+from regard.parts.mask import Mask
+from regard.parts.memory import Memory
+from regard.parts.read import entropy
+from regard.parts.score import Score, TanhScore
+
+
+class _Bare(Score):
+    """q and k as they came: the score of a call that is compared elsewhere."""
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        raise AssertionError("a bare call is compared by its use")
+
+
+_BARE = _Bare()
+
+
+def looked(
+    q: Tensor, k: Tensor | Memory, v: Tensor | None, mask: Mask | Tensor | None, positions: Positions | None = None
+) -> tuple[Call, Tensor | None]:
+    """The call with nothing projected, and which rows look at something that is not a number (None: none)."""
+    return resolve(q, k, v, _BARE, None, mask, SOFTMAX, MIX, 0.0, positions, NOTHING)
+
+
+def compared(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
+    """The scores of projected queries and keys; those that are a tanh by their kernel."""
+    if isinstance(score, TanhScore) and not transformed(queries):
+        return additive.scores(queries, keys, score.energy.to(queries.dtype))
+    return score.compare(queries, keys)
+
+
+def matrix(score: Score, call: Call, kept: bool) -> Tensor:  # -> "*b q k"
+    """score(q, k) of a bare call, whose keys were projected before if they were `kept`."""
+    score.check(call.q, None if kept else call.keys)
+    keys = call.keys if kept else score.keys(call.keys)
+    return compared(score, score.queries(call.q), call.spread(keys))
+
+
+def whole_mask(call: Call) -> Tensor | None:  # -> bool "*b q k"
+    """The mask with all its axes."""
+    allowed = call.allowed()
+    return None if allowed is None else allowed.expand(*call.batch, call.q.shape[-2], call.keys.shape[-2])
+
+
+def attended(call: Call, weights: Tensor, felt: Tensor | None, need: Need, owner: str) -> Attended:
+    """The values mixed by these weights, and what else was asked for."""
+    for name in ("log_prob", "lse", "map", "place"):
+        if getattr(need, name):
+            raise ValueError(f"{name} is not known to {owner}, which mixes by weights of its own; ask for weights")
+    if felt is not None:
+        weights = weights.masked_fill(felt.unsqueeze(-1), float("nan"))
+    kept = weights.to(call.v.dtype)
+    return Attended(
+        kept @ call.spread(call.v),
+        weights=kept if need.weights else None,
+        entropy=entropy(weights) if need.entropy else None,
+    )
+
+
+def no_values(v: Tensor | None, owner: str) -> None:
+    """`owner` reads the keys themselves."""
+    if v is not None:
+        raise ValueError(f"v must be None for {owner}, which reads k itself, got v {checks.shape(v)}; leave v out")
