@@ -1,0 +1,79 @@
+"""Positions, by their formulas."""
+
+import math
+
+import pytest
+import torch
+
+from regard import HalfWave, Learned, Rotary, Sinusoidal
+
+
+def test_sinusoidal_is_the_formula() -> None:
+    x = torch.zeros(2, 5, 6)
+    got = Sinusoidal(6)(x, start=3)
+    for n in range(5):
+        for c in range(3):
+            angle = (n + 3) / 10000 ** (2 * c / 6)
+            assert got[1, n, 2 * c].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert got[1, n, 2 * c + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+    x = torch.randn(2, 5, 6)
+    torch.testing.assert_close(Sinusoidal(6)(x, start=3) - x, got, atol=1e-6, rtol=0)
+    places = torch.tensor([[3, 4, 5, 6, 7]] * 2)
+    torch.testing.assert_close(Sinusoidal(6)(x, places), x + got)
+
+
+def test_half_wave_is_the_formula() -> None:
+    layer = HalfWave(3)
+    x = torch.randn(2, 5, 3)
+    got = layer(x)
+    for n in range(5):
+        angle = (n + 1) * math.pi / 5
+        want = x[:, n] + layer.sine * math.sin(angle) + layer.cosine * math.cos(angle)
+        torch.testing.assert_close(got[:, n], want)
+    torch.testing.assert_close(layer(x[:, 3:4], start=3, length=5), got[:, 3:4])
+
+
+def test_learned_is_a_table() -> None:
+    layer = Learned(11, 3)
+    x = torch.randn(2, 5, 3)
+    assert torch.equal(layer(x, start=4), x + layer.table.weight[4:9])
+    assert torch.equal(layer(x, torch.tensor([0, 2, 4, 6, 8])), x + layer.table.weight[0:10:2])
+
+
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+def test_rotary_turns_pairs_by_position_times_rate(pairs: str) -> None:
+    x = torch.randn(3, 6, dtype=torch.float64)
+    got = Rotary(6, base=100.0, pairs=pairs)(x, start=2)
+    for n in range(3):
+        for c in range(3):
+            a, b = (c, c + 3) if pairs == "halves" else (2 * c, 2 * c + 1)
+            turn = complex(math.cos(t := (n + 2) * 100.0 ** (-2 * c / 6)), math.sin(t))
+            want = complex(x[n, a], x[n, b]) * turn
+            assert got[n, a].item() == pytest.approx(want.real, abs=1e-6)
+            assert got[n, b].item() == pytest.approx(want.imag, abs=1e-6)
+
+
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+def test_rotary_products_depend_on_distance_alone(pairs: str) -> None:
+    turn = Rotary(8, pairs=pairs)
+    q, k = torch.randn(5, 8, dtype=torch.float64), torch.randn(7, 8, dtype=torch.float64)
+    here = turn(q, start=2) @ turn(k).T
+    there = turn(q, start=902) @ turn(k, start=900).T
+    torch.testing.assert_close(here, there, atol=1e-3, rtol=0)  # angles are float32
+    torch.testing.assert_close(turn(q).norm(dim=-1), q.norm(dim=-1), atol=1e-6, rtol=0)
+
+
+def test_rotary_takes_a_row_of_positions_for_each_sample() -> None:
+    x = torch.randn(2, 3, 5, 4)
+    places = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
+    got = Rotary(4)(x, places)
+    torch.testing.assert_close(got[0], Rotary(4)(x[0]))
+    torch.testing.assert_close(got[1], Rotary(4)(x[1], start=7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_positions_keep_the_type(dtype: torch.dtype) -> None:
+    x = torch.randn(2, 5, 4, dtype=dtype)
+    for layer in (Sinusoidal(4), HalfWave(4).to(dtype), Learned(9, 4).to(dtype), Rotary(4)):
+        assert layer(x).dtype == dtype
+        assert layer(x[:, :0]).shape == (2, 0, 4)
