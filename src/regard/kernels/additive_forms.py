@@ -2,11 +2,11 @@
 
     s_ij = sum_d w_d tanh(a_id + b_jd),   tanh(x + y) = 1 - 2 r,   r = 1 / (1 + e^{2x} e^{2y}),   d tanh = 4 r (1 - r)
 
-Exponentials are taken once a query and once a key. In float32 e^{2x} e^{2y} holds while |x|, |y| <= 20; beyond, the native form
-goes row by row and the torch form as a whole to tanh itself. The error is about 1e-7 of sum_d |w_d|, as with torch's own tanh.
+Exponentials are taken once a query and once a key. In float32 e^{2x} e^{2y} holds while |x|, |y| <= 20; beyond, the
+native form goes row by row and the torch form as a whole to tanh itself. The error is about 1e-7 of sum_d |w_d|.
 
-The torch form works through chunks of (q, k, d) that stay in the cache, so memory is linear. A pair whose gradient is zero is
-not looked at, so NaN in a key is felt only by the queries that may see it.
+The torch form works through chunks of (q, k, d) that stay in the cache, so memory is linear. A pair whose gradient is
+zero is not looked at, so NaN in a key is felt only by the queries that may see it.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,9 @@ BLOCK_BYTES = 16 << 20
 _CHUNK = {"cpu": 1 << 17}
 """Elements of (q, k, d) at once in the torch form: half a megabyte of float32 stays in a core's cache."""
 
+_BROADCAST = 1 << 22
+"""Elements of (q, k, d) up to which a few queries are best compared as written: there is nothing to take once."""
+
 _IN_RANGE = {torch.float32: 20.0, torch.float64: 170.0}
 
 
@@ -33,17 +36,13 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _sizes(a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
-    return a.shape[0], a.shape[1], b.shape[1], a.shape[2]
+    n, q, d = a.shape
+    return n, q, b.shape[1], d
 
 
 def _arguments(a: Tensor, b: Tensor, w: Tensor) -> tuple[int, ...]:
-    strides_a, strides_b = a.stride(), b.stride()
-    return (
-        *_sizes(a, b),
-        *(a.data_ptr(), strides_a[0], strides_a[1]),
-        *(b.data_ptr(), strides_b[0], strides_b[1]),
-        w.data_ptr(),
-    )
+    (a_n, a_q, _), (b_n, b_k, _) = a.stride(), b.stride()
+    return *_sizes(a, b), a.data_ptr(), a_n, a_q, b.data_ptr(), b_n, b_k, w.data_ptr()
 
 
 def scores_forward(a: Tensor, b: Tensor, w: Tensor, native: bool) -> Tensor:
@@ -61,8 +60,8 @@ def weights_forward(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, nat
     if not native:
         return _torch_softmax(_torch_scores(*clean(a, b, allowed), w), allowed)
     a, b, w = _unit(a), _unit(b), w.contiguous()
-    weights = a.new_empty(a.shape[0], a.shape[1], b.shape[1])
-    lse = a.new_empty(a.shape[0], a.shape[1])
+    n, q, k, _ = _sizes(a, b)
+    weights, lse = a.new_empty(n, q, k), a.new_empty(n, q)
     mask: tuple[int | None, ...] = (None, 0, 0, 0)
     if allowed is not None:
         mask = (allowed.data_ptr(), *allowed.expand(weights.shape).stride())
@@ -108,11 +107,11 @@ def weights_backward(
 
 def mix(weights: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
     """weights @ v, where a value that no query may see is not felt even if it is NaN or infinite."""
-    out = weights @ v
+    out = torch.bmm(weights, v)
     # cleaning costs a copy of v, so on the cpu it is done only when the product shows that it is needed
     if allowed is None or (v.device.type == "cpu" and not out.isnan().any()):
         return out
-    return weights @ v.masked_fill(~allowed.any(-2).unsqueeze(-1), 0)
+    return torch.bmm(weights, v.masked_fill(~allowed.any(-2).unsqueeze(-1), 0))
 
 
 def attend_forward(
@@ -156,7 +155,7 @@ def attend_backward(
 
 
 def _blocks(n: int, q: int, row: int) -> Iterator[tuple[slice, slice]]:
-    """Blocks of batch and queries whose weights take about BLOCK_BYTES: whole batches if one fits, else some queries of one."""
+    """Blocks whose weights take about BLOCK_BYTES: whole batches if one fits, else some queries of one."""
     rows = max(1, BLOCK_BYTES // max(1, row))
     batches, queries = max(1, rows // max(1, q)), min(max(1, q), rows)
     for i in range(0, n, batches):
@@ -197,8 +196,14 @@ def _chunks(n: int, q: int, k: int, d: int, device: torch.device) -> Iterator[tu
                 yield slice(i, i + batches), slice(j, j + queries), slice(m, m + keys)
 
 
+def as_written(a: Tensor, b: Tensor) -> bool:
+    """Is the problem so small that without native kernels the equation as written is the fastest form?"""
+    n, q, k, d = _sizes(a, b)
+    return n * q * k * d <= (_BROADCAST if q < 4 else _CHUNK["cpu"])
+
+
 def _exponentials(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
-    """e^{2a} and e^{2b}; None where tanh itself is better: out of range, a single query, or devices with a fast tanh."""
+    """e^{2a} and e^{2b}; None where tanh itself is better: out of range, few queries, or devices with a fast tanh."""
     if a.device.type != "cpu" or a.shape[1] < 4:
         return None
     most = _IN_RANGE[a.dtype]

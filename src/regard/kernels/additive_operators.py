@@ -1,6 +1,6 @@
 """The additive kernels as operators that torch knows by name, for torch.compile, torch.export and dispatch modes.
 
-Imported when the first of these traces a call: registration takes milliseconds and `import regard` shall not pay for it.
+Imported when the first of these traces a call: registration takes milliseconds that `import regard` shall not pay.
 The native library is chosen when the operator runs, not when it is traced.
 """
 

@@ -1,13 +1,14 @@
 """The native library: found beside this file, loaded at first use, told by one sentence why it is not there.
 
-It is plain C behind ctypes, so it works with any version of torch and Python. A call costs a few microseconds and releases the
-interpreter lock. ``LEVEL`` bounds the instruction set (0 baseline, 1 AVX2, 2 AVX-512); the tests lower it.
+It is plain C behind ctypes, so it works with any version of torch and Python. A call costs a few microseconds and
+releases the interpreter lock. ``LEVEL`` bounds the instruction set (0 baseline, 1 AVX2, 2 AVX-512); the tests lower it.
 """
 
 import ctypes
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +17,11 @@ ABI = 1
 LEVEL = 2
 
 _INT, _LONG, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
-_COMMON = [_INT, _INT, _LONG]  # double or float, most level, threads
-_ADDITIVE = [_LONG] * 4 + [_POINTER, _LONG, _LONG] * 2 + [_POINTER]  # n q k d, a and its strides, b and its strides, w
-_SIGNATURES: dict[str, list[type]] = {
+_COMMON: list[Any] = [_INT, _INT, _LONG]  # double or float, most level, threads
+_ADDITIVE: list[Any] = (
+    [_LONG] * 4 + [_POINTER, _LONG, _LONG] * 2 + [_POINTER]
+)  # n q k d, a and its strides, b and its strides, w
+_SIGNATURES: dict[str, list[Any]] = {
     "regard_abi": [],
     "regard_level": [_INT],
     "regard_additive_forward": _COMMON + _ADDITIVE + [_POINTER] + [_LONG] * 3 + [_POINTER] * 2,

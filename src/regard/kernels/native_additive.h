@@ -146,6 +146,8 @@ TARGET static int NAME(forward)(const void *context, i64 begin, i64 end) {
 TARGET static int NAME(backward)(const void *context, i64 begin, i64 end) {
     const additive *t = context;
     const i64 q = t->q, k = t->k, d = t->d, columns = (d + LANES - 1) / LANES, padded = (q + ROWS - 1) / ROWS * ROWS;
+    /* a single query goes pair by pair, as in `forward` */
+    const int direct = q < 2;
     /* exponentials and values of queries and keys, gradient of keys, a row of zeros for queries past the end */
     REAL *room = malloc(((size_t)(2 * padded + 3 * k + 1) * LANES + k) * sizeof(REAL));
     unsigned char *fine = malloc((size_t)(padded + k + 1));
@@ -161,10 +163,10 @@ TARGET static int NAME(backward)(const void *context, i64 begin, i64 end) {
             const REAL *from = i < padded ? a + i * t->a_q : b + (i - padded) * t->b_k;
             VEC x = i >= q && i < padded ? ALL(0) : count == LANES ? LOAD(from) : NAME(load_some)(from, count, 0);
             IVEC outside = COUNT(x < (REAL)-INRANGE) | COUNT(x > (REAL)INRANGE) | COUNT(x != x);
-            fine[i] = NAME(itotal)(outside) == 0;
+            fine[i] = !direct && NAME(itotal)(outside) == 0;
             REAL *to = i < padded ? ea + i * LANES : eb + (i - padded) * LANES;
             STORE(to + (i < padded ? padded : k) * LANES, x);
-            STORE(to, NAME(exponential)(x + x));
+            if (!direct) STORE(to, NAME(exponential)(x + x));
         }
         const unsigned char *fine_b = fine + padded;
         const VEC scale = (REAL)4 * NAME(load_some)((const REAL *)t->w + c, count, 0);
@@ -182,8 +184,9 @@ TARGET static int NAME(backward)(const void *context, i64 begin, i64 end) {
             for (i64 j = 0; j < k; j++) {
                 if (g0[j] == 0 && g1[j] == 0 && g2[j] == 0 && g3[j] == 0) continue;
                 sum += (g0[j] + g1[j]) + (g2[j] + g3[j]);
-                VEC e = LOAD(eb + j * LANES), key = LOAD(gb + j * LANES), r, gr;
+                VEC key = LOAD(gb + j * LANES), r, gr;
                 if (fine_a & fine_b[j]) {
+                    const VEC e = LOAD(eb + j * LANES);
                     r = RECIPROCAL(e * e0 + (REAL)1), gr = ALL(g0[j]) * r, wr += gr, gr -= gr * r, s0 += gr, key += gr;
                     r = RECIPROCAL(e * e1 + (REAL)1), gr = ALL(g1[j]) * r, wr += gr, gr -= gr * r, s1 += gr, key += gr;
                     r = RECIPROCAL(e * e2 + (REAL)1), gr = ALL(g2[j]) * r, wr += gr, gr -= gr * r, s2 += gr, key += gr;

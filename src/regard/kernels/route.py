@@ -1,9 +1,9 @@
 """Which way a call goes, by what calls it. Reads types and modes, never values.
 
-- ``"direct"``: eager mode. The kernel is called inside a torch.autograd.Function; a registered operator would cost 180 µs more.
+- ``"direct"``: eager mode. The kernel is called inside a torch.autograd.Function; an operator would cost 180 µs more.
 - ``"operator"``: torch.compile, torch.export and dispatch modes need an operator that torch knows by name.
-- ``"plain"``: torch.func transforms, forward-mode derivatives, torch.jit.trace, tensor subclasses and the meta device get the
-  equation in plain torch operations, which they all understand.
+- ``"plain"``: torch.func transforms, forward-mode derivatives, torch.jit.trace, tensor subclasses and the meta device
+  get the equation in plain torch operations, which they all understand.
 """
 
 from typing import Literal
@@ -15,17 +15,20 @@ from torch.autograd import forward_ad
 Route = Literal["direct", "operator", "plain"]
 
 
+_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
 def route(*tensors: Tensor | None) -> Route:
     if torch.compiler.is_compiling():
         return "operator"
     if torch._C._is_tracing() or forward_ad._current_level >= 0:
         return "plain"
+    ours = True
     for tensor in tensors:
-        if tensor is not None and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-            return "plain"
+        if tensor is not None:
+            if _wrapped(tensor):
+                return "plain"
+            ours = ours and type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_meta
     if torch._C._len_torch_dispatch_stack() > 0:
         return "operator"
-    for tensor in tensors:
-        if tensor is not None and (type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.device.type == "meta"):
-            return "plain"
-    return "direct"
+    return "direct" if ours else "plain"

@@ -1,10 +1,11 @@
-"""Sparse normalizers: p = argmax_p <p, s> + H_alpha(p) over the simplex, so p = ((alpha - 1) s - tau)+ ^ (1 / (alpha - 1)).
+"""Sparse normalizers: p = argmax <p, s> + H_alpha(p) on the simplex, so p = ((alpha - 1) s - tau)+ ^ (1 / (alpha - 1)).
 
-sparsemax is alpha = 2 (Martins and Astudillo 2016), entmax 1.5 lies between it and softmax (Peters et al. 2019), and alpha may be
-learned (Correia et al. 2019). All work over the last axis; a key with `allowed` False or a score of -inf weighs zero, and a row
-with nothing to look at is zero with zero gradients. NaN and +inf make their row NaN, as in softmax.
+sparsemax is alpha = 2 (Martins and Astudillo 2016), entmax 1.5 lies between it and softmax (Peters et al. 2019), and
+alpha may be learned (Correia et al. 2019). All work over the last axis; a key with `allowed` False or a score of -inf
+weighs zero, and a row with nothing to look at is zero with zero gradients. NaN and +inf make their row NaN, as in softmax.
 
-Half types are computed in float32 and cast back. `native` None takes the native kernels where they run, True insists, False takes torch.
+Half types are computed in float32 and cast back. `native` None takes the native kernels where they run, True insists on
+them, False takes torch.
 """
 
 from math import prod
@@ -47,9 +48,7 @@ def entmax(scores: Tensor, alpha: float | Tensor, allowed: Tensor | None = None,
     """
     if isinstance(alpha, Tensor):
         if alpha.ndim > 0 and alpha.shape[-1] != 1:
-            raise ValueError(
-                f"alpha must be one number a row: got {tuple(alpha.shape)}; its last axis must be 1, try alpha[..., None]"
-            )
+            raise ValueError(f"alpha must be one number a row: got {tuple(alpha.shape)}; try alpha[..., None]")
     else:
         if not alpha > 1:
             raise ValueError(f"alpha must be above 1: got {alpha}; alpha = 1 is softmax")
@@ -133,7 +132,7 @@ class _Sparse(Function):
         return weights, tau
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, grad_tau: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, grad_tau: Tensor | None) -> tuple[Tensor | None, ...]:
         # the weights are this function's own output, so what is computed from them is differentiable again
         (weights,) = ctx.saved_tensors
         alpha, total = 1.5 if ctx.squared else 2.0, None
@@ -162,14 +161,14 @@ class _Entmax(Function):
         return weights
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights, alpha = ctx.saved_tensors
         of_alpha = alpha_gradient(weights, alpha, grad) if ctx.needs_input_grad[1] else None
         return forms.project(forms.slopes(weights, alpha), grad).sum_to_size(ctx.shape), of_alpha, None
 
 
 def alpha_gradient(weights: Tensor, alpha: Tensor, grad: Tensor) -> Tensor:
-    """(p - u) / (alpha - 1)^2 + (h - u sum h) / (alpha - 1), h = -p log p, u the slopes' shares  (Correia et al. 2019, prop. 2)."""
+    """(p - u) / (alpha - 1)^2 + (h - u sum h) / (alpha - 1), h = -p log p, u the shares  (Correia et al. 2019)."""
     share = forms.shares(forms.slopes(weights, alpha))
     entropy = -weights * torch.where(weights == 0, 1, weights).log()
     above = alpha - 1
@@ -181,7 +180,7 @@ def _plain_tau(z: Tensor, alpha: Tensor) -> Tensor:
     """The threshold in plain operations. Two Newton steps from the root itself carry its first two derivatives."""
     tau = forms.root(z.detach(), alpha.detach(), early=False)
     for _ in range(2):
-        tau = tau + (forms.power(z, tau, alpha).sum(-1, keepdim=True) - 1) / forms.steepness(z, tau, alpha)
+        _, tau = forms.newton(z, tau, alpha)
     return tau
 
 
@@ -192,7 +191,7 @@ def _plain_entmax(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tens
     empty = top == -torch.inf
     # an empty row is computed as if its scores were zero and then struck out
     z = torch.where(empty, 0, difference) * (alpha - 1)
-    weights = forms.power(z, _plain_tau(z, alpha), alpha)
+    weights, _ = forms.powers(z, _plain_tau(z, alpha), alpha)
     return torch.where(top.isnan(), torch.nan, torch.where(empty, 0, weights))
 
 

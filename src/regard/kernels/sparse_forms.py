@@ -4,8 +4,8 @@ Every form looks for the threshold tau at which the row sums to one, in z = (alp
 
     p = (z - tau)+ ^ (1 / (alpha - 1))        alpha = 2 sparsemax, alpha = 1.5 entmax 1.5
 
-For alpha <= 2 the sum is convex in tau and tau = -1 lies left of the root, so Newton's steps go right and never pass it: no sort.
-For alpha > 2 the steps are kept inside a bracket that halves when one would leave it.
+For alpha <= 2 the sum is convex in tau and tau = -1 lies left of the root, so Newton's steps go right and never pass it:
+no sort. For alpha > 2 the steps are kept inside a bracket that halves when one would leave it.
 """
 
 import torch
@@ -15,7 +15,7 @@ from .library import call
 
 
 def sparse_forward(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool) -> tuple[Tensor, Tensor]:
-    """Weights "n q k" and thresholds "n q" of sparsemax, or of entmax 1.5 if `squared`; the threshold of an empty row is inf."""
+    """Weights "n q k" and thresholds "n q" of sparsemax, or of entmax 1.5 if `squared`; inf is an empty row's threshold."""
     if not native:
         return _torch_sparse(scores, allowed, squared)
     scores = scores.contiguous()
@@ -31,7 +31,10 @@ def sparse_forward(scores: Tensor, allowed: Tensor | None, squared: bool, native
 def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool) -> Tensor:
     """u (g - sum_j u g / sum_j u) with u = 1 or sqrt p on the support."""
     if not native:
-        return project(slopes(weights, 1.5 if squared else 2.0), grad)
+        slope = weights.sqrt() if squared else weights.sign()
+        grad = torch.where(slope == 0, 0, grad).mul_(slope)
+        total = slope.sum(-1, keepdim=True)
+        return grad.addcmul_(slope, grad.sum(-1, keepdim=True) / total.masked_fill_(total == 0, 1), value=-1)
     weights, grad = weights.contiguous(), grad.contiguous()
     out = torch.empty_like(weights)
     rows, size = weights.shape[0] * weights.shape[1], weights.shape[2]
@@ -41,7 +44,7 @@ def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool) 
 
 
 def slopes(weights: Tensor, alpha: float | Tensor) -> Tensor:
-    """p^(2 - alpha) on the support, zero elsewhere: the derivative of p by z, up to the threshold's share. Differentiable."""
+    """p^(2 - alpha) on the support, zero elsewhere: dp / ds but for the threshold's share. Differentiable."""
     support = weights != 0  # NaN counts: a row of NaN has a gradient of NaN
     if isinstance(alpha, float) and alpha == 2.0:
         return support.to(weights.dtype)
@@ -82,8 +85,11 @@ def _torch_sparse(scores: Tensor, allowed: Tensor | None, squared: bool) -> tupl
     tau = torch.full_like(top, -1.0)
     for _ in range(100):
         x = (z - tau).clamp_(min=0)
-        slope = 2 * x.sum(-1, keepdim=True) if squared else (x > 0).sum(-1, keepdim=True)
-        value = (x.square_() if squared else x).sum(-1, keepdim=True)
+        total = x.sum(-1, keepdim=True)
+        # a sum of squares is a norm, and counting is fastest as a sum of signs
+        value, slope = (
+            (x.norm(dim=-1, keepdim=True).square_(), 2 * total) if squared else (total, x.sign_().sum(-1, keepdim=True))
+        )
         step = tau + (value - 1) / slope
         moved = step > tau
         # rounding stops the steps; a row of NaN or with nothing allowed never moves
@@ -104,41 +110,40 @@ def entmax_forward(scores: Tensor, alpha: Tensor, allowed: Tensor | None, early:
         return difference
     z = difference * (alpha - 1)
     tau = root(z, alpha, early)
-    weights = power(z, tau, alpha)
+    weights, _ = powers(z, tau, alpha)
     # near alpha = 1 and beyond 2 a rounding of tau is felt in the sum
     weights = weights / torch.where(top == -torch.inf, 1, weights.sum(-1, keepdim=True))
     return torch.where(top.isnan(), torch.nan, weights)
 
 
-def power(z: Tensor, tau: Tensor, alpha: Tensor) -> Tensor:
-    """(z - tau)+ ^ (1 / (alpha - 1)), differentiable also where it is zero."""
+def powers(z: Tensor, tau: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """(z - tau)+ to the power 1 / (alpha - 1), and to one less; differentiable also where they are zero."""
     x = z - tau
-    return torch.where(x > 0, torch.where(x > 0, x, 1) ** (1 / (alpha - 1)), 0)
+    inside = torch.where(x > 0, x, 1)
+    less = torch.where(x > 0, inside ** (1 / (alpha - 1) - 1), 0)
+    return less * inside, less
 
 
-def steepness(z: Tensor, tau: Tensor, alpha: Tensor) -> Tensor:
-    """Minus the derivative of the row's sum by tau; 1 for an empty row, which has none."""
-    x, exponent = z - tau, 1 / (alpha - 1)
-    inside = torch.where(x > 0, torch.where(x > 0, x, 1) ** (exponent - 1), 0)
-    total = (exponent * inside).sum(-1, keepdim=True)
-    return torch.where(total > 0, total, 1)
+def newton(z: Tensor, tau: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """By how much the row's sum exceeds one, and a Newton step from tau; no step for an empty row."""
+    value, slope = powers(z, tau, alpha)
+    excess, steepness = value.sum(-1, keepdim=True) - 1, slope.sum(-1, keepdim=True) / (alpha - 1)
+    return excess, tau + torch.where(steepness > 0, excess / torch.where(steepness > 0, steepness, 1), 0)
 
 
 def root(z: Tensor, alpha: Tensor, early: bool) -> Tensor:
     """tau such that sum_j (z_j - tau)+ ^ (1 / (alpha - 1)) = 1, by Newton's steps inside a bracket."""
-    low = torch.full_like(z[..., :1], -1.0)
+    low = torch.full_like(z[..., :1] * alpha, -1.0)
     # as many equal scores as there are keys would have this threshold; no row has a higher one
     high = -(torch.full_like(low, float(z.shape[-1])) ** (1 - alpha))
-    tau = low
+    tau, near = low, 8 * torch.finfo(z.dtype).eps
     for _ in range(60):
-        excess = power(z, tau, alpha).sum(-1, keepdim=True) - 1
+        excess, step = newton(z, tau, alpha)
         low, high = torch.where(excess >= 0, tau, low), torch.where(excess < 0, tau, high)
-        step = tau + excess / steepness(z, tau, alpha)
-        step = torch.where((step > low) & (step < high), step, (low + high) / 2)
-        # a step that rounding swallows means that the root is found; Newton may also come to rest on `low` itself
-        rest = (excess.abs() <= torch.finfo(z.dtype).eps) | (high - low <= torch.finfo(z.dtype).eps * low.abs())
-        step = torch.where(rest, tau, step)
-        if early and bool(((step == tau) | excess.isnan()).all()):
+        # what rounding leaves of the excess goes away when the weights are divided by their sum
+        rest = (excess.abs() <= near) | (high - low <= near * low.abs()) | excess.isnan()
+        if early and bool(rest.all()):
             break
-        tau = step
+        step = torch.where((step > low) & (step < high), step, (low + high) / 2)
+        tau = torch.where(rest, tau, step)
     return tau
