@@ -58,7 +58,7 @@ def squares(draw: st.DrawFn) -> tuple[Mask, Mask, int, int]:
     return draw(masks(q, k)), draw(masks(q, k)), q, k
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(squares())
 def test_joined_as_sets_are(square: tuple[Mask, Mask, int, int]) -> None:
     a, b, q, k = square
@@ -72,7 +72,7 @@ def test_joined_as_sets_are(square: tuple[Mask, Mask, int, int]) -> None:
     assert repr(a & b)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(squares(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 5]), st.integers(-3, 3))
 def test_a_verdict_on_a_tile_is_never_wrong(square: tuple[Mask, Mask, int, int], rows: int, step: int, at: int) -> None:
     mask, _, q, k = square
@@ -88,7 +88,7 @@ def test_a_verdict_on_a_tile_is_never_wrong(square: tuple[Mask, Mask, int, int],
             assert not (~tile.all(-1) & every[..., r, c]).any(), "a full verdict on a tile that is not"
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(squares(), st.data())
 def test_part_and_sample_are_slices(square: tuple[Mask, Mask, int, int], data: st.DataObject) -> None:
     mask, _, q, k = square
@@ -109,7 +109,7 @@ def test_part_and_sample_are_slices(square: tuple[Mask, Mask, int, int], data: s
         assert torch.equal(other, one)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(squares(), st.sampled_from([1, 2, 3, 16]))
 def test_spans_hold_every_pair_that_may_look(square: tuple[Mask, Mask, int, int], rows: int) -> None:
     mask, _, q, k = square

@@ -1,0 +1,185 @@
+"""MultiHead: its formula, its steps, its heads."""
+
+import copy
+
+import pytest
+import torch
+
+import regard
+from regard import Attention, MultiHead, Need
+
+DIM, HEADS, T = 12, 6, 7
+BIASES = {
+    "none": lambda: None,
+    "alibi": lambda: regard.ALiBi(HEADS),
+    "t5": lambda: regard.T5Buckets(HEADS, buckets=4, max_distance=6),
+    "shaw": lambda: regard.Shaw(2, clip=2),
+    "xl": lambda: regard.RelativeXL(8, HEADS, 2),
+}
+
+
+def close(got: torch.Tensor, want: torch.Tensor) -> None:
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
+def test_it_is_the_formula(kv_heads: int) -> None:
+    layer = MultiHead(DIM, HEADS, kv_heads=kv_heads, key_dim=5, value_dim=7).double()
+    q, k, v = (torch.randn(2, n, w, dtype=torch.float64) for n, w in ((3, DIM), (4, 5), (4, 7)))
+    got = layer.attend(q, k, v, need=Need(weights=True))
+    heads = []
+    for h in range(HEADS):
+        g = h // (HEADS // kv_heads)
+        q_h = layer.query(q)[..., 2 * h : 2 * h + 2]
+        k_h, v_h = layer.key(k)[..., 2 * g : 2 * g + 2], layer.value(v)[..., 2 * g : 2 * g + 2]
+        weights = torch.softmax(q_h @ k_h.mT / 2**0.5, -1)
+        close(got.weights[:, h], weights)
+        heads.append(weights @ v_h)
+    close(got.out, layer.out(torch.cat(heads, -1)))
+    close(layer(q, k, v), got.out)
+
+
+@pytest.mark.parametrize("rotate", [None, "halves", "neighbours"])
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("kv_heads", [2, 6])
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no grad"])
+def test_one_step_at_a_time_equals_all_at_once(kv_heads: int, bias: str, rotate: str | None, grad: bool) -> None:
+    turn = None if rotate is None else regard.Rotary(2, pairs=rotate)
+    layer = MultiHead(DIM, HEADS, kv_heads=kv_heads, rotate=turn, attention=Attention(bias=BIASES[bias]())).double()
+    x = torch.randn(2, T, DIM, dtype=torch.float64)
+    with torch.set_grad_enabled(grad):
+        for mask in (regard.Causal(), regard.Window(2, 0), regard.Prefix(3)):
+            whole = layer(x, mask=mask)
+            past, outs, start = None, [], 0
+            for n in (3, 1, 1, 2):
+                here = x[:, start : start + n]
+                past = layer.remember(here, past)
+                outs.append(layer(here, past, mask=mask))
+                start += n
+            close(torch.cat(outs, 1), whole)
+    if grad:
+        torch.cat(outs, 1).sum().backward()
+        assert all(p.grad is not None for p in layer.parameters())
+
+
+def test_positions_turn_and_mask() -> None:
+    layer = MultiHead(DIM, HEADS, rotate=regard.Rotary(2), attention=Attention(mask=regard.Causal())).double()
+    x = torch.randn(2, T, DIM, dtype=torch.float64)
+    places = torch.arange(T)
+    whole = layer(x)
+    close(layer(x, positions=(places, places)), whole)
+    torch.testing.assert_close(layer(x, positions=(places + 50, places + 50)), whole, atol=1e-4, rtol=0)
+    rows = torch.stack([places, places + 50])
+    torch.testing.assert_close(layer(x, positions=(rows, rows)), whole, atol=1e-4, rtol=0)
+    past = layer.remember(x[:, :4], positions=places[:4])
+    past = layer.remember(x[:, 4:], past, positions=places[4:])
+    close(layer(x[:, 4:], past), whole[:, 4:])
+
+
+def test_a_packed_row_equals_its_documents() -> None:
+    layer = MultiHead(DIM, HEADS, rotate=regard.Rotary(2)).double()
+    x = torch.randn(1, T, DIM, dtype=torch.float64)
+    mask = regard.Causal() & regard.Documents(torch.tensor([[0, 0, 0, 1, 1, 1, 1]]))
+    got = layer(x, mask=mask)
+    apart = torch.cat([layer(x[:, :3], mask=regard.Causal()), layer(x[:, 3:], mask=regard.Causal())], 1)
+    torch.testing.assert_close(got, apart, atol=1e-6, rtol=1e-5)
+
+
+def test_padding_of_the_source_reaches_nothing() -> None:
+    layer = MultiHead(DIM, HEADS, kv_heads=2)
+    x, source = torch.randn(2, 3, DIM), torch.randn(2, 5, DIM)
+    lengths = regard.Lengths(torch.tensor([2, 5]))
+    layer(x, source, mask=lengths).sum().backward()
+    want = {name: p.grad.clone() for name, p in layer.named_parameters()}
+    clean = layer(x, source, mask=lengths)
+    for number in (torch.nan, torch.inf, 1e4):
+        layer.zero_grad()
+        source[0, 2:] = number
+        got = layer(x, source, mask=lengths)
+        close(got, clean)
+        got.sum().backward()
+        for name, p in layer.named_parameters():
+            torch.testing.assert_close(p.grad, want[name], msg=lambda s, name=name: f"{name}: {s}")
+
+
+def test_each_head_its_own_attention() -> None:
+    several = [
+        Attention(regard.Dot()),
+        Attention(regard.Additive(2, 2, 4), normalize=regard.Sparsemax()),
+        Attention(regard.Distance(), mask=regard.Causal()),
+        Attention(regard.Bilinear(2, 2), normalize=regard.Entmax(1.5)),
+        Attention(regard.Cosine()),
+        Attention(regard.Trilinear(2)),
+    ]
+    layer = MultiHead(DIM, HEADS, kv_heads=3, attention=several)
+    x = torch.randn(2, 5, DIM)
+    lengths = regard.Lengths(torch.tensor([2, 5]))
+    got = layer.attend(x, mask=lengths, need=Need(weights=True, entropy=True, map=True))
+    assert got.weights.shape == (2, HEADS, 5, 5)
+    assert got.entropy.shape == (2, HEADS, 5)
+    for h, one in enumerate(several):
+        g = h // 2
+        parts = [
+            layer.query(x)[..., 2 * h : 2 * h + 2],
+            layer.key(x)[..., 2 * g : 2 * g + 2],
+            layer.value(x)[..., 2 * g : 2 * g + 2],
+        ]
+        want = one.attend(*parts, mask=lengths, need=Need(weights=True))
+        close(got.weights[:, h], want.weights)
+        close(got.map[h].dense(), want.weights)
+    assert layer.explain(x).count(" runs: ") == HEADS
+    past = layer.remember(x[:, :3])
+    past = layer.remember(x[:, 3:], past)
+    close(layer(x[:, 3:], past, mask=lengths), got.out[:, 3:])
+
+
+def test_leading_axes() -> None:
+    layer = MultiHead(DIM, HEADS, kv_heads=2, rotate=regard.Rotary(2))
+    x = torch.randn(2, 3, 5, DIM)
+    whole = layer(x, mask=regard.Causal())
+    assert whole.shape == x.shape
+    close(layer(x[1], mask=regard.Causal()), whole[1])
+    close(layer(x[1, 2], mask=regard.Causal()), whole[1, 2])
+    assert layer(x[:0]).shape == (0, 3, 5, DIM)
+    assert layer(x[..., :0, :]).shape == (2, 3, 0, DIM)
+    assert layer(x, x[..., :0, :]).shape == x.shape
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        None,
+        lambda: Attention(regard.Additive(2, 2, 3)),
+        lambda: Attention(normalize=regard.Sparsemax()),
+        lambda: Attention(regard.Cosine(regard.Trained(4.0, heads=HEADS)), bias=regard.RelativeXL(6, HEADS, 2)),
+    ],
+    ids=["plain", "additive", "sparsemax", "cosine-xl"],
+)
+def test_every_parameter_receives_a_gradient_and_survives_copies(attention) -> None:
+    layer = MultiHead(DIM, HEADS, kv_heads=3, attention=attention and attention())
+    x = torch.randn(2, 5, DIM)
+    out = layer(x, mask=regard.Causal())
+    (out * torch.randn_like(out)).sum().backward()
+    assert all((p.grad != 0).any() for name, p in layer.named_parameters() if name != "key.bias"), [
+        name for name, p in layer.named_parameters() if not (p.grad != 0).any()
+    ]
+    twin = copy.deepcopy(layer)
+    assert torch.equal(twin(x, mask=regard.Causal()), out)
+    with torch.no_grad():
+        for p in twin.parameters():
+            p.zero_()
+    twin.load_state_dict(layer.state_dict())
+    assert torch.equal(twin(x, mask=regard.Causal()), out)
+    double = layer.double()(x.double(), mask=regard.Causal())
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(double.float(), out, rtol=1e-3, atol=1e-4)
+    assert repr(layer)
+
+
+def test_a_beam_is_reordered() -> None:
+    layer = MultiHead(DIM, HEADS)
+    x = torch.randn(2, 4, DIM)
+    past = layer.remember(x[:, :3])
+    index = torch.tensor([1, 0, 1])
+    past = layer.remember(x[index, 3:], past.reorder(index))
+    close(layer(x[index, 3:], past), layer(x, mask=regard.Causal())[index, 3:])

@@ -1,0 +1,105 @@
+"""Biases, by their formulas, pair by pair."""
+
+import math
+
+import pytest
+import torch
+
+import regard
+
+H, Q, K, D = 3, 4, 6, 5
+
+
+def places() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.arange(K - Q, K), torch.arange(K)
+
+
+def test_alibi() -> None:
+    i, j = places()
+    for heads in (1, 2, 3, 4, 6, 8):
+        got = regard.ALiBi(heads)(torch.zeros(1), i, j, K)
+        assert got.shape == (heads, Q, K)
+        whole = 1 << (heads.bit_length() - 1)
+        slopes = [2 ** (-8 * (h + 1) / whole) for h in range(whole)]
+        slopes += [2 ** (-8 * (h + 1) / (2 * whole)) for h in range(0, 2 * (heads - whole), 2)]
+        for h in range(heads):
+            torch.testing.assert_close(got[h], -slopes[h] * (i[:, None] - j).abs().float())
+
+
+def test_shaw() -> None:
+    bias = regard.Shaw(D, clip=2)
+    q = torch.randn(2, H, Q, D)
+    i, j = places()
+    got = bias(q, i, j, K)
+    assert got.shape == (2, H, Q, K)
+    for row in range(Q):
+        for key in range(K):
+            a = bias.table[max(-2, min(2, int(j[key] - i[row]))) + 2]
+            torch.testing.assert_close(got[:, :, row, key], q[:, :, row] @ a / math.sqrt(D))
+
+
+def test_relative_xl() -> None:
+    bias = regard.RelativeXL(8, H, D)
+    q = torch.randn(2, H, Q, D)
+    i, j = places()
+    got = bias(q, i, j, K)
+    torch.testing.assert_close(bias.content(q), q + bias.u)
+    weight = bias.position.weight.unflatten(0, (H, D))
+    for row in range(Q):
+        for key in range(K):
+            n = float(i[row] - j[key])
+            rates = 10000.0 ** (-torch.arange(0, 8, 2) / 8)
+            r = weight @ torch.cat([torch.sin(n * rates), torch.cos(n * rates)])  # (h, d)
+            want = ((q[:, :, row] + bias.v[:, 0]) * r).sum(-1) / math.sqrt(D)
+            torch.testing.assert_close(got[:, :, row, key], want, atol=1e-5, rtol=1e-4)
+
+
+def test_local_gaussian() -> None:
+    bias = regard.LocalGaussian(D, 3, window=4.0)
+    q = torch.randn(2, H, Q, D)
+    i, j = places()
+    got = bias(q, i, j, 10)
+    p = 10 * torch.sigmoid(bias.place(torch.tanh(bias.hidden(q))))
+    torch.testing.assert_close(got, -((j - p) ** 2) / (2 * 2.0**2))
+
+
+def test_t5_buckets_are_near_one_by_one_and_far_by_logarithm() -> None:
+    bias = regard.T5Buckets(H, buckets=8, max_distance=32, bidirectional=False)
+    assert bias.bucket(-torch.arange(4)).tolist() == [0, 1, 2, 3]
+    assert bias.bucket(torch.arange(1, 5)).tolist() == [0, 0, 0, 0]
+    for far in (4, 7, 12, 20, 31, 32, 1000):
+        want = min(7, 4 + int(math.log(far / 4) / math.log(32 / 4) * 4))
+        assert bias.bucket(torch.tensor(-far)).item() == want
+    both = regard.T5Buckets(H, buckets=8, max_distance=32)
+    assert (both.bucket(torch.tensor([3])) - both.bucket(torch.tensor([-3]))).item() == 4
+
+
+PLACED = {
+    "alibi": lambda: regard.ALiBi(H),
+    "t5": lambda: regard.T5Buckets(H, buckets=4, max_distance=6),
+    "shaw": lambda: regard.Shaw(D, 2),
+    "xl": lambda: regard.RelativeXL(6, H, D),
+    "gaussian": lambda: regard.LocalGaussian(D, 3),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "blocked"])
+@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.parametrize("heads", [True, False], ids=["heads", "no heads"])
+def test_positions_of_each_sample(name: str, heads: bool, backend: str) -> None:
+    if not heads and name in ("alibi", "t5", "xl"):
+        return  # these have a number for each head
+    bias = PLACED[name]()
+    lead = (2, H) if heads else (2,)
+    q, k, v = torch.randn(*lead, Q, D), torch.randn(*lead, K, D), torch.randn(*lead, K, 2)
+    i = torch.tensor([[2, 3, 4, 5], [7, 8, 9, 12]])
+    j = torch.tensor([[0, 1, 2, 3, 4, 5], [4, 5, 7, 8, 9, 12]])
+    for mask in (None, regard.Causal(), regard.Lengths(torch.tensor([4, 9]))):
+        whole = regard.attention(q, k, v, bias=bias, mask=mask, positions=(i, j), backend=backend)
+        assert whole.shape == (*lead, Q, 2)
+        for n in range(2):
+            one = None if mask is None else mask.sample(n)
+            want = regard.attention(
+                q[n : n + 1], k[n : n + 1], v[n : n + 1], bias=bias, mask=one, positions=(i[n], j[n]), backend="eager"
+            )
+            torch.testing.assert_close(whole[n : n + 1], want, atol=1e-5, rtol=1e-4)

@@ -1,0 +1,123 @@
+"""Normalizers alone: `Sparsemax()(scores, allowed)`."""
+
+import math
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+
+import regard
+from regard import Trained
+
+SCORES = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=4, max_size=4), min_size=1, max_size=3)
+ALL = {
+    "softmax": regard.Softmax(),
+    "cool": regard.Softmax(0.5),
+    "trained": regard.Softmax(Trained(2.0)),
+    "sigmoid": regard.Sigmoid(),
+    "sparsemax": regard.Sparsemax(),
+    "entmax15": regard.Entmax(1.5),
+    "entmax12": regard.Entmax(1.2),
+    "entmax-trained": regard.Entmax(Trained(1.7)),
+    "topk": regard.TopK(2),
+    "topk-sigmoid": regard.TopK(2, regard.Sigmoid()),
+    "null": regard.Null(),
+    "null-sparsemax": regard.Null(regard.Sparsemax(), 1.0),
+    "sum": regard.Sum(),
+}
+each = pytest.mark.parametrize("normalize", ALL.values(), ids=ALL)
+
+
+@each
+@settings(max_examples=25)
+@given(rows=SCORES, allowed=st.lists(st.booleans(), min_size=4, max_size=4))
+def test_weights_are_a_share_of_what_is_allowed(normalize: regard.Normalizer, rows, allowed) -> None:
+    scores, may = torch.tensor(rows, dtype=torch.float64), torch.tensor(allowed)
+    if isinstance(normalize, regard.Sum):
+        scores = scores.abs() + 0.1
+    weights = normalize.double()(scores, may)
+    assert (weights >= 0).all()
+    assert (weights[:, ~may] == 0).all()
+    if normalize.distribution:
+        torch.testing.assert_close(weights.sum(-1), torch.full((len(rows),), float(may.any())).double())
+    # a hidden key is an absent key
+    if may.any():
+        torch.testing.assert_close(weights[:, may], normalize(scores[:, may]))
+    # and so is one with a score of -inf
+    if not isinstance(normalize, regard.Sum):
+        torch.testing.assert_close(normalize(scores.masked_fill(~may, -math.inf)), weights)
+
+
+@each
+def test_a_row_with_nothing_to_look_at_is_zero_with_zero_gradients(normalize: regard.Normalizer) -> None:
+    scores = torch.rand(3, 5, requires_grad=True)
+    allowed = torch.tensor([[True] * 5, [False] * 5, [True, False, True, False, False]])
+    weights = normalize.float()(scores, allowed)
+    assert (weights[1] == 0).all()
+    grads = torch.autograd.grad((weights * torch.randn(3, 5)).sum(), [scores, *normalize.parameters()])
+    assert (grads[0][1] == 0).all()
+    assert all(torch.isfinite(g).all() for g in grads)
+    hidden = torch.full((2, 4), -math.inf, requires_grad=True)
+    weights = normalize(hidden)
+    assert (weights == 0).all() or isinstance(normalize, regard.Sum)
+    grads = torch.autograd.grad(weights.sum(), [hidden, *normalize.parameters()])
+    assert all((g == 0).all() for g in grads)
+
+
+@each
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (2, 0, 0), (1, 1), (2, 3, 1)], ids=str)
+def test_lengths_of_nought_and_one(normalize: regard.Normalizer, shape: tuple[int, ...]) -> None:
+    weights = normalize.float()(torch.rand(shape))
+    assert weights.shape == shape
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_halves_are_computed_wide(normalize: regard.Normalizer, dtype: torch.dtype) -> None:
+    scores = torch.rand(7, 200).to(dtype)
+    wide = normalize.float().weights(scores, None)
+    assert wide.dtype == torch.float32
+    if normalize.distribution:
+        torch.testing.assert_close(wide.sum(-1), torch.ones(7), atol=1e-5, rtol=0)
+    assert normalize(scores).dtype == dtype
+
+
+def test_formulas() -> None:
+    s = torch.randn(3, 5, dtype=torch.float64)
+    torch.testing.assert_close(regard.Softmax(0.5)(s), torch.softmax(2 * s, -1))
+    torch.testing.assert_close(regard.Softmax(Trained(0.5)).double()(s), torch.softmax(2 * s, -1))
+    torch.testing.assert_close(regard.Sigmoid(-0.3)(s), torch.sigmoid(s - 0.3))
+    torch.testing.assert_close(regard.Sum()(s.abs()), s.abs() / s.abs().sum(-1, keepdim=True))
+    torch.testing.assert_close(regard.Entmax(2.0)(s), regard.Sparsemax()(s))
+    best = s.topk(2, -1)
+    want = torch.zeros_like(s).scatter(-1, best.indices, torch.softmax(best.values, -1))
+    torch.testing.assert_close(regard.TopK(2)(s), want)
+    null = torch.softmax(torch.cat([s, torch.full((3, 1), 0.7)], -1), -1)[:, :-1]
+    torch.testing.assert_close(regard.Null(score=0.7)(s), null)
+    torch.testing.assert_close(regard.Entmax(1.001)(s), torch.softmax(s, -1), atol=1e-3, rtol=0)
+
+
+def test_a_row_with_less_than_k_to_look_at() -> None:
+    allowed = torch.tensor([[False, True, False, False]])
+    assert regard.TopK(3)(torch.randn(1, 4), allowed).tolist() == [[0, 1, 0, 0]]
+
+
+def test_scores_of_any_size_give_finite_weights() -> None:
+    s = torch.tensor([[1e4, -1e4, 3e4, 0.0], [-3e4, -3e4, -3e4, -3e4]])
+    for name, normalize in ALL.items():
+        if name != "sum":
+            weights = normalize.float()(s)
+            assert torch.isfinite(weights).all(), name
+            if normalize.distribution:
+                torch.testing.assert_close(weights.sum(-1), torch.ones(2), msg=name)
+
+
+def test_trained_alpha_stays_between_one_and_two() -> None:
+    normalize = regard.Entmax(Trained(1.5, heads=2))
+    with torch.no_grad():
+        normalize.raw_alpha[0], normalize.raw_alpha[1] = 6.0, -6.0
+    s = torch.randn(2, 3, 4)
+    weights = normalize(s)
+    torch.testing.assert_close(weights[0], regard.Sparsemax()(s[0]), atol=2e-2, rtol=0)
+    torch.testing.assert_close(weights[1], torch.softmax(s[1], -1), atol=2e-2, rtol=0)
