@@ -240,7 +240,7 @@ def may_read(t: Tensor) -> bool:
 
 def transformed(t: Tensor) -> bool:
     """Is t inside a torch.func transform (vmap, grad, jacrev …)?"""
-    return torch._C._functorch.is_functorch_wrapped_tensor(t)
+    return not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(t)
 
 
 def _remembered(
