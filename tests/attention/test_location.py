@@ -1,0 +1,104 @@
+"""LocationAttention against the formulas of Chorowski and of Tacotron 2, step by step."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard import Lengths, LocationAttention, LocationSensitive, Need, Smooth, Softmax
+
+B, Q, K, D, E = 2, 5, 7, 3, 4
+
+
+def layer_of(normalize: Softmax | Smooth | None = None) -> LocationAttention:
+    return LocationAttention(LocationSensitive(D, E, 11, filters=2, width=5), normalize=normalize)
+
+
+def energies(layer: LocationAttention, s: Tensor, h: Tensor, previous: Tensor, cumulative: Tensor) -> Tensor:
+    """e_j = v · tanh(W s + V h_j + U f_j + b), f_j = Σ_r F_r [α; Σα]_{j+r}, one sample, one step, key by key."""
+    score = layer.score
+    found = []
+    for j in range(len(h)):
+        f = torch.zeros(2)
+        for r in range(-2, 3):
+            if 0 <= j + r < len(h):
+                taps = score.filters.weight[:, :, r + 2]
+                f = f + taps @ torch.stack([previous[j + r], cumulative[j + r]])
+        inner = score.query(s) + score.key.weight @ h[j] + score.location.weight @ f
+        found.append(score.energy @ torch.tanh(inner))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sharp", "smooth"])
+def test_the_loop_of_the_paper(kind: str) -> None:
+    layer = layer_of({"softmax": None, "sharp": Softmax(0.5), "smooth": Smooth()}[kind])
+    torch.nn.init.normal_(layer.score.location.weight)
+    q, h = torch.randn(B, Q, D), torch.randn(B, K, E)
+    lengths = [7, 4]
+    got = layer.attend(q, h, mask=Lengths(torch.tensor(lengths)), need=Need(weights=True))
+    assert got.weights is not None
+    for b, n in enumerate(lengths):
+        alpha, total = torch.zeros(n), torch.zeros(n)
+        for i in range(Q):
+            e = energies(layer, q[b, i], h[b, :n], alpha, total)
+            if kind == "smooth":
+                alpha = torch.sigmoid(e) / torch.sigmoid(e).sum()
+            else:
+                alpha = torch.softmax(e * (2.0 if kind == "sharp" else 1.0), 0)
+            total = total + alpha
+            torch.testing.assert_close(got.weights[b, i, :n], alpha, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(got.out[b, i], alpha @ h[b, :n], rtol=1e-4, atol=1e-5)
+
+
+def test_one_step_at_a_time_equals_all_at_once() -> None:
+    layer = layer_of()
+    q, h, v = torch.randn(B, Q, D), torch.randn(B, K, E), torch.randn(B, K, 6)
+    mask = Lengths(torch.tensor([7, 4]))
+    whole = layer.attend(q, h, v, mask=mask, need=Need(weights=True, entropy=True))
+    memory = layer.remember(h, v)
+    trace = layer.start(memory)
+    assert not trace.previous.any()
+    assert not trace.cumulative.any()
+    for t in range(Q):
+        got, after = layer.step(q[:, t : t + 1], memory, trace, mask=mask, need=Need(weights=True, entropy=True))
+        torch.testing.assert_close(got.out, whole.out[:, t : t + 1])
+        torch.testing.assert_close(got.weights, whole.weights[:, t : t + 1])
+        torch.testing.assert_close(got.entropy, whole.entropy[:, t : t + 1])
+        torch.testing.assert_close(after.previous, got.weights[:, 0])
+        torch.testing.assert_close(after.cumulative, trace.cumulative + got.weights[:, 0])
+        trace = after
+    torch.testing.assert_close(trace.cumulative.sum(-1), torch.full((B,), float(Q)))
+
+
+def test_a_beam_takes_its_traces_along() -> None:
+    layer = layer_of()
+    q, h = torch.randn(B, 1, D), torch.randn(B, K, E)
+    memory = layer.remember(h)
+    _, trace = layer.step(q, memory, layer.start(memory))
+    index = torch.tensor([1, 1, 0])
+    want, _ = layer.step(q[index], layer.remember(h[index]), trace.reorder(index))
+    got, _ = layer.step(q, memory, trace)
+    torch.testing.assert_close(want.out, got.out[index])
+
+
+def test_smooth_neither_overflows_nor_divides_by_zero() -> None:
+    scores = torch.tensor([[-200.0, -201.0, -300.0], [1e4, 0.0, -1e4]], requires_grad=True)
+    weights = Smooth()(scores)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2))
+    torch.testing.assert_close(weights[0], torch.softmax(scores[0], 0))
+    torch.testing.assert_close(weights[1], torch.tensor([2 / 3, 1 / 3, 0.0]))
+    weights[:, 0].sum().backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+    nothing = Smooth()(scores, torch.tensor([[True] * 3, [False] * 3]))
+    assert not nothing[1].any()
+
+
+def test_sentences() -> None:
+    layer = layer_of()
+    memory = layer.remember(torch.randn(B, K, E))
+    with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(2, 5, 3\); pass q\[..., :1, :\]"):
+        layer.step(torch.randn(B, Q, D), memory, layer.start(memory))
+    with pytest.raises(ValueError, match=r"q must be 3 wide for LocationSensitive\(3, 4, 11\), got \(2, 1, 4\)"):
+        layer.step(torch.randn(B, 1, E), memory, layer.start(memory))
+    with pytest.raises(ValueError, match="lse is not known to LocationAttention, which mixes by weights of its own"):
+        layer.attend(torch.randn(B, Q, D), torch.randn(B, K, E), need=Need(lse=True))
