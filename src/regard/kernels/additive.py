@@ -1,8 +1,8 @@
 """Additive attention: softmax_j(sum_d w_d tanh(a_id + b_jd)) v_j  (Bahdanau et al. 2015, A.1.2).
 
-a and b are projected queries and keys. The broadcast form holds a (q, k, d) tensor and takes a tanh an element. Here that
-tensor is never whole: additive_forms.py has the algorithm, native.c its native form. Gradients of any order; torch.func,
-torch.compile and torch.export work.
+a and b are projected queries and keys. The broadcast form holds a (q, k, d) tensor and takes a tanh an element. Here
+that tensor is never whole: additive_forms.py has the algorithm, native.c its native form. Gradients of any order;
+torch.func, torch.compile and torch.export work.
 
 float32 and float64 are computed as they are, bfloat16 and float16 in float32. Leading axes broadcast as in
 torch.matmul. `native` None takes the native kernels where they run, True insists on them, False takes torch.

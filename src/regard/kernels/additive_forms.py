@@ -224,7 +224,7 @@ def _torch_scores(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
     out = a.new_empty(n, q, k)
     powers = _exponentials(a, b)
     x, y = powers or (a, b)
-    total = w.sum()
+    total = 0 if powers is None else w.sum(dtype=torch.float64).to(w.dtype)
     for i, j, m in _chunks(n, q, k, d, a.device):
         part = _ratios(x[i, j], y[i, m], powers is not None) @ w
         out[i, j, m] = part if powers is None else part.mul_(-2).add_(total)

@@ -61,19 +61,25 @@ TARGET static int NAME(pack_queries)(const REAL *a, i64 a_q, i64 rows, i64 d, RE
 
 /* scores of ROWS queries and LANES keys from their exponentials */
 TARGET static INLINE void NAME(tile_scores)(const REAL *ea, const REAL *eb, const REAL *w, i64 d, REAL w_sum, VEC out[ROWS]) {
-    VEC s0 = ALL(0), s1 = ALL(0), s2 = ALL(0), s3 = ALL(0);
-    for (i64 c = 0; c < d; c++) {
-        VEC e = LOAD(eb + c * LANES), weight = ALL(w[c]);
-        const REAL *x = ea + c * ROWS;
-        s0 += weight * RECIPROCAL(e * ALL(x[0]) + (REAL)1);
-        s1 += weight * RECIPROCAL(e * ALL(x[1]) + (REAL)1);
-        s2 += weight * RECIPROCAL(e * ALL(x[2]) + (REAL)1);
-        s3 += weight * RECIPROCAL(e * ALL(x[3]) + (REAL)1);
+    VEC t0 = ALL(0), t1 = ALL(0), t2 = ALL(0), t3 = ALL(0);
+    /* sums of sums of 32: half the rounding error of one long sum */
+    for (i64 from = 0; from < d; from += 32) {
+        const i64 to = d - from < 32 ? d : from + 32;
+        VEC s0 = ALL(0), s1 = ALL(0), s2 = ALL(0), s3 = ALL(0);
+        for (i64 c = from; c < to; c++) {
+            VEC e = LOAD(eb + c * LANES), weight = ALL(w[c]);
+            const REAL *x = ea + c * ROWS;
+            s0 += weight * RECIPROCAL(e * ALL(x[0]) + (REAL)1);
+            s1 += weight * RECIPROCAL(e * ALL(x[1]) + (REAL)1);
+            s2 += weight * RECIPROCAL(e * ALL(x[2]) + (REAL)1);
+            s3 += weight * RECIPROCAL(e * ALL(x[3]) + (REAL)1);
+        }
+        t0 += s0, t1 += s1, t2 += s2, t3 += s3;
     }
-    out[0] = w_sum - (REAL)2 * s0;
-    out[1] = w_sum - (REAL)2 * s1;
-    out[2] = w_sum - (REAL)2 * s2;
-    out[3] = w_sum - (REAL)2 * s3;
+    out[0] = w_sum - (REAL)2 * t0;
+    out[1] = w_sum - (REAL)2 * t1;
+    out[2] = w_sum - (REAL)2 * t2;
+    out[3] = w_sum - (REAL)2 * t3;
 }
 
 /* items: blocks of ROWS queries, batch by batch */
@@ -83,8 +89,9 @@ TARGET static int NAME(forward)(const void *context, i64 begin, i64 end) {
     const i64 q = t->q, k = t->k, d = t->d, blocks = (q + ROWS - 1) / ROWS, tiles = (k + LANES - 1) / LANES;
     /* with a single query an exponential a key costs as much as one an element, and needs no room */
     const int direct = q < 2;
-    REAL w_sum = 0;
-    for (i64 c = 0; c < d; c++) w_sum += w[c];
+    double exact = 0;
+    for (i64 c = 0; c < d; c++) exact += w[c];
+    const REAL w_sum = (REAL)exact;
     REAL *eb = NULL, *ea = NULL;
     unsigned char *fine = NULL;
     if (!direct) {

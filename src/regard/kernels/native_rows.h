@@ -93,11 +93,12 @@ TARGET static REAL NAME(threshold)(const REAL *s, i64 m, REAL max, int squared) 
             value += (double)NAME(total)(v0 + v1) + value_tail;
             slope += (squared ? 2 * (double)NAME(total)(l0 + l1) : (double)NAME(itotal)(c0 + c1)) + slope_tail;
         }
+        if (!(slope > 0)) break;
         REAL next = (REAL)(tau + (value - 1) / slope);
-        /* sparsemax is exact once the support stays; otherwise stop when a step no longer moves right */
-        if (!(next > tau)) break;
+        /* a step to the left only mends what rounding did to the one before; sparsemax is exact once the support stays */
+        const int last = !(next > tau) || (!squared && slope == before);
         tau = next;
-        if (!squared && slope == before) break;
+        if (last) break;
         before = slope;
     }
     return tau;

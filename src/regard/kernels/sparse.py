@@ -2,7 +2,7 @@
 
 sparsemax is alpha = 2 (Martins and Astudillo 2016), entmax 1.5 lies between it and softmax (Peters et al. 2019), and
 alpha may be learned (Correia et al. 2019). All work over the last axis; a key with `allowed` False or a score of -inf
-weighs zero, and a row with nothing to look at is zero with zero gradients. NaN and +inf make their row NaN, as in softmax.
+weighs zero, and a row with nothing to look at is zero with zero gradients. NaN and +inf make their row NaN.
 
 Half types are computed in float32 and cast back. `native` None takes the native kernels where they run, True insists on
 them, False takes torch.

@@ -4,8 +4,8 @@ Every form looks for the threshold tau at which the row sums to one, in z = (alp
 
     p = (z - tau)+ ^ (1 / (alpha - 1))        alpha = 2 sparsemax, alpha = 1.5 entmax 1.5
 
-For alpha <= 2 the sum is convex in tau and tau = -1 lies left of the root, so Newton's steps go right and never pass it:
-no sort. For alpha > 2 the steps are kept inside a bracket that halves when one would leave it.
+For alpha <= 2 the sum is convex in tau and tau = -1 lies left of the root, so Newton's steps go right and never pass
+it: no sort. For alpha > 2 the steps are kept inside a bracket that halves when one would leave it.
 """
 
 import torch
@@ -15,7 +15,7 @@ from .library import call
 
 
 def sparse_forward(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool) -> tuple[Tensor, Tensor]:
-    """Weights "n q k" and thresholds "n q" of sparsemax, or of entmax 1.5 if `squared`; inf is an empty row's threshold."""
+    """Weights "n q k" and thresholds "n q" of sparsemax, or of entmax 1.5 if `squared`; inf for an empty row."""
     if not native:
         return _torch_sparse(scores, allowed, squared)
     scores = scores.contiguous()
@@ -92,10 +92,10 @@ def _torch_sparse(scores: Tensor, allowed: Tensor | None, squared: bool) -> tupl
         )
         step = tau + (value - 1) / slope
         moved = step > tau
-        # rounding stops the steps; a row of NaN or with nothing allowed never moves
+        # a step to the left only mends what rounding did to the one before; an empty row has no slope and no step
+        tau = torch.where(slope > 0, step, tau)
         if not moved.any():
             break
-        tau = torch.where(moved, step, tau)
     weights = (z - tau).clamp_(min=0)
     if squared:
         weights.square_()
