@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import MECHANISMS, Attended, Causal, Lengths, Need, mechanism
+from regard.attention import steps
 from regard.catalogue import width
 
 # sizes that share no factor: a swapped axis must fail
@@ -173,6 +174,28 @@ def test_one_query_at_a_time_equals_all_at_once(name: str) -> None:
         here = slice(n, n + 1)
         one = seeded(module, q[:, here], k, mask=Causal(), positions=(i[here], j))
         agree(name, one, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_steps_are_the_whole(name: str) -> None:
+    module, (q, k) = built(name).eval(), inputs(name, B)
+    if name in ("co-attention", "bidaf"):
+        with pytest.raises(
+            TypeError, match=r"cannot go step by step, it needs all queries together; call layer\(q, k\)"
+        ):
+            steps.remember(module, k)
+        return
+    mask = Lengths(torch.tensor([7, 4, 1]))
+    whole = seeded(module, q, k, mask=mask, positions=places())
+    assert whole.weights is not None
+    memory = steps.remember(module, k)
+    state = steps.start(module, memory)
+    for n in range(Q):
+        here = slice(n, n + 1)
+        got, state = steps.step(module, q[:, here], memory, state, mask=mask, need=Need(weights=True))
+        agree(name, got, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
+    with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(3, 5, "):
+        steps.step(module, q, memory, state)
 
 
 # softmax does not feel what is added to a whole row, and the greatest weight has no slope

@@ -8,6 +8,7 @@ A factory takes the widths of queries and keys and gives a module that is called
 The width is that of v (of k without one), except where a mechanism has its own: the heads and the hop give the queries'
 width, key-value half of the keys', co-attention both together, bidaf four times the queries'. `width` tells it. A
 mechanism that compares q and k as they are raises where their widths differ; one that reads k itself where v is given.
+All but co-attention and bidaf, which need the queries together, also go step by step: `regard.attention.steps`.
 """
 
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from regard.parts import checks
 from regard.parts.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Mask, Window
+from regard.parts.memory import Memory
 from regard.parts.normalize import Entmax, Normalizer, Null, Sigmoid, Softmax, Sparsemax, Sum, TopK
 from regard.parts.number import Trained
 from regard.parts.position import Rotary
@@ -93,10 +95,13 @@ class _Pooling(nn.Module):
         super().__init__()
         self.pool = pool
 
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:
+        return self.pool.attention.remember(k, v)
+
     def forward(
         self,
         q: Tensor,
-        k: Tensor,
+        k: Tensor | Memory,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -107,7 +112,7 @@ class _Pooling(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor,
+        k: Tensor | Memory,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,

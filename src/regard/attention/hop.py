@@ -34,6 +34,10 @@ class Hop(nn.Module):
         self.attention = Attention(Dot(scale=1.0)) if attention is None else attention
         self.carry = carry
 
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k d"
+        """Keys projected once, to be looked at by many calls."""
+        return self.attention.remember(k, v)
+
     def forward(
         self,
         q: Tensor,

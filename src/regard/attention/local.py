@@ -10,7 +10,7 @@ from regard.attention.weighed import attended, looked, matrix, whole_mask
 from regard.parts import checks
 from regard.parts.bias import LocalGaussian
 from regard.parts.call import NOTHING, Attended, Need
-from regard.parts.mask import Mask, Window
+from regard.parts.mask import Mask, Window, lead
 from regard.parts.memory import Memory
 from regard.parts.normalize import Normalizer, Softmax
 from regard.parts.score import Score
@@ -77,8 +77,9 @@ class Local(nn.Module):
             return attend(q, k, v, score=score, mask=near, normalize=normalize, positions=(i, j), need=need)
         call, felt = looked(q, k, v, mask, (i, j))
         allowed = whole_mask(call)
-        centre = self.place.centre(q, _end(j, allowed))  # (*b, q, 1)
-        inside = (j.unsqueeze(-2) - centre).abs() <= self.place.window
+        here = lead(j.unsqueeze(-2), len(call.batch) + 2)  # (*b, 1, k)
+        centre = self.place.centre(q, _end(here, allowed))  # (*b, q, 1)
+        inside = (here - centre).abs() <= self.place.window
         scores = matrix(self.score, call, isinstance(k, Memory))
         weights = self.normalize.weights(scores, inside if allowed is None else inside & allowed)
         weights = weights * self.place.log_density(centre, j).exp()
@@ -96,7 +97,7 @@ def _places(q: Tensor, k: Tensor | Memory) -> Positions:
     return torch.arange(q.shape[-2], device=q.device), j
 
 
-def _end(j: Tensor, allowed: Tensor | None) -> Tensor:  # "*b k", bool "*b q k" -> "*b q 1"
+def _end(here: Tensor, allowed: Tensor | None) -> Tensor:  # "*b 1 k", bool "*b q k" -> "*b q 1"
     """One place behind the last that may be looked at; 0 where there is none."""
-    behind = (j + 1).unsqueeze(-2) if allowed is None else (j + 1).unsqueeze(-2).where(allowed, 0)
+    behind = here + 1 if allowed is None else (here + 1).where(allowed, 0)
     return torch.nn.functional.pad(behind, (1, 0)).amax(-1, keepdim=True)

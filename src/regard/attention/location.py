@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.functional import Positions
-from regard.attention.weighed import attended, compared, looked, whole_mask
+from regard.attention.weighed import attended, compared, looked, one_step, whole_mask
 from regard.parts import checks
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Mask
@@ -59,6 +59,7 @@ class LocationAttention(nn.Module):
         self.normalize = Softmax() if normalize is None else normalize
 
     def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+        """Keys projected once, to be looked at by many steps."""
         return Memory(self.score.keys(k), k if v is None else v)
 
     def start(self, memory: Memory) -> Trace:
@@ -123,12 +124,3 @@ class LocationAttention(nn.Module):
         """The weights of one step: to the kernel, keys with their place added are just keys."""
         placed = self.score.at(keys, *trace)
         return self.normalize.weights(compared(self.score, queries, placed), allowed)
-
-
-def one_step(q: Tensor) -> None:
-    """q is one query."""
-    checks.floating("q", q)
-    if q.shape[-2] != 1:
-        raise ValueError(
-            f"q must be one step, (*b, 1, d), got {checks.shape(q)}; pass q[..., :1, :] or call the layer for all steps"
-        )

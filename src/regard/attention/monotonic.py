@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.functional import Positions
-from regard.attention.location import one_step
-from regard.attention.weighed import attended, compared, looked, whole_mask
+from regard.attention.weighed import attended, compared, looked, one_step, whole_mask
 from regard.parts import checks
 from regard.parts.call import NOTHING, Attended, Call, Need
 from regard.parts.mask import Mask
@@ -96,6 +95,7 @@ class Monotonic(nn.Module):
         self.noise = noise
 
     def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+        """Keys projected once, the chunk's beside the others, to be looked at by many steps."""
         keys = [self.score.keys(k)] + ([] if self.chunk is None else [self.chunk.score.keys(k)])
         return Memory(torch.cat(keys, dim=-1), k if v is None else v)
 

@@ -12,6 +12,7 @@ from regard.attention.weighed import no_values
 from regard.parts import checks
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Mask
+from regard.parts.memory import Memory
 
 
 class Pool(nn.Module):
@@ -93,10 +94,16 @@ class KeyValue(nn.Module):
         key, value, *predict = states.chunk(self.parts, dim=-1)
         return Parts(key, value, predict[0] if predict else None)
 
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e"
+        """Keys projected once, to be looked at by many calls."""
+        no_values(v, "KeyValue")
+        parts = self.split(k)
+        return self.attention.remember(parts.key, parts.value)
+
     def forward(
         self,
         q: Tensor,
-        k: Tensor,
+        k: Tensor | Memory,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -107,7 +114,7 @@ class KeyValue(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor,
+        k: Tensor | Memory,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -116,6 +123,8 @@ class KeyValue(nn.Module):
     ) -> Attended:
         """The same, with what `need` asks for beside the output."""
         no_values(v, "KeyValue")
+        if isinstance(k, Memory):
+            return self.attention.attend(q, k, mask=mask, positions=positions, need=need)
         key, value, _ = self.split(k)
         return self.attention.attend(q, key, value, mask=mask, positions=positions, need=need)
 

@@ -68,3 +68,12 @@ def no_values(v: Tensor | None, owner: str) -> None:
     """`owner` reads the keys themselves."""
     if v is not None:
         raise ValueError(f"v must be None for {owner}, which reads k itself, got v {checks.shape(v)}; leave v out")
+
+
+def one_step(q: Tensor) -> None:
+    """q is one query."""
+    checks.floating("q", q)
+    if q.shape[-2] != 1:
+        raise ValueError(
+            f"q must be one step, (*b, 1, d), got {checks.shape(q)}; pass q[..., :1, :] or call the layer for all steps"
+        )
