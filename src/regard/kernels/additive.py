@@ -145,7 +145,9 @@ def _shaped(x: Tensor, given: _Given, dtype: torch.dtype) -> Tensor:
 
 def _own_precision(device: torch.device) -> AbstractContextManager[Any]:
     """Autocast must not turn the products inside a kernel to half precision."""
-    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else _NOTHING
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return _NOTHING
 
 
 _NOTHING = nullcontext()

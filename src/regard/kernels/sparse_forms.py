@@ -82,7 +82,7 @@ def _torch_sparse(scores: Tensor, allowed: Tensor | None, squared: bool) -> tupl
     z, top = centred(scores, allowed)
     if squared:
         z = z * half
-    tau = torch.full_like(top, -1.0)
+    tau, moving = torch.full_like(top, -1.0), torch.ones_like(top, dtype=torch.bool)
     for _ in range(100):
         x = (z - tau).clamp_(min=0)
         total = x.sum(-1, keepdim=True)
@@ -91,10 +91,9 @@ def _torch_sparse(scores: Tensor, allowed: Tensor | None, squared: bool) -> tupl
             (x.norm(dim=-1, keepdim=True).square_(), 2 * total) if squared else (total, x.sign_().sum(-1, keepdim=True))
         )
         step = tau + (value - 1) / slope
-        moved = step > tau
-        # a step to the left only mends what rounding did to the one before; an empty row has no slope and no step
-        tau = torch.where(slope > 0, step, tau)
-        if not moved.any():
+        # a step to the left only mends what rounding did to the one before: a row's last; an empty row has no slope
+        tau, moving = torch.where(moving & (slope > 0), step, tau), moving & (step > tau)
+        if not moving.any():
             break
     weights = (z - tau).clamp_(min=0)
     if squared:

@@ -1,0 +1,73 @@
+"""The native library: found, refused with a sentence, chosen by argument."""
+
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.kernels import library
+
+
+def test_without_a_library_one_sentence_tells_why(tmp_path: Path) -> None:
+    why = library.load(tmp_path)
+    assert why == "no native kernels: the package was built without a C compiler; install one and reinstall regard"
+
+
+def test_a_broken_library_is_named(tmp_path: Path) -> None:
+    name = f"_native{EXTENSION_SUFFIXES[0]}"
+    (tmp_path / name).write_bytes(b"not a library")
+    why = library.load(tmp_path)
+    assert isinstance(why, str)
+    assert why.startswith(f"no native kernels: {name} does not load (")
+    assert why.endswith("; reinstall regard")
+
+
+@pytest.mark.skipif(library.library() is None, reason=str(library.why_not()))
+def test_another_interface_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "ABI", 99)
+    why = library.load(Path(library.__file__).parent)
+    assert isinstance(why, str)
+    assert "has interface 1, this regard needs 99; reinstall regard" in why
+
+
+def test_the_library_or_the_reason() -> None:
+    assert (library.library() is None) == (library.why_not() is not None)
+    assert library.instruction_set() in ("none", "baseline", "avx2", "avx512")
+
+
+def test_the_level_bounds_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "LEVEL", 0)
+    assert library.instruction_set() in ("none", "baseline")
+
+
+def test_a_choice_is_explained() -> None:
+    x = torch.zeros(3)
+    assert library.choose(False, x) is False
+    assert library.choose(None, x.half()) is False
+    assert library.choose(None, x) is (library.library() is not None)
+    assert library.refusal(x.half()) == "the native kernels take float32 and float64, not torch.float16"
+    assert library.refusal(x.to("meta")) == "the native kernels run on the cpu, not on meta"
+    with pytest.raises(
+        RuntimeError, match="native=True cannot be had: the native kernels take .* native=None takes what runs"
+    ):
+        library.choose(True, x.half())
+
+
+def test_import_loads_nothing() -> None:
+    program = (
+        "import sys, torch, regard.kernels.additive, regard.kernels.sparse, regard.kernels.library as library\n"
+        "assert library._loaded.cache_info().currsize == 0\n"
+        "assert 'regard.kernels.additive_operators' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_bottom_room_imports_nothing_of_regard() -> None:
+    for path in Path(library.__file__).parent.glob("*.py"):
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if words[:1] in (["import"], ["from"]):
+                assert not words[1].startswith(("regard", "..")), f"{path.name}: {line}"
