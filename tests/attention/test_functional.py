@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from tests.backends.cases import BIASES, SCORES, SIZES, Case, Sizes, close, tensors, willing
 from torch import Tensor
 
 import regard
 from regard import Memory, Need
 from regard.backends import BACKENDS
-from tests.backends.cases import BIASES, SCORES, SIZES, Case, Sizes, close, tensors, willing
 
 T = 7
 STEPS = Sizes(q=T, k=T)
@@ -56,9 +56,7 @@ def test_kept_keys_equal_fresh_keys(score: str) -> None:
     terms = Case(score, mask="lengths").terms()
     memory = Memory(terms["score"].keys(k), v)
     close(regard.attention(q, memory, **terms), regard.attention(q, k, v, **terms), "kept")
-    assert torch.equal(
-        regard.Attention(terms["score"]).remember(k, v).keys, terms["score"].keys(k)
-    )
+    assert torch.equal(regard.Attention(terms["score"]).remember(k, v).keys, terms["score"].keys(k))
 
 
 def test_positions_of_a_memory_are_used() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.backends.cases import NORMALIZERS, SCORES, SIZES, close, tensors
 
 import regard
 from regard import Attention, Need
-from tests.backends.cases import NORMALIZERS, SCORES, SIZES, close, tensors
 
 
 @pytest.mark.parametrize("normalize", [n for n in NORMALIZERS if n != "sum"])
@@ -56,7 +56,11 @@ def test_a_forced_backend_is_kept() -> None:
 def test_a_layer_says_what_it_is() -> None:
     said = repr(
         Attention(
-            regard.Additive(3, 5, 7), mask=regard.Causal(), normalize=regard.Entmax(1.3), read=regard.Sample(), dropout=0.1
+            regard.Additive(3, 5, 7),
+            mask=regard.Causal(),
+            normalize=regard.Entmax(1.3),
+            read=regard.Sample(),
+            dropout=0.1,
         )
     )
     for word in ("Additive(3, 5, 7)", "Causal()", "1.3", "Sample()", "dropout=0.1"):

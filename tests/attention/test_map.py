@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.backends.cases import CASES, SIZES, Case, close, tensors
 
 import regard
 from regard import Need
-from tests.backends.cases import CASES, SIZES, Case, close, tensors
 
 SOME = [case for n, case in enumerate(CASES) if n % 6 == 0]
 

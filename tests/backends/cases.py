@@ -212,7 +212,15 @@ soft_case = pytest.mark.parametrize("case", SOFT + FAST, ids=str)
 def willing(q: Tensor, k: Any, v: Tensor | None = None, *, need: Need = NOTHING, **terms: Any) -> list[str]:
     """The backends that would run the call."""
     leaves(terms)
-    full = {"score": None, "bias": None, "mask": None, "normalize": None, "read": None, "dropout": 0.0, "positions": None}
+    full = {
+        "score": None,
+        "bias": None,
+        "mask": None,
+        "normalize": None,
+        "read": None,
+        "dropout": 0.0,
+        "positions": None,
+    }
     call, _ = resolve(q, k, v, **(full | terms), need=need)
     return [name for name, backend in BACKENDS.items() if backend.refuse(call) is None]
 
@@ -236,9 +244,7 @@ def slopes(got: Attended, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     if not loss.requires_grad:
         return {name: torch.zeros_like(t) for name, t in inputs.items()}
     grads = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True)
-    return {
-        name: torch.zeros_like(t) if g is None else g for (name, t), g in zip(inputs.items(), grads, strict=True)
-    }
+    return {name: torch.zeros_like(t) if g is None else g for (name, t), g in zip(inputs.items(), grads, strict=True)}
 
 
 def run(

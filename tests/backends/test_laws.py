@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
+from tests.backends import cases
+from tests.backends.cases import CASES, SIZES, Case, Sizes, close, every_case, run, soft_case, tensors, willing
 
 import regard
 from regard import Need
 from regard.backends import BACKENDS
 from regard.parts.mask import as_mask
-from tests.backends import cases
-from tests.backends.cases import CASES, SIZES, Case, Sizes, close, every_case, run, soft_case, tensors, willing
 
 
 @every_case
@@ -24,6 +24,18 @@ def test_backends_agree_with_eager_forward_and_backward(case: Case) -> None:
         close(out, reference, f"{backend} out")
         for name, slope in slopes.items():
             close(slope, wanted[name], f"{backend} gradient of {name}")
+
+
+@soft_case
+def test_backends_agree_without_gradient_over_as_many_queries_as_keys(case: Case) -> None:
+    sizes = Sizes(q=6, k=6)
+    q, k, v = (t.detach() for t in tensors(sizes))
+    terms = case.terms(sizes)
+    with torch.no_grad():
+        reference = regard.attention(q, k, v, **terms, backend="eager")
+        close(regard.attention(q, k, v, **terms), reference, "out")
+        for backend in willing(q, k, v, **terms):
+            close(regard.attention(q, k, v, **terms, backend=backend), reference, f"{backend} out")
 
 
 @every_case

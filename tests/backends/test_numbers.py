@@ -7,13 +7,13 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
+from tests.backends import cases
+from tests.backends.cases import SOFT, Case, Sizes, close, run, tensors, willing
 from torch import Tensor
 
 import regard
 from regard import Need
 from regard.backends import BACKENDS
-from tests.backends import cases
-from tests.backends.cases import SOFT, Case, Sizes, close, run, tensors, willing
 
 # ‖got − want‖ / ‖want‖ against the equation in float64 on the same rounded numbers. Scores are rounded to the input's
 # type before they are normalized, so an error of one unit in the last place of a score of size 8 is expected.

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.backends.cases import close
 from torch import Tensor, nn
 
 import regard
 from regard import Attention, MultiHead
-from tests.backends.cases import close
 
 DIM, HEADS, T = 12, 3, 5
 
@@ -75,7 +75,7 @@ def test_exported_equals_plain(name: str) -> None:
 
 
 TERMS = {
-    "plain": lambda: {},
+    "plain": dict,
     "causal": lambda: {"mask": regard.Causal()},
     "additive": lambda: {"score": regard.Additive(DIM, DIM, 6)},
     "sparsemax": lambda: {"normalize": regard.Sparsemax()},

@@ -102,9 +102,7 @@ def test_part_and_sample_are_slices(square: tuple[Mask, Mask, int, int], data: s
     assert torch.equal(dense(part, i[rows], j[columns]), whole[..., rows, :][..., columns])
     for n in range(B):
         one = lead(part.sample(n).dense(i[rows], j[columns]), 4)
-        assert torch.equal(
-            one.expand(1, H, len(i[rows]), len(columns)), whole[n : n + 1, :, rows][..., columns]
-        )
+        assert torch.equal(one.expand(1, H, len(i[rows]), len(columns)), whole[n : n + 1, :, rows][..., columns])
         other = lead(mask.sample(n).part(rows, columns).dense(i[rows], j[columns]), 4)
         assert torch.equal(other, one)
 

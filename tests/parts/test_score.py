@@ -91,9 +91,7 @@ def test_location_sensitive_looks_where_it_looked() -> None:
             f = (score.filters.weight * padded[b, :, j : j + 3]).sum((1, 2))
             inner = score.query.weight @ q[b, 0] + score.query.bias + score.key.weight @ k[b, j]
             torch.testing.assert_close(first[b, 0, j], score.energy @ torch.tanh(inner))
-            torch.testing.assert_close(
-                got[b, 0, j], score.energy @ torch.tanh(inner + score.location.weight @ f)
-            )
+            torch.testing.assert_close(got[b, 0, j], score.energy @ torch.tanh(inner + score.location.weight @ f))
     got.sum().backward()
     assert all((p.grad != 0).any() for p in score.parameters())
 

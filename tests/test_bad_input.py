@@ -1,0 +1,315 @@
+"""Every sentence for bad input names the argument, shows its value and says the way out."""
+
+import pathlib
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import regard
+from regard import Attention, Memory, MultiHead, Need, Trained
+from regard.losses import Baseline, reinforce
+
+
+def t(*shape: int, **kind: object) -> torch.Tensor:
+    return torch.zeros(*shape, **kind)
+
+
+Q, K, V = t(2, 3, 4), t(2, 5, 4), t(2, 5, 6)
+FAR = t(2, 5, 4, device="meta")
+
+
+def call(*tensors: object, **terms: object) -> Callable[[], object]:
+    return lambda: regard.attend(*(tensors or (Q, K, V)), **terms)
+
+
+def a_map() -> regard.AttentionMap:
+    return regard.attend(Q, K, need=Need(map=True)).map
+
+
+BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
+    # tensors
+    "q is no tensor": (TypeError, call([1.0], K), ["q must be a tensor", "list", "torch.as_tensor"]),
+    "k is no tensor": (TypeError, call(Q, 3), ["k must be a tensor", "int"]),
+    "v is no tensor": (TypeError, call(Q, K, "v"), ["v must be a tensor", "str"]),
+    "q of integers": (TypeError, call(Q.long(), K), ["q must be a floating tensor", "torch.int64", "q.float()"]),
+    "k of integers": (TypeError, call(Q, K.int()), ["k must be a floating tensor", "torch.int32", "k.float()"]),
+    "v of booleans": (TypeError, call(Q, K, V.bool()), ["v must be a floating tensor", "torch.bool"]),
+    "q of one axis": (ValueError, call(t(4), K), ["q must have at least two axes", "(4)", "q.unsqueeze(0)"]),
+    "two devices": (ValueError, call(Q, FAR), ["one device", "cpu", "meta", ".to('cpu')"]),
+    "two types": (TypeError, call(Q, K.double()), ["one dtype", "float32", "float64", ".to(torch.float32)"]),
+    "values of another type": (TypeError, call(Q, K, V.half()), ["one dtype", "float16"]),
+    "keys and values not as many": (ValueError, call(Q, K, t(2, 4, 6)), ["(2, 5, 4)", "(2, 4, 6)", "axis -2"]),
+    "batches that differ": (ValueError, call(Q, t(3, 5, 4)), ["(2, 3, 4)", "(3, 5, 4)", "multiple of the heads"]),
+    "heads that do not divide": (ValueError, call(t(2, 7, 3, 4), t(2, 3, 5, 4)), ["(2, 7, 3, 4)", "multiple"]),
+    "dropout of one": (ValueError, call(dropout=1.0), ["dropout", "1.0", "dropout=0.1"]),
+    "dropout below nought": (ValueError, call(dropout=-0.1), ["dropout", "-0.1"]),
+    "positions of too few": (
+        ValueError,
+        call(positions=(torch.arange(3), torch.arange(4))),
+        ["positions", "3 queries and 5 keys", "(3) and (4)", "pass (i, j)"],
+    ),
+    # biases
+    "bias of booleans": (TypeError, call(bias=t(3, 5).bool()), ["bias must be a floating", "torch.bool", "mask="]),
+    "bias that does not fit": (ValueError, call(bias=t(3, 4)), ["bias of shape (3, 4)", "(2, 3, 5)"]),
+    "bias of too many axes": (ValueError, call(bias=t(1, 1, 3, 5)), ["bias of shape (1, 1, 3, 5)"]),
+    "buckets that are odd": (ValueError, lambda: regard.T5Buckets(2, buckets=7), ["buckets", "7", "try 32"]),
+    "distance below buckets": (
+        ValueError,
+        lambda: regard.T5Buckets(2, buckets=8, max_distance=8),
+        ["max_distance", "buckets (8)", "got 8", "try 32"],
+    ),
+    "odd width of xl": (ValueError, lambda: regard.RelativeXL(5, 2, 4), ["dim must be even", "5", "try 6"]),
+    "no heads of alibi": (ValueError, lambda: regard.ALiBi(0), ["heads must be positive", "ALiBi", "0"]),
+    "no clip": (ValueError, lambda: regard.Shaw(4, 0), ["clip must be positive", "Shaw", "0"]),
+    "no window": (ValueError, lambda: regard.LocalGaussian(4, 4, -1.0), ["window must be positive", "-1.0"]),
+    "shaw of another width": (ValueError, call(bias=regard.Shaw(7)), ["q must be 7 wide", "(2, 3, 4)", "build Shaw"]),
+    "xl of another width": (ValueError, call(bias=regard.RelativeXL(6, 1, 7)), ["q must be 7 wide", "RelativeXL"]),
+    "gaussian of another width": (ValueError, call(bias=regard.LocalGaussian(7, 3)), ["q must be 7 wide"]),
+    # masks
+    "mask that is a word": (TypeError, call(mask="causal"), ["mask must be a Mask", "str", "Causal()"]),
+    "mask of floats": (TypeError, call(mask=t(3, 5)), ["mask must be boolean", "float32", "bias=", "mask > 0"]),
+    "mask of one axis": (ValueError, call(mask=t(5).bool()), ["mask must end", "(5)", "unsqueeze(-2)"]),
+    "mask that does not fit": (
+        ValueError,
+        call(mask=t(3, 4).bool()),
+        ["mask of shape (3, 4)", "(2, 3, 5)", "1 fits all"],
+    ),
+    "mask of too many axes": (ValueError, call(mask=t(2, 1, 3, 5).bool()), ["mask of shape (2, 1, 3, 5)"]),
+    "mask far away": (ValueError, call(mask=t(3, 5, device="meta").bool()), ["mask is on meta", ".to('cpu')"]),
+    "window below nought": (ValueError, lambda: regard.Window(-2), ["left", "-2", "left=2"]),
+    "window below nought, ahead": (ValueError, lambda: regard.Window(2, -3), ["right", "-3", "right=3"]),
+    "lengths of floats": (TypeError, lambda: regard.Lengths(t(2)), ["lengths must be an integer", "float32", "Given"]),
+    "lengths of booleans": (
+        TypeError,
+        lambda: regard.Lengths(t(2, 5).bool()),
+        ["lengths", "torch.bool", "Given(mask)"],
+    ),
+    "lengths as a list": (TypeError, lambda: regard.Lengths([3, 4]), ["lengths must be an integer tensor", "list"]),
+    "lengths of another batch": (
+        ValueError,
+        call(mask=regard.Lengths(torch.tensor([3, 4, 5]))),
+        ["lengths, of shape (3)", "here (2)", "reshape it"],
+    ),
+    "lengths far away": (ValueError, call(mask=regard.Lengths(t(2, device="meta").long())), ["lengths is on meta"]),
+    "prefix of another batch": (
+        ValueError,
+        call(mask=regard.Prefix(torch.tensor([3, 4, 5]))),
+        ["length of Prefix, of shape (3)", "here (2)"],
+    ),
+    "documents of floats": (TypeError, lambda: regard.Documents(t(2, 5)), ["ids must be an integer", "ids.long()"]),
+    "documents of a list": (TypeError, lambda: regard.Documents([0, 1]), ["ids must be an integer tensor", "list"]),
+    "documents of the queries of floats": (
+        TypeError,
+        lambda: regard.Documents(t(2, 5).long(), t(2, 3)),
+        ["queries must be an integer", "queries.long()"],
+    ),
+    "more queries than documents": (
+        ValueError,
+        call(t(2, 7, 4), K, V, mask=regard.Documents(t(2, 5).long())),
+        ["ids", "7 queries look at 5 keys", "Documents(ids, queries="],
+    ),
+    "documents of another length": (
+        ValueError,
+        call(mask=regard.Documents(t(2, 4).long())),
+        ["ids of Documents, of shape (2, 4)", "here (2, 5)"],
+    ),
+    # scores
+    "dot of two widths": (ValueError, call(Q, t(2, 5, 7)), ["Dot", "(2, 3, 4)", "(2, 5, 7)", "Bilinear(4, 7)"]),
+    "cosine of two widths": (ValueError, call(Q, t(2, 5, 7), score=regard.Cosine()), ["Cosine", "Bilinear(4, 7)"]),
+    "distance of two widths": (ValueError, call(Q, t(2, 5, 7), score=regard.Distance()), ["Distance", "(2, 5, 7)"]),
+    "kernel of two widths": (ValueError, call(Q, t(2, 5, 7), score=regard.Kernel()), ["Kernel", "(2, 5, 7)"]),
+    "bilinear, q": (ValueError, call(score=regard.Bilinear(7, 4)), ["q must be 7 wide", "Bilinear(7, 4)", "(2, 3, 4)"]),
+    "bilinear, k": (ValueError, call(score=regard.Bilinear(4, 7)), ["k must be 7 wide", "(2, 5, 4)", "width 4"]),
+    "additive, q": (ValueError, call(score=regard.Additive(7, 4, 3)), ["q must be 7 wide", "Additive(7, 4, 3)"]),
+    "additive, k": (ValueError, call(score=regard.Additive(4, 7, 3)), ["k must be 7 wide", "Additive(4, 7, 3)"]),
+    "concat, q": (ValueError, call(score=regard.Concat(7, 4, 3)), ["q must be 7 wide", "Concat(7, 4, 3)"]),
+    "concat, k": (ValueError, call(score=regard.Concat(4, 7, 3)), ["k must be 7 wide", "Concat(4, 7, 3)"]),
+    "trilinear": (ValueError, call(score=regard.Trilinear(7)), ["q must be 7 wide", "Trilinear"]),
+    "location sensitive": (ValueError, call(score=regard.LocationSensitive(4, 7, 3)), ["k must be 7 wide"]),
+    "location, q": (ValueError, call(score=regard.Location(7, 9)), ["q must be 7 wide", "Location(7, 9)"]),
+    "location, k": (
+        ValueError,
+        call(score=regard.Location(4, 3)),
+        ["at most 3 positions", "(2, 5, 4)", "Location(4, 5)"],
+    ),
+    "even filters": (
+        ValueError,
+        lambda: regard.LocationSensitive(4, 4, 3, width=4),
+        ["width must be odd", "got 4", "try 5"],
+    ),
+    "power of three": (ValueError, lambda: regard.Distance(power=3), ["power must be 1", "got 3", "power=2"]),
+    "scale of nought": (ValueError, lambda: regard.Distance(scale=0.0), ["scale must be positive", "Distance", "0.0"]),
+    "cosine below nought": (ValueError, lambda: regard.Cosine(-1.0), ["scale must be positive", "Cosine", "-1.0"]),
+    "cosine trained from nought": (ValueError, lambda: regard.Cosine(Trained(0.0)), ["scale must be positive"]),
+    "mistyped feature": (ValueError, lambda: regard.Kernel("elo"), ["'elo'", "did you mean 'elu'?", "taylor"]),
+    # normalizers and reads
+    "temperature of nought": (ValueError, lambda: regard.Softmax(0.0), ["temperature must be positive", "0.0"]),
+    "temperature trained from nought": (ValueError, lambda: regard.Softmax(Trained(-1.0)), ["temperature", "-1.0"]),
+    "alpha of one": (ValueError, lambda: regard.Entmax(1.0), ["alpha must be above 1", "1.0", "Softmax()"]),
+    "alpha without end": (ValueError, lambda: regard.Entmax(float("inf")), ["alpha", "inf"]),
+    "alpha not a number": (ValueError, lambda: regard.Entmax(float("nan")), ["alpha", "nan"]),
+    "alpha trained from two": (ValueError, lambda: regard.Entmax(Trained(2.0)), ["alpha", "2.0", "Trained(1.5)"]),
+    "none of the best": (ValueError, lambda: regard.TopK(0), ["k must be 1 or more", "0", "TopK(8)"]),
+    "cold gumbel": (ValueError, lambda: regard.Gumbel(0.0), ["temperature must be positive", "Gumbel", "0.0"]),
+    # positions
+    "odd sinusoids": (ValueError, lambda: regard.Sinusoidal(5), ["dim must be even", "5", "try 6"]),
+    "odd rotary": (ValueError, lambda: regard.Rotary(5), ["dim must be even", "5", "try 6"]),
+    "mistyped pairs": (ValueError, lambda: regard.Rotary(4, pairs="half"), ["'half'", "did you mean 'halves'?"]),
+    "base of nought": (ValueError, lambda: regard.Rotary(4, base=0.0), ["base must be positive", "Rotary"]),
+    "sinusoids of another width": (ValueError, lambda: regard.Sinusoidal(6)(Q), ["x must be 6 wide", "(2, 3, 4)"]),
+    "half waves of another width": (ValueError, lambda: regard.HalfWave(6)(Q), ["x must be 6 wide", "HalfWave(6)"]),
+    "rotary of another width": (ValueError, lambda: regard.Rotary(6)(Q), ["x must be 6 wide", "Rotary(6"]),
+    "learned of another width": (ValueError, lambda: regard.Learned(9, 6)(Q), ["x must be 6 wide", "Learned(9, 6)"]),
+    "too long for learned": (
+        ValueError,
+        lambda: regard.Learned(5, 4)(Q, start=4),
+        ["x ends at position 7", "5 places", "Learned(7, 4)"],
+    ),
+    # memory
+    "memory of too few values": (
+        ValueError,
+        lambda: Memory(K, t(2, 4, 6)),
+        ["(2, 5, 4)", "(2, 4, 6)", "last axis but one"],
+    ),
+    "memory and values": (ValueError, call(Q, Memory(K, V), V), ["v must be None", "(2, 5, 6)", "leave v out"]),
+    "memory shorter than the queries": (
+        ValueError,
+        call(t(2, 7, 4), Memory(K, V, torch.arange(5))),
+        ["positions must be given", "7 queries", "5 remembered"],
+    ),
+    "memory extended by another width": (
+        ValueError,
+        lambda: Memory(K, V).extend(t(2, 1, 3), t(2, 1, 6)),
+        ["keys (2, 1, 3)", "(2, 5, 4)", "must agree"],
+    ),
+    "memory extended by another batch": (
+        ValueError,
+        lambda: Memory(K, V).extend(t(2, 1, 4), t(1, 1, 6)),
+        ["values (1, 1, 6)", "(2, 5, 6)"],
+    ),
+    "memory extended without positions": (
+        ValueError,
+        lambda: Memory(K, V, torch.arange(5)).extend(t(2, 1, 4), t(2, 1, 6)),
+        ["positions must be given to every extend", "those of the new keys"],
+    ),
+    "segment below nought": (ValueError, lambda: regard.Segment(-3), ["keep", "-3", "try 3"]),
+    # what is asked for
+    "log_prob of a soft read": (ValueError, call(need=Need(log_prob=True)), ["log_prob", "Mix()", "Sample()"]),
+    "place of a soft read": (ValueError, call(need=Need(place=True)), ["place", "Mix()", "Argmax()"]),
+    "lse of another": (
+        ValueError,
+        call(normalize=regard.Sparsemax(), need=Need(lse=True)),
+        ["lse", "Sparsemax()", "Softmax()"],
+    ),
+    "topk of a map": (ValueError, lambda: a_map().topk(6), ["n must be between 1", "5", "got 6"]),
+    "topk of none": (ValueError, lambda: a_map().topk(0), ["n must be between 1", "got 0", "try 5"]),
+    "coarse of nought": (
+        ValueError,
+        lambda: a_map().coarse(0, 4),
+        ["height must be 1 or more", "0", "coarse(256, 256)"],
+    ),
+    "coarse of nought, wide": (ValueError, lambda: a_map().coarse(4, 0), ["width must be 1 or more", "0"]),
+    "a row that is not there": (IndexError, lambda: a_map()[3], ["row 3", "3 rows", "0 to 2"]),
+    # backends
+    "mistyped backend": (ValueError, call(backend="fuse"), ["'fuse'", "did you mean 'fused'?", "eager"]),
+    "backend that cannot": (ValueError, call(backend="tanh"), ["'tanh' cannot run this", "Dot", "leave backend out"]),
+    # layers
+    "heads that do not divide dim": (ValueError, lambda: MultiHead(10, 3), ["dim", "10 over 3 leaves 1", "dim=9"]),
+    "heads and kv_heads": (
+        ValueError,
+        lambda: MultiHead(12, 6, kv_heads=4),
+        ["multiple of kv_heads", "6 over 4 leaves 2", "kv_heads=3"],
+    ),
+    "no dim": (ValueError, lambda: MultiHead(0, 1), ["dim must be positive", "MultiHead", "0"]),
+    "no heads": (ValueError, lambda: MultiHead(8, 0), ["heads must be positive", "0"]),
+    "no kv_heads": (ValueError, lambda: MultiHead(8, 2, kv_heads=0), ["kv_heads must be positive", "0"]),
+    "attentions not as many as heads": (
+        ValueError,
+        lambda: MultiHead(8, 4, attention=[Attention()] * 3),
+        ["attention", "4 heads", "got 3"],
+    ),
+    "dropout in two places": (
+        ValueError,
+        lambda: MultiHead(8, 4, attention=Attention(), dropout=0.1),
+        ["dropout=0.1", "Attention(..., dropout=0.1)"],
+    ),
+    "rotary of another head": (
+        ValueError,
+        lambda: MultiHead(8, 4, rotate=regard.Rotary(4)),
+        ["rotate", "width 2", "Rotary(4", "try Rotary(2)"],
+    ),
+    "heads of a memory and values": (
+        ValueError,
+        lambda: (m := MultiHead(4, 2))(Q, m.remember(K), V),
+        ["v must be None", "(2, 5, 6)", "leave v out"],
+    ),
+    "q of another width": (
+        ValueError,
+        lambda: MultiHead(8, 2)(Q),
+        ["q must be 8 wide", "(2, 3, 4)", "build MultiHead"],
+    ),
+    "k of another width": (ValueError, lambda: MultiHead(4, 2, key_dim=7)(Q, K), ["k must be 7 wide", "(2, 5, 4)"]),
+    "v of another width": (ValueError, lambda: MultiHead(4, 2)(Q, K, V), ["v must be 4 wide", "(2, 5, 6)"]),
+    "heads of integers": (TypeError, lambda: MultiHead(4, 2)(Q.long()), ["q must be a floating tensor", "int64"]),
+    "keys of integers": (TypeError, lambda: MultiHead(4, 2)(Q, K.long()), ["k must be a floating tensor"]),
+    # losses
+    "rate of nought": (ValueError, lambda: Baseline(rate=0.0), ["rate", "0.0", "try 0.1"]),
+    "reward of another shape": (
+        ValueError,
+        lambda: reinforce(t(2, 3), t(3)),
+        ["reward (3)", "log_prob (2, 3)", "give a reward to each"],
+    ),
+    "entropy that is missing": (
+        ValueError,
+        lambda: reinforce(t(2), t(2), entropy_weight=0.5),
+        ["entropy must be given", "entropy_weight=0.5", "Need(entropy=True)"],
+    ),
+    # what would otherwise be torch's own error, or no error at all
+    "alibi of other heads": (ValueError, call(t(2, 3, 3, 4), t(2, 3, 5, 4), bias=regard.ALiBi(4)), ["ALiBi", "4", "3"]),
+    "alibi without heads": (ValueError, call(t(3, 4), t(5, 4), bias=regard.ALiBi(4)), ["ALiBi", "4"]),
+    "trained for other heads": (
+        ValueError,
+        call(t(2, 3, 3, 4), t(2, 3, 5, 4), normalize=regard.Softmax(Trained(1.0, heads=4))),
+        ["heads", "4", "3"],
+    ),
+    "memory of another width": (ValueError, call(Q, Memory(t(2, 5, 7), V)), ["(2, 3, 4)", "(2, 5, 7)"]),
+    "bias far away": (ValueError, call(bias=t(3, 5, device="meta")), ["bias is on meta", ".to('cpu')"]),
+    "documents far away": (ValueError, call(mask=regard.Documents(t(2, 5, device="meta").long())), ["on meta"]),
+    "positions of floats": (TypeError, call(positions=(t(3), t(5))), ["positions", "float32"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
+    kind, act, words = BAD[name]
+    with pytest.raises(kind) as caught:
+        act()
+    said = str(caught.value)
+    for word in words:
+        assert word in said, said
+
+
+ROOMS = ("parts", "backends", "losses", "attention/functional.py", "attention/layer.py", "attention/multihead.py")
+
+
+def test_every_sentence_is_read_here() -> None:
+    """Each `raise` in these rooms says something that one of the cases above has read."""
+    said = []
+    for _, act, _ in BAD.values():
+        try:
+            act()
+        except (ValueError, TypeError, IndexError, RuntimeError) as error:
+            said.append(str(error))
+    root = pathlib.Path(regard.__file__).parent
+    files = [f for room in ROOMS for f in ((root / room).rglob("*.py") if (root / room).is_dir() else [root / room])]
+    for file in files:
+        source = file.read_text()
+        for start in re.finditer(r"\n\s+raise (\w+)\(", source):
+            if start[1] == "AssertionError":
+                continue
+            sentence = re.search(r"f?\"((?:[^\"\\]|\\.)*)\"", source[start.end() :])
+            assert sentence is not None
+            fixed = max(re.split(r"\{[^{}]*\}", sentence[1]), key=len)
+            assert any(fixed in text for text in said), f"{file.name}: nobody reads {sentence[1]!r}"
