@@ -1,4 +1,4 @@
-"""The terms of the equation as they are tested: a factory for each, and a set of cases in which every two of them meet."""
+"""The terms of the equation as they are tested: a factory for each, and cases in which every two of them meet."""
 
 import itertools
 import random

@@ -28,7 +28,7 @@ def test_t5_buckets(decoder: bool) -> None:
     with torch.no_grad():
         ours.table.weight.copy_(theirs.relative_attention_bias.weight)
     i = torch.arange(60)
-    torch.testing.assert_close(ours(torch.zeros(1), i, i, 60), theirs.compute_bias(60, 60)[0])
+    torch.testing.assert_close(ours(torch.zeros(1, H, 60, D), i, i, 60), theirs.compute_bias(60, 60)[0])
 
 
 @pytest.mark.parametrize("heads", [1, 4, 6, 7, 8, 12])
@@ -36,7 +36,7 @@ def test_alibi(heads: int) -> None:
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
     theirs = build_alibi_tensor(torch.ones(1, T), heads, torch.float32)  # (heads, 1, T): slope times key position
-    ours = regard.ALiBi(heads)(torch.zeros(1), torch.tensor([T - 1]), torch.arange(T), T)
+    ours = regard.ALiBi(heads)(torch.zeros(1, heads, 1, D), torch.tensor([T - 1]), torch.arange(T), T)
     # theirs is shifted by a constant in every row, which a softmax does not see
     torch.testing.assert_close(ours - ours[..., :1], (theirs - theirs[..., :1]).view(heads, 1, T))
 

@@ -17,7 +17,7 @@ def places() -> tuple[torch.Tensor, torch.Tensor]:
 def test_alibi() -> None:
     i, j = places()
     for heads in (1, 2, 3, 4, 6, 8):
-        got = regard.ALiBi(heads)(torch.zeros(1), i, j, K)
+        got = regard.ALiBi(heads)(torch.zeros(heads, Q, D), i, j, K)
         assert got.shape == (heads, Q, K)
         whole = 1 << (heads.bit_length() - 1)
         slopes = [2 ** (-8 * (h + 1) / whole) for h in range(whole)]
