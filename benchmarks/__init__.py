@@ -1,0 +1,1 @@
+"""What regard costs, measured against its peers on this machine: `python -m benchmarks`."""

@@ -1,0 +1,155 @@
+"""Multi-head layers of other libraries, 512 wide with 8 heads, all in float32 and without dropout."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import regard
+from benchmarks.table import Case, Row, absent, cost, gain
+from benchmarks.timing import Effort, backward, compare
+
+DIM, HEADS = 512, 8
+Layer = tuple[nn.Module, Callable[[Tensor], Tensor]]  # what is trained, and how it is called
+
+
+class Lean(nn.Module):
+    """The least that multi-head self-attention can be: one packed projection, SDPA, one projection out."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor) -> Tensor:  # "b n d" -> "b n d"
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # "3 b h n d"
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2))
+
+
+def regard_and_lean() -> tuple[regard.MultiHead, Lean]:
+    """Both with the same weights."""
+    mine, lean = regard.MultiHead(DIM, HEADS), Lean(DIM, HEADS)
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            packed = [getattr(linear, part) for linear in (mine.query, mine.key, mine.value)]
+            getattr(lean.qkv, part).copy_(torch.cat(packed))
+            getattr(lean.out, part).copy_(getattr(mine.out, part))
+    return mine, lean
+
+
+def torch_layer() -> Layer:
+    layer = nn.MultiheadAttention(DIM, HEADS, batch_first=True)
+    return layer, lambda x: layer(x, x, x)[0]
+
+
+def keras_layer() -> Layer:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    os.environ.setdefault("KERAS_HOME", os.path.join(tempfile.gettempdir(), "regard-keras"))
+    import keras  # type: ignore[import-untyped]
+
+    layer: Any = keras.layers.MultiHeadAttention(HEADS, DIM // HEADS)
+    layer(torch.zeros(1, 2, DIM), torch.zeros(1, 2, DIM))  # its parameters are made by the first call
+    return layer, lambda x: layer(x, x, training=layer.training)
+
+
+def x_transformers_layer(flash: bool) -> Layer:
+    from x_transformers.x_transformers import Attention  # type: ignore[import-untyped]
+
+    layer = Attention(DIM, dim_head=DIM // HEADS, heads=HEADS, flash=flash)
+
+    def call(x: Tensor) -> Tensor:
+        out = layer(x)
+        return out if isinstance(out, Tensor) else out[0]
+
+    return layer, call
+
+
+def transformers_layer() -> Layer:
+    """BertSelfAttention with the projection behind it, and without the residual sum and norm that come after."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from transformers import BertConfig
+    from transformers.models.bert.modeling_bert import BertSelfAttention
+
+    config = BertConfig(hidden_size=DIM, num_attention_heads=HEADS, attention_probs_dropout_prob=0.0)
+    config._attn_implementation = "sdpa"
+    attention, dense = BertSelfAttention(config), nn.Linear(DIM, DIM)
+    return nn.ModuleList([attention, dense]), lambda x: dense(attention(x)[0])
+
+
+# name: how it is made, and whether regard must be ahead of it
+PEERS: dict[str, tuple[Callable[[], Layer], bool]] = {
+    "torch nn.MultiheadAttention": (torch_layer, True),
+    "keras MultiHeadAttention": (keras_layer, True),
+    "x-transformers Attention": (lambda: x_transformers_layer(False), True),
+    "x-transformers Attention(flash=True)": (lambda: x_transformers_layer(True), False),
+    "transformers BertSelfAttention (sdpa)": (transformers_layer, True),
+}
+
+
+def self_attention(effort: Effort) -> Iterator[Row]:
+    """MultiHead(512, 8) on itself, against the lean form and the layers of other libraries"""
+    mine, least = "regard.MultiHead", "lean qkv + SDPA + out"
+    ours, lean = regard_and_lean()
+    layers: dict[str, Layer] = {mine: (ours, ours), least: (lean, lean)}
+    missing = {}
+    for name, (make, _) in PEERS.items():
+        try:
+            layers[name] = make()
+        except ImportError as error:
+            missing[name] = f"{error.name} is not installed: pip install regard[bench]"
+    for batch, tokens in ((32, 64), (1, 2048)):
+        for training in (True, False):
+            case = f"MultiHead(512, 8) ({batch},{tokens}) {'train' if training else 'eval'}"
+            x = torch.randn(batch, tokens, DIM, requires_grad=training)
+            calls = {name: _call(layer, x, training) for name, layer in layers.items()}
+            timed = compare(calls, effort, grad=training)
+            yield cost(case, timed, mine, least, 1.05)
+            for name, (_, ahead) in PEERS.items():
+                if name in missing:
+                    yield absent(case, f"{mine} : {name}", missing[name])
+                else:
+                    yield gain(case, timed, mine, name, 1.0 if ahead else None)
+
+
+def _call(layer: Layer, x: Tensor, training: bool) -> Callable[[], object]:
+    module, call = layer
+    if not training:
+        return lambda: (module.eval(), call(x))[1]
+    step = backward(lambda: call(x), [x, *(p for p in module.parameters() if p.requires_grad)])
+    return lambda: (module.train(), step())[1]
+
+
+def decode(effort: Effort) -> Iterator[Row]:
+    """sixteen decoding steps after 512 tokens, keys kept in a Memory, against projecting all of them again"""
+    ours = regard.MultiHead(DIM, HEADS).eval()
+    theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).eval()
+    x = torch.randn(1, 528, DIM)
+    with torch.no_grad():
+        start = ours.remember(x[:, :512])
+
+    def kept() -> Tensor:
+        past, outs = start, []
+        for n in range(512, 528):
+            step = x[:, n : n + 1]
+            past = ours.remember(step, past)
+            outs.append(ours(step, past))
+        return torch.cat(outs, dim=1)
+
+    def recomputed() -> Tensor:
+        outs = []
+        for n in range(512, 528):
+            seen = x[:, : n + 1]
+            outs.append(theirs(seen[:, -1:], seen, seen, need_weights=False)[0])
+        return torch.cat(outs, dim=1)
+
+    mine, other = "regard.MultiHead with Memory", "torch nn.MultiheadAttention, recomputing"
+    timed = compare({mine: kept, other: recomputed}, effort)
+    yield gain("16 decoding steps after 512 tokens", timed, mine, other)
+
+
+CASES: dict[str, Case] = {"self": self_attention, "decode": decode}

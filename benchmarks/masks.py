@@ -1,0 +1,112 @@
+"""Masks that leave most of the work undone, held against SDPA with the same mask as a dense tensor."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import regard
+from benchmarks import memory
+from benchmarks.dot import inputs
+from benchmarks.table import Case, Row, absent, amount, cost, gain
+from benchmarks.timing import Effort, backward, both_ways, compare
+
+BACK = 256
+DENSE = "SDPA, dense mask"
+
+
+def window(effort: Effort) -> Iterator[Row]:
+    """256 keys back in 8,192 tokens, against SDPA with the dense mask"""
+    tokens = 8192
+    q, k, v = inputs(1, 8, tokens, 64)
+    mask = regard.Window(BACK, 0)
+    at = torch.arange(tokens)
+    dense = mask.dense(at, at)
+    mine = "regard.attention(Window(256, 0))"
+    computations: dict[str, Callable[[], Tensor]] = {
+        mine: lambda: regard.attention(q, k, v, mask=mask),
+        DENSE: lambda: F.scaled_dot_product_attention(q, k, v, dense),
+    }
+    case = "window 256, T = 8,192"
+    if not effort.quick:
+        yield gain(f"{case} forward", compare(computations, effort, agree=[DENSE]), mine, DENSE)
+    steps = {name: backward(compute, [q, k, v]) for name, compute in computations.items()}
+    yield gain(f"{case} +backward", compare(steps, effort, grad=True, agree=[DENSE]), mine, DENSE, 12)
+
+
+def window_job(tokens: int) -> Callable[[], object]:
+    """Forward and backward of a sliding window."""
+    q, k, v = inputs(1, 8, tokens, 64)
+    return backward(lambda: regard.attention(q, k, v, mask=regard.Window(BACK, 0)), [q, k, v])
+
+
+def long_window(effort: Effort) -> Iterator[Row]:
+    """the same window in eight times as many tokens: eight times the time and memory"""
+    case = "window 256 +backward"
+    long, short = "T = 65,536", "T = 8,192"
+    timed = compare({long: window_job(65536), short: window_job(8192)}, effort, grad=True)
+    yield cost(case, timed, long, short, 9)
+    effort.say("memory")
+    big, small = (memory.extra(window_job, {"tokens": n}, {"tokens": 512}).megabytes for n in (65536, 8192))
+    note = f"{big:,.0f} MB and {small:,.0f} MB"
+    yield amount(case, f"peak extra memory, {long} : {short}", "× the memory", big / small, 9, note=note)
+
+
+# eight documents of unequal length, 2,048 tokens in all
+DOCUMENTS = (320, 128, 448, 192, 256, 64, 384, 256)
+
+
+def documents(effort: Effort) -> Iterator[Row]:
+    """eight documents packed into 2,048 tokens, against SDPA with the dense mask"""
+    q, k, v = inputs(1, 8, sum(DOCUMENTS), 64)
+    ids = torch.repeat_interleave(torch.arange(len(DOCUMENTS)), torch.tensor(DOCUMENTS)).unsqueeze(0)
+    dense = (ids.unsqueeze(-1) == ids.unsqueeze(-2)).unsqueeze(1)
+    mine = "regard.attention(Documents)"
+    computations: dict[str, Callable[[], Tensor]] = {
+        mine: lambda: regard.attention(q, k, v, mask=regard.Documents(ids)),
+        DENSE: lambda: F.scaled_dot_product_attention(q, k, v, dense),
+    }
+    for way, timed in both_ways(computations, [q, k, v], effort):
+        yield gain(f"8 documents in T = 2,048 {way}", timed, mine, DENSE, 4 if way == "+backward" else None)
+
+
+def padding(effort: Effort) -> Iterator[Row]:
+    """a padded batch whose mean length is 60 % of the longest, against SDPA with the boolean mask"""
+    q, k, v = inputs(16, 8, 256, 64)
+    lengths = torch.linspace(0.2 * 256, 256, 16).round().long()
+    allowed = (torch.arange(256) < lengths.unsqueeze(-1))[:, None, None]  # "b 1 1 k"
+    mine, other = "regard.attention(Lengths)", "SDPA, boolean mask"
+    computations: dict[str, Callable[[], Tensor]] = {
+        mine: lambda: regard.attention(q, k, v, mask=regard.Lengths(lengths)),
+        other: lambda: F.scaled_dot_product_attention(q, k, v, allowed),
+    }
+    for way, timed in both_ways(computations, [q, k, v], effort):
+        yield cost(f"padded (16,8,256,64) {way}", timed, mine, other, 0.8 if way == "+backward" else None)
+
+
+def local(effort: Effort) -> Iterator[Row]:
+    """the same window by the package local-attention"""
+    case, mine, other = "window 256, T = 8,192", "regard.attention(Window(256, 0))", "local-attention"
+    try:
+        from local_attention import LocalAttention  # type: ignore[import-untyped]
+    except ImportError:
+        yield absent(case, f"{mine} : {other}", "local-attention is not installed: pip install regard[bench]")
+        return
+    q, k, v = inputs(1, 8, 8192, 64)
+    layer = LocalAttention(BACK, causal=True, look_backward=1, exact_windowsize=True, use_rotary_pos_emb=False)
+    computations: dict[str, Callable[[], Tensor]] = {
+        mine: lambda: regard.attention(q, k, v, mask=regard.Window(BACK, 0)),
+        other: lambda: layer(q, k, v),
+    }
+    for way, timed in both_ways(computations, [q, k, v], effort):
+        yield gain(f"{case} {way}", timed, mine, other)
+
+
+CASES: dict[str, Case] = {
+    "window": window,
+    "long": long_window,
+    "documents": documents,
+    "padding": padding,
+    "local": local,
+}

@@ -1,0 +1,54 @@
+"""Sparse normalizers, held against softmax and against the package entmax."""
+
+import functools
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+import regard
+from benchmarks.table import Case, Row, absent, cost, gain
+from benchmarks.timing import Effort, both_ways
+
+SHAPE = (4096, 512)
+
+
+def package() -> dict[str, Callable[[Tensor], Tensor]] | None:
+    """The package's functions, by our names."""
+    try:
+        import entmax  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    return {"Sparsemax": lambda x: entmax.sparsemax(x, dim=-1), "Entmax(1.5)": lambda x: entmax.entmax15(x, dim=-1)}
+
+
+def normalize(effort: Effort) -> Iterator[Row]:
+    """sparsemax and entmax 1.5, forward and with backward"""
+    x = torch.randn(SHAPE, requires_grad=True)
+    peers = package()
+    softmax, other = "torch.softmax", "package entmax"
+    for name, made in {"Sparsemax": regard.Sparsemax(), "Entmax(1.5)": regard.Entmax(1.5)}.items():
+        mine, inside = f"regard.{name}", f"regard.{name}.weights"
+
+        def ours(made: regard.Normalizer = made) -> Tensor:
+            return made(x)
+
+        def weights(made: regard.Normalizer = made) -> Tensor:
+            return made.weights(x, None)
+
+        calls: dict[str, Callable[[], Tensor]] = {mine: ours, inside: weights}
+        if peers is not None:
+            calls[other] = functools.partial(peers[name], x)
+        calls[softmax] = lambda: torch.softmax(x, dim=-1)
+        for way, timed in both_ways(calls, [x], effort, agree=[other] if peers is not None else []):
+            case = f"{name} {SHAPE[0]} rows of {SHAPE[1]} {way}"
+            at_most = 1.5 if way == "forward" else 4.0
+            yield cost(case, timed, mine, softmax, at_most)
+            yield cost(case, timed, inside, softmax, at_most, note="without looking for -inf, as inside attention")
+            if peers is None:
+                yield absent(case, f"{mine} : {other}", "entmax is not installed: pip install regard[bench]")
+            else:
+                yield gain(case, timed, mine, other, 10)
+
+
+CASES: dict[str, Case] = {"normalize": normalize}
