@@ -55,6 +55,7 @@ def test_the_first_memory_is_never_written_into() -> None:
     assert torch.equal(values, kept[1])
 
 
+@torch.no_grad()
 def test_growing_one_by_one_moves_the_storage_seldom() -> None:
     grown, places = memory(1), []
     for _ in range(200):

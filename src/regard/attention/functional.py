@@ -38,8 +38,8 @@ def attention(
     serves as many neighbouring heads of q as it takes. Queries are taken to be the last of the keys, unless
     `positions=(i, j)` says where both stand.
     """
-    bare = score is bias is mask is normalize is read is positions is backend is None and dropout == 0.0
-    if bare and isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor):
+    bare = score is None and bias is None and mask is None and normalize is None and read is None and dropout == 0.0
+    if bare and positions is None and backend is None and isinstance(k, Tensor) and isinstance(v, Tensor):
         out = fused.plain(q, k, v)
         if out is not None:
             return out
@@ -99,7 +99,7 @@ def explain(
     need: Need = NOTHING,
 ) -> str:
     """Which backend runs this call and, for each one passed over, why."""
-    call, _ = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
+    call, _ = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need, look=False)
     terms = [repr(call.score), repr(call.normalize), repr(call.read)]
     if call.bias is not None:
         terms.insert(1, repr(call.bias))

@@ -37,9 +37,9 @@ class NormedAdditive(TanhScore):
         return self.key(k)
 
     def check(self, q: Tensor, k: Tensor | None) -> None:
-        checks.width("q", q, self.query.in_features, repr(self))
+        checks.width("q", q, self.query.in_features, self)
         if k is not None:
-            checks.width("k", k, self.key.in_features, repr(self))
+            checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
         return f"NormedAdditive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attention.functional import Positions
 from regard.attention.layer import Attention
 from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need, cleaned, may_read
+from regard.parts.call import NOTHING, Attended, Need, cleaned, finite, may_read
 from regard.parts.mask import Mask, as_mask
 from regard.parts.memory import Memory
 from regard.parts.position import Rotary
@@ -127,12 +127,15 @@ class MultiHead(nn.Module):
         need: Need = NOTHING,
     ) -> Attended:
         """The same, with what `need` asks for beside the output; weights are (*b, h, q, k)."""
-        queries, memory = self._prepared(q, k, v, mask, positions)
+        self._check(q, k, v)
+        q, k, v, lost = self._cleaned(q, k, v, mask, positions)
+        queries, memory = self._prepared(q, k, v, positions)
         if isinstance(self.attention, Attention):
             got = self.attention.attend(queries, memory, mask=mask, positions=positions, need=need)
         else:
             got = self._apart(queries, memory, mask, positions, need)
-        return got._replace(out=self.out(got.out.transpose(-2, -3).flatten(-2)))
+        out = self.out(got.out.transpose(-2, -3).flatten(-2))
+        return got._replace(out=out if lost is None else out.masked_fill(lost.unsqueeze(-1), torch.nan))
 
     def explain(
         self,
@@ -145,7 +148,8 @@ class MultiHead(nn.Module):
         need: Need = NOTHING,
     ) -> str:
         """Which backend runs this call and, for each one passed over, why."""
-        queries, memory = self._prepared(q, k, v, mask, positions)
+        self._check(q, k, v)
+        queries, memory = self._prepared(q, k, v, positions)
         if isinstance(self.attention, Attention):
             return self.attention.explain(queries, memory, mask=mask, positions=positions, need=need)
         return "\n".join(
@@ -153,32 +157,28 @@ class MultiHead(nn.Module):
             for n, (layer, one_q, one_k, one_v) in enumerate(self._each(queries, memory))
         )
 
-    def _prepared(
-        self,
-        q: Tensor,
-        k: Tensor | Memory | None,
-        v: Tensor | None,
-        mask: Mask | Tensor | None,
-        positions: Positions | None,
-    ) -> tuple[Tensor, Memory]:
+    def _check(self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None) -> None:
         checks.floating("q", q)
-        checks.width("q", q, self.query.in_features, repr(self))
-        i, j = (None, None) if positions is None else positions
+        checks.width("q", q, self.query.in_features, self)
         if isinstance(k, Memory):
             if v is not None:
                 raise ValueError(
                     f"v must be None when k is a Memory, which has its own values, got v {checks.shape(v)}; leave v out"
                 )
+            return
+        for name, t, linear in (("k", q if k is None else k, self.key), ("v", v, self.value)):
+            if t is not None:
+                checks.floating(name, t)
+                checks.width(name, t, linear.in_features, self)
+
+    def _prepared(
+        self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None, positions: Positions | None
+    ) -> tuple[Tensor, Memory]:
+        i, j = (None, None) if positions is None else positions
+        if isinstance(k, Memory):
             memory = k
         else:
-            source = q if k is None else k
-            checks.floating("k", source)
-            checks.width("k", source, self.key.in_features, repr(self))
-            if v is not None:
-                checks.floating("v", v)
-                checks.width("v", v, self.value.in_features, repr(self))
-            source, v = self._nowhere_seen(source, v, mask, q, positions)
-            memory = self.remember(source, v=v, positions=j if self.rotate is not None else None)
+            memory = self.remember(q if k is None else k, v=v, positions=j if self.rotate is not None else None)
         queries = self._split(self.query(q), self.heads)
         if self.rotate is not None:
             if i is None and memory.positions is not None:
@@ -186,17 +186,34 @@ class MultiHead(nn.Module):
             queries = self.rotate(queries, i, start=len(memory) - q.shape[-2])
         return queries, memory
 
-    def _nowhere_seen(
-        self, k: Tensor, v: Tensor | None, mask: Mask | Tensor | None, q: Tensor, positions: Positions | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """k and v without the NaN and inf that nobody may look at, which would reach the projections' gradient."""
-        if mask is None or k is q or not may_read(k):
-            return k, v
-        batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), self.heads)
-        fitted = as_mask(mask).fit(batch, q.shape[-2], k.shape[-2], k.device)
-        values = k if v is None else v
-        keys, clean, felt = cleaned(k.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch)
-        return (k, v) if felt is not None else (keys.squeeze(-3), None if v is None else clean.squeeze(-3))
+    def _cleaned(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None,
+        v: Tensor | None,
+        mask: Mask | Tensor | None,
+        positions: Positions | None,
+    ) -> tuple[Tensor, Tensor | Memory | None, Tensor | None, Tensor | None]:
+        """q, k and v without NaN and inf, and the rows that are NaN for it; without a mask all rows would be.
+
+        The projections' gradient multiplies what came in: it must not meet a NaN that nobody may look at.
+        """
+        source = q if k is None else k
+        if mask is None or isinstance(source, Memory) or not may_read(q):
+            return q, k, v, None
+        if finite(q, source, q if v is None else v):
+            return q, k, v, None
+        batch = (*torch.broadcast_shapes(q.shape[:-2], source.shape[:-2]), self.heads)
+        fitted = as_mask(mask).fit(batch, q.shape[-2], source.shape[-2], q.device)
+        values = source if v is None else v
+        keys, clean, felt = cleaned(source.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch)
+        keys, clean = keys.squeeze(-3), clean.squeeze(-3)
+        lost = None if felt is None else felt.any(-2)  # (*b, q)
+        asked = torch.isfinite(q).all(-1)
+        if not bool(asked.all()):
+            lost = ~asked if lost is None else lost | ~asked
+            q = q.masked_fill(~asked.unsqueeze(-1), 0.0)
+        return q, None if k is None else keys, None if v is None else clean, lost
 
     def _layers(self) -> list[Attention]:
         assert isinstance(self.attention, nn.ModuleList)

@@ -110,7 +110,9 @@ def spans(call: Call, rows: int) -> list[Span]:
                 None if shared else sample,
                 slice(block * rows, min((block + 1) * rows, n)),
                 columns,
-                full[block] == count[block],
+                # holes that the slice covers are not full
+                full[block] == count[block]
+                and (full[block] == high[block] - low[block] or not isinstance(columns, slice)),
             )
             if found and _continues(found[-1], here):
                 here = here._replace(rows=slice(found.pop().rows.start, here.rows.stop))

@@ -5,6 +5,8 @@ from the upper left corner (used only where that is right), a bias that needs a 
 (refused).
 """
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,7 +24,9 @@ def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
 
     Only what needs no check, no choice and no gradient: one shape, one type, one device.
     """
-    if not (q.shape == k.shape == v.shape and q.dtype == k.dtype == v.dtype and q.device == k.device == v.device):
+    if not isinstance(q, Tensor) or not (
+        q.shape == k.shape == v.shape and q.dtype == k.dtype == v.dtype and q.device == k.device == v.device
+    ):
         return None
     if q.ndim != 4 or not q.is_floating_point() or 0 in q.shape or transformed(q):
         return None
@@ -95,7 +99,8 @@ def describe(call: Call) -> str:
 
 def _corner(call: Call) -> bool:
     """Is the mask the causality that the kernel counts from the upper left corner?"""
-    return type(call.mask) is Causal and call.given is None and call.q.shape[-2] == call.keys.shape[-2]
+    square = call.given is None and call.q.shape[-2] == call.keys.shape[-2]
+    return type(call.mask) is Causal and square and call.bias is None
 
 
 def four(t: Tensor, batch: tuple[int, ...], heads: int) -> Tensor:  # "*b n w" -> "b h n w"
@@ -114,6 +119,8 @@ def prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     if len(batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         return q, k, v
     heads = batch[-1] if batch else 1
+    if call.group > 1 and len(batch) == 1:
+        batch = (1, heads)
     own = [t.shape[-3] if t.ndim > 2 else 1 for t in (k, v)]
     kept = own[0] if own[0] == own[1] else heads
     return four(q, batch, heads), four(k, batch, kept), four(v, batch, kept)
@@ -125,7 +132,9 @@ def added(call: Call) -> Tensor:
     if call.bias is None:
         assert allowed is not None
         return allowed
-    bias = call.bias(call.q, *call.positions(), call.total).to(call.queries.dtype)
+    bias = call.bias(call.q, *call.positions(), call.extent()).to(call.queries.dtype)
+    if isinstance(call.normalize, Softmax) and call.normalize.temperature not in (None, 1.0):
+        bias = bias / call.normalize.temperature
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
 
 
@@ -143,10 +152,11 @@ def run(call: Call) -> Attended:
     causal = call.mask is not None and _corner(call)
     mask = None
     if not causal and (call.mask is not None or call.bias is not None):
-        mask = four_mask(added(call), call.batch)
-    if mask is None and _plain(call) and available(q) and (call.need.lse or _needs_grad(call)):
-        spans = [Span(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), True)]
-        out, lse = Flash.apply(q, k, v, spans, None, scale(call), causal)
+        mask = four_mask(added(call), call.batch if call.group == 1 else (1, *call.batch)[-2:])
+    if _plain(call) and available(q) and (call.need.lse or _needs_grad(call)):
+        spans = [Span(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), mask is None)]
+        biases = None if mask is None else functools.partial(_whole_bias, _numbers(mask, q, k))
+        out, lse = Flash.apply(q, k, v, spans, biases, scale(call), causal)
     else:
         shared = q.shape[1] != k.shape[1]
         out, lse = (
@@ -154,6 +164,17 @@ def run(call: Call) -> Attended:
             None,
         )
     return finished(call, out, lse)
+
+
+def _numbers(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The mask as the flash kernel takes it: numbers to be added to (b, h, q, k)."""
+    if mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
+    return mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2])
+
+
+def _whole_bias(numbers: Tensor, span: Span) -> Tensor:
+    return numbers
 
 
 def finished(call: Call, out: Tensor, lse: Tensor | None) -> Attended:

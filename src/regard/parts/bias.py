@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.parts import checks
+from regard.parts.mask import lead
 
 
 class Bias(nn.Module):
@@ -20,14 +21,15 @@ class Bias(nn.Module):
         return q
 
     @abstractmethod
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:  # "*b q d", "*b q", "*b k" -> "*b q k"
-        """What is added to the scores; `total` is how many keys the whole call has."""
+    def forward(
+        self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor
+    ) -> Tensor:  # "*b q d", "*b q", "*b k" -> "*b q k"
+        """What is added to the scores; `total` is how many keys the whole call has, or each sample, "*b 1 1"."""
 
 
-def _ahead(i: Tensor, j: Tensor) -> Tensor:
-    """j − i for every pair, with an axis for the heads where positions differ from sample to sample."""
-    ahead = j.unsqueeze(-2) - i.unsqueeze(-1)
-    return ahead if ahead.ndim == 2 else ahead.unsqueeze(-3)
+def _ahead(i: Tensor, j: Tensor, q: Tensor) -> Tensor:
+    """j − i for every pair; where positions differ from sample to sample, with an axis for the heads of q."""
+    return lead(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim)
 
 
 class ALiBi(Bias):
@@ -43,8 +45,9 @@ class ALiBi(Bias):
         slopes += [2.0 ** (-4 * (2 * h + 1) / whole) for h in range(heads - whole)]
         self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
-        return -self.slopes.to(q.dtype)[:, None, None] * _ahead(i, j).abs().to(q.dtype)
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        checks.heads(q, len(self.slopes), self)
+        return -self.slopes.to(q.dtype)[:, None, None] * _ahead(i, j, q).abs().to(q.dtype)
 
     def extra_repr(self) -> str:
         return f"heads={len(self.slopes)}"
@@ -78,7 +81,8 @@ class T5Buckets(Bias):
         far = (near + far.long()).clamp_max(buckets - 1)
         return offset + torch.where(back < near, back, far)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        checks.heads(q, self.table.embedding_dim, self)
         ahead = j.unsqueeze(-2) - i.unsqueeze(-1)
         return self.table(self.bucket(ahead)).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
 
@@ -96,10 +100,10 @@ class Shaw(Bias):
         self.clip = clip
         self.scale = 1.0 / math.sqrt(dim) if scale is None else scale
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
-        checks.width("q", q, self.table.shape[1], repr(self))
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        checks.width("q", q, self.table.shape[1], self)
         by_distance = (q * self.scale) @ self.table.to(q.dtype).T  # (*b, q, 2 clip + 1)
-        index = _ahead(i, j).clamp(-self.clip, self.clip) + self.clip
+        index = _ahead(i, j, q).clamp(-self.clip, self.clip) + self.clip
         return _pick(by_distance, index)
 
     def __repr__(self) -> str:
@@ -130,11 +134,12 @@ class RelativeXL(Bias):
         self.scale = 1.0 / math.sqrt(head_dim) if scale is None else scale
 
     def content(self, q: Tensor) -> Tensor:
-        checks.width("q", q, self.u.shape[-1], repr(self))
+        checks.width("q", q, self.u.shape[-1], self)
+        checks.heads(q, self.u.shape[0], self)
         return q + self.u.to(q.dtype)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
-        behind = -_ahead(i, j)
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        behind = -_ahead(i, j, q)
         if behind.numel() == 0:
             return q.new_zeros(1) * behind
         first = behind.amin()
@@ -175,14 +180,14 @@ class LocalGaussian(Bias):
 
     def centre(self, q: Tensor, total: int | Tensor) -> Tensor:  # "*b q d" -> "*b q 1"
         """p: the place that the query expects, between 0 and `total`."""
-        checks.width("q", q, self.hidden.in_features, repr(self))
+        checks.width("q", q, self.hidden.in_features, self)
         return total * torch.sigmoid(self.place(torch.tanh(self.hidden(q))))
 
     def log_density(self, centre: Tensor, j: Tensor) -> Tensor:  # "*b q 1", "*b k" -> "*b q k"
-        apart = j.unsqueeze(-2).to(centre.dtype) - centre
+        apart = lead(j.unsqueeze(-2), centre.ndim).to(centre.dtype) - centre
         return -apart.square() / (2 * (self.window / 2) ** 2)
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         return self.log_density(self.centre(q, total), j)
 
     def __repr__(self) -> str:
@@ -196,5 +201,5 @@ class Added(Bias):
         super().__init__()
         self.values = values
 
-    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int) -> Tensor:
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         return self.values.to(q.dtype)

@@ -81,6 +81,11 @@ class Call:
             return self.given
         return default_positions(self.q.shape[-2], self.keys.shape[-2], self.q.device)
 
+    def extent(self) -> int | Tensor:
+        """How many keys there are, for each sample where the mask knows its length: "*b 1 1"."""
+        found = self.total if self.mask is None else self.mask.extent(self.total)
+        return lead(found[..., None, None], len(self.batch) + 2) if isinstance(found, Tensor) else found
+
     def spread(self, t: Tensor) -> Tensor:
         """Keys or values with every head repeated for the query heads that share it."""
         return t if self.group == 1 else t.repeat_interleave(self.group, dim=-3)
@@ -111,25 +116,26 @@ class Call:
         """The same call for sample n of the first batch axis, which stays as an axis of size one."""
         i, j = self.positions()
         bias = self.bias
-        if isinstance(bias, Added) and bias.values.ndim == len(self.batch) + 2:
-            bias = Added(_nth(bias.values, n))
-        queries = _nth(self.queries, n)
+        if isinstance(bias, Added):
+            bias = Added(_nth(bias.values, n, len(self.batch) + 2))
         own = len(self.batch) + 2
+        queries = _nth(self.queries, n, own)
         return replace(
             self,
-            q=queries if self.q is self.queries else _nth(self.q, n),
+            q=queries if self.q is self.queries else _nth(self.q, n, own),
             queries=queries,
-            keys=_nth(self.keys, n) if self.keys.ndim == own else self.keys,
-            v=_nth(self.v, n) if self.v.ndim == own else self.v,
+            keys=_nth(self.keys, n, own),
+            v=_nth(self.v, n, own),
             bias=bias,
             mask=None if self.mask is None else self.mask.sample(n),
             batch=(1, *self.batch[1:]),
-            given=(_nth(i, n) if i.ndim > 1 else i, _nth(j, n) if j.ndim > 1 else j),
+            given=(_nth(i, n, max(i.ndim, 2)), _nth(j, n, max(j.ndim, 2))),
         )
 
 
-def _nth(t: Tensor, n: int) -> Tensor:
-    return t[n : n + 1] if t.shape[0] > 1 else t
+def _nth(t: Tensor, n: int, axes: int) -> Tensor:
+    """Sample n of a tensor that has all its `axes`; one with fewer, or with one sample, serves every sample."""
+    return t[n : n + 1] if t.ndim == axes and t.shape[0] > 1 else t
 
 
 def _cut(t: Tensor, dim: int, index: Rows) -> Tensor:
@@ -142,7 +148,7 @@ def scores(call: Call, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
     """score(q, k) + bias."""
     s = (call.score.compare if compare is None else compare)(call.queries, call.spread(call.keys))
     if call.bias is not None:
-        s = s + call.bias(call.q, *call.positions(), call.total)
+        s = s + call.bias(call.q, *call.positions(), call.extent())
     return s
 
 
@@ -194,8 +200,9 @@ def resolve(
     dropout: float,
     positions: tuple[Tensor, Tensor] | None,
     need: Need,
+    look: bool = True,
 ) -> "tuple[Call, Tensor | None]":
-    """The call, checked, and which rows look at something that is not a number (None: none).
+    """The call, checked, and which rows look at something that is not a number (None: none, or none looked for).
 
     The work of every call: kept short, because a small attention takes 10 µs.
     """
@@ -218,19 +225,29 @@ def resolve(
     felt = None
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
-        if may_read(q):
+        if look and may_read(q):
             k, v, felt = cleaned(k, v, mask, positions, q.shape[-2], batch)
     if bias is not None and isinstance(bias, Tensor):
         bias = _added(bias, batch, q, count)
     content = q if bias is None else bias.content(q)
     queries = score.queries(content)
     keys = k if kept else score.keys(k)
-    if torch.is_autocast_enabled(q.device.type):
+    if kept and score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            f"the memory's keys {checks.shape(keys)} are not as wide as the queries {checks.shape(queries)} "
+            f"of {score!r}; remember keys by the layer that looks at them"
+        )
+    if autocasting(q):
         kind = torch.get_autocast_dtype(q.device.type)
         queries, keys, v = queries.to(kind), keys.to(kind) if keys.is_floating_point() else keys, v.to(kind)
     return Call(
         q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, count, positions
     ), felt
+
+
+def autocasting(t: Tensor) -> bool:
+    kind = t.device.type
+    return kind != "meta" and torch.is_autocast_enabled(kind)
 
 
 def may_read(t: Tensor) -> bool:
@@ -271,7 +288,7 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, kept: bool) -> None:
             f"move them with .to({str(q.device)!r})"
         )
     unlike = (q.dtype != k.dtype and not kept) or q.dtype != v.dtype
-    if unlike and not torch.is_autocast_enabled(q.device.type):
+    if unlike and not autocasting(q):
         raise TypeError(
             f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}; cast them with .to({q.dtype})"
         )
@@ -308,6 +325,10 @@ def _check_positions(positions: tuple[Tensor, Tensor], q: Tensor, keys: int) -> 
             f"got {checks.shape(i)} and {checks.shape(j)}; "
             "pass (i, j) with one position each"
         )
+    for t in positions:
+        if t.is_floating_point():
+            raise TypeError(f"positions must be integers, got {t.dtype}; call .long() on them")
+        checks.same_device("positions", t, q.device)
 
 
 def _added(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> Added:
@@ -315,6 +336,7 @@ def _added(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> Added:
     fits = bias.ndim <= len(whole) and all(
         n in (1, m) for n, m in zip(reversed(bias.shape), reversed(whole), strict=False)
     )
+    checks.same_device("bias", bias, q.device)
     if not bias.is_floating_point():
         raise TypeError(f"bias must be a floating tensor, got {bias.dtype}; a boolean mask is passed as mask=")
     if not fits:
@@ -333,15 +355,11 @@ def cleaned(
     What a query may not look at must not reach it; but 0 · NaN is NaN in every matrix product, forward and backward. So
     whatever is not a number is taken out first, and the rows that do look at it are made NaN afterwards.
     """
+    if finite(*((k,) if v is k else (k, v))):
+        return k, v, None
     with torch.no_grad():
-        sums = k.sum() if v is k else k.sum() + v.sum()
-        if bool(torch.isfinite(sums)):
-            return k, v, None
         good = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)  # (*b, k)
-        bad = ~good.reshape(-1, good.shape[-1]).all(0)
-        if not bool(bad.any()):  # nothing but a sum too great for its type
-            return k, v, None
-        columns = bad.nonzero().squeeze(-1)
+        columns = (~good.reshape(-1, good.shape[-1]).all(0)).nonzero().squeeze(-1)
         i, j = default_positions(queries, k.shape[-2], k.device) if positions is None else positions
         seen = lead(mask.part(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
         wrong = ~good[..., columns].unsqueeze(-2)
@@ -351,6 +369,12 @@ def cleaned(
     hidden = ~good.unsqueeze(-1)
     clean = k.masked_fill(hidden, 0)
     return clean, clean if v is k else v.masked_fill(hidden, 0), felt if bool(felt.any()) else None
+
+
+def finite(*tensors: Tensor) -> bool:
+    """Surely no NaN, no inf?  A sum feels every one of them, in one pass; one too great for its type looks like one."""
+    with torch.no_grad():
+        return all(bool(torch.isfinite(t.sum())) for t in tensors)
 
 
 def default_positions(queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -11,13 +11,28 @@ def shape(t: Tensor) -> str:
     return "(" + ", ".join(str(n) for n in t.shape) + ")"
 
 
-def width(name: str, t: Tensor, expected: int, owner: str) -> None:
+def width(name: str, t: Tensor, expected: int, owner: object) -> None:
     """The last axis of `t` is as wide as `owner` was built for."""
     if t.shape[-1] != expected:
         raise ValueError(
-            f"{name} must be {expected} wide for {owner}, got {shape(t)}; "
-            f"pass {name} with last axis {expected} or build {owner.split('(')[0]} for width {t.shape[-1]}"
+            f"{name} must be {expected} wide for {owner!r}, got {shape(t)}; "
+            f"pass {name} with last axis {expected} or build {type(owner).__name__} for width {t.shape[-1]}"
         )
+
+
+def heads(t: Tensor, expected: int, owner: object) -> None:
+    """Axis -3 of `t` counts the heads that `owner` was built for."""
+    if t.ndim < 3 or t.shape[-3] != expected:
+        found = t.shape[-3] if t.ndim > 2 else "none"
+        raise ValueError(
+            f"{owner!r} is for {expected} heads, but axis -3 of {shape(t)} counts {found}; "
+            f"build {type(owner).__name__} for that many, or give the queries {expected} heads"
+        )
+
+
+def same_device(name: str, t: Tensor, device: torch.device) -> None:
+    if t.device != device:
+        raise ValueError(f"{name} is on {t.device}, q on {device}; move it with .to({str(device)!r})")
 
 
 def same_width(q: Tensor, k: Tensor, owner: str) -> None:

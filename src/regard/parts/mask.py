@@ -78,6 +78,10 @@ class Mask(ABC):
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
         return _Sample(self, n)
 
+    def extent(self, keys: int) -> int | Tensor:  # -> "*b"
+        """How many of the call's keys belong to each sample: what a place in a sentence is a part of."""
+        return keys
+
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> "Mask":
         """The mask for scores of shape (*batch, queries, keys); raises if it does not fit them."""
         return self
@@ -144,6 +148,13 @@ class And(Joined):
     def tiled(self, i: Tiles, j: Tiles) -> Verdict:
         some, every = zip(*[m.tiled(i, j) for m in self.masks], strict=True)
         return Verdict(_fold(torch.logical_and, some), _fold(torch.logical_and, every))
+
+    def extent(self, keys: int) -> int | Tensor:
+        for mask in self.masks:
+            found = mask.extent(keys)
+            if isinstance(found, Tensor):
+                return found
+        return keys
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.masks))
@@ -287,6 +298,9 @@ class Lengths(Mask):
         _fits("lengths", self.lengths, batch, device)
         return self
 
+    def extent(self, keys: int) -> int | Tensor:
+        return self.lengths.clamp_max(keys)
+
     def __repr__(self) -> str:
         return f"Lengths({checks.shape(self.lengths)})"
 
@@ -396,7 +410,7 @@ class Given(Mask):
                 f"mask of shape {checks.shape(self.allowed)} does not fit scores of shape ({whole}); "
                 "its last two axes are queries and keys, those before are the first axes of the batch, and 1 fits all"
             )
-        _same_device("mask", self.allowed, device)
+        checks.same_device("mask", self.allowed, device)
         return self
 
     def __repr__(self) -> str:
@@ -408,11 +422,6 @@ def _nth(t: Tensor, n: int, own: int) -> Tensor:
     return t[n : n + 1] if t.ndim > own and t.shape[0] > 1 else t
 
 
-def _same_device(name: str, t: Tensor, device: torch.device) -> None:
-    if t.device != device:
-        raise ValueError(f"{name} is on {t.device}, q on {device}; move it with .to({str(device)!r})")
-
-
 def _fits(name: str, t: Tensor, batch: tuple[int, ...], device: torch.device, own: tuple[int, ...] = ()) -> None:
     """The axes of `t` are the first of the batch's, then its `own`."""
     want = (*batch[: t.ndim - len(own)], *own)
@@ -421,4 +430,4 @@ def _fits(name: str, t: Tensor, batch: tuple[int, ...], device: torch.device, ow
             f"{name}, of shape {checks.shape(t)}, must have the batch's first axes{' and positions' if own else ''}, "
             f"here ({', '.join(map(str, (*batch[:1], *own)))}); reshape it or index it to this batch"
         )
-    _same_device(name, t, device)
+    checks.same_device(name, t, device)

@@ -21,7 +21,7 @@ class _Store:
 class Memory:
     """Keys "*b k c" as the score projected them, values "*b k v", and the keys' positions "k" (0, 1, … if None).
 
-    `extend` gives a longer memory and leaves this one as it was. Where no gradient is needed the longer one shares
+    `extend` gives a longer memory and leaves this one as it was. Under torch.no_grad() the longer one shares
     its storage, which doubles when it is full: n steps copy O(n) keys in all, not O(n²).
     """
 
@@ -52,8 +52,8 @@ class Memory:
         if (positions is None) != (self.positions is None):
             raise ValueError("positions must be given to every extend or to none; pass those of the new keys")
         joined = None if positions is None or self.positions is None else torch.cat([self.positions, positions], dim=-1)
-        needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (keys, values, self.keys, self.values))
-        if needs_grad or torch.compiler.is_compiling():
+        # a backward to come may need these very keys: storage is shared only where there will be none
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return Memory(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), joined)
         store = self._store
         # somebody may have extended this same memory before: what lies behind it is then not ours to write

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.kernels import sparse
 from regard.parts import checks
-from regard.parts.number import Trained, say
+from regard.parts.number import Trained, of_heads, say
 
 
 class Normalizer(nn.Module):
@@ -45,23 +45,27 @@ class Softmax(Normalizer):
         """s / T, in float32 at least."""
         scores = scores.to(checks.widened(scores.dtype))
         if self.log_temperature is not None:
-            return scores * torch.exp(-self.log_temperature)
+            return scores * torch.exp(-of_heads(self.log_temperature, scores, self))
         assert self.temperature is not None
         return scores if self.temperature == 1.0 else scores / self.temperature
 
+    def _seen(self, scores: Tensor, hidden: Tensor) -> Tensor:
+        """Without what is hidden, where the temperature is trained: its gradient would meet an infinite score."""
+        return scores if self.log_temperature is None else scores.masked_fill(hidden, 0.0)
+
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = self.scaled(scores)
         if allowed is None:
-            return torch.softmax(scores, dim=-1)
-        # the least number instead of -inf: an empty row stays finite, and the second fill makes it zero
+            return torch.softmax(self.scaled(scores), dim=-1)
         hidden = ~allowed
+        scores = self.scaled(self._seen(scores, hidden))
+        # the least number instead of -inf: an empty row stays finite, and the second fill makes it zero
         return torch.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), dim=-1).masked_fill(hidden, 0.0)
 
     def lse(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k" -> "*b q"
         """log Σ exp(s / T), the rows' constant: −inf for a row that may look at nothing."""
-        scores = self.scaled(scores)
         if allowed is None:
-            return torch.logsumexp(scores, dim=-1)
+            return torch.logsumexp(self.scaled(scores), dim=-1)
+        scores = self.scaled(self._seen(scores, ~allowed))
         empty = ~allowed.any(-1)
         least = torch.finfo(scores.dtype).min
         return torch.logsumexp(scores.masked_fill(~allowed, least), dim=-1).masked_fill(empty, -math.inf)
@@ -81,10 +85,11 @@ class Sigmoid(Normalizer):
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         scores = scores.to(checks.widened(scores.dtype))
+        bias = of_heads(self.bias, scores, self) if isinstance(self.bias, Tensor) else self.bias
         if allowed is None:
-            return torch.sigmoid(scores + self.bias)
+            return torch.sigmoid(scores + bias)
         # filled before, too: the slope of an infinite score must not meet a zero gradient
-        return torch.sigmoid(scores.masked_fill(~allowed, 0.0) + self.bias).masked_fill(~allowed, 0.0)
+        return torch.sigmoid(scores.masked_fill(~allowed, 0.0) + bias).masked_fill(~allowed, 0.0)
 
     def extra_repr(self) -> str:
         return f"bias={say(self.bias)}"
@@ -127,7 +132,7 @@ class Entmax(Normalizer):
         if self.raw_alpha is None:
             assert self.alpha is not None
             return sparse.entmax(scores, self.alpha, allowed)
-        return sparse.entmax(scores, 1 + torch.sigmoid(self.raw_alpha.to(scores.dtype)), allowed)
+        return sparse.entmax(scores, 1 + torch.sigmoid(of_heads(self.raw_alpha, scores, self)), allowed)
 
     def extra_repr(self) -> str:
         return say(self.alpha or Trained(1.5))
@@ -181,7 +186,8 @@ class Null(Normalizer):
         self.score = score.parameter(score.init) if isinstance(score, Trained) else score
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        slot = (scores.new_zeros(*scores.shape[:-1], 1) + self.score).to(scores.dtype)
+        price = of_heads(self.score, scores, self) if isinstance(self.score, Tensor) else self.score
+        slot = scores.new_zeros(*scores.shape[:-1], 1) + price
         if allowed is not None:
             allowed = torch.cat([allowed.expand(scores.shape), torch.ones_like(slot, dtype=torch.bool)], dim=-1)
         return self.normalize.weights(torch.cat([scores, slot], dim=-1), allowed)[..., :-1]

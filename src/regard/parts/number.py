@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.parts import checks
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -17,6 +19,13 @@ class Trained:
         """The parameter that holds `raw`, the owner's unconstrained form of `init`."""
         size = () if self.heads is None else (self.heads, 1, 1)  # broadcasts over (h, q, k)
         return nn.Parameter(torch.full(size, raw))
+
+
+def of_heads(number: Tensor, t: Tensor, owner: object) -> Tensor:
+    """A trained number for `t`, "*b q k": one, or one for each of its heads."""
+    if number.ndim:
+        checks.heads(t, len(number), owner)
+    return number.to(t.dtype)
 
 
 def say(value: "float | Trained | Tensor") -> str:

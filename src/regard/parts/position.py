@@ -29,7 +29,7 @@ class Sinusoidal(nn.Module):
         return torch.stack([sines, cosines], dim=-1).flatten(-2)
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
-        checks.width("x", x, self.dim, f"Sinusoidal({self.dim})")
+        checks.width("x", x, self.dim, self)
         return x + self.encoding(_places(x, positions, start)).to(x.dtype)
 
     def extra_repr(self) -> str:
@@ -51,7 +51,7 @@ class HalfWave(nn.Module):
     def forward(
         self, x: Tensor, positions: Tensor | None = None, *, start: int = 0, length: int | None = None
     ) -> Tensor:
-        checks.width("x", x, self.sine.numel(), f"HalfWave({self.sine.numel()})")
+        checks.width("x", x, self.sine.numel(), self)
         places = _places(x, positions, start)
         total = start + x.shape[-2] if length is None else length
         angle = ((places + 1).to(x.dtype) * (math.pi / max(total, 1))).unsqueeze(-1)
@@ -96,7 +96,7 @@ class Rotary(nn.Module):
         self.dim, self.base, self.pairs = dim, base, pairs
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
-        checks.width("x", x, self.dim, repr(self))
+        checks.width("x", x, self.dim, self)
         places = _places(x, positions, start)
         if places.ndim > 1:  # one row of positions a sample: it serves all heads
             places = places.reshape(*places.shape[:-1], *[1] * (x.ndim - 1 - places.ndim), places.shape[-1])

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.parts import checks
-from regard.parts.number import Trained, say
+from regard.parts.number import Trained, of_heads, say
 
 
 class Score(nn.Module):
@@ -92,9 +92,9 @@ class Bilinear(Score):
         return dot(queries, keys)
 
     def check(self, q: Tensor, k: Tensor | None) -> None:
-        checks.width("q", q, self.key.out_features, repr(self))
+        checks.width("q", q, self.key.out_features, self)
         if k is not None:
-            checks.width("k", k, self.key.in_features, repr(self))
+            checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
         return f"Bilinear({self.key.out_features}, {self.key.in_features})"
@@ -114,7 +114,7 @@ class Cosine(Score):
 
     def queries(self, q: Tensor) -> Tensor:
         unit = F.normalize(q, dim=-1, eps=1e-6)
-        return unit if self.log_scale is None else unit * self.log_scale.exp().to(q.dtype)
+        return unit if self.log_scale is None else unit * of_heads(self.log_scale, q, self).exp()
 
     def keys(self, k: Tensor) -> Tensor:
         return F.normalize(k, dim=-1, eps=1e-6)
@@ -209,9 +209,9 @@ class Trilinear(Score):
         return dot(queries, keys)
 
     def check(self, q: Tensor, k: Tensor | None) -> None:
-        checks.width("q", q, self.query.numel(), repr(self))
+        checks.width("q", q, self.query.numel(), self)
         if k is not None:
-            checks.width("k", k, self.key.numel(), repr(self))
+            checks.width("k", k, self.key.numel(), self)
 
     def __repr__(self) -> str:
         return f"Trilinear({self.query.numel()})"
@@ -249,9 +249,9 @@ class Additive(TanhScore):
         return self.key(k)
 
     def check(self, q: Tensor, k: Tensor | None) -> None:
-        checks.width("q", q, self.query.in_features, repr(self))
+        checks.width("q", q, self.query.in_features, self)
         if k is not None:
-            checks.width("k", k, self.key.in_features, repr(self))
+            checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
@@ -274,9 +274,9 @@ class Concat(TanhScore):
         return F.linear(k, self.joined.weight[:, self.query_dim :])
 
     def check(self, q: Tensor, k: Tensor | None) -> None:
-        checks.width("q", q, self.query_dim, repr(self))
+        checks.width("q", q, self.query_dim, self)
         if k is not None:
-            checks.width("k", k, self.key_dim, repr(self))
+            checks.width("k", k, self.key_dim, self)
 
     def __repr__(self) -> str:
         return f"Concat({self.query_dim}, {self.key_dim}, {self.joined.out_features})"
@@ -311,14 +311,18 @@ class LocationSensitive(TanhScore):
         """The kept keys as this step sees them."""
         if keys.shape[-2] == 0:
             return keys
-        past = torch.stack([previous, cumulative], dim=-2)  # (*b, 2, k)
-        features = self.filters(past.flatten(0, -3) if past.ndim > 2 else past)
-        return keys + self.location(features.transpose(-1, -2)).reshape(*past.shape[:-2], *keys.shape[-2:])
+        width = self.filters.kernel_size[0]
+        past = F.pad(
+            torch.stack([previous, cumulative], dim=-1), (0, 0, width // 2, width // 2)
+        )  # (*b, k + width - 1, 2)
+        # the convolution as a product of windows: for one step of a sentence conv1d takes longer to start than to run
+        windows = past.unfold(-2, width, 1).flatten(-2)  # (*b, k, 2 width)
+        return keys + self.location(windows @ self.filters.weight.flatten(1).T)
 
     def check(self, q: Tensor, k: Tensor | None) -> None:
-        checks.width("q", q, self.query.in_features, repr(self))
+        checks.width("q", q, self.query.in_features, self)
         if k is not None:
-            checks.width("k", k, self.key.in_features, repr(self))
+            checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
         return f"LocationSensitive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
@@ -345,7 +349,7 @@ class Location(Score):
         return queries.expand(*lead, -1, -1).gather(-1, index)
 
     def check(self, q: Tensor, k: Tensor | None) -> None:
-        checks.width("q", q, self.place.in_features, repr(self))
+        checks.width("q", q, self.place.in_features, self)
         if k is not None and k.shape[-2] > self.place.out_features:
             raise ValueError(
                 f"k must have at most {self.place.out_features} positions for {self!r}, got {checks.shape(k)}; "
