@@ -36,20 +36,13 @@ def refuse(call: Call) -> str | None:
     return None
 
 
-def _weights(call: Call) -> int:
-    count = call.q.shape[-2] * call.keys.shape[-2]
-    for n in call.batch:
-        count *= n
-    return count
-
-
 def pass_over(call: Call) -> str | None:
     mask = call.mask
     empties = mask is not None and mask.sparse and not (type(mask) is Causal and _whole_square(call) and _flash(call))
-    if not empties and fused.refuse(call) is None:
+    if not empties and fused.refuse(call) is None and fused.pass_over(call) is None:
         return "the mask empties no block, one kernel takes it whole"
-    if _weights(call) < _SMALL:
-        return f"only {_weights(call)} weights: the whole square is quicker than its parts"
+    if call.weights() < _SMALL:
+        return f"only {call.weights()} weights: the whole square is quicker than its parts"
     return None
 
 
@@ -60,6 +53,9 @@ def _whole_square(call: Call) -> bool:
 def _flash(call: Call) -> bool:
     """Can torch's flash kernel do the spans?"""
     if fused.not_dot_softmax(call) is not None or call.dropout or call.bias is not None or not available(call.q):
+        return False
+    # spans tell samples apart by the first of the kernel's two leading axes
+    if call.mask is not None and (len(call.batch) > 2 or (call.group > 1 and len(call.batch) == 1)):
         return False
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (call.queries, call.keys, call.v))
     return not (call.need.lse and needs_grad)
@@ -140,9 +136,6 @@ def run(call: Call) -> Attended:
 
 def _by_flash(call: Call) -> Attended:
     q, k, v = fused.prepared(call)
-    if call.mask is not None and len(call.batch) > 2:
-        # samples are told apart by the first axis: several of them become one
-        return fused.run(call)
     biases = functools.partial(_bias, call, q.dtype)
     out, lse = Flash.apply(q, k, v, spans(call, _ROWS), biases, fused.scale(call), False)
     return fused.finished(call, out, lse)
@@ -171,7 +164,7 @@ _ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "place")
 
 
 def _by_equation(call: Call) -> Attended:
-    each = max(_weights(call) // max(call.q.shape[-2], 1), 1)
+    each = max(call.weights() // max(call.q.shape[-2], 1), 1)
     found = spans(call, max(16, min(512, _WEIGHTS // each)))
     draws = call.dropout > 0 or isinstance(call.read, Sample | Gumbel)
     seed = int(torch.randint(1 << 62, ())) if draws else None

@@ -12,11 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.backends.flash import Flash, Span, available, widened
-from regard.parts.bias import Added
+from regard.parts.bias import Added, Bias
 from regard.parts.call import Attended, Call, transformed
 from regard.parts.mask import Causal
 from regard.parts.normalize import Softmax
 from regard.parts.read import Mix
+
+# above this many numbers a bias is worth computing block by block
+_DENSE = 1 << 24
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
@@ -59,12 +62,8 @@ def refuse(call: Call) -> str | None:
     reason = not_dot_softmax(call)
     if reason is not None:
         return reason
-    if call.bias is not None and torch.is_grad_enabled():
-        learned = any(p.requires_grad for p in call.bias.parameters()) or (
-            call.q.requires_grad and not isinstance(call.bias, Added)
-        )
-        if learned or (isinstance(call.bias, Added) and call.bias.values.requires_grad):
-            return "the bias needs a gradient, which its fast kernel does not give"
+    if call.bias is not None and torch.is_grad_enabled() and _bias_needs_grad(call.bias, call.q):
+        return "the bias needs a gradient, which its fast kernel does not give"
     if call.need.lse and (call.mask is not None or call.bias is not None):
         return "with a mask or a bias it does not give the rows' constants"
     if call.need.lse and not (_plain(call) and available(call.q) and not _needs_grad(call)):
@@ -80,11 +79,21 @@ def _needs_grad(call: Call) -> bool:
     return torch.is_grad_enabled() and (call.queries.requires_grad or call.keys.requires_grad or call.v.requires_grad)
 
 
+def _bias_needs_grad(bias: Bias, q: Tensor) -> bool:
+    if isinstance(bias, Added):
+        return bias.values.requires_grad
+    return (bias.reads_query and q.requires_grad) or any(p.requires_grad for p in bias.parameters())
+
+
 def _plain(call: Call) -> bool:
     return call.dropout == 0.0 and not torch.compiler.is_compiling()
 
 
 def pass_over(call: Call) -> str | None:
+    if call.dropout and available(call.q):
+        return "with dropout torch's CPU kernel forms all weights"
+    if call.bias is not None and call.weights() > _DENSE:
+        return f"the bias would be one tensor of {call.weights()} numbers"
     return None
 
 
@@ -103,27 +112,29 @@ def _corner(call: Call) -> bool:
     return type(call.mask) is Causal and square and call.bias is None
 
 
-def four(t: Tensor, batch: tuple[int, ...], heads: int) -> Tensor:  # "*b n w" -> "b h n w"
-    """Two leading axes, as the kernel wants them; the second keeps `heads` of its own."""
-    n, w = t.shape[-2:]
-    if len(batch) < 2:
-        return t.expand(*batch, n, w).reshape(*(batch or (1,)), 1, n, w)
-    t = t.expand(*batch[:-1], heads, n, w)
+def four(t: Tensor, call: Call, heads: int) -> Tensor:  # "*b n m" -> "b h n m"
+    """Two leading axes, as the kernel wants them; the second keeps `heads` of its own, 1 serves all."""
+    batch, last = call.batch, t.shape[-2:]
+    if len(batch) == 0:
+        return t[None, None]
+    if len(batch) == 1:  # one axis: of heads where they share keys, of samples otherwise
+        return t.expand(heads, *last).unsqueeze(0) if call.group > 1 else t.expand(*batch, *last).unsqueeze(1)
+    t = t.expand(*batch[:-1], heads, *last)
     return t if len(batch) == 2 else t.flatten(0, len(batch) - 2)
+
+
+def _heads(t: Tensor) -> int:
+    return t.shape[-3] if t.ndim > 2 else 1
 
 
 def prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of one width and two leading axes."""
     q, k, v = widened(call.queries, call.keys, call.v)
-    batch = call.batch
-    if len(batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+    if len(call.batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         return q, k, v
-    heads = batch[-1] if batch else 1
-    if call.group > 1 and len(batch) == 1:
-        batch = (1, heads)
-    own = [t.shape[-3] if t.ndim > 2 else 1 for t in (k, v)]
-    kept = own[0] if own[0] == own[1] else heads
-    return four(q, batch, heads), four(k, batch, kept), four(v, batch, kept)
+    heads = call.batch[-1] if call.batch else 1
+    kept = _heads(k) if _heads(k) == _heads(v) else heads
+    return four(q, call, heads), four(k, call, kept), four(v, call, kept)
 
 
 def added(call: Call) -> Tensor:
@@ -138,32 +149,20 @@ def added(call: Call) -> Tensor:
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
 
 
-def four_mask(t: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """A mask or bias "*b q k" with two leading axes."""
-    if t.ndim == 2 or len(batch) == 2:
-        return t[(None,) * (4 - t.ndim)]
-    if len(batch) == 1:
-        return t.unsqueeze(1)
-    return t.expand(*batch, *t.shape[-2:]).flatten(0, len(batch) - 2)
-
-
 def run(call: Call) -> Attended:
     q, k, v = prepared(call)
     causal = call.mask is not None and _corner(call)
     mask = None
     if not causal and (call.mask is not None or call.bias is not None):
-        mask = four_mask(added(call), call.batch if call.group == 1 else (1, *call.batch)[-2:])
+        mask = added(call)
+        mask = four(mask, call, _heads(mask))
     if _plain(call) and available(q) and (call.need.lse or _needs_grad(call)):
         spans = [Span(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), mask is None)]
         biases = None if mask is None else functools.partial(_whole_bias, _numbers(mask, q, k))
-        out, lse = Flash.apply(q, k, v, spans, biases, scale(call), causal)
-    else:
-        shared = q.shape[1] != k.shape[1]
-        out, lse = (
-            F.scaled_dot_product_attention(q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=shared),
-            None,
-        )
-    return finished(call, out, lse)
+        return finished(call, *Flash.apply(q, k, v, spans, biases, scale(call), causal))
+    shared = q.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=shared)
+    return finished(call, out, None)
 
 
 def _numbers(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:

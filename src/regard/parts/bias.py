@@ -16,6 +16,9 @@ from regard.parts.mask import lead
 class Bias(nn.Module):
     """bias(q, i, j) is added to the scores of queries at positions i and keys at positions j."""
 
+    # does it depend on the query, or on positions alone?
+    reads_query: bool = True
+
     def content(self, q: Tensor) -> Tensor:
         """The query as the score sees it."""
         return q
@@ -35,6 +38,7 @@ def _ahead(i: Tensor, j: Tensor, q: Tensor) -> Tensor:
 class ALiBi(Bias):
     """−m_h |i − j|, m_h = 2^(−8h/H)  (Press et al. 2022; for H not a power of two as the authors' code interleaves)."""
 
+    reads_query = False
     slopes: Tensor
 
     def __init__(self, heads: int) -> None:
@@ -55,6 +59,8 @@ class ALiBi(Bias):
 
 class T5Buckets(Bias):
     """table[h, bucket(j − i)]: near distances one by one, far ones by their logarithm  (Raffel et al. 2020, 2.1)."""
+
+    reads_query = False
 
     def __init__(self, heads: int, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> None:
         super().__init__()
@@ -196,6 +202,8 @@ class LocalGaussian(Bias):
 
 class Added(Bias):
     """A tensor of numbers to be added, "*b q k", by the index of this call's queries and keys."""
+
+    reads_query = False
 
     def __init__(self, values: Tensor) -> None:
         super().__init__()

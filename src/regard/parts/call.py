@@ -1,5 +1,6 @@
 """The call: one attention, checked and resolved, as backends get it; and the equation itself, written once."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -80,6 +81,10 @@ class Call:
         if self.given is not None:
             return self.given
         return default_positions(self.q.shape[-2], self.keys.shape[-2], self.q.device)
+
+    def weights(self) -> int:
+        """How many weights the call has in all."""
+        return math.prod(self.batch) * self.queries.shape[-2] * self.keys.shape[-2]
 
     def extent(self) -> int | Tensor:
         """How many keys there are, for each sample where the mask knows its length: "*b 1 1"."""
