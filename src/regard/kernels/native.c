@@ -1,8 +1,8 @@
 /* Native kernels of regard: additive attention scores, sparse normalizers. Plain C behind ctypes: no Python, no torch.
  *
  * The kernels are in native_rows.h and native_additive.h, compiled once per real type and instruction set; the widest one that
- * the processor has is chosen at run time. Threads are made for one call and joined before it returns, so nothing is
- * global and a fork is safe. Results do not depend on the number of threads.
+ * the processor has is chosen at run time. Threads are made for one call and joined before it returns, so no state
+ * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
  * Every exported function returns 0, or 1 if there was no memory.
  */
@@ -31,6 +31,7 @@
 #define INLINE inline __attribute__((always_inline))
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpsabi"
+#pragma clang diagnostic ignored "-Wpass-failed"
 #else
 /* vectors are only passed between inlined functions */
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -42,6 +43,7 @@
 
 #if VECTORS && (defined(__x86_64__) || defined(_M_X64))
 #define X86 1
+#include <cpuid.h>
 #include <immintrin.h>
 #else
 #define X86 0
@@ -65,8 +67,10 @@ typedef struct {
     int squared;
 } rows;
 
+#if VECTORS
 static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
     1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+#endif
 
 #define LEVEL 0
 #define DOUBLE 0
@@ -102,12 +106,27 @@ static const kernel SOFTMAX_BACKWARD[3][2] = COPIES(softmax_backward);
 static const kernel SPARSE[3][2] = COPIES(sparse);
 static const kernel SPARSE_BACKWARD[3][2] = COPIES(sparse_backward);
 
-static int widest(int most) {
-    int level = 0;
+/* What processor and system both support. Asked of them directly, because not every compiler's runtime library has
+ * __builtin_cpu_supports. */
+static int supported(void) {
 #if X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) level = __builtin_cpu_supports("avx512f") ? 2 : 1;
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+    const int fma = c >> 12 & 1, saves = c >> 27 & 1;
+    if (!fma || !saves || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if (!(b >> 5 & 1) || (low & 0x06) != 0x06) return 0;
+    return (b >> 16 & 1) && (low & 0xe6) == 0xe6 ? 2 : 1;
+#else
+    return 0;
 #endif
+}
+
+static int widest(int most) {
+    /* asking leaves a virtual machine, so once a process; two threads that ask at once write the same answer */
+    static volatile int known = -1;
+    int level = known;
+    if (level < 0) known = level = supported();
     return most < level ? (most < 0 ? 0 : most) : level;
 }
 
@@ -152,6 +171,8 @@ static int run(kernel work, const void *context, i64 items, double cost, double 
         }
         return failed;
     }
+#else
+    (void)cost, (void)grain, (void)threads;
 #endif
     return work(context, 0, items);
 }
