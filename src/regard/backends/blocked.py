@@ -18,7 +18,7 @@ from regard.parts.mask import Causal, lead, tiles
 from regard.parts.read import Gumbel, Sample
 
 # queries in a span of the flash path; of the general path, as many as keep the weights of a span within 2^22
-_ROWS = 128
+_ROWS = 64
 _WEIGHTS = 1 << 22
 # below this many weights the whole square is quicker than its parts
 _SMALL = 1 << 20
@@ -78,9 +78,9 @@ def spans(call: Call, rows: int) -> list[Span]:
     if call.mask is None:
         return [Span(None, slice(start, min(start + rows, n)), slice(0, k), True) for start in range(0, n, rows)]
     i, j = call.positions()
-    # single keys where that is cheap to know: spans then end exactly where the mask does
+    # as fine as is cheap to know, single keys if possible: spans then end where the mask does
     blocks = -(-n // rows)
-    step = 1 if blocks * k * (call.batch[0] if call.batch else 1) <= 1 << 20 else 64
+    step = min(64, max(1, blocks * k * (call.batch[0] if call.batch else 1) >> 22))
     some, every = call.mask.tiled(tiles(i, rows), tiles(j, step))
     shape = torch.broadcast_shapes(some.shape, every.shape, (blocks, -(-k // step)))
     some, every = some.expand(shape), every.expand(shape)
