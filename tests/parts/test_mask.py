@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import regard
 from regard import Causal, Documents, Given, Lengths, Mask, Prefix, Window
-from regard.backends.blocked import spans
+from regard.backends.spans import spans
 from regard.parts.call import NOTHING, resolve
 from regard.parts.mask import lead, tiles
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from regard.backends import fused
-from regard.backends.flash import Flash, Span, available
+from regard.backends.flash import Flash, available
+from regard.backends.spans import Span, spans
 from regard.parts.bias import Added
 from regard.parts.call import Attended, Call, equation, transformed
-from regard.parts.mask import Causal, lead, tiles
+from regard.parts.mask import Causal, lead
 from regard.parts.read import Gumbel, Sample
 
 # queries in a span of the flash path; of the general path, as many as keep the weights of a span within 2^22
@@ -62,72 +63,8 @@ def _flash(call: Call) -> bool:
 
 
 def describe(call: Call) -> str:
-    how = (
-        "torch's flash kernel on each block"
-        if _flash(call)
-        else "the equation on each block, computed again in backward"
-    )
-    return how + ("" if call.mask is None else ", blocks that the mask empties are skipped")
-
-
-def spans(call: Call, rows: int) -> list[Span]:
-    """Which queries look at which keys, in the order of the queries."""
-    n, k = call.q.shape[-2], call.keys.shape[-2]
-    if k == 0:
-        return []
-    if call.mask is None:
-        return [Span(None, slice(start, min(start + rows, n)), slice(0, k), True) for start in range(0, n, rows)]
-    i, j = call.positions()
-    # as fine as is cheap to know, single keys if possible: spans then end where the mask does
-    blocks = -(-n // rows)
-    step = min(64, max(1, blocks * k * (call.batch[0] if call.batch else 1) >> 22))
-    some, every = call.mask.tiled(tiles(i, rows), tiles(j, step))
-    shape = torch.broadcast_shapes(some.shape, every.shape, (blocks, -(-k // step)))
-    some, every = some.expand(shape), every.expand(shape)
-    while some.ndim > 3:  # heads that differ share a span
-        some, every = some.any(1), every.all(1)
-    if some.ndim == 2:
-        some, every = some.unsqueeze(0), every.unsqueeze(0)
-    shared = some.shape[0] == 1
-    found: list[Span] = []
-    first, last = some.int().argmax(-1), some.shape[-1] - some.flip(-1).int().argmax(-1)
-    counts = some.sum(-1)
-    inner = (every & some).sum(-1)
-    for sample, (low, high, count, full) in enumerate(
-        zip(first.tolist(), last.tolist(), counts.tolist(), inner.tolist(), strict=True)
-    ):
-        for block in range(blocks):
-            if count[block] == 0:
-                continue
-            columns: Any = slice(low[block] * step, min(high[block] * step, k))
-            if count[block] < (high[block] - low[block]) * 3 // 4:  # holes worth leaving out
-                columns = _columns(some[sample, block], step, k)
-            here = Span(
-                None if shared else sample,
-                slice(block * rows, min((block + 1) * rows, n)),
-                columns,
-                # holes that the slice covers are not full
-                full[block] == count[block]
-                and (full[block] == high[block] - low[block] or not isinstance(columns, slice)),
-            )
-            if found and _continues(found[-1], here):
-                here = here._replace(rows=slice(found.pop().rows.start, here.rows.stop))
-            found.append(here)
-    return found
-
-
-def _continues(a: Span, b: Span) -> bool:
-    """Do full spans, one behind the other, look at the same keys?"""
-    alike = isinstance(a.columns, slice) and a.columns == b.columns and a.sample == b.sample
-    return alike and a.full and b.full and a.rows.stop == b.rows.start
-
-
-def _columns(some: Tensor, step: int, k: int) -> Tensor:
-    index = some.nonzero().squeeze(-1)
-    if step > 1:
-        index = (index.unsqueeze(-1) * step + torch.arange(step, device=some.device)).flatten()
-        index = index[index < k]
-    return index
+    each = "torch's flash kernel" if _flash(call) else "the equation, computed again in backward,"
+    return f"{each} on each block" + ("" if call.mask is None else ", blocks that the mask empties are skipped")
 
 
 def run(call: Call) -> Attended:

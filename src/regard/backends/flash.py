@@ -5,23 +5,14 @@ constants nor a way to skip what a mask empties. Where they are missing `availab
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.backends.spans import Span
 from regard.parts.mask import Rows
-
-
-class Span(NamedTuple):
-    """Some queries and the keys that they may look at; `sample` None means all samples."""
-
-    sample: int | None
-    rows: slice
-    columns: Rows
-    full: bool  # may every pair look?
-
 
 _FORWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _BACKWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)

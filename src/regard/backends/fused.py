@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.backends.flash import Flash, Span, available, widened
+from regard.backends.flash import Flash, available, widened
+from regard.backends.spans import Span
 from regard.parts.bias import Added, Bias
 from regard.parts.call import Attended, Call, transformed
 from regard.parts.mask import Causal
