@@ -160,7 +160,7 @@ def scores(call: Call, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
 def allowed_for(call: Call, s: Tensor) -> Tensor | None:
     """The mask, and a given bias of −inf counts as one."""
     allowed = call.allowed()
-    if isinstance(call.bias, Added):
+    if isinstance(call.bias, Added) and not call.normalize.hides_infinite:
         seen = s > -torch.inf
         return seen if allowed is None else seen & allowed
     return allowed

@@ -16,6 +16,8 @@ class Normalizer(nn.Module):
 
     # do the weights of a row that may look somewhere sum to one?
     distribution: bool = True
+    # does a score of −inf get weight zero, and a row of them all zeros, without being told?
+    hides_infinite: bool = False
 
     @abstractmethod
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k", bool -> "*b q k", float32 at least
@@ -23,6 +25,8 @@ class Normalizer(nn.Module):
 
     def forward(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # "*b q k" -> "*b q k"
         """The weights of scores in which −inf, too, means: may not look."""
+        if self.hides_infinite:
+            return self.weights(scores, allowed).to(scores.dtype)
         seen = scores > -math.inf
         return self.weights(scores, seen if allowed is None else seen & allowed).to(scores.dtype)
 
@@ -98,6 +102,8 @@ class Sigmoid(Normalizer):
 class Sparsemax(Normalizer):
     """max(s_j − τ, 0) with τ such that the row sums to one  (Martins and Astudillo 2016)."""
 
+    hides_infinite = True
+
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         return sparse.sparsemax(scores.to(checks.widened(scores.dtype)), allowed)
 
@@ -107,6 +113,8 @@ class Entmax(Normalizer):
 
     α = 1 is Softmax, α = 2 is Sparsemax, between them weights can be exactly zero.
     """
+
+    hides_infinite = True
 
     def __init__(self, alpha: float | Trained = 1.5) -> None:
         super().__init__()
