@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attention.functional import Positions
 from regard.attention.layer import Attention
 from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need, cleaned, finite, may_read
+from regard.parts.call import NOTHING, Attended, Need, check_positions, cleaned, finite, may_read
 from regard.parts.mask import Mask, as_mask
 from regard.parts.memory import Memory
 from regard.parts.position import Rotary
@@ -175,6 +175,10 @@ class MultiHead(nn.Module):
         self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None, positions: Positions | None
     ) -> tuple[Tensor, Memory]:
         i, j = (None, None) if positions is None else positions
+        if positions is not None:
+            source = q if k is None else k
+            keys = len(source) if isinstance(source, Memory) else source.shape[-2]
+            check_positions(positions, q.shape[-2], keys, q.device)
         if isinstance(k, Memory):
             memory = k
         else:

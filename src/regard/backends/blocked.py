@@ -5,6 +5,8 @@ comparison, any read, is the equation itself on a part of the call, computed aga
 """
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -34,14 +36,17 @@ def refuse(call: Call) -> str | None:
         return "its loop over blocks is not compiled"
     if call.q.shape[-2] == 0:
         return "there are no queries"
+    if call.group > 1 and len(call.batch) == 1 and call.mask is not None:
+        return "the one leading axis counts heads that share keys, and its loop would take them for samples"
     return None
 
 
 def pass_over(call: Call) -> str | None:
     mask = call.mask
-    empties = mask is not None and mask.sparse and not (type(mask) is Causal and _whole_square(call) and _flash(call))
+    corner = type(mask) is Causal and _whole_square(call) and _flash(call)
+    empties = mask is not None and mask.sparse and not corner
     if not empties and fused.refuse(call) is None and fused.pass_over(call) is None:
-        return "the mask empties no block, one kernel takes it whole"
+        return "one kernel takes it whole" + (", and knows causality" if corner else ": no block is surely empty")
     if call.weights() < _SMALL:
         return f"only {call.weights()} weights: the whole square is quicker than its parts"
     return None
@@ -55,8 +60,7 @@ def _flash(call: Call) -> bool:
     """Can torch's flash kernel do the spans?"""
     if fused.not_dot_softmax(call) is not None or call.dropout or call.bias is not None or not available(call.q):
         return False
-    # spans tell samples apart by the first of the kernel's two leading axes
-    if call.mask is not None and (len(call.batch) > 2 or (call.group > 1 and len(call.batch) == 1)):
+    if call.mask is not None and len(call.batch) > 2:  # spans tell samples apart by the first of the kernel's two axes
         return False
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (call.queries, call.keys, call.v))
     return not (call.need.lse and needs_grad)
@@ -105,13 +109,32 @@ def _by_equation(call: Call) -> Attended:
     found = spans(call, max(16, min(512, _WEIGHTS // each)))
     draws = call.dropout > 0 or isinstance(call.read, Sample | Gumbel)
     seed = int(torch.randint(1 << 62, ())) if draws else None
-    terms = (call.score, call.bias, call.normalize)
-    learned: list[Tensor] = [p for term in terms if term is not None for p in term.parameters()]
+    learned: list[Tensor] = [home[name] for home, name in _homes(call)]
     if isinstance(call.bias, Added):
         learned.append(call.bias.values)
     results = _Recomputed.apply(call, found, seed, call.q, call.queries, call.keys, call.v, *learned)
     named = dict(zip(_names(call), results, strict=True))
     return Attended(**named)
+
+
+def _homes(call: Call) -> list[tuple[dict[str, Any], str]]:
+    """Where the terms hold their parameters."""
+    modules = [m for term in (call.score, call.bias, call.normalize) if term is not None for m in term.modules()]
+    return [(m._parameters, name) for m in modules for name, p in m._parameters.items() if p is not None]
+
+
+@contextmanager
+def _at_home(call: Call, learned: tuple[Tensor, ...]) -> Iterator[None]:
+    """The terms with the parameters of the first pass: torch.func.functional_call puts others in for one call only."""
+    homes = _homes(call)
+    now = [home[name] for home, name in homes]
+    try:
+        for (home, name), value in zip(homes, learned, strict=False):  # a bias that was given comes behind
+            home[name] = value
+        yield
+    finally:
+        for (home, name), value in zip(homes, now, strict=True):
+            home[name] = value
 
 
 def _names(call: Call) -> list[str]:
@@ -156,7 +179,7 @@ class _Recomputed(torch.autograd.Function):
         again = torch.is_grad_enabled()
         totals: list[Tensor | None] = [None] * len(tensors)
         for number, span in enumerate(found):
-            with torch.enable_grad():
+            with torch.enable_grad(), _at_home(call, tensors[4:]):
                 part, leaves, cuts = _leaves(call, span, tensors, attached=again)
                 got = equation(part, _generator(call, seed, number))
             outputs, upstream = [], []

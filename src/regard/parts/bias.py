@@ -92,8 +92,9 @@ class T5Buckets(Bias):
         ahead = j.unsqueeze(-2) - i.unsqueeze(-1)
         return self.table(self.bucket(ahead)).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
 
-    def extra_repr(self) -> str:
-        return f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
+    def __repr__(self) -> str:
+        ways = "" if self.bidirectional else ", bidirectional=False"
+        return f"T5Buckets({self.table.embedding_dim}, buckets={self.table.num_embeddings}{ways})"
 
 
 class Shaw(Bias):

@@ -214,6 +214,9 @@ def resolve(
     score = DOT if score is None else score
     normalize = SOFTMAX if normalize is None else normalize
     read = MIX if read is None else read
+    checks.term("score", score, Score, "Dot()")
+    checks.term("normalize", normalize, Normalizer, "Softmax()")
+    checks.term("read", read, Read, "Mix()")
     kept = isinstance(k, Memory)
     if isinstance(k, Memory):
         k, v, positions = _remembered(k, v, q, positions)
@@ -226,14 +229,16 @@ def resolve(
     count = v.shape[-2]
     batch, group = batch_of(q, k, v)
     if positions is not None:
-        _check_positions(positions, q, count)
+        check_positions(positions, q.shape[-2], count, q.device)
     felt = None
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
         if look and may_read(q):
             k, v, felt = cleaned(k, v, mask, positions, q.shape[-2], batch)
-    if bias is not None and isinstance(bias, Tensor):
+    if isinstance(bias, Tensor):
         bias = _added(bias, batch, q, count)
+    elif bias is not None:
+        checks.term("bias", bias, Bias, "ALiBi(heads) or a tensor")
     content = q if bias is None else bias.content(q)
     queries = score.queries(content)
     keys = k if kept else score.keys(k)
@@ -322,18 +327,18 @@ def batch_of(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], int]:
         ) from None
 
 
-def _check_positions(positions: tuple[Tensor, Tensor], q: Tensor, keys: int) -> None:
+def check_positions(positions: tuple[Tensor, Tensor], queries: int, keys: int, device: torch.device) -> None:
     i, j = positions
-    if i.shape[-1] != q.shape[-2] or j.shape[-1] != keys:
+    if i.shape[-1] != queries or j.shape[-1] != keys:
         raise ValueError(
-            f"positions must be those of {q.shape[-2]} queries and {keys} keys, "
+            f"positions must be those of {queries} queries and {keys} keys, "
             f"got {checks.shape(i)} and {checks.shape(j)}; "
             "pass (i, j) with one position each"
         )
     for t in positions:
         if t.is_floating_point():
             raise TypeError(f"positions must be integers, got {t.dtype}; call .long() on them")
-        checks.same_device("positions", t, q.device)
+        checks.same_device("positions", t, device)
 
 
 def _added(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> Added:

@@ -48,6 +48,13 @@ def positive(name: str, value: float, owner: str) -> None:
         raise ValueError(f"{name} must be positive for {owner}, got {value}; try {name}=1")
 
 
+def term(name: str, value: object, kind: type, example: str) -> None:
+    """`value` is a term of its kind, not the class of one, not its name."""
+    if not isinstance(value, kind):
+        got = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}"
+        raise TypeError(f"{name} must be a {kind.__name__}, got {got}; write {name}={example}")
+
+
 def floating(name: str, t: Tensor) -> None:
     if not isinstance(t, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(t).__name__}; wrap it in torch.as_tensor")

@@ -86,6 +86,9 @@ class Mask(ABC):
         """The mask for scores of shape (*batch, queries, keys); raises if it does not fit them."""
         return self
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def __and__(self, other: "Mask | Tensor") -> "Mask":
         return And(self, as_mask(other))
 

@@ -37,6 +37,9 @@ class Memory:
                 "both count along the last axis but one"
             )
 
+    def __repr__(self) -> str:
+        return f"Memory(keys {checks.shape(self.keys)}, values {checks.shape(self.values)})"
+
     def __len__(self) -> int:
         return self.keys.shape[-2]
 
@@ -59,8 +62,9 @@ class Memory:
         # somebody may have extended this same memory before: what lies behind it is then not ours to write
         if store is None or store.used != len(self) or length > store.keys.shape[-2]:
             store = _Store(_grown(self.keys, length), _grown(self.values, length), 0)
-        store.keys[..., len(self) : length, :] = keys
-        store.values[..., len(self) : length, :] = values
+        # by .data: what is written lies behind everything that a graph may have kept of this storage
+        store.keys.data[..., len(self) : length, :] = keys
+        store.values.data[..., len(self) : length, :] = values
         store.used = length
         return Memory(store.keys[..., :length, :], store.values[..., :length, :], joined, store)
 

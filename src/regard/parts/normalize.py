@@ -12,7 +12,10 @@ from regard.parts.number import Trained, of_heads, say
 
 
 class Normalizer(nn.Module):
-    """weights = normalize(scores, allowed) over the last axis.  One of your own: subclass, write `weights`."""
+    """weights = normalize(scores, allowed) over the last axis.  One of your own: subclass, write `weights`.
+
+    Keys that no query of a block may look at may be left out of the scores: count by `allowed`, not by their width.
+    """
 
     # do the weights of a row that may look somewhere sum to one?
     distribution: bool = True

@@ -18,7 +18,7 @@ class Trained:
     def parameter(self, raw: float) -> nn.Parameter:
         """The parameter that holds `raw`, the owner's unconstrained form of `init`."""
         size = () if self.heads is None else (self.heads, 1, 1)  # broadcasts over (h, q, k)
-        return nn.Parameter(torch.full(size, raw))
+        return nn.Parameter(torch.full(size, float(raw)))
 
 
 def of_heads(number: Tensor, t: Tensor, owner: object) -> Tensor:

@@ -69,6 +69,8 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
             for axis, labels in ((place.yaxis, panel.rows), (place.xaxis, panel.columns)):
                 if labels is not None and len(labels) <= _LABELS:
                     axis.set_ticks(range(len(labels)), labels)
+            if panel.columns is not None and max(map(len, panel.columns), default=0) > 3:
+                place.tick_params("x", labelrotation=90)
         for place in axes.flat[len(panels) :]:
             place.set_axis_off()
         sheet.colorbar(image, ax=axes, shrink=0.6, label="weight")
