@@ -277,6 +277,19 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "memory of another width": (ValueError, call(Q, Memory(t(2, 5, 7), V)), ["(2, 3, 4)", "(2, 5, 7)"]),
     "bias far away": (ValueError, call(bias=t(3, 5, device="meta")), ["bias is on meta", ".to('cpu')"]),
     "documents far away": (ValueError, call(mask=regard.Documents(t(2, 5, device="meta").long())), ["on meta"]),
+    "a score by its name": (TypeError, call(score="dot"), ["score must be a Score", "'dot'", "score=Dot()"]),
+    "the class of a normalizer": (
+        TypeError,
+        call(normalize=regard.Softmax),
+        ["normalize must be a Normalizer", "the class Softmax", "normalize=Softmax()"],
+    ),
+    "a read by its name": (TypeError, call(read="mix"), ["read must be a Read", "'mix'", "read=Mix()"]),
+    "a bias that is a number": (TypeError, call(bias=1.0), ["bias must be a Bias", "1.0", "or a tensor"]),
+    "positions of too few for heads": (
+        ValueError,
+        lambda: MultiHead(4, 2)(Q, positions=(torch.arange(2), torch.arange(3))),
+        ["positions", "3 queries and 3 keys", "(2) and (3)"],
+    ),
     "positions of floats": (TypeError, call(positions=(t(3), t(5))), ["positions", "float32"]),
 }
 

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
-from tests.backends.cases import BIASES, SCORES, SIZES, Case, Sizes, close, tensors, willing
+from tests.backends.cases import BIASES, MASKS, SCORES, SIZES, Case, Sizes, close, tensors, willing
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard import Memory, Need
@@ -144,14 +146,88 @@ def test_a_forced_backend_that_cannot_run_raises_what_explain_says(backend: str)
     assert "leave backend out" in str(caught.value)
 
 
-def test_explain_reads_shapes_only() -> None:
-    class Unreadable(Tensor):
-        pass
+class Unread(TorchDispatchMode):
+    """Raises where a number in a tensor would be looked at."""
 
-    q = torch.randn(2, 3, 4, device="meta")
-    for mask in (None, regard.Causal()):
-        said = regard.explain(q, q, mask=mask)
-        assert "runs: " in said
+    READS = frozenset(
+        {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "unique", "_unique2"}
+    )
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ not in self.READS, f"{func} reads values"
+        return func(*args, **(kwargs or {}))
+
+
+class Untold(TorchFunctionMode):
+    """Raises where Python is told a number in a tensor: some ways of reading never reach the dispatcher."""
+
+    READS = frozenset(
+        {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "__iter__"}
+    )
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert getattr(func, "__name__", "") not in self.READS, f"{func} reads values"
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_watch_sees_what_reads_values() -> None:
+    x = torch.ones(1)
+    for read in (
+        bool,
+        int,
+        float,
+        Tensor.tolist,
+        Tensor.item,
+        Tensor.numpy,
+        lambda t: torch.equal(t, t),
+        torch.nonzero,
+    ):
+        with pytest.raises(AssertionError, match="reads values"), Untold(), Unread():
+            read(x)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_explain_reads_no_values(mask: str) -> None:
+    """Not a number of q, k, v, bias or mask, whatever their kind: what is said depends on shapes and types."""
+    for size, score, bias, normalize in (
+        (7, "dot", "none", "softmax"),
+        (600, "dot", "none", "softmax"),
+        (7, "dot", "xl", "softmax"),
+        (7, "additive", "hiding", "softmax"),
+        (7, "euclid", "t5", "sparsemax"),
+        (7, "kernel-elu", "none", "sum"),
+        (7, "location", "gaussian", "topk"),
+    ):
+        sizes = Sizes(q=size, k=size)
+        terms = Case(score, bias, mask, normalize).terms(sizes)
+        q, k, v = tensors(sizes)
+        q.data[0, 0, 0] = k.data[0, 0, 0] = torch.nan
+        places = torch.arange(size).expand(sizes.b, size)
+        layer = regard.MultiHead(6, sizes.h, attention=regard.Attention(normalize=terms["normalize"]))
+        x = torch.randn(sizes.b, size, 6, dtype=torch.float64)
+        layer.double()
+        with Untold(), Unread():
+            for positions in (None, (places, places)):
+                assert " runs: " in regard.explain(q, k, v, **terms, positions=positions)
+            memory = Memory(terms["score"].keys(k), v)
+            assert " runs: " in regard.explain(q, memory, **terms, need=Need(lse=normalize == "softmax"))
+            assert " runs: " in layer.explain(x, mask=terms["mask"])
+
+
+def test_explain_needs_no_values() -> None:
+    """On a device that keeps shapes alone there is nothing to read."""
+    q = torch.randn(2, 3, 5, 4, device="meta")
+    lengths, ids = torch.empty(2, dtype=torch.long, device="meta"), torch.empty(2, 5, dtype=torch.long, device="meta")
+    masks = [
+        None,
+        regard.Causal(),
+        regard.Lengths(lengths),
+        regard.Prefix(lengths) & regard.Documents(ids),
+        regard.Given(torch.empty(2, 1, 5, 5, dtype=torch.bool, device="meta")) | regard.Window(2, 0),
+        ~regard.Documents(ids),
+    ]
+    for mask in masks:
+        assert "runs: " in regard.explain(q, q, mask=mask)
     big = torch.empty(1, 1, 1 << 17, 64, device="meta")
     assert "runs: " in regard.explain(big, big, mask=regard.Window(64, 0))
 

@@ -146,3 +146,122 @@ def test_inference_mode_and_no_grad_give_the_same() -> None:
         past = layer.remember(x[:, :3])
         past = layer.remember(x[:, 3:], past)
         close(layer(x[:, 3:], past), plain.detach()[:, 3:], "steps", rtol=1e-5, atol=1e-6)
+
+
+# what differs from one document or window to the next is read from values only where values may be read
+MASKED = {
+    "window": lambda: {"mask": regard.Window(2, 1)},
+    "documents": lambda: {"mask": regard.Documents(torch.tensor([[0, 0, 1, 1, 1], [2, 0, 2, 0, 2]]))},
+    "nobody": lambda: {"mask": regard.Lengths(torch.tensor([0, 5]))},
+    "shaw": lambda: {"mask": regard.Window(2, 0), "bias": regard.Shaw(DIM, 2)},
+    "sparsemax": lambda: {
+        "mask": regard.Causal() & regard.Documents(torch.tensor([0, 0, 1, 1, 1])),
+        "normalize": regard.Sparsemax(),
+    },
+    "additive": lambda: {"mask": regard.Window(1, 1), "score": regard.Additive(DIM, DIM, 6)},
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_compiled_whole_under_masks_that_blocks_would_follow(name: str) -> None:
+    terms = MASKED[name]()
+    layer = Attention(**{key: term for key, term in terms.items() if key != "mask"})
+
+    def program(x: Tensor) -> Tensor:
+        return layer(x, x, mask=terms["mask"])
+
+    x = torch.randn(2, T, DIM)
+    torch._dynamo.reset()
+    compiled = torch.compile(program, fullgraph=True, backend="aot_eager")
+    g = torch.randn(2, T, DIM)
+    outs = []
+    for act in (program, compiled):
+        leaf = x.clone().requires_grad_()
+        out = act(leaf)
+        outs.append([out, *torch.autograd.grad(out, [leaf, *layer.parameters()], g)])
+    for want, got in zip(*outs, strict=True):
+        assert torch.isfinite(got).all()
+        close(got, want, name, rtol=1e-4, atol=1e-5)
+
+
+def test_blocked_refuses_to_be_compiled() -> None:
+    layer = Attention(backend="blocked")
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: layer(x, x, mask=regard.Window(1, 0)), fullgraph=True, backend="aot_eager")
+    with pytest.raises(Exception, match="its loop over blocks is not compiled"):
+        compiled(torch.randn(2, T, DIM))
+
+
+WAYS = {"q": (0, None, None), "k": (None, 0, None), "v": (None, None, 0), "kv": (None, 0, 0), "qkv": (0, 0, 0)}
+ONLY_Q = "whether there is a transform is asked of q alone, and k or v is then read or given to a kernel without a rule"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TERMS)
+def test_vmap_over_some_of_the_tensors(name: str, way: str, request: pytest.FixtureRequest) -> None:
+    if way in ("k", "v", "kv") and name in ("plain", "causal", "shaw"):
+        request.applymarker(pytest.mark.xfail(reason=ONLY_Q))
+    if way == "v" and name in ("sparsemax", "entmax"):
+        request.applymarker(pytest.mark.xfail(reason=ONLY_Q))
+    terms = TERMS[name]()
+    q, k, v = (torch.randn(*([3] if axis == 0 else []), T, DIM) for axis in WAYS[way])
+    with torch.no_grad():
+        got = torch.func.vmap(lambda q, k, v: regard.attention(q, k, v, **terms), in_dims=WAYS[way])(q, k, v)
+        for n in range(3):
+            one = [t[n] if axis == 0 else t for t, axis in zip((q, k, v), WAYS[way], strict=True)]
+            close(got[n], regard.attention(*one, **terms), name, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("argument", [0, 1, 2], ids=["q", "k", "v"])
+@pytest.mark.parametrize("name", TERMS)
+def test_jacobians_of_one_argument(name: str, argument: int, request: pytest.FixtureRequest) -> None:
+    if argument > 0 and name in ("plain", "causal"):
+        request.applymarker(pytest.mark.xfail(reason=ONLY_Q))
+    terms = TERMS[name]()
+    inputs = [torch.randn(T, DIM) for _ in range(3)]
+
+    def out(*qkv: Tensor) -> Tensor:
+        return regard.attention(*qkv, **terms)
+
+    got = torch.func.jacrev(out, argnums=argument)(*inputs)
+
+    def of_one(t: Tensor) -> Tensor:
+        return out(*(t if n == argument else x for n, x in enumerate(inputs)))
+
+    want = torch.autograd.functional.jacobian(of_one, inputs[argument])
+    close(got, want, name, rtol=1e-4, atol=1e-5)
+    slope = torch.func.grad(lambda t: of_one(t).square().sum())(inputs[argument])
+    close(slope, 2 * torch.einsum("qv,qvkd->kd", out(*inputs), want), "gradient", rtol=1e-3, atol=1e-4)
+
+
+BFLOAT = {
+    "dot": dict,
+    "window": lambda: {"mask": regard.Window(2, 0)},
+    "nobody": lambda: {"mask": regard.Lengths(torch.tensor([0, 5]))},
+    "blocked": lambda: {"mask": regard.Causal(), "backend": "blocked"},
+    "blocked-sparsemax": lambda: {"mask": regard.Causal(), "normalize": regard.Sparsemax(), "backend": "blocked"},
+    "blocked-shaw": lambda: {"bias": regard.Shaw(DIM, 2), "backend": "blocked"},
+    "additive": lambda: {"score": regard.Additive(DIM, DIM, 6), "mask": regard.Causal()},
+    "cosine": lambda: {"score": regard.Cosine(regard.Trained(10.0)), "normalize": regard.Entmax(1.5)},
+    "distance": lambda: {"score": regard.Distance(1), "normalize": regard.Sigmoid(-1.0)},
+    "linear": lambda: {"score": regard.Kernel(), "normalize": regard.Sum()},
+    "gaussian": lambda: {"bias": regard.LocalGaussian(DIM, 3), "mask": regard.Causal()},
+}
+
+
+@pytest.mark.parametrize("name", BFLOAT)
+def test_gradients_under_autocast_are_finite_and_near(name: str) -> None:
+    terms = BFLOAT[name]()
+    learned = [p for term in terms.values() if isinstance(term, nn.Module) for p in term.parameters()]
+    inputs = [torch.randn(2, T, DIM, requires_grad=True) for _ in range(3)]
+    g = torch.randn(2, T, DIM)
+    want = torch.autograd.grad(regard.attention(*inputs, **terms), [*inputs, *learned], g)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = regard.attention(*inputs, **terms)
+    assert out.dtype == torch.bfloat16
+    got = torch.autograd.grad(out, [*inputs, *learned], g.bfloat16())
+    size = max(float(slope.norm()) for slope in want)
+    for slope, wanted in zip(got, want, strict=True):
+        assert slope.dtype == torch.float32
+        assert torch.isfinite(slope).all()
+        assert (slope - wanted).norm() < 0.1 * wanted.norm() + 0.02 * size

