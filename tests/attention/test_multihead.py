@@ -227,11 +227,8 @@ def test_padding_of_self_attention_reaches_nothing(kind: str, number: str) -> No
             close(slope, want)
 
 
-OWN_MASK = pytest.mark.xfail(reason="what the layer's own mask hides still reaches the gradient of the projections")
-
-
 @pytest.mark.parametrize("number", GARBAGE)
-@pytest.mark.parametrize("where", ["call", pytest.param("layer", marks=OWN_MASK)])
+@pytest.mark.parametrize("where", ["call", "layer"])
 def test_what_comes_last_does_not_reach_those_before(where: str, number: str) -> None:
     own = regard.Causal() if where == "layer" else None
     layer = MultiHead(DIM, HEADS, attention=Attention(mask=own)).double()

@@ -128,7 +128,6 @@ class Twins(regard.Bias):
         return self.here(q).sin() * i.unsqueeze(-1) + self.there(q) * j
 
 
-@pytest.mark.xfail(reason="a parameter with two homes is derived whole for each")
 def test_a_parameter_that_two_modules_share_counts_once() -> None:
     bias = Twins(4).double()
     q, k, v = tensors(Sizes(b=1, h=2, q=6, k=6))

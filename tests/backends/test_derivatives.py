@@ -8,7 +8,6 @@ from torch import Tensor
 import regard
 
 S = Sizes(b=2, h=3, q=4, k=4, d=3, v=3)
-TWICE = "with create_graph slopes reach q, k, v and parameters by more than one way, and are counted for each"
 KINDS = {
     "dot": Case("dot"),
     "dot-causal": Case("dot", mask="causal"),
@@ -27,11 +26,7 @@ KINDS = {
 
 @pytest.mark.parametrize("own", [True, False], ids=["self", "apart"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_gradient_is_the_same_whether_or_not_it_is_derived_again(
-    kind: str, own: bool, request: pytest.FixtureRequest
-) -> None:
-    if kind not in ("dot-hiding", "linear", "t5-null"):
-        request.applymarker(pytest.mark.xfail(reason=TWICE))
+def test_a_gradient_is_the_same_whether_or_not_it_is_derived_again(kind: str, own: bool) -> None:
     terms = KINDS[kind].terms(S)
     q, k, v = tensors(S)
     if own:
@@ -67,7 +62,6 @@ def test_second_derivatives_under_a_mask(mask: str, backend: str) -> None:
         close(got, want, f"derivative {n}")
 
 
-@pytest.mark.xfail(reason=TWICE)
 @pytest.mark.parametrize("bias", ["added", "hiding"])
 def test_second_derivatives_with_numbers_added(bias: str) -> None:
     terms = Case("dot", bias, "given", "softmax-cool").terms(S)
@@ -81,7 +75,6 @@ def test_second_derivatives_with_numbers_added(bias: str) -> None:
         close(got, want, "second derivative")
 
 
-@pytest.mark.xfail(reason=TWICE)
 def test_a_penalty_on_the_gradient_trains() -> None:
     """What a gradient penalty does: a loss of slopes, whose own slopes reach the parameters."""
     slopes = {}
@@ -96,7 +89,6 @@ def test_a_penalty_on_the_gradient_trains() -> None:
         close(got, want, "gradient of the penalty")
 
 
-@pytest.mark.xfail(reason="all of q, k and v are asked for a slope, also one that wants none")
 @pytest.mark.parametrize("backend", ["fused", "blocked"])
 @pytest.mark.parametrize("wanted", ["q", "k", "v", "kv"])
 def test_second_derivatives_of_some_inputs(wanted: str, backend: str) -> None:
@@ -111,7 +103,6 @@ def test_second_derivatives_of_some_inputs(wanted: str, backend: str) -> None:
         close(got, want, "second derivative")
 
 
-@pytest.mark.xfail(reason="what is kept for backward is a copy in another order, which has no graph")
 @pytest.mark.parametrize("backend", ["fused", "blocked"])
 def test_second_derivatives_of_tensors_in_any_order(backend: str) -> None:
     slopes = {}

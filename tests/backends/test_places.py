@@ -168,7 +168,6 @@ def test_grouped_heads_with_any_number_of_leading_axes(kind: str, lead: tuple[in
             close(slopes[name], wanted[name].unflatten(-3, (2, 3)).sum(-3), f"{backend} {lead} gradient of {name}")
 
 
-@pytest.mark.xfail(reason="a bias sees the axes of q alone, so positions of samples meet heads there")
 @pytest.mark.parametrize("bias", ["alibi", "shaw", "xl", "gaussian"])
 def test_queries_that_serve_all_samples_at_places_that_differ(bias: str) -> None:
     terms = Case("dot", bias).terms(S)
@@ -177,9 +176,6 @@ def test_queries_that_serve_all_samples_at_places_that_differ(bias: str) -> None
     close(got, regard.attention(q[:1].expand(S.b, -1, -1, -1), k, v, **terms, positions=(I, J)), bias)
 
 
-@pytest.mark.xfail(
-    raises=RuntimeError, reason="only the last axis of positions is checked; torch's own error comes out"
-)
 def test_positions_of_another_batch() -> None:
     q, k, v = (t.detach() for t in tensors(S))
     with pytest.raises(ValueError, match="positions"):

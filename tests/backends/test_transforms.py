@@ -193,16 +193,11 @@ def test_blocked_refuses_to_be_compiled() -> None:
 
 
 WAYS = {"q": (0, None, None), "k": (None, 0, None), "v": (None, None, 0), "kv": (None, 0, 0), "qkv": (0, 0, 0)}
-ONLY_Q = "whether there is a transform is asked of q alone, and k or v is then read or given to a kernel without a rule"
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", TERMS)
-def test_vmap_over_some_of_the_tensors(name: str, way: str, request: pytest.FixtureRequest) -> None:
-    if way in ("k", "v", "kv") and name in ("plain", "causal", "shaw"):
-        request.applymarker(pytest.mark.xfail(reason=ONLY_Q))
-    if way == "v" and name in ("sparsemax", "entmax"):
-        request.applymarker(pytest.mark.xfail(reason=ONLY_Q))
+def test_vmap_over_some_of_the_tensors(name: str, way: str) -> None:
     terms = TERMS[name]()
     q, k, v = (torch.randn(*([3] if axis == 0 else []), T, DIM) for axis in WAYS[way])
     with torch.no_grad():
@@ -214,9 +209,7 @@ def test_vmap_over_some_of_the_tensors(name: str, way: str, request: pytest.Fixt
 
 @pytest.mark.parametrize("argument", [0, 1, 2], ids=["q", "k", "v"])
 @pytest.mark.parametrize("name", TERMS)
-def test_jacobians_of_one_argument(name: str, argument: int, request: pytest.FixtureRequest) -> None:
-    if argument > 0 and name in ("plain", "causal"):
-        request.applymarker(pytest.mark.xfail(reason=ONLY_Q))
+def test_jacobians_of_one_argument(name: str, argument: int) -> None:
     terms = TERMS[name]()
     inputs = [torch.randn(T, DIM) for _ in range(3)]
 

@@ -107,7 +107,6 @@ def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.xfail(raises=ZeroDivisionError, reason="across is not checked")
 def test_across_counts_from_one(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="across"):
         figure(Panel(weights()), tmp_path / "a.png", across=0)

@@ -79,7 +79,7 @@ def attend(
         _check_need(call)
     got = backends.choose(call, backend).run(call)
     if felt is not None:
-        got = _poisoned(got, felt)
+        got = poisoned(got, felt)
     return got._replace(map=AttentionMap(call)) if need.map else got
 
 
@@ -122,7 +122,7 @@ def _check_need(call: Call) -> None:
         )
 
 
-def _poisoned(got: Attended, felt: Tensor) -> Attended:
+def poisoned(got: Attended, felt: Tensor) -> Attended:
     """NaN in the rows that look at something that is not a number."""
     rows = {
         name: value.masked_fill(felt, torch.nan)

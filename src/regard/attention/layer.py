@@ -71,7 +71,7 @@ class Attention(nn.Module):
             v,
             score=self.score,
             bias=self.bias,
-            mask=self._mask(mask),
+            mask=self.joined(mask),
             normalize=self.normalize,
             read=self.read if self.training else self.read.settled(),
             dropout=self.dropout if self.training else 0.0,
@@ -97,7 +97,7 @@ class Attention(nn.Module):
             v,
             score=self.score,
             bias=self.bias,
-            mask=self._mask(mask),
+            mask=self.joined(mask),
             normalize=self.normalize,
             read=self.read if self.training else self.read.settled(),
             dropout=self.dropout if self.training else 0.0,
@@ -106,7 +106,8 @@ class Attention(nn.Module):
             need=need,
         )
 
-    def _mask(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+    def joined(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+        """The mask of every call and that of this one."""
         if self.mask is None or mask is None:
             return self.mask if mask is None else mask
         return self.mask & as_mask(mask)

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.functional import Positions
+from regard.attention.functional import Positions, poisoned
 from regard.attention.layer import Attention
 from regard.parts import checks
 from regard.parts.call import NOTHING, Attended, Need, check_positions, cleaned, finite, may_read
-from regard.parts.mask import Mask, as_mask
+from regard.parts.mask import Mask, Or, as_mask
 from regard.parts.memory import Memory
 from regard.parts.position import Rotary
 
@@ -135,7 +135,9 @@ class MultiHead(nn.Module):
         else:
             got = self._apart(queries, memory, mask, positions, need)
         out = self.out(got.out.transpose(-2, -3).flatten(-2))
-        return got._replace(out=out if lost is None else out.masked_fill(lost.unsqueeze(-1), torch.nan))
+        if lost is not None:  # the projection's gradient must not meet the NaN: it is put in behind
+            got, out = poisoned(got, lost.unsqueeze(-2)), out.masked_fill(lost.unsqueeze(-1), torch.nan)
+        return got._replace(out=out)
 
     def explain(
         self,
@@ -178,7 +180,7 @@ class MultiHead(nn.Module):
         if positions is not None:
             source = q if k is None else k
             keys = len(source) if isinstance(source, Memory) else source.shape[-2]
-            check_positions(positions, q.shape[-2], keys, q.device)
+            check_positions(positions, tuple(q.shape[:-2]), q.shape[-2], keys, q.device)
         if isinstance(k, Memory):
             memory = k
         else:
@@ -203,6 +205,7 @@ class MultiHead(nn.Module):
         The projections' gradient multiplies what came in: it must not meet a NaN that nobody may look at.
         """
         source = q if k is None else k
+        mask = self._seen_by_some(mask)
         if mask is None or isinstance(source, Memory) or not may_read(q):
             return q, k, v, None
         if finite(q, source, q if v is None else v):
@@ -218,6 +221,13 @@ class MultiHead(nn.Module):
             lost = ~asked if lost is None else lost | ~asked
             q = q.masked_fill(~asked.unsqueeze(-1), 0.0)
         return q, None if k is None else keys, None if v is None else clean, lost
+
+    def _seen_by_some(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+        """What any of the heads may look at, each with the mask that its attention always has."""
+        if isinstance(self.attention, Attention):
+            return self.attention.joined(mask)
+        masks = [layer.joined(mask) for layer in self._layers()]
+        return None if any(m is None for m in masks) else Or(*[as_mask(m) for m in masks if m is not None])
 
     def _layers(self) -> list[Attention]:
         assert isinstance(self.attention, nn.ModuleList)

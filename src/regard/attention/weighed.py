@@ -31,7 +31,7 @@ def looked(
 
 def compared(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
     """The scores of projected queries and keys; those that are a tanh by their kernel."""
-    if isinstance(score, TanhScore) and not transformed(queries):
+    if isinstance(score, TanhScore) and not transformed():
         return additive.scores(queries, keys, score.energy.to(queries.dtype))
     return score.compare(queries, keys)
 

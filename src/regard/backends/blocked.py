@@ -7,6 +7,7 @@ comparison, any read, is the equation itself on a part of the call, computed aga
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ _SMALL = 1 << 20
 def refuse(call: Call) -> str | None:
     if call.need.weights:
         return "the weights themselves are asked for, so the square is formed anyway"
-    if transformed(call.queries):
+    if transformed():
         return "torch.func cannot look into its loop"
     if torch.compiler.is_compiling():
         return "its loop over blocks is not compiled"
@@ -124,7 +125,7 @@ def _homes(call: Call) -> list[tuple[dict[str, Any], str]]:
 
 
 @contextmanager
-def _at_home(call: Call, learned: tuple[Tensor, ...]) -> Iterator[None]:
+def _at_home(call: Call, learned: list[Tensor]) -> Iterator[None]:
     """The terms with the parameters of the first pass: torch.func.functional_call puts others in for one call only."""
     homes = _homes(call)
     now = [home[name] for home, name in homes]
@@ -179,8 +180,9 @@ class _Recomputed(torch.autograd.Function):
         again = torch.is_grad_enabled()
         totals: list[Tensor | None] = [None] * len(tensors)
         for number, span in enumerate(found):
-            with torch.enable_grad(), _at_home(call, tensors[4:]):
+            with torch.enable_grad():
                 part, leaves, cuts = _leaves(call, span, tensors, attached=again)
+            with torch.enable_grad(), _at_home(call, leaves[4:]):
                 got = equation(part, _generator(call, seed, number))
             outputs, upstream = [], []
             for name, g in zip(_names(call), grads, strict=True):
@@ -219,12 +221,13 @@ def _leaves(
     cuts: list[Any] = [_cut_of(t, span.sample, span.rows, own) for t in tensors[:2]]
     cuts += [_cut_of(t, span.sample, span.columns, own) for t in tensors[2:4]]
     cuts += [None] * (len(tensors) - 4)
-    part = (call if span.sample is None else call.sample(span.sample)).part(span.rows, span.columns)
-    leaves = [t[cut] if cut is not None else t for t, cut in zip(tensors, cuts, strict=True)]
+    # each by itself: a parameter may have reached the queries, too, or have two homes, and counts once for each
+    leaves = [t.view_as(t) if cut is None else t[cut] for t, cut in zip(tensors, cuts, strict=True)]
     if not attached:
-        leaves[:4] = [
-            t.detach().requires_grad_(whole.requires_grad) for t, whole in zip(leaves[:4], tensors[:4], strict=True)
-        ]
+        leaves = [t.detach().requires_grad_(t.requires_grad) for t in leaves]
+    if isinstance(call.bias, Added):
+        call = replace(call, bias=Added(leaves[-1]))
+    part = (call if span.sample is None else call.sample(span.sample)).part(span.rows, span.columns)
     part.q, part.queries, part.keys, part.v = leaves[:4]
     return part, leaves, cuts
 

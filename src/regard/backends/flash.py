@@ -54,6 +54,7 @@ class Flash(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: list[Span], biases: Any, scale: float, causal: bool
     ) -> tuple[Tensor, Tensor]:
+        given = q, k, v  # as they came: a copy made here would have no graph
         q, k, v = _unit(q), _unit(k), _unit(v)
         if biases is None:
             out, lse = _FORWARD(q, k, v, 0.0, causal, scale=scale)
@@ -73,7 +74,7 @@ class Flash(torch.autograd.Function):
                 )
                 where = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
                 out[where, :, span.rows], lse[where, :, span.rows] = got
-        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.save_for_backward(*given, out, lse)
         ctx.rest = spans, biases, scale, causal
         ctx.mark_non_differentiable(lse)
         return out, lse
@@ -84,7 +85,7 @@ class Flash(torch.autograd.Function):
         spans, biases, scale, causal = ctx.rest
         if torch.is_grad_enabled():
             return (*_differentiable(q, k, v, g, spans, biases, scale, causal), None, None, None, None)
-        g = _unit(g)
+        g, q, k, v = _unit(g), _unit(q), _unit(k), _unit(v)
         if biases is None:
             return (*_BACKWARD(g, q, k, v, out, lse, 0.0, causal, scale=scale), None, None, None, None)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
@@ -119,11 +120,14 @@ def _put(into: Tensor, sample: int | None, index: Rows, piece: Tensor) -> None:
 
 def _differentiable(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, spans: list[Span], biases: Any, scale: float, causal: bool
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor | None, ...]:
     """The first derivative by the plain equation, which has a second."""
+    # views of its own: q, k and v may be one tensor, and g may come from them, but each slope goes one way only
+    leaves = [t.view_as(t) for t in (q, k, v)]
+    q, k, v = leaves
     group = q.shape[1] // k.shape[1]
     wide_k, wide_v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    loss = (q.sum() + k.sum() + v.sum()) * 0
+    outs, slopes = [(q.sum() + k.sum() + v.sum()) * 0], [torch.ones((), dtype=q.dtype)]
     for span in spans:
         s = (_of(q, span.sample, span.rows) * scale) @ _of(wide_k, span.sample, span.columns).transpose(-1, -2)
         added = None if biases is None else biases(span)
@@ -131,6 +135,8 @@ def _differentiable(
             added = torch.full(s.shape[-2:], -math.inf, dtype=s.dtype).triu(1)
         hidden = torch.zeros((), dtype=torch.bool) if added is None else added == -math.inf
         s = s if added is None else (s + added).masked_fill(hidden, torch.finfo(s.dtype).min)
-        out = torch.softmax(s, -1).masked_fill(hidden, 0.0) @ _of(wide_v, span.sample, span.columns)
-        loss = loss + (out * _of(g, span.sample, span.rows)).sum()
-    return torch.autograd.grad(loss, (q, k, v), create_graph=True)
+        outs.append(torch.softmax(s, -1).masked_fill(hidden, 0.0) @ _of(wide_v, span.sample, span.columns))
+        slopes.append(_of(g, span.sample, span.rows))
+    wanted = [t for t in leaves if t.requires_grad]
+    found = iter(torch.autograd.grad(outs, wanted, slopes, create_graph=True))
+    return tuple(next(found) if t.requires_grad else None for t in leaves)

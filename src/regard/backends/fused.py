@@ -32,7 +32,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
         q.shape == k.shape == v.shape and q.dtype == k.dtype == v.dtype and q.device == k.device == v.device
     ):
         return None
-    if q.ndim != 4 or not q.is_floating_point() or 0 in q.shape or transformed(q):
+    if q.ndim != 4 or not q.is_floating_point() or 0 in q.shape or transformed():
         return None
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return None
@@ -69,7 +69,7 @@ def refuse(call: Call) -> str | None:
         return "with a mask or a bias it does not give the rows' constants"
     if call.need.lse and not (_plain(call) and available(call.q) and not _needs_grad(call)):
         return "it gives the rows' constants only on a CPU, without dropout and without gradient"
-    if transformed(call.queries):
+    if transformed():
         return "torch.func has no rule for its kernel"
     if 0 in call.q.shape or 0 in call.keys.shape or 0 in call.v.shape:
         return "there is nothing to look at, and its kernel wants something"

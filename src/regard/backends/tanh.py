@@ -14,7 +14,7 @@ from regard.parts.score import TanhScore
 def refuse(call: Call) -> str | None:
     if not isinstance(call.score, TanhScore):
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a tanh"
-    if transformed(call.queries):
+    if transformed():
         return "torch.func cannot look into its kernel"
     return None
 

@@ -15,19 +15,14 @@ from torch.autograd import forward_ad
 Route = Literal["direct", "operator", "plain"]
 
 
-_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-
-
 def route(*tensors: Tensor | None) -> Route:
     if torch.compiler.is_compiling():
         return "operator"
-    if torch._C._is_tracing() or forward_ad._current_level >= 0:
+    if torch._C._is_tracing() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return "plain"
     ours = True
     for tensor in tensors:
         if tensor is not None:
-            if _wrapped(tensor):
-                return "plain"
             ours = ours and type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_meta
     if torch._C._len_torch_dispatch_stack() > 0:
         return "operator"

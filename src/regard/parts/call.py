@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from regard.parts import checks
 from regard.parts.bias import Added, Bias
@@ -229,7 +230,7 @@ def resolve(
     count = v.shape[-2]
     batch, group = batch_of(q, k, v)
     if positions is not None:
-        check_positions(positions, q.shape[-2], count, q.device)
+        check_positions(positions, batch, q.shape[-2], count, q.device)
     felt = None
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
@@ -239,8 +240,9 @@ def resolve(
         bias = _added(bias, batch, q, count)
     elif bias is not None:
         checks.term("bias", bias, Bias, "ALiBi(heads) or a tensor")
-    content = q if bias is None else bias.content(q)
-    queries = score.queries(content)
+    if bias is not None:
+        q = q.expand(*batch, *q.shape[-2:])  # a bias knows heads and samples by the axes of q
+    queries = score.queries(q if bias is None else bias.content(q))
     keys = k if kept else score.keys(k)
     if kept and score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
         raise ValueError(
@@ -262,12 +264,15 @@ def autocasting(t: Tensor) -> bool:
 
 def may_read(t: Tensor) -> bool:
     """May the values of t be read here?  Not while compiling, not under a transform, not on a device far away."""
-    return t.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed(t)
+    return t.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()
 
 
-def transformed(t: Tensor) -> bool:
-    """Is t inside a torch.func transform (vmap, grad, jacrev …)?"""
-    return not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(t)
+def transformed() -> bool:
+    """Is this inside a torch.func transform (vmap, grad, jacrev …) or forward-mode differentiation?"""
+    # a torch.autograd.Function without a rule raises there even where none of its tensors is wrapped
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def _remembered(
@@ -327,13 +332,18 @@ def batch_of(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], int]:
         ) from None
 
 
-def check_positions(positions: tuple[Tensor, Tensor], queries: int, keys: int, device: torch.device) -> None:
+def check_positions(
+    positions: tuple[Tensor, Tensor], batch: tuple[int, ...], queries: int, keys: int, device: torch.device
+) -> None:
     i, j = positions
-    if i.shape[-1] != queries or j.shape[-1] != keys:
+    fits = all(
+        t.ndim - 1 <= len(batch) and all(n in (1, m) for n, m in zip(t.shape[:-1], batch, strict=False)) for t in (i, j)
+    )
+    if not fits or i.shape[-1] != queries or j.shape[-1] != keys:
         raise ValueError(
             f"positions must be those of {queries} queries and {keys} keys, "
             f"got {checks.shape(i)} and {checks.shape(j)}; "
-            "pass (i, j) with one position each"
+            f"pass (i, j) with one position each, and before them the first axes of the batch {batch} or none"
         )
     for t in positions:
         if t.is_floating_point():

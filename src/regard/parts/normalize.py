@@ -176,7 +176,10 @@ class TopK(Normalizer):
         if self.k >= scores.shape[-1]:
             return self.normalize.weights(scores, allowed)
         ranked = scores if allowed is None else scores.masked_fill(~allowed, -math.inf)
-        best = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, ranked.topk(self.k, dim=-1).indices, True)
+        least = ranked.topk(self.k, dim=-1).values[..., -1:]
+        # among equals the first: torch.topk would choose by where the hidden ones stand
+        above, equal = ranked > least, ranked == least
+        best = above | (equal & (equal.cumsum(-1) <= self.k - above.sum(-1, keepdim=True)))
         return self.normalize.weights(scores, best if allowed is None else best & allowed)
 
     def extra_repr(self) -> str:

@@ -56,6 +56,7 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     panels = [panels] if isinstance(panels, Panel) else list(panels)
     if not panels:
         raise ValueError("panels must hold at least one map, got none; pass Panel(weights)")
+    checks.positive("across", across, "figure")
     wide = min(across, len(panels))
     high = -(-len(panels) // wide)
     with rc_context({"svg.hashsalt": "regard", "svg.fonttype": "none", "font.size": 8}):
