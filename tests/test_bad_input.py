@@ -290,6 +290,50 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: MultiHead(4, 2)(Q, positions=(torch.arange(2), torch.arange(3))),
         ["positions", "3 queries and 3 keys", "(2) and (3)"],
     ),
+    "baseline of another shape": (
+        ValueError,
+        lambda: reinforce(t(3), t(3), t(3, 1)),
+        ["baseline (3, 1)", "reward (3)", "squeeze it"],
+    ),
+    "prefix of floats": (
+        TypeError,
+        lambda: regard.Prefix(2.5),
+        ["length must be an integer", "float", "length.long()"],
+    ),
+    "a bias for the projections": (
+        TypeError,
+        lambda: MultiHead(4, 2, bias=regard.ALiBi(2)),
+        ["bias says whether", "ALiBi(", "attention=Attention(bias=...)"],
+    ),
+    "a normalizer for attention": (
+        TypeError,
+        lambda: MultiHead(4, 2, attention=regard.Sparsemax()),
+        ["attention must be a Attention", "Sparsemax()", "attention=Attention(...)"],
+    ),
+    "rotate as a flag": (TypeError, lambda: MultiHead(4, 2, rotate=True), ["rotate must be a Rotary", "True"]),
+    "need as a dict": (TypeError, call(need={"weights": True}), ["need must be a Need", "Need(weights=True)"]),
+    "keys to remember of another width": (
+        ValueError,
+        lambda: Attention(regard.Bilinear(4, 7)).remember(K),
+        ["k must be 7 wide", "(2, 5, 4)"],
+    ),
+    "heads remember another width": (
+        ValueError,
+        lambda: MultiHead(4, 2).remember(V),
+        ["k must be 4 wide", "(2, 5, 6)"],
+    ),
+    "memory extended by another type": (
+        TypeError,
+        lambda: Memory(K, V).extend(K.double(), V.double()),
+        ["keys of torch.float64", "torch.float32", ".to(memory.keys)"],
+    ),
+    "three indices of a map": (IndexError, lambda: a_map()[0, 0, 0], ["[rows, columns]", "3 indices", "pick(sample"]),
+    "too much picked": (IndexError, lambda: a_map().pick(0, 0), ["at most the 1 leading", "got 2"]),
+    "remembered places beyond the last": (
+        ValueError,
+        lambda: MultiHead(4, 2, attention=Attention(regard.Location(2, 4)))(Q, K),
+        ["at most 4 positions", "Location(2, 5)"],
+    ),
     "positions of floats": (TypeError, call(positions=(t(3), t(5))), ["positions", "float32"]),
 }
 

@@ -1,6 +1,7 @@
 """Attention for PyTorch, as one equation: weights = normalize(score(q, k) + bias, mask); out = read(weights, v)."""
 
 from regard import losses
+from regard.attention import steps
 from regard.attention.co import AttentionFlow, CoAttention
 from regard.attention.functional import attend, attention, explain
 from regard.attention.hop import Hop, Plain
@@ -117,4 +118,5 @@ __all__ = [
     "Segment",
     "Trained",
     "losses",
+    "steps",
 ]

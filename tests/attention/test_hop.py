@@ -41,7 +41,8 @@ def test_linear_start_leaves_the_softmax_out() -> None:
 
 
 def test_a_hop_is_keras_attention_and_the_question() -> None:
-    keras = pytest.importorskip("keras")
+    import keras
+
     u, m, c = torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, D)
     seen = torch.arange(K) < torch.tensor([[6], [3]])
     found = keras.layers.Attention()([u, c, m], mask=[None, seen])

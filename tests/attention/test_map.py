@@ -1,5 +1,6 @@
 """AttentionMap: weights that are computed when looked at equal those of the plain equation."""
 
+import numpy as np
 import pytest
 import torch
 from tests.backends.cases import CASES, SIZES, Case, close, tensors
@@ -104,3 +105,37 @@ def test_a_map_of_grouped_heads_and_memory() -> None:
     q, k, v = torch.randn(2, 6, 3, 4), torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 7)
     seen = regard.attend(q, regard.Memory(k, v), need=Need(map=True)).map
     close(seen.dense(), torch.softmax(q @ k.repeat_interleave(3, 1).mT / 2, -1), "dense", rtol=1e-5, atol=1e-6)
+
+
+def test_a_map_is_what_it_was() -> None:
+    layer = regard.Attention(
+        regard.Additive(4, 4, 3), bias=regard.Shaw(4, 2), normalize=regard.Entmax(regard.Trained(1.5))
+    )
+    q, k = torch.randn(2, 5, 4, requires_grad=True), torch.randn(2, 7, 4)
+    got = layer.attend(q, k, need=regard.Need(weights=True, map=True))
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.mul_(3.0)
+    torch.testing.assert_close(got.map.dense(), got.weights.detach(), rtol=1e-5, atol=1e-6)
+    assert not got.map.dense().requires_grad
+    assert not any(t.requires_grad for t in (got.map._call.q, got.map._call.queries, got.map._call.keys))
+
+
+def test_one_number_however_it_is_written_takes_its_axis_away() -> None:
+    x = torch.randn(2, 5, 4)
+    got = regard.attend(x, x, need=regard.Need(weights=True, map=True))
+    for one in (1, torch.tensor(1), np.int64(1), -4):
+        torch.testing.assert_close(got.map[one], got.weights[:, 1])
+        torch.testing.assert_close(got.map[one, 2], got.weights[:, 1, 2])
+        torch.testing.assert_close(got.map[:, one], got.weights[..., 1 if one != -4 else -4])
+    torch.testing.assert_close(got.map[[0, 3], [1, 2, 4]], got.weights[:, [0, 3]][..., [1, 2, 4]])
+
+
+def test_one_head_of_a_map() -> None:
+    q, k = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4)
+    got = regard.attend(q, k, bias=regard.ALiBi(3), need=regard.Need(weights=True, map=True))
+    one = got.map.pick(1, 2)
+    assert one.shape == (5, 7)
+    torch.testing.assert_close(one.dense(), got.weights[1, 2])
+    torch.testing.assert_close(got.map.pick(1).topk(2).weights, got.weights[1].topk(2).values)
+    torch.testing.assert_close(one.coarse(2, 3).sum(-1), torch.ones(2))

@@ -253,3 +253,28 @@ def test_a_row_that_looks_at_garbage_says_so() -> None:
     assert torch.isfinite(out[~lost]).all()
     assert torch.isnan(layer(x)[0]).all()  # without a mask everybody looks
     assert torch.isfinite(layer(x)[1]).all()
+
+
+def test_terms_with_heads_in_a_list_of_attentions() -> None:
+    """Each head has its own axis of one: samples are not taken for heads."""
+    layer = MultiHead(DIM, HEADS, attention=[Attention(bias=regard.ALiBi(1)) for _ in range(HEADS)]).double()
+    x = torch.randn(1, T, DIM, dtype=torch.float64).expand(3, -1, -1)
+    out = layer(x)
+    close(out[0], out[1])
+    close(out[0], out[2])
+
+
+def test_a_mask_for_each_head_in_a_list_of_attentions() -> None:
+    layer = MultiHead(DIM, HEADS, attention=[Attention() for _ in range(HEADS)]).double()
+    same = MultiHead(DIM, HEADS).double()
+    same.load_state_dict(layer.state_dict(), strict=False)
+    x = torch.randn(2, T, DIM, dtype=torch.float64)
+    allowed = torch.rand(2, HEADS, T, T) < 0.7
+    close(layer(x, mask=allowed), same(x, mask=allowed))
+
+
+def test_remembered_places_go_on_where_they_ended() -> None:
+    layer = MultiHead(DIM, HEADS, attention=Attention(regard.Location(DIM // HEADS, 2 * T))).double()
+    x = torch.randn(2, T, DIM, dtype=torch.float64)
+    past = layer.remember(x[:, 3:], layer.remember(x[:, :3]))
+    close(layer(x, past), layer(x))

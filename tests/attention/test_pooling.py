@@ -55,7 +55,8 @@ def test_any_normalizer_and_mask() -> None:
 
 
 def test_pool_is_keras_additive_attention() -> None:
-    keras = pytest.importorskip("keras")
+    import keras
+
     pool = Pool(Attention(Additive(E, E, E)), E, queries=2)
     score = pool.attention.score
     for linear in (score.query, score.key):

@@ -6,11 +6,13 @@ import sys
 import pytest
 import torch
 from tests.backends.cases import Case, Sizes, close, run, tensors
+from torch import Tensor
 
 import regard
 from regard import Causal, Documents, Given, Lengths, Mask, Need, Prefix, Window
 from regard.backends import BACKENDS, blocked
 from regard.parts.call import NOTHING, resolve
+from regard.parts.read import Taken
 
 KINDS = {
     "flash": Case("dot"),
@@ -191,3 +193,15 @@ def test_no_block_that_is_empty_is_computed() -> None:
     call, _ = resolve(q, q, q, Watched(1), None, Window(16, 0), None, None, 0.0, None, NOTHING)
     BACKENDS["blocked"].run(call)
     assert sum(seen) < n * n // 3
+
+
+def test_a_read_of_ones_own_draws_the_same_again() -> None:
+    class Thinned(regard.Read):
+        def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
+            return Taken((weights * torch.empty_like(weights).bernoulli_(0.5, generator=generator)) @ v)
+
+    q, k = (torch.randn(1, 1, 9, 4, dtype=torch.float64) for _ in range(2))
+    v = torch.randn(1, 1, 9, 4, dtype=torch.float64, requires_grad=True)
+    out = regard.attention(q, k, v, read=Thinned(), backend="blocked").sum()
+    (slope,) = torch.autograd.grad(out, v)
+    close((slope * v).sum(), out.detach(), "linear in v")

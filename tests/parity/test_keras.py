@@ -1,13 +1,12 @@
 """Parity with keras on its torch backend."""
 
+import keras
 import numpy
 import pytest
 import torch
 
 import regard
 from regard import Need
-
-keras = pytest.importorskip("keras")
 
 B, Q, K, D = 2, 5, 7, 8
 

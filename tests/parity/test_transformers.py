@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+import transformers
 
 import regard
 from regard import Attention, MultiHead
-
-transformers = pytest.importorskip("transformers")
 
 B, H, T, D = 2, 4, 11, 8
 

@@ -148,3 +148,24 @@ def test_a_length_beyond_the_keys_is_the_keys() -> None:
     q, k = torch.randn(2, Q, D), torch.randn(2, K, D)
     got = regard.attention(q, k, bias=bias, mask=regard.Lengths(torch.tensor([K, K + 100])))
     torch.testing.assert_close(got, regard.attention(q, k, bias=bias))
+
+
+def test_gaussian_counts_what_a_given_mask_shows() -> None:
+    bias, q, k = regard.LocalGaussian(4, 3, window=4.0), torch.randn(2, 3, 4), torch.randn(2, 9, 4)
+    given = (torch.arange(9) < 5).expand(2, 3, 9)
+    for mask in (
+        given,
+        regard.Lengths(torch.tensor([5, 5])),
+        regard.Given(given) & regard.Lengths(torch.tensor([7, 9])),
+    ):
+        for backend in ("eager", "blocked"):
+            got = regard.attention(q, k, bias=bias, mask=mask, backend=backend)
+            torch.testing.assert_close(got, regard.attention(q, k[:, :5], bias=bias))
+
+
+def test_t5_with_samples_in_two_axes() -> None:
+    bias, i, j = regard.T5Buckets(2, buckets=4, max_distance=6), torch.randint(9, (3, 4)), torch.randint(9, (3, 5))
+    q, k = torch.randn(3, 3, 2, 4, 6), torch.randn(3, 3, 2, 5, 6)
+    got = regard.attention(q, k, bias=bias, positions=(i, j))
+    for n in range(3):
+        torch.testing.assert_close(got[n], regard.attention(q[n], k[n], bias=bias, positions=(i[n], j[n])))

@@ -65,8 +65,10 @@ def test_a_part_of_a_part() -> None:
 
 
 def test_the_length_of_each_sample_survives_the_cut() -> None:
-    call = a_call((B, H), (B, H), (B, H), mask=regard.Causal() & regard.Lengths(torch.tensor([3, 9])))
-    assert call.extent().flatten().tolist() == [3, K]
-    assert call.part(slice(0, 2), slice(0, 4)).extent().flatten().tolist() == [3, K]
-    assert call.sample(1).extent().flatten().tolist() == [K]
-    assert a_call((B, H), (B, H), (B, H), mask=regard.Causal()).extent() == K
+    gaussian = Case("dot", "gaussian").terms()["bias"]
+    mask = regard.Causal() & regard.Lengths(torch.tensor([3, 9]))
+    call = a_call((B, H), (B, H), (B, H), mask=mask, bias=gaussian)
+    assert call.total.flatten().tolist() == [3, K]
+    assert call.part(slice(0, 2), slice(0, 4)).total.flatten().tolist() == [3, K]
+    assert call.sample(1).total.flatten().tolist() == [K]
+    assert a_call((B, H), (B, H), (B, H), mask=mask).total == K

@@ -43,15 +43,7 @@ def _pairs(
     score.check(q, k)
     # the keys of either direction are free of what may not be looked at and is not a number
     scores = compared(score, score.queries(reverse.keys), score.keys(there.keys))
-    return _Pairs(scores, there, _rows(there_felt, q, back_felt), reverse, _rows(back_felt, k, there_felt))
-
-
-def _rows(felt: Tensor | None, own: Tensor, seen: Tensor | None) -> Tensor | None:
-    """The rows that look at what is not a number, or are none themselves and were `seen` by the other side."""
-    if seen is None:
-        return felt
-    none = ~torch.isfinite(own).all(-1)
-    return none if felt is None else felt | none
+    return _Pairs(scores, there, there_felt, reverse, back_felt)
 
 
 class CoAttention(nn.Module):
@@ -171,10 +163,11 @@ class AttentionFlow(nn.Module):
         read = attended(pairs.there, weights, pairs.there_felt, need, "AttentionFlow")
         best, rows = _best(scores, allowed, whole_mask(pairs.back))
         home = softmax.weights(best, rows)  # (*b, q)
-        if pairs.back_felt is not None:
-            home = home.masked_fill(pairs.back_felt.any(-1, keepdim=True), torch.nan)
         context = pairs.back.v
         pooled = home.to(context.dtype).unsqueeze(-2) @ context  # (*b, 1, d)
+        if pairs.back_felt is not None:  # one pool for all rows: it is lost with any word that it may look at
+            lost = (rows & ~torch.isfinite(q).all(-1)).any(-1, keepdim=True)
+            home, pooled = home.masked_fill(lost, torch.nan), pooled.masked_fill(lost.unsqueeze(-1), torch.nan)
         out = torch.cat([context.expand(read.out.shape), read.out, context * read.out, context * pooled], dim=-1)
         return Flow(out, weights.to(q.dtype), home.to(q.dtype)), read
 

@@ -74,6 +74,7 @@ def attend(
     need: Need = NOTHING,
 ) -> Attended:
     """The same, with what `need` asks for beside the output."""
+    checks.term("need", need, Need, "Need(weights=True)")
     call, felt = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
     if need is not NOTHING:
         _check_need(call)

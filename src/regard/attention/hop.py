@@ -68,3 +68,16 @@ class Hop(nn.Module):
                 f"pass v with last axis {carried.shape[-1]} or carry=nn.Linear({q.shape[-1]}, {got.out.shape[-1]})"
             )
         return got._replace(out=carried + got.out)
+
+    def explain(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> str:
+        """Which backend runs this call and, for each one passed over, why."""
+        return self.attention.explain(q, k, v, mask=mask, positions=positions, need=need)

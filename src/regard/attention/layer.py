@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from regard.attention.functional import Positions, attend, explain
+from regard.parts import checks
 from regard.parts.bias import Bias
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Mask, as_mask
@@ -41,6 +42,8 @@ class Attention(nn.Module):
 
     def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
         """Keys projected once, to be looked at by many calls: `layer(q, memory)`."""
+        checks.floating("k", k)
+        self.score.check(None, k)
         return Memory(self.score.keys(k), k if v is None else v)
 
     def forward(

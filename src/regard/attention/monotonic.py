@@ -36,7 +36,7 @@ class NormedAdditive(TanhScore):
     def keys(self, k: Tensor) -> Tensor:
         return self.key(k)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.in_features, self)
         if k is not None:
             checks.width("k", k, self.key.in_features, self)

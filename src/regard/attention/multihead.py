@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from regard.attention.functional import Positions, poisoned
 from regard.attention.layer import Attention
 from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need, check_positions, cleaned, finite, may_read
-from regard.parts.mask import Mask, Or, as_mask
+from regard.parts.call import NOTHING, Attended, Need, check_positions
+from regard.parts.clean import cleaned, finite, may_read
+from regard.parts.mask import Given, Mask, Or, as_mask
 from regard.parts.memory import Memory
 from regard.parts.position import Rotary
 
@@ -43,6 +44,13 @@ class MultiHead(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if not isinstance(bias, bool):
+            raise TypeError(
+                f"bias says whether the projections add one, True or False, got {bias!r}; "
+                "what position adds to the scores goes into attention=Attention(bias=...)"
+            )
+        if rotate is not None:
+            checks.term("rotate", rotate, Rotary, "Rotary(head_dim)")
         kv_heads = heads if kv_heads is None else kv_heads
         for name, n in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads)):
             checks.positive(name, n, "MultiHead")
@@ -68,6 +76,8 @@ class MultiHead(nn.Module):
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
         else:
+            for one in attention if isinstance(attention, Sequence) else [attention]:
+                checks.term("attention", one, Attention, "Attention(...), or a list with one for each head")
             if len(attention) != heads:
                 raise ValueError(
                     f"attention must be one, or one for each of {heads} heads, got {len(attention)}; add or drop some"
@@ -91,19 +101,20 @@ class MultiHead(nn.Module):
         self, k: Tensor, past: Memory | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
     ) -> Memory:  # "*b k e"
         """The heads' keys and values of k, behind those of `past`: what a step or a cross-attention looks at."""
+        for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
+            if t is not None:
+                checks.floating(name, t)
+            checks.width(name, t, linear.in_features, self)
         start = 0 if past is None else len(past)
         keys = self._split(self.key(k), self.kv_heads)
         values = self._split(self.value(k if v is None else v), self.kv_heads)
         if self.rotate is not None:
             keys = self.rotate(keys, positions, start=start)
-        keys = self._projected(keys)
+        if isinstance(self.attention, Attention):  # heads with scores of their own project when they look
+            keys = self.attention.score.later(self.attention.score.keys(keys), start)
         if past is None:
             return Memory(keys, values, positions)
         return past.extend(keys, values, positions)
-
-    def _projected(self, keys: Tensor) -> Tensor:
-        """Keys as the score keeps them; heads with scores of their own project when they look."""
-        return self.attention.score.keys(keys) if isinstance(self.attention, Attention) else keys
 
     def forward(
         self,
@@ -155,7 +166,8 @@ class MultiHead(nn.Module):
         if isinstance(self.attention, Attention):
             return self.attention.explain(queries, memory, mask=mask, positions=positions, need=need)
         return "\n".join(
-            f"head {n}: " + layer.explain(one_q, one_k, one_v, mask=mask, positions=positions, need=need)
+            f"head {n}: "
+            + layer.explain(one_q, one_k, one_v, mask=_mask_of(mask, n, one_q.ndim), positions=positions, need=need)
             for n, (layer, one_q, one_k, one_v) in enumerate(self._each(queries, memory))
         )
 
@@ -171,7 +183,7 @@ class MultiHead(nn.Module):
         for name, t, linear in (("k", q if k is None else k, self.key), ("v", v, self.value)):
             if t is not None:
                 checks.floating(name, t)
-                checks.width(name, t, linear.in_features, self)
+            checks.width(name, t, linear.in_features, self)
 
     def _prepared(
         self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None, positions: Positions | None
@@ -236,7 +248,7 @@ class MultiHead(nn.Module):
     def _each(self, queries: Tensor, memory: Memory) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
         group = self.heads // self.kv_heads
         return [
-            (layer, queries[..., n, :, :], memory.keys[..., n // group, :, :], memory.values[..., n // group, :, :])
+            (layer, _head(queries, n), _head(memory.keys, n // group), _head(memory.values, n // group))
             for n, layer in enumerate(self._layers())
         ]
 
@@ -247,18 +259,29 @@ class MultiHead(nn.Module):
         if positions is None and memory.positions is not None:
             positions = (memory.positions[..., len(memory) - queries.shape[-2] :], memory.positions)
         got = [
-            layer.attend(q, k, v, mask=mask, positions=positions, need=need)
-            for layer, q, k, v in self._each(queries, memory)
+            layer.attend(q, k, v, mask=_mask_of(mask, n, q.ndim), positions=positions, need=need)
+            for n, (layer, q, k, v) in enumerate(self._each(queries, memory))
         ]
         fields: dict[str, Any] = {}
         for name in Attended._fields:
             values = [getattr(one, name) for one in got]
             if name == "map" and need.map:
-                fields[name] = tuple(values)
+                fields[name] = tuple(one.pick(*[slice(None)] * (queries.ndim - 3), 0) for one in values)
             elif isinstance(values[0], Tensor):
-                fields[name] = torch.stack(values, dim=-2 if name in ("log_prob", "lse", "entropy", "place") else -3)
+                fields[name] = torch.cat(values, dim=-2 if name in ("log_prob", "lse", "entropy", "place") else -3)
         return Attended(**fields)
 
     def __repr__(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
         return f"MultiHead({self.query.in_features}, {self.heads}{shared}, attention={self.attention!r})"
+
+
+def _head(t: Tensor, n: int) -> Tensor:  # "*b h n d" -> "*b 1 n d"
+    return t[..., n : n + 1, :, :]
+
+
+def _mask_of(mask: Mask | Tensor | None, n: int, axes: int) -> Mask | Tensor | None:
+    """The mask for head n alone: a tensor with an axis for the heads is cut, all others serve every head."""
+    given = mask.allowed if isinstance(mask, Given) else mask
+    several = isinstance(given, Tensor) and given.ndim == axes and given.shape[-3] > 1
+    return _head(given, n) if several and isinstance(given, Tensor) else mask

@@ -55,6 +55,13 @@ class Pool(nn.Module):
         }
         return got._replace(**wide, **thin)
 
+    def explain(
+        self, k: Tensor, v: Tensor | None = None, *, mask: Mask | Tensor | None = None, need: Need = NOTHING
+    ) -> str:
+        """Which backend runs this call and, for each one passed over, why."""
+        q = self.query.to(k.dtype).expand(*k.shape[:-2], -1, -1)
+        return self.attention.explain(q, k, v, mask=mask, need=need)
+
     def extra_repr(self) -> str:
         return f"query_dim={self.query.shape[1]}" + ("" if self.queries is None else f", queries={self.queries}")
 

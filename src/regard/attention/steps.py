@@ -5,7 +5,8 @@
     got, state = steps.step(layer, q, memory, state)          "*b 1 d" -> "*b 1 v"
 
 A layer with `start` and `step` of its own (LocationAttention, Monotonic) keeps its own state; to any other the state is
-the number of the step, which is the query's position: keys stand at 0, 1, …
+the number of the step, which is the query's position, as keys stand at 0, 1, …: the steps together equal
+`layer(q, k, positions=(arange(queries), arange(keys)))`, not the default of a whole call, whose queries are the last.
 """
 
 from typing import Any

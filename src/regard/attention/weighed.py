@@ -2,10 +2,11 @@
 
 from torch import Tensor
 
-from regard.attention.functional import Positions
+from regard.attention.functional import Positions, poisoned
 from regard.kernels import additive
 from regard.parts import checks
-from regard.parts.call import MIX, NOTHING, SOFTMAX, Attended, Call, Need, resolve, transformed
+from regard.parts.call import MIX, NOTHING, SOFTMAX, Attended, Call, Need, resolve
+from regard.parts.clean import transformed
 from regard.parts.mask import Mask
 from regard.parts.memory import Memory
 from regard.parts.read import entropy
@@ -54,14 +55,13 @@ def attended(call: Call, weights: Tensor, felt: Tensor | None, need: Need, owner
     for name in ("log_prob", "lse", "map", "place"):
         if getattr(need, name):
             raise ValueError(f"{name} is not known to {owner}, which mixes by weights of its own; ask for weights")
-    if felt is not None:
-        weights = weights.masked_fill(felt.unsqueeze(-1), float("nan"))
     kept = weights.to(call.v.dtype)
-    return Attended(
+    got = Attended(
         kept @ call.spread(call.v),
         weights=kept if need.weights else None,
         entropy=entropy(weights) if need.entropy else None,
     )
+    return got if felt is None else poisoned(got, felt)
 
 
 def no_values(v: Tensor | None, owner: str) -> None:

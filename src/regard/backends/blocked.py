@@ -17,9 +17,9 @@ from regard.backends import fused
 from regard.backends.flash import Flash, available
 from regard.backends.spans import Span, spans
 from regard.parts.bias import Added
-from regard.parts.call import Attended, Call, equation, transformed
+from regard.parts.call import Attended, Call, equation
+from regard.parts.clean import transformed
 from regard.parts.mask import Causal, lead
-from regard.parts.read import Gumbel, Sample
 
 # queries in a span of the flash path; of the general path, as many as keep the weights of a span within 2^22
 _ROWS = 64
@@ -79,7 +79,14 @@ def run(call: Call) -> Attended:
 def _by_flash(call: Call) -> Attended:
     q, k, v = fused.prepared(call)
     biases = functools.partial(_bias, call, q.dtype)
-    out, lse = Flash.apply(q, k, v, spans(call, _ROWS), biases, fused.scale(call), False)
+    found = spans(call, _ROWS)
+    out, lse = Flash.apply(q, k, v, found, biases, fused.scale(call), False)
+    if call.need.lse:
+        for span in found:
+            hidden = biases(span)
+            if hidden is not None:  # of a row that sees nothing the kernel says 0
+                samples = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
+                lse[samples, :, span.rows].masked_fill_((hidden == -torch.inf).all(-1), -torch.inf)
     return fused.finished(call, out, lse)
 
 
@@ -108,8 +115,7 @@ _ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "place")
 def _by_equation(call: Call) -> Attended:
     each = max(call.weights() // max(call.q.shape[-2], 1), 1)
     found = spans(call, max(16, min(512, _WEIGHTS // each)))
-    draws = call.dropout > 0 or isinstance(call.read, Sample | Gumbel)
-    seed = int(torch.randint(1 << 62, ())) if draws else None
+    seed = int(torch.randint(1 << 62, ())) if call.dropout or call.read.draws else None
     learned: list[Tensor] = [home[name] for home, name in _homes(call)]
     if isinstance(call.bias, Added):
         learned.append(call.bias.values)

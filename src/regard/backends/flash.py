@@ -60,8 +60,11 @@ class Flash(torch.autograd.Function):
             out, lse = _FORWARD(q, k, v, 0.0, causal, scale=scale)
         else:
             b, h, n, _ = q.shape
-            out = torch.zeros(b, n, h, v.shape[-1], dtype=q.dtype).transpose(1, 2)
-            lse = torch.full((b, n, h), -math.inf, dtype=torch.promote_types(q.dtype, torch.float32)).transpose(1, 2)
+            out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype).transpose(1, 2)
+            lse = torch.empty(b, n, h, dtype=torch.promote_types(q.dtype, torch.float32)).transpose(1, 2)
+            if not _covered(spans, b, n):
+                out.zero_()
+                lse.fill_(-math.inf)
             for span in spans:
                 got = _FORWARD(
                     _of(q, span.sample, span.rows),
@@ -88,7 +91,8 @@ class Flash(torch.autograd.Function):
         g, q, k, v = _unit(g), _unit(q), _unit(k), _unit(v)
         if biases is None:
             return (*_BACKWARD(g, q, k, v, out, lse, 0.0, causal, scale=scale), None, None, None, None)
-        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        dq = torch.empty_like(q) if _covered(spans, q.shape[0], q.shape[2]) else torch.zeros_like(q)
+        dk, dv = _Sum(k), _Sum(v)
         for span in spans:
             got = _BACKWARD(
                 _of(g, span.sample, span.rows),
@@ -102,20 +106,48 @@ class Flash(torch.autograd.Function):
                 attn_mask=biases(span),
                 scale=scale,
             )
-            _put(dq, span.sample, span.rows, got[0])
-            _put(dk, span.sample, span.columns, got[1])
-            _put(dv, span.sample, span.columns, got[2])
-        return dq, dk, dv, None, None, None, None
+            dq[slice(None) if span.sample is None else slice(span.sample, span.sample + 1), :, span.rows] = got[0]
+            dk.add(span, got[1])
+            dv.add(span, got[2])
+        return dq, dk.total(), dv.total(), None, None, None, None
 
 
-def _put(into: Tensor, sample: int | None, index: Rows, piece: Tensor) -> None:
-    """Adds a piece where `_of` took it."""
-    if sample is not None and into.shape[0] > 1:
-        into = into[sample : sample + 1]
-    if isinstance(index, slice):
-        into[:, :, index] += piece
-    else:
-        into.index_add_(2, index, piece)
+def _covered(spans: list[Span], samples: int, queries: int) -> bool:
+    """Is every query in a span, so that nothing needs to be filled first?"""
+    found = sum((samples if s.sample is None else 1) * (s.rows.stop - s.rows.start) for s in spans)
+    return found == samples * queries
+
+
+class _Sum:
+    """Gradients of keys or values, gathered from spans that may overlap; what is written once is not filled before."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.whole = torch.empty_like(like)
+        self.begun = [False] * like.shape[0]
+
+    def add(self, span: Span, piece: Tensor) -> None:
+        one = span.sample is not None and len(self.begun) > 1
+        samples = slice(span.sample, span.sample + 1) if one and span.sample is not None else slice(None)
+        into, index = self.whole[samples], span.columns
+        if all(self.begun[samples]) and self.begun:
+            if isinstance(index, slice):
+                into[:, :, index] += piece
+            else:
+                into.index_add_(2, index, piece)
+            return
+        self.begun[samples] = [True] * into.shape[0]
+        if isinstance(index, slice):
+            into[:, :, : index.start].zero_()
+            into[:, :, index.stop :].zero_()
+            into[:, :, index] = piece
+        else:
+            into.zero_().index_copy_(2, index, piece)
+
+    def total(self) -> Tensor:
+        for n, begun in enumerate(self.begun):
+            if not begun:
+                self.whole[n].zero_()
+        return self.whole
 
 
 def _differentiable(

@@ -14,7 +14,8 @@ from torch import Tensor
 from regard.backends.flash import Flash, available, widened
 from regard.backends.spans import Span
 from regard.parts.bias import Added, Bias
-from regard.parts.call import Attended, Call, transformed
+from regard.parts.call import Attended, Call
+from regard.parts.clean import transformed
 from regard.parts.mask import Causal
 from regard.parts.normalize import Softmax
 from regard.parts.read import Mix
@@ -144,7 +145,7 @@ def added(call: Call) -> Tensor:
     if call.bias is None:
         assert allowed is not None
         return allowed
-    bias = call.bias(call.q, *call.positions(), call.extent()).to(call.queries.dtype)
+    bias = call.bias(call.q, *call.positions(), call.total).to(call.queries.dtype)
     if isinstance(call.normalize, Softmax) and call.normalize.temperature not in (None, 1.0):
         bias = bias / call.normalize.temperature
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)

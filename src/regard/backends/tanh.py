@@ -5,7 +5,8 @@ import functools
 from torch import Tensor
 
 from regard.kernels import additive, library
-from regard.parts.call import Attended, Call, equation, transformed
+from regard.parts.call import Attended, Call, equation
+from regard.parts.clean import transformed
 from regard.parts.normalize import Softmax
 from regard.parts.read import Mix
 from regard.parts.score import TanhScore

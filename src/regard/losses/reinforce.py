@@ -46,6 +46,11 @@ def reinforce(
         raise ValueError(
             f"entropy must be given with entropy_weight={entropy_weight}; ask for it by Need(entropy=True)"
         )
+    if isinstance(baseline, Tensor) and baseline.ndim and baseline.shape != reward.shape:
+        raise ValueError(
+            f"baseline {checks.shape(baseline)} must be one number or have the shape of reward {checks.shape(reward)}; "
+            "squeeze it or take its mean"
+        )
     base = baseline.value if isinstance(baseline, Baseline) else baseline
     advantage = (reward - base).detach() if isinstance(base, Tensor) else reward.detach() - base
     advantage = advantage.reshape(*advantage.shape, *[1] * (log_prob.ndim - advantage.ndim))

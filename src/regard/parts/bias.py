@@ -18,6 +18,8 @@ class Bias(nn.Module):
 
     # does it depend on the query, or on positions alone?
     reads_query: bool = True
+    # does it depend on how many keys a sample has?
+    reads_total: bool = False
 
     def content(self, q: Tensor) -> Tensor:
         """The query as the score sees it."""
@@ -51,7 +53,8 @@ class ALiBi(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.heads(q, len(self.slopes), self)
-        return -self.slopes.to(q.dtype)[:, None, None] * _ahead(i, j, q).abs().to(q.dtype)
+        # in float32: a half type does not tell far places apart
+        return (-self.slopes.float()[:, None, None] * _ahead(i, j, q).abs()).to(q.dtype)
 
     def extra_repr(self) -> str:
         return f"heads={len(self.slopes)}"
@@ -89,7 +92,7 @@ class T5Buckets(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.heads(q, self.table.embedding_dim, self)
-        ahead = j.unsqueeze(-2) - i.unsqueeze(-1)
+        ahead = lead(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim - 1)  # the heads' axis comes from the table
         return self.table(self.bucket(ahead)).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
 
     def __repr__(self) -> str:
@@ -178,6 +181,8 @@ class LocalGaussian(Bias):
     Added to the scores, the weights sum to one again. Luong multiplies after the softmax: that is `regard.Local`.
     """
 
+    reads_total = True
+
     def __init__(self, dim: int, hidden: int, window: float = 10.0) -> None:
         super().__init__()
         checks.positive("window", window, "LocalGaussian")
@@ -188,14 +193,16 @@ class LocalGaussian(Bias):
     def centre(self, q: Tensor, total: int | Tensor) -> Tensor:  # "*b q d" -> "*b q 1"
         """p: the place that the query expects, between 0 and `total`."""
         checks.width("q", q, self.hidden.in_features, self)
-        return total * torch.sigmoid(self.place(torch.tanh(self.hidden(q))))
+        place = self.place(torch.tanh(self.hidden(q)))
+        # in float32 at least: a half type does not tell far places apart
+        return total * torch.sigmoid(place.to(checks.widened(place.dtype)))
 
     def log_density(self, centre: Tensor, j: Tensor) -> Tensor:  # "*b q 1", "*b k" -> "*b q k"
         apart = lead(j.unsqueeze(-2), centre.ndim).to(centre.dtype) - centre
         return -apart.square() / (2 * (self.window / 2) ** 2)
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
-        return self.log_density(self.centre(q, total), j)
+        return self.log_density(self.centre(q, total), j).to(q.dtype)
 
     def __repr__(self) -> str:
         return f"LocalGaussian({self.hidden.in_features}, {self.hidden.out_features}, window={self.window:g})"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from regard.parts import checks
 from regard.parts.bias import Added, Bias
+from regard.parts.clean import default_positions, without_hidden
 from regard.parts.mask import Mask, Rows, as_mask, lead
 from regard.parts.memory import Memory
 from regard.parts.normalize import Normalizer, Softmax
@@ -73,7 +73,7 @@ class Call:
     need: Need
     batch: tuple[int, ...]
     group: int  # how many query heads share a key head
-    total: int  # how many keys the whole call has
+    total: int | Tensor  # how many keys the whole call has, or each sample, "*b 1 1": what a bias may read
     given: (
         tuple[Tensor, Tensor] | None
     )  # positions of queries "*b q" and keys "*b k"; None: the queries are the last keys
@@ -86,11 +86,6 @@ class Call:
     def weights(self) -> int:
         """How many weights the call has in all."""
         return math.prod(self.batch) * self.queries.shape[-2] * self.keys.shape[-2]
-
-    def extent(self) -> int | Tensor:
-        """How many keys there are, for each sample where the mask knows its length: "*b 1 1"."""
-        found = self.total if self.mask is None else self.mask.extent(self.total)
-        return lead(found[..., None, None], len(self.batch) + 2) if isinstance(found, Tensor) else found
 
     def spread(self, t: Tensor) -> Tensor:
         """Keys or values with every head repeated for the query heads that share it."""
@@ -135,6 +130,7 @@ class Call:
             bias=bias,
             mask=None if self.mask is None else self.mask.sample(n),
             batch=(1, *self.batch[1:]),
+            total=_nth(self.total, n, own) if isinstance(self.total, Tensor) else self.total,
             given=(_nth(i, n, max(i.ndim, 2)), _nth(j, n, max(j.ndim, 2))),
         )
 
@@ -154,7 +150,7 @@ def scores(call: Call, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
     """score(q, k) + bias."""
     s = (call.score.compare if compare is None else compare)(call.queries, call.spread(call.keys))
     if call.bias is not None:
-        s = s + call.bias(call.q, *call.positions(), call.extent())
+        s = s + call.bias(call.q, *call.positions(), call.total)
     return s
 
 
@@ -232,16 +228,19 @@ def resolve(
     if positions is not None:
         check_positions(positions, batch, q.shape[-2], count, q.device)
     felt = None
+    total: int | Tensor = count
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
-        if look and may_read(q):
-            k, v, felt = cleaned(k, v, mask, positions, q.shape[-2], batch)
+        if look:
+            q, k, v, felt = without_hidden(q, k, v, mask, positions, batch)
     if isinstance(bias, Tensor):
         bias = _added(bias, batch, q, count)
     elif bias is not None:
         checks.term("bias", bias, Bias, "ALiBi(heads) or a tensor")
     if bias is not None:
         q = q.expand(*batch, *q.shape[-2:])  # a bias knows heads and samples by the axes of q
+        if bias.reads_total and mask is not None and count:
+            total = _end(mask, positions or default_positions(q.shape[-2], count, q.device), len(batch) + 2)
     queries = score.queries(q if bias is None else bias.content(q))
     keys = k if kept else score.keys(k)
     if kept and score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
@@ -253,26 +252,20 @@ def resolve(
         kind = torch.get_autocast_dtype(q.device.type)
         queries, keys, v = queries.to(kind), keys.to(kind) if keys.is_floating_point() else keys, v.to(kind)
     return Call(
-        q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, count, positions
+        q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, total, positions
     ), felt
+
+
+def _end(mask: Mask, positions: tuple[Tensor, Tensor], axes: int) -> Tensor:  # -> "*b 1 1"
+    """How many keys each sample has: one more than the last place that one of its queries may look at."""
+    seen = lead(mask.dense(*positions), axes).any(-2, keepdim=True)
+    places = lead(positions[1].unsqueeze(-2), axes) + 1
+    return (seen * places).amax(-1, keepdim=True)
 
 
 def autocasting(t: Tensor) -> bool:
     kind = t.device.type
     return kind != "meta" and torch.is_autocast_enabled(kind)
-
-
-def may_read(t: Tensor) -> bool:
-    """May the values of t be read here?  Not while compiling, not under a transform, not on a device far away."""
-    return t.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()
-
-
-def transformed() -> bool:
-    """Is this inside a torch.func transform (vmap, grad, jacrev …) or forward-mode differentiation?"""
-    # a torch.autograd.Function without a rule raises there even where none of its tensors is wrapped
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def _remembered(
@@ -365,38 +358,3 @@ def _added(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> Added:
             "its last axes are (heads, queries, keys)"
         )
     return Added(bias)
-
-
-def cleaned(
-    k: Tensor, v: Tensor, mask: Mask, positions: tuple[Tensor, Tensor] | None, queries: int, batch: tuple[int, ...]
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Keys and values without NaN and inf, and the rows that may look at one.
-
-    What a query may not look at must not reach it; but 0 · NaN is NaN in every matrix product, forward and backward. So
-    whatever is not a number is taken out first, and the rows that do look at it are made NaN afterwards.
-    """
-    if finite(*((k,) if v is k else (k, v))):
-        return k, v, None
-    with torch.no_grad():
-        good = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)  # (*b, k)
-        columns = (~good.reshape(-1, good.shape[-1]).all(0)).nonzero().squeeze(-1)
-        i, j = default_positions(queries, k.shape[-2], k.device) if positions is None else positions
-        seen = lead(mask.part(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
-        wrong = ~good[..., columns].unsqueeze(-2)
-        if wrong.ndim > 2 and wrong.shape[-3] not in (1, batch[-1]):  # heads that share a key
-            wrong = wrong.repeat_interleave(batch[-1] // wrong.shape[-3], dim=-3)
-        felt = (seen & wrong).any(-1)
-    hidden = ~good.unsqueeze(-1)
-    clean = k.masked_fill(hidden, 0)
-    return clean, clean if v is k else v.masked_fill(hidden, 0), felt if bool(felt.any()) else None
-
-
-def finite(*tensors: Tensor) -> bool:
-    """Surely no NaN, no inf?  A sum feels every one of them, in one pass; one too great for its type looks like one."""
-    with torch.no_grad():
-        return all(bool(torch.isfinite(t.sum())) for t in tensors)
-
-
-def default_positions(queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The queries are the last of the keys."""
-    return torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)

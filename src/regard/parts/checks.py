@@ -11,9 +11,9 @@ def shape(t: Tensor) -> str:
     return "(" + ", ".join(str(n) for n in t.shape) + ")"
 
 
-def width(name: str, t: Tensor, expected: int, owner: object) -> None:
-    """The last axis of `t` is as wide as `owner` was built for."""
-    if t.shape[-1] != expected:
+def width(name: str, t: Tensor | None, expected: int, owner: object) -> None:
+    """The last axis of `t`, if it is there, is as wide as `owner` was built for."""
+    if t is not None and t.shape[-1] != expected:
         raise ValueError(
             f"{name} must be {expected} wide for {owner!r}, got {shape(t)}; "
             f"pass {name} with last axis {expected} or build {type(owner).__name__} for width {t.shape[-1]}"
@@ -35,8 +35,8 @@ def same_device(name: str, t: Tensor, device: torch.device) -> None:
         raise ValueError(f"{name} is on {t.device}, q on {device}; move it with .to({str(device)!r})")
 
 
-def same_width(q: Tensor, k: Tensor, owner: str) -> None:
-    if q.shape[-1] != k.shape[-1]:
+def same_width(q: Tensor | None, k: Tensor | None, owner: str) -> None:
+    if q is not None and k is not None and q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"{owner} compares q and k of one width, got q {shape(q)} and k {shape(k)}; "
             f"project one of them, or use Bilinear({q.shape[-1]}, {k.shape[-1]}), which takes two widths"
@@ -73,7 +73,7 @@ def known(kind: str, name: str, names: Iterable[str]) -> None:
     names = list(names)
     if name in names:
         return
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise ValueError(f"unknown {kind} {name!r}; {hint}known are: {', '.join(names)}")
 

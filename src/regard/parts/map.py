@@ -1,12 +1,16 @@
 """AttentionMap: weights that are computed when they are looked at, so that no (q, k) matrix is ever kept."""
 
+import copy
+import operator
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.parts import checks
+from regard.parts.bias import Added
 from regard.parts.call import Call, allowed_for, scores
 from regard.parts.read import entropy as entropy_of
 
@@ -29,12 +33,25 @@ class AttentionMap:
     """
 
     def __init__(self, call: Call) -> None:
-        self._call = call
+        self._call = _still(call)
+        self._picked: tuple[int | slice, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(*b, q, k)"""
-        return (*self._call.batch, self._call.queries.shape[-2], self._call.keys.shape[-2])
+        whole = torch.empty(self._call.batch, device="meta")[self._picked] if self._picked else None
+        batch = self._call.batch if whole is None else tuple(whole.shape)
+        return (*batch, self._call.queries.shape[-2], self._call.keys.shape[-2])
+
+    def pick(self, *index: int | slice) -> "AttentionMap":
+        """The map of one sample, of one head: `map.pick(0, 3)` takes axes away from the front, as an index does."""
+        if len(index) > len(self.shape) - 2:
+            raise IndexError(
+                f"pick takes at most the {len(self.shape) - 2} leading axes of {self}, got {len(index)}; see shape"
+            )
+        picked = AttentionMap(self._call)
+        picked._picked = index
+        return picked
 
     def __repr__(self) -> str:
         return f"AttentionMap{self.shape}"
@@ -45,16 +62,23 @@ class AttentionMap:
         part = self._call.part(rows, slice(None))
         s = scores(part)
         weights = part.normalize.weights(s, allowed_for(part, s))
-        return weights.expand(*self._call.batch, *weights.shape[-2:])
+        return weights.expand(*self._call.batch, *weights.shape[-2:])[self._picked]
 
     def __getitem__(self, index: object) -> Tensor:
         """map[rows, columns] on the last two axes; map[rows] has all columns. An integer takes its axis away."""
-        rows, columns = index if isinstance(index, tuple) else (index, slice(None))
+        rows, columns = (
+            (*index, slice(None))[:2] if isinstance(index, tuple) and len(index) <= 2 else (index, slice(None))
+        )
+        if isinstance(rows, tuple):
+            raise IndexError(
+                f"a map is indexed by [rows, columns], got {len(rows)} indices; pick(sample, head) comes before"
+            )
+        one_row, one_column = _whole(rows), _whole(columns)
         chosen = self.rows(_several(rows, self.shape[-2], self._call.q.device))
-        chosen = chosen[..., columns] if not isinstance(columns, list) else chosen[..., torch.as_tensor(columns)]
-        if isinstance(rows, int):
-            return chosen.select(-1 if isinstance(columns, int) else -2, 0)
-        return chosen
+        if one_column is None and not isinstance(columns, slice):
+            columns = torch.as_tensor(columns, device=chosen.device)
+        chosen = chosen[..., columns if one_column is None else one_column]
+        return chosen if one_row is None else chosen.select(-2 if one_column is None else -1, 0)
 
     def _pieces(self, rows: Tensor) -> Iterator[Tensor]:
         """Weights of `rows`, some at a time."""
@@ -114,12 +138,40 @@ class AttentionMap:
         return self.rows(slice(None))
 
 
+def _whole(index: object) -> int | None:
+    """An index that is one whole number, however it is written."""
+    if isinstance(index, slice | list | tuple) or getattr(index, "ndim", 0) > 0:
+        return None
+    return operator.index(index)  # type: ignore[arg-type]
+
+
 def _several(rows: object, count: int, device: torch.device) -> Tensor | slice:
     """Rows as an index that keeps the axis."""
-    if isinstance(rows, int):
-        if not -count <= rows < count:
-            raise IndexError(f"row {rows} is not in a map of {count} rows; use 0 to {count - 1}")
-        return slice(rows % count, rows % count + 1)
-    if isinstance(rows, slice):
-        return rows
-    return torch.as_tensor(rows, device=device)
+    one = _whole(rows)
+    if one is not None:
+        if not -count <= one < count:
+            raise IndexError(f"row {one} is not in a map of {count} rows; use 0 to {count - 1}")
+        return slice(one % count, one % count + 1)
+    return rows if isinstance(rows, slice) else torch.as_tensor(rows, device=device)
+
+
+def _still(call: Call) -> Call:
+    """The call as it is now: no graph, no values, and parameters that no training step will change."""
+    q = call.q.detach()
+    return replace(
+        call,
+        q=q,
+        queries=q if call.queries is call.q else call.queries.detach(),
+        keys=call.keys.detach(),
+        v=call.v.detach()[..., :0],
+        score=_frozen(call.score),
+        bias=Added(call.bias.values.detach()) if isinstance(call.bias, Added) else _frozen(call.bias),
+        normalize=_frozen(call.normalize),
+        total=call.total.detach() if isinstance(call.total, Tensor) else call.total,
+    )
+
+
+def _frozen(term: Any) -> Any:
+    learned = [] if term is None else list(term.parameters())
+    still = {id(p): torch.nn.Parameter(p.detach().clone(), requires_grad=False) for p in learned}
+    return copy.deepcopy(term, still) if learned else term

@@ -58,8 +58,6 @@ class Mask(ABC):
 
     # may whole tiles of the square be empty, so that going by tiles pays?
     sparse: bool = False
-    # are the tensors of the mask needed to know which tiles are empty? (not readable while compiling)
-    by_value: bool = False
 
     @abstractmethod
     def dense(self, i: Tensor, j: Tensor) -> Tensor:  # "*b q", "*b k" -> bool, broadcasts to "*b q k"
@@ -77,10 +75,6 @@ class Mask(ABC):
     def sample(self, n: int) -> "Mask":
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
         return _Sample(self, n)
-
-    def extent(self, keys: int) -> int | Tensor:  # -> "*b"
-        """How many of the call's keys belong to each sample: what a place in a sentence is a part of."""
-        return keys
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> "Mask":
         """The mask for scores of shape (*batch, queries, keys); raises if it does not fit them."""
@@ -130,7 +124,6 @@ class Joined(Mask):
     def __init__(self, *masks: Mask) -> None:
         self.masks = masks
         self.sparse = any(m.sparse for m in masks)
-        self.by_value = any(m.by_value for m in masks)
 
     def part(self, rows: Rows, columns: Rows) -> Mask:
         return type(self)(*[m.part(rows, columns) for m in self.masks])
@@ -151,13 +144,6 @@ class And(Joined):
     def tiled(self, i: Tiles, j: Tiles) -> Verdict:
         some, every = zip(*[m.tiled(i, j) for m in self.masks], strict=True)
         return Verdict(_fold(torch.logical_and, some), _fold(torch.logical_and, every))
-
-    def extent(self, keys: int) -> int | Tensor:
-        for mask in self.masks:
-            found = mask.extent(keys)
-            if isinstance(found, Tensor):
-                return found
-        return keys
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.masks))
@@ -246,8 +232,11 @@ class Prefix(Mask):
     sparse = True
 
     def __init__(self, length: int | Tensor) -> None:
+        whole = isinstance(length, int) or (isinstance(length, Tensor) and not length.is_floating_point())
+        if not whole:
+            got = length.dtype if isinstance(length, Tensor) else type(length).__name__
+            raise TypeError(f"length must be an integer or a tensor of them for Prefix, got {got}; try length.long()")
         self.length = length
-        self.by_value = isinstance(length, Tensor)
 
     def _length(self) -> int | Tensor:
         return self.length[..., None, None] if isinstance(self.length, Tensor) else self.length
@@ -277,7 +266,6 @@ class Lengths(Mask):
     """j < length: the keys behind a sample's length are padding.  `lengths` has shape (*b), one number a sample."""
 
     sparse = True
-    by_value = True
 
     def __init__(self, lengths: Tensor) -> None:
         if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.dtype == torch.bool:
@@ -301,9 +289,6 @@ class Lengths(Mask):
         _fits("lengths", self.lengths, batch, device)
         return self
 
-    def extent(self, keys: int) -> int | Tensor:
-        return self.lengths.clamp_max(keys)
-
     def __repr__(self) -> str:
         return f"Lengths({checks.shape(self.lengths)})"
 
@@ -316,7 +301,6 @@ class Documents(Mask):
     """
 
     sparse = True
-    by_value = True
 
     def __init__(self, ids: Tensor, queries: Tensor | None = None) -> None:
         for name, t in (("ids", ids), ("queries", queries)):

@@ -46,6 +46,11 @@ class Memory:
     def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "Memory":
         """This memory with more keys and values behind it."""
         for name, new, old in (("keys", keys, self.keys), ("values", values, self.values)):
+            if new.dtype != old.dtype or new.device != old.device:
+                raise TypeError(
+                    f"{name} of {new.dtype} on {new.device} do not continue a memory of {old.dtype} on {old.device}; "
+                    f"convert them with .to(memory.{name})"
+                )
             if new.shape[:-2] != old.shape[:-2] or new.shape[-1] != old.shape[-1]:
                 raise ValueError(
                     f"{name} {checks.shape(new)} do not continue a memory of {checks.shape(old)}; "

@@ -111,6 +111,10 @@ class Sparsemax(Normalizer):
         return sparse.sparsemax(scores.to(checks.widened(scores.dtype)), allowed)
 
 
+# a trained α stays between this and as far below 2: nearer to 1 the power 1/(α − 1) loses its digits
+_LEAST = 1.001
+
+
 class Entmax(Normalizer):
     """max((α−1) s_j − τ, 0)^(1/(α−1))  (Peters et al. 2019; `Trained(1.5)` learns α in (1, 2), Correia et al. 2019).
 
@@ -124,12 +128,12 @@ class Entmax(Normalizer):
         self.raw_alpha: nn.Parameter | None = None
         self.alpha: float | None = None
         if isinstance(alpha, Trained):
-            if not 1.0 < alpha.init < 2.0:
+            if not _LEAST < alpha.init < 3 - _LEAST:
                 raise ValueError(
                     f"alpha must start between 1 and 2 when it is trained, got {alpha.init}; try Trained(1.5)"
                 )
-            # α = 1 + σ(raw): it cannot leave (1, 2)
-            self.raw_alpha = alpha.parameter(math.log((alpha.init - 1) / (2 - alpha.init)))
+            share = (alpha.init - _LEAST) / (3 - 2 * _LEAST)
+            self.raw_alpha = alpha.parameter(math.log(share / (1 - share)))
         else:
             if not 1.0 < alpha < math.inf:
                 raise ValueError(
@@ -143,7 +147,8 @@ class Entmax(Normalizer):
         if self.raw_alpha is None:
             assert self.alpha is not None
             return sparse.entmax(scores, self.alpha, allowed)
-        return sparse.entmax(scores, 1 + torch.sigmoid(of_heads(self.raw_alpha, scores, self)), allowed)
+        share = torch.sigmoid(of_heads(self.raw_alpha, scores, self))
+        return sparse.entmax(scores, _LEAST + (3 - 2 * _LEAST) * share, allowed)
 
     def extra_repr(self) -> str:
         return say(self.alpha or Trained(1.5))

@@ -54,8 +54,8 @@ class HalfWave(nn.Module):
         checks.width("x", x, self.sine.numel(), self)
         places = _places(x, positions, start)
         total = start + x.shape[-2] if length is None else length
-        angle = ((places + 1).to(x.dtype) * (math.pi / max(total, 1))).unsqueeze(-1)
-        return x + self.sine * angle.sin() + self.cosine * angle.cos()
+        angle = ((places + 1).to(checks.widened(x.dtype)) * (math.pi / max(total, 1))).unsqueeze(-1)
+        return x + self.sine * angle.sin().to(x.dtype) + self.cosine * angle.cos().to(x.dtype)
 
     def extra_repr(self) -> str:
         return str(self.sine.numel())

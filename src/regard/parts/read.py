@@ -22,6 +22,8 @@ class Read(ABC):
     """out = read(weights, v)."""
 
     hard: bool = True
+    # does it draw, so that computing it again must draw the same?
+    draws: bool = True
 
     @abstractmethod
     def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:  # "*b q k", "*b k v"
@@ -69,6 +71,7 @@ class Mix(Read):
     """Σ_j w_j v_j  (soft attention, Bahdanau et al. 2015, eq. 5)."""
 
     hard = False
+    draws = False
 
     def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
         return Taken(weights.to(v.dtype) @ v)
@@ -77,6 +80,8 @@ class Mix(Read):
 @dataclass(frozen=True)
 class Argmax(Read):
     """v at the greatest weight; no gradient reaches the weights but through log_prob."""
+
+    draws = False
 
     def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
         return _at(weights, v, weights.argmax(-1)) if weights.shape[-1] else _nowhere(weights, v)
@@ -129,6 +134,8 @@ class Gumbel(Read):
 @dataclass(frozen=True)
 class StraightThrough(Read):
     """v at the greatest weight, with the gradient of Mix  (Bengio et al. 2013)."""
+
+    draws = False
 
     def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
         if not weights.shape[-1]:

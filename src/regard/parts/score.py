@@ -7,6 +7,7 @@ comparison is a tanh runs on the additive kernel; any other comparison runs bloc
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Literal
 
 import torch
@@ -31,6 +32,10 @@ class Score(nn.Module):
     def keys(self, k: Tensor) -> Tensor:  # "*b k e" -> "*b k c"
         return k
 
+    def later(self, keys: Tensor, start: int) -> Tensor:
+        """Projected keys that stand behind `start` others; the same, unless a score knows keys by their place."""
+        return keys
+
     def scale_of(self, width: int) -> float:
         """The factor on a dot product, given the width of the projected queries."""
         return 1.0
@@ -39,8 +44,8 @@ class Score(nn.Module):
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
         """The scores of projected queries and keys."""
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
-        """Raises if q and k cannot be compared; k is None where the keys were projected before."""
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        """Raises if q and k cannot be compared; None stands for what is not there yet, or was projected before."""
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:  # "*b q d", "*b k e" -> "*b q k"
         self.check(q, k)
@@ -61,15 +66,18 @@ class Dot(Score):
         super().__init__()
         self.scale = scale
 
+    def later(self, keys: Tensor, start: int) -> Tensor:
+        """Projected keys that stand behind `start` others; the same, unless a score knows keys by their place."""
+        return keys
+
     def scale_of(self, width: int) -> float:
         return 1.0 / math.sqrt(max(width, 1)) if self.scale is None else self.scale
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return dot(queries, keys, self.scale_of(queries.shape[-1]))
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
-        if k is not None and q.shape[-1] != k.shape[-1]:
-            checks.same_width(q, k, "Dot")
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Dot")
 
     def extra_repr(self) -> str:
         return "" if self.scale is None else f"scale={self.scale:g}"
@@ -91,10 +99,9 @@ class Bilinear(Score):
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return dot(queries, keys)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.key.out_features, self)
-        if k is not None:
-            checks.width("k", k, self.key.in_features, self)
+        checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
         return f"Bilinear({self.key.out_features}, {self.key.in_features})"
@@ -119,15 +126,18 @@ class Cosine(Score):
     def keys(self, k: Tensor) -> Tensor:
         return F.normalize(k, dim=-1, eps=1e-6)
 
+    def later(self, keys: Tensor, start: int) -> Tensor:
+        """Projected keys that stand behind `start` others; the same, unless a score knows keys by their place."""
+        return keys
+
     def scale_of(self, width: int) -> float:
         return 1.0 if self.scale is None else self.scale
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return dot(queries, keys, self.scale_of(queries.shape[-1]))
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
-        if k is not None:
-            checks.same_width(q, k, "Cosine")
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Cosine")
 
     def extra_repr(self) -> str:
         return "scale=" + say(self.scale if self.scale is not None else Trained(1.0))
@@ -138,6 +148,18 @@ def _columns(t: Tensor, *extra: Tensor) -> Tensor:
     missing = -(t.shape[-1] + len(extra)) % 8
     zeros = [t.new_zeros(()).expand(*t.shape[:-1], missing)] if missing else []
     return torch.cat([t, *extra, *zeros], dim=-1)
+
+
+def _unit(dtype: torch.dtype) -> float:
+    """What a square is counted in: half types hold a small number of something great better than a great number."""
+    return 1.0 if dtype in (torch.float32, torch.float64) else 256.0
+
+
+def _square(t: Tensor) -> list[Tensor]:
+    """‖t‖² in units of `_unit`: one column, or for a half type two that add up to it, great part and rest."""
+    square = t.to(checks.widened(t.dtype)).square().sum(-1, keepdim=True) / _unit(t.dtype)
+    great = square.to(t.dtype)
+    return [great] if great.dtype == square.dtype else [great, (square - great).to(t.dtype)]
 
 
 class Distance(Score):
@@ -158,28 +180,33 @@ class Distance(Score):
     def queries(self, q: Tensor) -> Tensor:
         if self.power == 1:
             return q
-        square = q.square().sum(-1, keepdim=True)
-        return _columns(q * (2 * self.scale), square * -self.scale, torch.full_like(square, -self.scale))
+        square = [part * -self.scale for part in _square(q)]
+        ones = [torch.full_like(part, -self.scale * _unit(q.dtype)) for part in square]
+        return _columns(q * (2 * self.scale), *square, *ones)
 
     def keys(self, k: Tensor) -> Tensor:
         if self.power == 1:
             return k
-        square = k.square().sum(-1, keepdim=True)
-        return _columns(k, torch.ones_like(square), square)
+        square = _square(k)
+        ones = [torch.full_like(part, _unit(k.dtype)) for part in square]
+        return _columns(k, *ones, *square)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         if self.power == 2:
             return dot(queries, keys)
         wide = checks.widened(queries.dtype)
-        q, k = queries.to(wide), keys.to(wide)
-        square = q.square().sum(-1, keepdim=True) + k.square().sum(-1).unsqueeze(-2) - 2 * (q @ k.transpose(-1, -2))
+        kind = queries.device.type
+        with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
+            # seen from the middle of the queries, which no distance notices, squares are small and keep their digits
+            middle = queries.detach().to(wide).mean(-2, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
+            q, k = queries.to(wide) - middle, keys.to(wide) - middle
+            square = q.square().sum(-1, keepdim=True) + k.square().sum(-1).unsqueeze(-2) - 2 * (q @ k.transpose(-1, -2))
         apart = square > 0  # the root has no slope at zero: take it only where there is a distance
         root = torch.where(apart, square, torch.ones_like(square)).sqrt() * apart
         return (-self.scale * root).to(queries.dtype)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
-        if k is not None:
-            checks.same_width(q, k, "Distance")
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Distance")
 
     def extra_repr(self) -> str:
         return f"power={self.power}, scale={self.scale:g}"
@@ -208,10 +235,9 @@ class Trilinear(Score):
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return dot(queries, keys)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.numel(), self)
-        if k is not None:
-            checks.width("k", k, self.key.numel(), self)
+        checks.width("k", k, self.key.numel(), self)
 
     def __repr__(self) -> str:
         return f"Trilinear({self.query.numel()})"
@@ -248,10 +274,9 @@ class Additive(TanhScore):
     def keys(self, k: Tensor) -> Tensor:
         return self.key(k)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.in_features, self)
-        if k is not None:
-            checks.width("k", k, self.key.in_features, self)
+        checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
@@ -273,10 +298,9 @@ class Concat(TanhScore):
     def keys(self, k: Tensor) -> Tensor:
         return F.linear(k, self.joined.weight[:, self.query_dim :])
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query_dim, self)
-        if k is not None:
-            checks.width("k", k, self.key_dim, self)
+        checks.width("k", k, self.key_dim, self)
 
     def __repr__(self) -> str:
         return f"Concat({self.query_dim}, {self.key_dim}, {self.joined.out_features})"
@@ -319,10 +343,9 @@ class LocationSensitive(TanhScore):
         windows = past.unfold(-2, width, 1).flatten(-2)  # (*b, k, 2 width)
         return keys + self.location(windows @ self.filters.weight.flatten(1).T)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.in_features, self)
-        if k is not None:
-            checks.width("k", k, self.key.in_features, self)
+        checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
         return f"LocationSensitive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
@@ -343,13 +366,20 @@ class Location(Score):
         places = torch.arange(k.shape[-2], device=k.device)
         return places.unsqueeze(-1).expand(*k.shape[:-1], 1)
 
+    def later(self, keys: Tensor, start: int) -> Tensor:
+        return keys + start
+
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        self._room(keys)
         lead = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
         index = keys.transpose(-1, -2).expand(*lead, queries.shape[-2], -1)
         return queries.expand(*lead, -1, -1).gather(-1, index)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.place.in_features, self)
+        self._room(k)
+
+    def _room(self, k: Tensor | None) -> None:
         if k is not None and k.shape[-2] > self.place.out_features:
             raise ValueError(
                 f"k must have at most {self.place.out_features} positions for {self!r}, got {checks.shape(k)}; "
@@ -402,9 +432,8 @@ class Kernel(Score):
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return dot(queries, keys)
 
-    def check(self, q: Tensor, k: Tensor | None) -> None:
-        if k is not None:
-            checks.same_width(q, k, "Kernel")
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Kernel")
 
     def extra_repr(self) -> str:
         return self.feature if isinstance(self.feature, str) else "own feature map"

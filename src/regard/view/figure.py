@@ -31,13 +31,13 @@ def _cells(panel: Panel) -> Tensor:
     if len(weights.shape) != 2:
         raise ValueError(
             f"weights must be one map (queries, keys), got {tuple(weights.shape)}; "
-            "pick a sample and a head, as in weights[0, 0]"
+            "pick a sample and a head: weights[0, 0] of a tensor, map.pick(0, 0) of a map"
         )
     for name, labels, count in (("rows", panel.rows, weights.shape[0]), ("columns", panel.columns, weights.shape[1])):
         if labels is not None and len(labels) != count:
             raise ValueError(f"{name} must label {count} positions, got {len(labels)} labels; give one each or None")
     if isinstance(weights, AttentionMap):
-        return weights.coarse(_CELLS, _CELLS) if max(weights.shape) > _CELLS else weights.dense()
+        weights = weights.coarse(_CELLS, _CELLS) if max(weights.shape) > _CELLS else weights.dense()
     return weights.detach().to("cpu", torch.float32)
 
 
