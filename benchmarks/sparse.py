@@ -28,15 +28,12 @@ def normalize(effort: Effort) -> Iterator[Row]:
     peers = package()
     softmax, other = "torch.softmax", "package entmax"
     for name, made in {"Sparsemax": regard.Sparsemax(), "Entmax(1.5)": regard.Entmax(1.5)}.items():
-        mine, inside = f"regard.{name}", f"regard.{name}.weights"
+        mine = f"regard.{name}"
 
         def ours(made: regard.Normalizer = made) -> Tensor:
             return made(x)
 
-        def weights(made: regard.Normalizer = made) -> Tensor:
-            return made.weights(x, None)
-
-        calls: dict[str, Callable[[], Tensor]] = {mine: ours, inside: weights}
+        calls: dict[str, Callable[[], Tensor]] = {mine: ours}
         if peers is not None:
             calls[other] = functools.partial(peers[name], x)
         calls[softmax] = lambda: torch.softmax(x, dim=-1)
@@ -44,7 +41,6 @@ def normalize(effort: Effort) -> Iterator[Row]:
             case = f"{name} {SHAPE[0]} rows of {SHAPE[1]} {way}"
             at_most = 1.5 if way == "forward" else 4.0
             yield cost(case, timed, mine, softmax, at_most)
-            yield cost(case, timed, inside, softmax, at_most, note="without looking for -inf, as inside attention")
             if peers is None:
                 yield absent(case, f"{mine} : {other}", "entmax is not installed: pip install regard[bench]")
             else:

@@ -206,7 +206,7 @@ def resolve(
 ) -> "tuple[Call, Tensor | None]":
     """The call, checked, and which rows look at something that is not a number (None: none, or none looked for).
 
-    The work of every call: kept short, because a small attention takes 10 µs.
+    The work of every call: kept short, because a small attention takes less time than a few checks.
     """
     score = DOT if score is None else score
     normalize = SOFTMAX if normalize is None else normalize
