@@ -44,7 +44,7 @@ docs: .venv/.docs
 setup: .venv/.dev
 
 clean:
-	rm -rf .venv build dist site src/*.egg-info src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf .venv build dist site src/*.egg-info demo-output src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 
 .venv/.demo: EXTRAS := view

@@ -101,9 +101,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=250, help="training steps for each attention (default: 250)")
     parser.add_argument(
-        "--out", type=Path, default=Path("demo-output/reverse.png"), help="the picture: .png, .svg or .pdf"
+        "--out",
+        type=Path,
+        default=Path("demo-output/reverse.png"),
+        help="the picture: .png, .svg or .pdf; its folder is made",
     )
     options = parser.parse_args()
+    if options.out.suffix not in (".png", ".svg", ".pdf"):
+        parser.error(f"--out must end in .png, .svg or .pdf, got {str(options.out)!r}")
     if options.steps < 1:
         parser.error(f"--steps must be 1 or more, got {options.steps}")
     torch.set_num_threads(1)  # a model this small waits longer for a second thread than it gains

@@ -32,6 +32,15 @@ class Attention(nn.Module):
         backend: str | None = None,
     ) -> None:
         super().__init__()
+        for name, value, kind, example in (
+            ("score", score, Score, "Dot()"),
+            ("bias", bias, Bias, "ALiBi(heads)"),
+            ("normalize", normalize, Normalizer, "Softmax()"),
+            ("read", read, Read, "Mix()"),
+            ("mask", mask, Mask, "Causal()"),
+        ):
+            if value is not None:
+                checks.term(name, value, kind, example)
         self.score = Dot() if score is None else score
         self.bias = bias
         self.normalize = Softmax() if normalize is None else normalize

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attention.functional import Positions, poisoned
 from regard.attention.layer import Attention
 from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need, check_positions
+from regard.parts.call import NOTHING, Attended, Need, autocasting, check_positions
 from regard.parts.clean import cleaned, finite, may_read
 from regard.parts.mask import Given, Mask, Or, as_mask
 from regard.parts.memory import Memory
@@ -52,8 +52,7 @@ class MultiHead(nn.Module):
         if rotate is not None:
             checks.term("rotate", rotate, Rotary, "Rotary(head_dim)")
         kv_heads = heads if kv_heads is None else kv_heads
-        for name, n in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads)):
-            checks.positive(name, n, "MultiHead")
+        checks.sizes("MultiHead", dim=dim, heads=heads, kv_heads=kv_heads)
         if head_dim is None and dim % heads:
             raise ValueError(
                 f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; "
@@ -76,7 +75,7 @@ class MultiHead(nn.Module):
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
         else:
-            for one in attention if isinstance(attention, Sequence) else [attention]:
+            for one in attention if isinstance(attention, list | tuple) else [attention]:
                 checks.term("attention", one, Attention, "Attention(...), or a list with one for each head")
             if len(attention) != heads:
                 raise ValueError(
@@ -111,6 +110,7 @@ class MultiHead(nn.Module):
         if self.rotate is not None:
             keys = self.rotate(keys, positions, start=start)
         if isinstance(self.attention, Attention):  # heads with scores of their own project when they look
+            self.attention.score.check(None, keys)
             keys = self.attention.score.later(self.attention.score.keys(keys), start)
         if past is None:
             return Memory(keys, values, positions)
@@ -174,6 +174,8 @@ class MultiHead(nn.Module):
     def _check(self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None) -> None:
         checks.floating("q", q)
         checks.width("q", q, self.query.in_features, self)
+        if not autocasting(q):
+            checks.kin(self, q)
         if isinstance(k, Memory):
             if v is not None:
                 raise ValueError(

@@ -1,6 +1,6 @@
 """Which way a call goes, by what calls it. Reads types and modes, never values.
 
-- ``"direct"``: eager mode. The kernel is called inside a torch.autograd.Function; an operator would take far longer to call.
+- ``"direct"``: eager mode. The kernel is called in a torch.autograd.Function, quicker to call than an operator.
 - ``"operator"``: torch.compile, torch.export and dispatch modes need an operator that torch knows by name.
 - ``"plain"``: torch.func transforms, forward-mode derivatives, torch.jit.trace, tensor subclasses and the meta device
   get the equation in plain torch operations, which they all understand.

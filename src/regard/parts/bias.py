@@ -67,6 +67,7 @@ class T5Buckets(Bias):
 
     def __init__(self, heads: int, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> None:
         super().__init__()
+        checks.sizes("T5Buckets", heads=heads, buckets=buckets, max_distance=max_distance)
         if buckets < 4 or buckets % 2:
             raise ValueError(f"buckets must be even and at least 4 for T5Buckets, got {buckets}; try 32")
         if max_distance <= buckets:
@@ -105,6 +106,7 @@ class Shaw(Bias):
 
     def __init__(self, dim: int, clip: int = 16, *, scale: float | None = None) -> None:
         super().__init__()
+        checks.sizes("Shaw", dim=dim)
         checks.positive("clip", clip, "Shaw")
         self.table = nn.Parameter(torch.randn(2 * clip + 1, dim) / math.sqrt(dim))
         self.clip = clip
@@ -134,6 +136,7 @@ class RelativeXL(Bias):
 
     def __init__(self, dim: int, heads: int, head_dim: int, *, scale: float | None = None) -> None:
         super().__init__()
+        checks.sizes("RelativeXL", dim=dim, heads=heads, head_dim=head_dim)
         if dim % 2:
             raise ValueError(
                 f"dim must be even for RelativeXL, a sine and a cosine for every frequency, got {dim}; try {dim + 1}"
@@ -185,6 +188,7 @@ class LocalGaussian(Bias):
 
     def __init__(self, dim: int, hidden: int, window: float = 10.0) -> None:
         super().__init__()
+        checks.sizes("LocalGaussian", dim=dim, hidden=hidden)
         checks.positive("window", window, "LocalGaussian")
         self.hidden = nn.Linear(dim, hidden, bias=False)
         self.place = nn.Linear(hidden, 1, bias=False)

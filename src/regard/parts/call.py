@@ -223,6 +223,8 @@ def resolve(
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}; try dropout=0.1")
     score.check(q, None if kept else k)
+    if not autocasting(q):
+        checks.kin(score, q)
     count = v.shape[-2]
     batch, group = batch_of(q, k, v)
     if positions is not None:

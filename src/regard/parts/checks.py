@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def shape(t: Tensor) -> str:
@@ -15,9 +15,26 @@ def width(name: str, t: Tensor | None, expected: int, owner: object) -> None:
     """The last axis of `t`, if it is there, is as wide as `owner` was built for."""
     if t is not None and t.shape[-1] != expected:
         raise ValueError(
-            f"{name} must be {expected} wide for {owner!r}, got {shape(t)}; "
+            f"{name} must be {expected} wide for {said(owner)}, got {shape(t)}; "
             f"pass {name} with last axis {expected} or build {type(owner).__name__} for width {t.shape[-1]}"
         )
+
+
+def said(owner: object) -> str:
+    """The owner as it prints, by its class alone where that takes several lines."""
+    return type(owner).__name__ if "\n" in repr(owner) else repr(owner)
+
+
+def kin(owner: nn.Module, t: Tensor) -> None:
+    """The parameters of `owner` are of the type and on the device of `t`."""
+    own = next(owner.parameters(), None)
+    if own is None or (own.dtype == t.dtype and own.device == t.device):
+        return
+    if own.device != t.device:
+        raise ValueError(
+            f"{said(owner)} is on {own.device}, q on {t.device}; move one of them, as in layer.to({str(t.device)!r})"
+        )
+    raise TypeError(f"{said(owner)} has parameters of {own.dtype}, q is {t.dtype}; cast one, as in layer.to({t.dtype})")
 
 
 def heads(t: Tensor, expected: int, owner: object) -> None:
@@ -43,7 +60,22 @@ def same_width(q: Tensor | None, k: Tensor | None, owner: str) -> None:
         )
 
 
+def number(name: str, value: object, owner: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number for {owner}, got {value!r}; try {name}=1.0")
+
+
+def sizes(owner: str, **named: int) -> None:
+    """Widths, heads and counts: whole numbers, 1 or more."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise (ValueError if isinstance(value, int) else TypeError)(
+                f"{name} must be a whole number, 1 or more, for {owner}, got {value!r}; try {name}=8"
+            )
+
+
 def positive(name: str, value: float, owner: str) -> None:
+    number(name, value, owner)
     if not value > 0:
         raise ValueError(f"{name} must be positive for {owner}, got {value}; try {name}=1")
 
@@ -51,8 +83,11 @@ def positive(name: str, value: float, owner: str) -> None:
 def term(name: str, value: object, kind: type, example: str) -> None:
     """`value` is a term of its kind, not the class of one, not its name."""
     if not isinstance(value, kind):
-        got = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}"
-        raise TypeError(f"{name} must be a {kind.__name__}, got {got}; write {name}={example}")
+        got = f"the class {value.__name__}" if isinstance(value, type) else said(value)
+        if isinstance(value, type) and issubclass(value, kind):
+            example = f"{value.__name__}(...)"
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(f"{name} must be {article} {kind.__name__}, got {got}; write {name}={example}")
 
 
 def floating(name: str, t: Tensor) -> None:
@@ -73,6 +108,8 @@ def known(kind: str, name: str, names: Iterable[str]) -> None:
     names = list(names)
     if name in names:
         return
+    if not isinstance(name, str):
+        raise TypeError(f"{kind} must be a name, got {name!r}; known are: {', '.join(names)}")
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise ValueError(f"unknown {kind} {name!r}; {hint}known are: {', '.join(names)}")

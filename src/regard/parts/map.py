@@ -152,7 +152,12 @@ def _several(rows: object, count: int, device: torch.device) -> Tensor | slice:
         if not -count <= one < count:
             raise IndexError(f"row {one} is not in a map of {count} rows; use 0 to {count - 1}")
         return slice(one % count, one % count + 1)
-    return rows if isinstance(rows, slice) else torch.as_tensor(rows, device=device)
+    if isinstance(rows, slice):
+        return rows
+    several = torch.as_tensor(rows, device=device)
+    if several.dtype != torch.bool and several.numel() and not (-count <= several.min() and several.max() < count):
+        raise IndexError(f"rows {several.tolist()} are not all in a map of {count} rows; use 0 to {count - 1}")
+    return several
 
 
 def _still(call: Call) -> Call:

@@ -99,8 +99,9 @@ def as_mask(mask: "Mask | Tensor") -> Mask:
         return mask
     if isinstance(mask, Tensor):
         return Given(mask)
+    got = f"the class {mask.__name__}" if isinstance(mask, type) else type(mask).__name__
     raise TypeError(
-        f"mask must be a Mask or a boolean tensor (True = may look), got {type(mask).__name__}; "
+        f"mask must be a Mask or a boolean tensor (True = may look), got {got}; "
         "try Causal(), Lengths(lengths) or Given(tensor)"
     )
 
@@ -184,6 +185,8 @@ class Window(Mask):
 
     def __init__(self, left: int | None, right: int | None = 0) -> None:
         for name, side in (("left", left), ("right", right)):
+            if side is not None and (isinstance(side, bool) or not isinstance(side, int)):
+                raise TypeError(f"{name} must be a whole number, or None for an open side, got {side!r}; try {name}=8")
             if side is not None and side < 0:
                 raise ValueError(f"{name} must be 0 or more, or None for an open side, got {side}; try {name}={-side}")
         self.left, self.right = left, right
@@ -235,7 +238,7 @@ class Prefix(Mask):
         whole = isinstance(length, int) or (isinstance(length, Tensor) and not length.is_floating_point())
         if not whole:
             got = length.dtype if isinstance(length, Tensor) else type(length).__name__
-            raise TypeError(f"length must be an integer or a tensor of them for Prefix, got {got}; try length.long()")
+            raise TypeError(f"length must be an integer or a tensor of them for Prefix, got {got}; try Prefix(8)")
         self.length = length
 
     def _length(self) -> int | Tensor:
@@ -271,7 +274,8 @@ class Lengths(Mask):
         if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.dtype == torch.bool:
             got = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
             raise TypeError(
-                f"lengths must be an integer tensor, one a sample, got {got}; a boolean mask goes into Given(mask)"
+                f"lengths must be an integer tensor, one a sample, got {got}; "
+                "write torch.tensor([5, 3]), or Given(mask) for booleans"
             )
         self.lengths = lengths
 
@@ -307,7 +311,8 @@ class Documents(Mask):
             if t is not None and (not isinstance(t, Tensor) or t.is_floating_point()):
                 got = t.dtype if isinstance(t, Tensor) else type(t).__name__
                 raise TypeError(
-                    f"{name} must be an integer tensor, the document of every position, got {got}; try {name}.long()"
+                    f"{name} must be an integer tensor, the document of every position, got {got}; "
+                    f"write {name}.long(), or torch.tensor([0, 0, 1]) of a list"
                 )
         self.ids, self.queries = ids, queries
 

@@ -135,6 +135,7 @@ class Entmax(Normalizer):
             share = (alpha.init - _LEAST) / (3 - 2 * _LEAST)
             self.raw_alpha = alpha.parameter(math.log(share / (1 - share)))
         else:
+            checks.number("alpha", alpha, "Entmax")
             if not 1.0 < alpha < math.inf:
                 raise ValueError(
                     f"alpha must be above 1 for Entmax, got {alpha}; "
@@ -171,8 +172,7 @@ class TopK(Normalizer):
 
     def __init__(self, k: int, normalize: Normalizer | None = None) -> None:
         super().__init__()
-        if k < 1:
-            raise ValueError(f"k must be 1 or more for TopK, got {k}; try TopK(8)")
+        checks.sizes("TopK", k=k)
         self.k = k
         self.normalize = Softmax() if normalize is None else normalize
         self.distribution = self.normalize.distribution

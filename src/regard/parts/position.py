@@ -18,6 +18,7 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
+        checks.sizes("Sinusoidal", dim=dim)
         if dim % 2:
             raise ValueError(
                 f"dim must be even for Sinusoidal, a sine and a cosine for every frequency, got {dim}; try {dim + 1}"
@@ -45,6 +46,7 @@ class HalfWave(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
+        checks.sizes("HalfWave", dim=dim)
         self.sine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
         self.cosine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
 
@@ -66,6 +68,7 @@ class Learned(nn.Module):
 
     def __init__(self, length: int, dim: int) -> None:
         super().__init__()
+        checks.sizes("Learned", length=length, dim=dim)
         self.table = nn.Embedding(length, dim)
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
@@ -89,6 +92,7 @@ class Rotary(nn.Module):
 
     def __init__(self, dim: int, *, base: float = 10000.0, pairs: str = "halves") -> None:
         super().__init__()
+        checks.sizes("Rotary", dim=dim)
         if dim % 2:
             raise ValueError(f"dim must be even for Rotary, which turns pairs, got {dim}; try {dim + 1}")
         checks.known("pairs", pairs, ("halves", "neighbours"))

@@ -64,11 +64,9 @@ class Dot(Score):
 
     def __init__(self, scale: float | None = None) -> None:
         super().__init__()
+        if scale is not None:
+            checks.number("scale", scale, "Dot")
         self.scale = scale
-
-    def later(self, keys: Tensor, start: int) -> Tensor:
-        """Projected keys that stand behind `start` others; the same, unless a score knows keys by their place."""
-        return keys
 
     def scale_of(self, width: int) -> float:
         return 1.0 / math.sqrt(max(width, 1)) if self.scale is None else self.scale
@@ -90,6 +88,7 @@ class Bilinear(Score):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
+        checks.sizes("Bilinear", query_dim=query_dim, key_dim=key_dim)
         # the map stands on the keys' side, so that kept keys carry it and a decoding step is a bare dot product
         self.key = nn.Linear(key_dim, query_dim, bias=False)
 
@@ -125,10 +124,6 @@ class Cosine(Score):
 
     def keys(self, k: Tensor) -> Tensor:
         return F.normalize(k, dim=-1, eps=1e-6)
-
-    def later(self, keys: Tensor, start: int) -> Tensor:
-        """Projected keys that stand behind `start` others; the same, unless a score knows keys by their place."""
-        return keys
 
     def scale_of(self, width: int) -> float:
         return 1.0 if self.scale is None else self.scale
@@ -219,6 +214,7 @@ class Trilinear(Score):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
+        checks.sizes("Trilinear", dim=dim)
         bound = 1.0 / math.sqrt(3 * max(dim, 1))
         self.query = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
         self.key = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
@@ -264,6 +260,7 @@ class Additive(TanhScore):
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
         super().__init__()
+        checks.sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
         self.query = nn.Linear(query_dim, hidden, bias=False)
         self.key = nn.Linear(key_dim, hidden, bias=False)
         self.energy = _energy(hidden)
@@ -287,6 +284,7 @@ class Concat(TanhScore):
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
         super().__init__()
+        checks.sizes("Concat", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
         self.joined = nn.Linear(query_dim + key_dim, hidden, bias=False)
         self.energy = _energy(hidden)
         self.query_dim = query_dim
@@ -315,6 +313,9 @@ class LocationSensitive(TanhScore):
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, filters: int = 32, width: int = 31) -> None:
         super().__init__()
+        checks.sizes(
+            "LocationSensitive", query_dim=query_dim, key_dim=key_dim, hidden=hidden, filters=filters, width=width
+        )
         if width % 2 == 0:
             raise ValueError(
                 f"width must be odd for LocationSensitive, so that a filter has a middle, got {width}; try {width + 1}"
@@ -356,6 +357,7 @@ class Location(Score):
 
     def __init__(self, query_dim: int, max_keys: int) -> None:
         super().__init__()
+        checks.sizes("Location", query_dim=query_dim, max_keys=max_keys)
         self.place = nn.Linear(query_dim, max_keys, bias=False)
 
     def queries(self, q: Tensor) -> Tensor:

@@ -53,9 +53,11 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
         raise ImportError("figures need matplotlib; install it with: pip install 'regard[view]'") from error
     path = Path(path)
     checks.known("suffix", path.suffix, (".png", ".svg", ".pdf"))
-    panels = [panels] if isinstance(panels, Panel) else list(panels)
+    panels = list(panels) if isinstance(panels, list | tuple) else [panels]  # type: ignore[list-item]
     if not panels:
         raise ValueError("panels must hold at least one map, got none; pass Panel(weights)")
+    for panel in panels:
+        checks.term("panels", panel, Panel, "[Panel(weights)]")
     checks.positive("across", across, "figure")
     wide = min(across, len(panels))
     high = -(-len(panels) // wide)
