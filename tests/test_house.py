@@ -39,7 +39,7 @@ def python(code: str, *arguments: object, cwd: Path | None = None, **environment
 
 
 def test_import_is_quick() -> None:
-    # The processor's time, not the clock's, and the least of several: what the machine is busy with besides is not ours.
+    # The processor's time, not the clock's, and the least of several: what else the machine does is not ours.
     code = "import time, torch; start = time.process_time(); import regard; print(time.process_time() - start)"
     times: list[float] = []
     while len(times) < 7 and min(times, default=1.0) > IMPORT_TIME:
