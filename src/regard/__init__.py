@@ -1,40 +1,15 @@
-"""Attention for PyTorch, as one equation: weights = normalize(score(q, k) + bias, mask); out = read(weights, v)."""
+"""Attention for PyTorch, as one equation: weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
-from regard import losses
-from regard.attention import steps
-from regard.attention.co import AttentionFlow, CoAttention
-from regard.attention.functional import attend, attention, explain
-from regard.attention.hop import Hop, Plain
-from regard.attention.layer import Attention
-from regard.attention.local import Diagonal, Local
-from regard.attention.location import LocationAttention, Smooth
-from regard.attention.monotonic import Chunk, Monotonic, NormedAdditive
-from regard.attention.multihead import MultiHead
-from regard.attention.pooling import KeyValue, Pool
-from regard.backends import BACKENDS
-from regard.catalogue import MECHANISMS, mechanism
-from regard.parts.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
-from regard.parts.call import Attended, Need
-from regard.parts.map import AttentionMap
-from regard.parts.mask import Causal, Documents, Given, Lengths, Mask, Prefix, Window
-from regard.parts.memory import Memory, Segment
-from regard.parts.normalize import Entmax, Normalizer, Null, Sigmoid, Softmax, Sparsemax, Sum, TopK
-from regard.parts.number import Trained
-from regard.parts.position import HalfWave, Learned, Rotary, Sinusoidal
-from regard.parts.read import Argmax, Gumbel, Mix, Read, Sample, StraightThrough
-from regard.parts.score import (
-    Additive,
-    Bilinear,
-    Concat,
-    Cosine,
-    Distance,
-    Dot,
-    Kernel,
-    Location,
-    LocationSensitive,
-    Score,
-    Trilinear,
-)
+Nothing is loaded before a name is used, not even torch, so that the command line can answer at once.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.names import *
 
 __version__ = "0.1.0"
 
@@ -120,3 +95,26 @@ __all__ = [
     "losses",
     "steps",
 ]
+
+
+class _Package(ModuleType):
+    """`regard.attention` is the function, also after the room of that name was imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "attention" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}; dir(regard) lists those it has")
+    names = import_module("regard.names")
+    globals().update({known: getattr(names, known) for known in __all__ if known != "__version__"})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return __all__
