@@ -1,0 +1,165 @@
+"""Pairs as numbers, flat: ids of all lines end to end, and where each line starts."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.text import Pairs
+from regard.data.tokens import Tokens
+
+# A side with more tokens than this lives in files and is mapped into memory: 200 MB of ids.
+MAPPED = 50_000_000
+# lines encoded at once
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Lines of one language; ids without BOS and EOS."""
+
+    ids: NDArray[np.int32]  # "tokens"
+    starts: NDArray[np.int64]  # "n+1"
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, n: int) -> NDArray[np.int32]:
+        n = range(len(self))[n]
+        return self.ids[self.starts[n] : self.starts[n + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:  # "n"
+        return np.diff(self.starts)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Pairs that are not learnt from, and why."""
+
+    too_long: int
+    empty: int
+    total: int
+    max_length: int
+
+    def __str__(self) -> str:
+        if not self.too_long + self.empty:
+            return f"kept all {self.total:,} pairs"
+        return (
+            f"dropped {self.too_long + self.empty:,} of {self.total:,} pairs: {self.too_long:,} with a side of "
+            f"more than {self.max_length:,} tokens, {self.empty:,} with an empty side"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Pairs as numbers: line n of the source belongs to line n of the target."""
+
+    source: Side
+    target: Side
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @classmethod
+    def of(
+        cls,
+        pairs: Pairs,
+        source_tokens: Tokens,
+        target_tokens: Tokens,
+        max_length: int,
+        folder: Path | None,
+        *,
+        mapped: int = MAPPED,
+    ) -> tuple["Corpus", Dropped]:
+        """The pairs of at most `max_length` tokens a side whose sides both hold more than white space.
+
+        A side of more than `mapped` tokens is kept in `folder` and mapped from there, so that memory does not grow with
+        the corpus; with no folder it stays in memory.
+        """
+        if max_length < 1:
+            raise ValueError(f"max_length must be 1 or more, got {max_length}; try max_length=100")
+        source, target = _Growing("source", folder, mapped), _Growing("target", folder, mapped)
+        too_long = empty = 0
+        try:
+            for at in range(0, len(pairs), _CHUNK):
+                lines = pairs.source[at : at + _CHUNK], pairs.target[at : at + _CHUNK]
+                ids = source_tokens.encode(lines[0]), target_tokens.encode(lines[1])
+                keep = []
+                for n, (one, two, a, b) in enumerate(zip(*lines, *ids, strict=True)):
+                    if not (a and b) or one.isspace() or two.isspace():
+                        empty += 1
+                    elif max(len(a), len(b)) > max_length:
+                        too_long += 1
+                    else:
+                        keep.append(n)
+                source.add([ids[0][n] for n in keep])
+                target.add([ids[1][n] for n in keep])
+            dropped = Dropped(too_long, empty, len(pairs), max_length)
+            if too_long + empty == len(pairs):
+                raise ValueError(
+                    f"no pair is left to learn from: {dropped}; raise max_length={max_length} or look at the files"
+                )
+            return cls(source.side(), target.side()), dropped
+        finally:
+            source.close()
+            target.close()
+
+
+class _Growing:
+    """A side while it grows: in memory first, in a file from `mapped` tokens on."""
+
+    def __init__(self, name: str, folder: Path | None, mapped: int) -> None:
+        self.name, self.folder, self.mapped = name, folder, mapped
+        self.ids: list[NDArray[np.int32]] = []
+        self.lengths: list[NDArray[np.int32]] = []
+        self.tokens = 0
+        self.file: IO[bytes] | None = None
+
+    def add(self, lines: Sequence[Sequence[int]]) -> None:
+        self.lengths.append(np.fromiter(map(len, lines), np.int32, len(lines)))
+        ids = np.fromiter((n for line in lines for n in line), np.int32, int(self.lengths[-1].sum()))
+        self.tokens += len(ids)
+        self.ids.append(ids)
+        if self.folder is not None and self.tokens > self.mapped:
+            if self.file is None:
+                self.file = _unfinished(self.folder, f"{self.name}.ids")
+            for part in self.ids:
+                part.tofile(self.file)
+            self.ids.clear()
+
+    def side(self) -> Side:
+        starts = np.zeros(sum(map(len, self.lengths)) + 1, np.int64)
+        np.cumsum(np.concatenate(self.lengths), out=starts[1:])
+        if self.file is None or self.folder is None:
+            return Side(np.concatenate(self.ids), starts)
+        ids = _finished(self.file, self.folder / f"{self.name}.ids")
+        self.file = _unfinished(self.folder, f"{self.name}.starts")
+        starts.tofile(self.file)
+        at = _finished(self.file, self.folder / f"{self.name}.starts")
+        return Side(np.memmap(ids, np.int32, "r"), np.memmap(at, np.int64, "r"))
+
+    def close(self) -> None:
+        """Leaves no half-written file behind."""
+        if self.file is not None:
+            self.file.close()
+            Path(self.file.name).unlink(missing_ok=True)
+
+
+def _unfinished(folder: Path, name: str) -> IO[bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    return tempfile.NamedTemporaryFile(prefix=f".{name}.", dir=folder, delete=False)
+
+
+def _finished(file: IO[bytes], path: Path) -> Path:
+    """The file under its own name, whole or not at all."""
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
+    os.replace(file.name, path)
+    return path
