@@ -1,0 +1,75 @@
+"""JoeyNMT 2.3.0 in an environment of its own, mended so that it runs on today's torch. Needs pip alone."""
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.peers.talk import ROOT
+
+VERSION = "2.3.0"
+# it imports importlib_metadata without asking for it, and only this sentencepiece serves it
+NEEDS = [f"joeynmt=={VERSION}", "importlib_metadata", "sentencepiece==0.2.0"]
+# torch's plateau schedule has lost this argument
+BROKEN, MENDED = '            "verbose": False,\n', ""
+PLACE = Path("builders.py")
+MARK = '"threshold_mode": "abs",'  # the argument that follows it
+
+CHECK = """
+import importlib.metadata, pathlib
+import joeynmt.training
+print(importlib.metadata.version("joeynmt"), pathlib.Path(joeynmt.training.__file__).parent, sep="\\n")
+"""
+
+
+def python_of(folder: Path) -> Path:
+    """The environment's interpreter."""
+    return folder.absolute() / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def setup(folder: Path, say: Callable[[str], None] = print) -> None:
+    """Make the environment in `folder`, or find that it is there already; raises with the way out."""
+    if folder.exists() and not python_of(folder).exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} holds something else than an environment; name a folder that is new or empty")
+    if not python_of(folder).exists():
+        say(f"environment: {folder}, Python {sys.version.split()[0]}")
+        venv.create(folder, with_pip=True)
+    if found(folder) is None:
+        # torch first and held by the same constraints as regard's own: an open range fetches gigabytes of CUDA
+        say("torch, the one regard runs on (about 200 MB, once)")
+        install(folder, ["torch", "numpy", "setuptools"])
+        say(f"joeynmt {VERSION} and what it lacks (60 packages)")
+        install(folder, NEEDS)
+    package = found(folder)
+    if package is None:
+        raise RuntimeError(f"joeynmt {VERSION} was installed but does not import; delete {folder} and try again")
+    mend(package / PLACE)
+    say(f"joeynmt {VERSION} is ready in {folder}")
+
+
+def install(folder: Path, packages: list[str]) -> None:
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    command = [python_of(folder), "-m", "pip", "install", *quiet, "-c", ROOT / "constraints.txt", *packages]
+    ran = subprocess.run(command, check=False)
+    if ran.returncode:
+        raise RuntimeError(f"pip could not install {', '.join(packages)} into {folder}; its own words stand above")
+
+
+def found(folder: Path) -> Path | None:
+    """Where the environment keeps its joeynmt; None if it has none that imports, or another version."""
+    ran = subprocess.run([python_of(folder), "-c", CHECK], capture_output=True, text=True, check=False, cwd=folder)
+    said = ran.stdout.splitlines()
+    return Path(said[1]) if ran.returncode == 0 and said[0] == VERSION else None
+
+
+def mend(path: Path) -> None:
+    """Take the lost argument out of the installed copy; once is enough."""
+    text = path.read_text(encoding="utf-8")
+    if BROKEN + 12 * " " + MARK in text:
+        path.write_text(text.replace(BROKEN, MENDED), encoding="utf-8")
+    elif MARK not in text or BROKEN in text:
+        raise RuntimeError(
+            f"{path} does not read as that of joeynmt {VERSION}; delete the environment and set it up anew"
+        )

@@ -1,0 +1,103 @@
+"""What a driver and its workers say to each other: one JSON object a line, over stdin and stdout.
+
+Nothing here needs more than Python itself: the workers run in environments of their own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+ROOT = Path(__file__).parent.parent.parent
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One model, its batches and its optimiser, in the words both systems understand."""
+
+    name: str
+    kind: Literal["recurrent", "transformer"]
+    attention: Literal["bahdanau", "luong", "heads"]
+    input_feeding: bool = False
+    width: int = 256  # embeddings, states of the decoder, states of each direction of the encoder; the Transformer's d
+    layers: int = 1
+    heads: int = 4
+    feed_forward: int = 512
+    sentences: int = 64  # in a batch
+    dropout: float = 0.1
+    smoothing: float = 0.0
+    rate: float = 1e-3
+    decay: float = 0.01
+    clip: float = 1.0
+
+    def json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def serve(handlers: Mapping[str, Callable[..., Answer]]) -> None:
+    """Answer {"do": name, …} by the handler of that name until stdin ends; what others print goes to stderr."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = handlers[asked.pop("do")](**asked)
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+class Worker:
+    """The driver's end: a process of another interpreter that serves; one thread, and stderr in a file."""
+
+    def __init__(self, python: Path, module: str, log: Path) -> None:
+        self.module, self.log = module, log
+        self._said: TextIO = log.open("a", encoding="utf-8")
+        single = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        self._process = subprocess.Popen(
+            [python, "-m", module],
+            cwd=ROOT,
+            env={**os.environ, **single},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def ask(self, do: str, **asked: object) -> Answer:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(json.dumps({"do": do, **asked}), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            pass  # it ended; the missing answer says so
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.module} ended at {do!r} without an answer; {self.log} has its last words")
+        answer: Answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{self.module} failed at {do!r}: {answer['error']}; {self.log} has the trace")
+        return answer
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+        self._said.close()
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
