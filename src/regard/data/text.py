@@ -10,10 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Pairs:
-    """Line n of the source belongs to line n of the target."""
+    """Line n of the source belongs to line n of the target; `references`, if given, are all that is right there."""
 
     source: Sequence[str]
     target: Sequence[str]
+    references: Sequence[Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
@@ -21,9 +22,19 @@ class Pairs:
                 f"source and target must have a line for each other, got {len(self.source)} and {len(self.target)} "
                 "lines; pair them first"
             )
+        if self.references is not None and len(self.references) != len(self.target):
+            raise ValueError(
+                f"references must be one sequence for each of {len(self.target)} lines, got {len(self.references)}; "
+                "give every line its own, or None"
+            )
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def answers(self) -> Sequence[Sequence[str]]:
+        """Everything that is right for each line: the references, or else the target alone."""
+        return [(line,) for line in self.target] if self.references is None else self.references
 
 
 @dataclass(frozen=True)
