@@ -1,0 +1,59 @@
+"""One HTML file that needs nothing else: no network, no other file, no font, no library.
+
+The script and the style are page.js and page.css beside this file. They are allowed by their hashes in the page's
+Content-Security-Policy, which forbids everything else; so what stands in the data can never run. The data is JSON in a
+block that the browser does not execute.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+
+# < could end the block, the others are written alike so that no reader has to wonder
+_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
+def block(data: object) -> str:
+    """The data as JSON that may stand inside a script element: ASCII alone, without a < in it."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character, escape in _ESCAPES.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def _asset(name: str) -> tuple[str, str]:
+    """A file beside this one and its hash as the policy wants it."""
+    text = resources.files("regard.view").joinpath(name).read_text(encoding="utf-8")
+    return text, f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def document(title: str, data: object, words: str) -> str:
+    """The page: `data` is what page.js draws, `words` the same as plain text for a reader without scripts."""
+    style, style_hash = _asset("page.css")
+    script, script_hash = _asset("page.js")
+    policy = (
+        f"default-src 'none'; script-src {script_hash}; style-src {style_hash}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # A hash is over the text between the tags to the last line feed: nothing may be added around it.
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{html.escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<main id="page"></main>
+<noscript><pre>{html.escape(words)}</pre></noscript>
+<script type="application/json" id="data">{block(data)}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
