@@ -1,0 +1,81 @@
+"""What training asks of a task, and the values that a task answers with.
+
+    work = task.prepare(folder)
+    model = work.model()
+    for planned in work.batches(epoch):
+        loss = work.loss(model, work.batch(planned, rank, world))
+
+The loss that is minimised is Σ total / Σ count over all batches and processes of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+# Annotations only: a command line reads a task's options before torch is there.
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The sum of a batch's losses, how many they are, and other sums worth a report, where the count divides them."""
+
+    total: Tensor  # scalar, differentiable
+    count: int
+    sums: Mapping[str, Tensor | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a validation found: all values, which of them decides, and an example to look at."""
+
+    values: Mapping[str, float]
+    main: str
+    higher_is_better: bool
+    sample: str = ""
+
+    @property
+    def value(self) -> float:
+        return self.values[self.main]
+
+
+class Loadable(Protocol):
+    """A batch: anything that can be moved."""
+
+    def to(self, device: torch.device, /) -> Any: ...
+
+
+class Work(Protocol):
+    """A task whose data is ready."""
+
+    def model(self) -> nn.Module:
+        """A fresh model, initialised from torch's global generator."""
+
+    def batches(self, epoch: int) -> Sequence[object]:
+        """The plan of an epoch: light descriptions of batches, a pure function of the task's seed and the epoch."""
+
+    def batch(self, planned: Any, rank: int, world: int) -> Any:
+        """This process's share of a planned batch, rows rank::world, as a Loadable; None if that is no row."""
+
+    def count(self, batch: Any) -> int:
+        """How many losses are summed in the total of this batch."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Loss: ...
+
+    def validate(self, model: nn.Module) -> Score:
+        """The model, in evaluation mode and without gradients, on held-out data; all of it in this one process."""
+
+
+class Task(Protocol):
+    """A frozen dataclass: its fields are written into the run and must be the same when the run is resumed."""
+
+    @property
+    def seed(self) -> int: ...
+
+    def prepare(self, folder: Path) -> Work:
+        """Reads the data; what is learned from it (tokens) is saved in the folder, or loaded from there."""

@@ -1,0 +1,167 @@
+"""Several processes under torchrun: who this one is, and how the model is spread over them.
+
+    torchrun --nproc-per-node 2 …
+
+All processes see one run folder. A planned batch is cut into rows rank::world; gradients are summed, so the losses are
+those of one process with the same batch. Only the first process writes, validates and tells events.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from regard.tasks.task import Work
+
+# The others wait while the first one validates, which may take long; one that dies is noticed at once all the same.
+_PATIENCE = timedelta(hours=12)
+
+
+@dataclass(frozen=True)
+class Processes:
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def sums(self, values: Sequence[float]) -> list[float]:
+        """Every value summed over the processes."""
+        if self.world == 1:
+            return list(values)
+        t = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(t)
+        return t.tolist()
+
+    def share(self, values: Sequence[float]) -> list[float]:
+        """The values of the first process; the others give as many."""
+        if self.world == 1:
+            return list(values)
+        t = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.broadcast(t, 0)
+        return t.tolist()
+
+    def names(self, names: list[str]) -> list[str]:
+        """The names that the first process has."""
+        if self.world == 1:
+            return names
+        text = list("\n".join(names).encode())
+        (length,) = self.share([len(text)])
+        told = self.share([*text, *[0] * int(length)][: int(length)])
+        return bytes(map(int, told)).decode().split("\n") if told else []
+
+    def wait(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+
+@contextlib.contextmanager
+def join(device: str) -> Iterator[Processes]:
+    """The processes that torchrun started, or this one alone."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Processes(0, 1, _device(device, 0))
+        return
+    place = _device(device, int(os.environ["LOCAL_RANK"]))
+    mine = not dist.is_initialized()
+    if mine:
+        if place.type == "cuda":
+            torch.cuda.set_device(place)
+        dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size(), place)
+    finally:
+        if mine:
+            dist.destroy_process_group()
+
+
+def _device(name: str, local: int) -> torch.device:
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind, here in there.items() if here)
+    elif not there[name]:
+        raise ValueError(f"device {name!r} is not on this machine; try device='auto' or device='cpu'")
+    return torch.device(name, local) if name == "cuda" else torch.device(name)
+
+
+class Objective(nn.Module):
+    """work.loss as the forward of a module, since wrappers act before and after a forward."""
+
+    def __init__(self, model: nn.Module, work: Work, precision: str) -> None:
+        super().__init__()
+        self.model = model
+        self.work = work
+        self.precision = precision
+
+    def forward(self, batch: Any) -> tuple[Tensor, dict[str, Tensor | float]]:
+        """The total of a batch and the other sums; of no rows, a zero that every parameter has part in."""
+        if batch is None:
+            return torch.stack([p.sum() for p in self.model.parameters() if p.requires_grad]).sum() * 0.0, {}
+        kind = next(self.model.parameters()).device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            loss = self.work.loss(self.model, batch)
+        if loss.count != self.work.count(batch):
+            raise ValueError(
+                f"the loss sums {loss.count} terms, but work.count says {self.work.count(batch)}; make them agree"
+            )
+        return loss.total, dict(loss.sums)
+
+
+def spread(objective: Objective, processes: Processes, parallel: str) -> Any:
+    """The objective as every process calls it: itself, a replica (DDP), or a share (FSDP2)."""
+    if processes.world == 1:
+        return objective
+    if parallel == "shard":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh(processes.device.type, (processes.world,))
+        return fully_shard(objective, mesh=mesh)
+    from torch.nn.parallel import DistributedDataParallel
+
+    ids = [processes.device.index] if processes.device.type == "cuda" else None
+    return DistributedDataParallel(objective, device_ids=ids, gradient_as_bucket_view=True)
+
+
+@contextlib.contextmanager
+def gradients_stay(spread: Any, stay: bool) -> Iterator[None]:
+    """Within a step all but the last backward keep their gradients to themselves."""
+    if hasattr(spread, "set_requires_gradient_sync"):
+        spread.set_requires_gradient_sync(not stay)
+        yield
+    elif stay and hasattr(spread, "no_sync"):
+        with spread.no_sync():
+            yield
+    else:
+        yield
+
+
+@contextlib.contextmanager
+def gathered(spread: Any) -> Iterator[None]:
+    """Whole parameters in every process; all of them must enter."""
+    if not hasattr(spread, "unshard"):
+        yield
+        return
+    spread.unshard()
+    try:
+        yield
+    finally:
+        spread.reshard()
+
+
+def all_took_part(model: nn.Module) -> None:
+    """Gradients are averaged over processes for all parameters or never arrive: the ones left out are named."""
+    idle = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    if idle:
+        raise ValueError(
+            f"{', '.join(idle[:3])} got no gradient from the loss, and several processes need one for every parameter; "
+            "remove what the model does not use, or freeze it with requires_grad_(False)"
+        )

@@ -1,0 +1,42 @@
+"""How many threads of the processor a training uses, measured, because more of them can be slower."""
+
+import copy
+import os
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+
+def measure(model: nn.Module, backward: Callable[[nn.Module], None], most: int) -> dict[int, float]:
+    """Seconds of a forward and backward with one thread and with `most`: the best of two after a first.
+
+    Runs on a copy, so that model and gradients stay as they are; the number of threads is put back.
+    """
+    before = torch.get_num_threads()
+    trial = copy.deepcopy(model)
+    times = {}
+    try:
+        for threads in sorted({1, most}):
+            torch.set_num_threads(threads)
+            seconds = []
+            for _ in range(3):
+                start = time.perf_counter()
+                backward(trial)
+                seconds.append(time.perf_counter() - start)
+            times[threads] = min(seconds[1:])
+    finally:
+        torch.set_num_threads(before)
+    return times
+
+
+def available() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def fastest(times: dict[int, float]) -> int:
+    """The fewest threads among the fast: more of them must gain a tenth."""
+    one = times[min(times)]
+    return min(times) if min(times.values()) > 0.9 * one else min(times, key=lambda threads: times[threads])

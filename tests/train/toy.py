@@ -1,0 +1,92 @@
+"""A small task to train: which of a few numbers a short sequence of them adds up to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.tasks.task import Loss, Score
+
+WORDS = 11
+
+
+class Batch(NamedTuple):
+    x: Tensor  # "b 3"
+    y: Tensor  # "b"
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(self.x.to(device), self.y.to(device))
+
+
+class Net(nn.Module):
+    """Tied: the embedding is the output layer."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, dim)
+        self.hidden = nn.Linear(3 * dim, dim)
+        self.drop = nn.Dropout(dropout)
+        self.out = nn.Linear(dim, WORDS)
+        self.out.weight = self.embed.weight
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:  # "b 3" -> "b v"
+        return self.out(self.drop(torch.tanh(self.hidden(self.embed(x).flatten(1)))))
+
+
+@dataclass(frozen=True)
+class Toy:
+    seed: int = 0
+    samples: int = 61
+    rows: int = 7
+    dim: int = 13
+    dropout: float = 0.1
+
+    def prepare(self, folder: Path) -> "ToyWork":
+        return ToyWork(self)
+
+
+class ToyWork:
+    def __init__(self, task: Toy) -> None:
+        self.task = task
+        generator = torch.Generator().manual_seed(task.seed)
+        self.x = torch.randint(0, WORDS, (task.samples, 3), generator=generator)
+        self.y = self.x.sum(1) % WORDS
+
+    def model(self) -> nn.Module:
+        return Net(self.task.dim, self.task.dropout)
+
+    def batches(self, epoch: int) -> Sequence[list[int]]:
+        generator = torch.Generator().manual_seed(1000 * self.task.seed + epoch)
+        order = torch.randperm(self.task.samples, generator=generator)
+        return [part.tolist() for part in order.split(self.task.rows)]
+
+    def batch(self, planned: list[int], rank: int, world: int) -> Batch | None:
+        rows = torch.tensor(planned[rank::world], dtype=torch.long)
+        return Batch(self.x[rows], self.y[rows]) if len(rows) else None
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.y)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        logits = model(batch.x)
+        total = nn.functional.cross_entropy(logits, batch.y, reduction="sum")
+        return Loss(total, len(batch.y), {"right": (logits.argmax(-1) == batch.y).sum()})
+
+    def validate(self, model: nn.Module) -> Score:
+        logits = model(self.x)
+        loss = nn.functional.cross_entropy(logits, self.y).item()
+        return Score(
+            {"loss": loss, "accuracy": (logits.argmax(-1) == self.y).double().mean().item()}, "loss", False, "1+1"
+        )
+
+
+def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -> list[Any]:
+    """All events of a fit."""
+    from regard.train.fit import fit
+    from regard.train.training import Training
+
+    return list(fit(task or Toy(), folder, Training(**{"threads": 1, "device": "cpu", **training}), resume=resume))
