@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from regard.data.lines import HELD, Lines
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -46,16 +48,16 @@ class Splits:
     test: Pairs
 
 
-def read_pairs(paths: Sequence[Path]) -> Pairs:
+def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
     """Pairs from one file, source and target with a tab between, or from two files, line by line; `.gz` is unpacked.
 
     UTF-8. Only a line feed ends a line (with a carriage return before it or not): Unicode's other separators are text.
+    Memory holds `held` bytes a side; what is beyond waits in a file.
     """
     if isinstance(paths, str | Path):
         raise TypeError(f"paths must be a list of one or two files, got {str(paths)!r}; write [path]")
     paths = [Path(path) for path in paths]
-    source: list[str] = []
-    target: list[str] = []
+    source, target = Lines(held), Lines(held)
     if len(paths) == 1:
         for number, line in enumerate(read_lines(paths[0]), 1):
             parts = line.split("\t")
@@ -64,14 +66,14 @@ def read_pairs(paths: Sequence[Path]) -> Pairs:
                     f"{paths[0]}:{number}: a line must be source, tab, target, got {len(parts) - 1} tabs; "
                     + ("keep two columns with: cut -f1,2" if len(parts) > 2 else "or pass two files, one a language")
                 )
-            source.append(parts[0])
-            target.append(parts[1])
+            source.add(parts[0])
+            target.add(parts[1])
     elif len(paths) == 2:
         for one, two in zip_longest(*map(read_lines, paths)):
             if one is not None:
-                source.append(one)
+                source.add(one)
             if two is not None:
-                target.append(two)
+                target.add(two)
         if len(source) != len(target):
             shorter, longer = sorted(((len(source), paths[0]), (len(target), paths[1])))
             raise ValueError(

@@ -12,6 +12,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
 from regard.data.special import BOS, EOS, PAD, SPECIAL, UNK, UNKNOWN
@@ -91,7 +92,8 @@ class Tokens:
         if self._bpe is not None:
             # With a space before it the first word of a line is the same as anywhere else; decode takes it away again.
             spaced = [" " + line if line else "" for line in lines]
-            return [got.ids for got in self._bpe.encode_batch_fast(spaced, add_special_tokens=False)]
+            with _whole(lines):
+                return [got.ids for got in self._bpe.encode_batch_fast(spaced, add_special_tokens=False)]
         number = self._numbers.get
         if self.kind == "characters":
             return [[number(character, UNK) for character in line] for line in lines]
@@ -146,6 +148,20 @@ def _known(kind: Any) -> Kind:
     if kind not in get_args(Kind):
         raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; try kind='bpe'")
     return kind
+
+
+@contextmanager
+def _whole(lines: Sequence[str]) -> Iterator[None]:
+    """Says which line has no bytes in UTF-8, which the library calls a wrong type."""
+    try:
+        yield
+    except TypeError as error:
+        half = next((line for line in lines if any("\ud800" <= character <= "\udfff" for character in line)), None)
+        if half is None:
+            raise
+        raise ValueError(
+            f"lines must be Unicode text, got {half[:40]!r}, which holds a surrogate; decode what you read as UTF-8"
+        ) from error
 
 
 def _tokenizers() -> Any:
