@@ -90,3 +90,14 @@ def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -
     from regard.train.training import Training
 
     return list(fit(task or Toy(), folder, Training(**{"threads": 1, "device": "cpu", **training}), resume=resume))
+
+
+if __name__ == "__main__":
+    # toy.py FOLDER '{"task": {…}, "training": {…}, "resume": false}', perhaps under torchrun
+    import json
+    import sys
+
+    told = json.loads(sys.argv[2])
+    torch.set_num_threads(1)
+    for event in run(Path(sys.argv[1]), Toy(**told.get("task", {})), told.get("resume", False), **told["training"]):
+        print(event)

@@ -77,6 +77,7 @@ class _Fitting:
         self.parameters = sum(p.numel() for p in self.model.parameters())
         self.spread = distributed.spread(self.objective, processes, training.parallel)
         self.optimizer = opening.optimizer(self.model, training, processes.device)
+        self.learned = [p for p in self.model.parameters() if p.requires_grad]
         if stored is not None:
             checkpoint.load_optimizer(self.model, self.optimizer, stored, run / LAST)
         first = len(self.plan) if self.progress.epoch == 0 else len(self.work.batches(0))
@@ -216,7 +217,7 @@ class _Fitting:
         totals: list[Tensor] = []
         sums: dict[str, list[Tensor | float]] = {}
         for micro, batch in enumerate(batches):
-            torch.manual_seed(mix(self.seed, self.progress.step, micro, self.processes.rank))
+            self._draw_from(mix(self.seed, self.progress.step, micro, self.processes.rank))
             here = None if batch is None else batch.to(self.processes.device)
             with distributed.gradients_stay(self.spread, stay=micro + 1 < len(batches)):
                 total, others = self.spread(here)
@@ -228,10 +229,17 @@ class _Fitting:
             distributed.all_took_part(self.model)
         return totals, sums
 
+    def _draw_from(self, seed: int) -> None:
+        if self.processes.device.type == "cpu":
+            # torch.manual_seed notes the stack for every kind of device that may come later: half a millisecond
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
+
     def _norm(self) -> float:
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.learned if p.grad is not None])
         if self.training.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.training.clip, norm)
+            torch.nn.utils.clip_grads_with_norm_(self.learned, self.training.clip, norm)
         return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
     def _sums(self, totals: list[Tensor], sums: dict[str, list[Tensor | float]]) -> tuple[list[str], list[float]]:
@@ -331,7 +339,7 @@ class _Fitting:
 
     def _score(self, model: nn.Module) -> Score | None:
         """None if a signal came in between."""
-        torch.manual_seed(mix(self.seed, self.progress.step))
+        self._draw_from(mix(self.seed, self.progress.step))
         model.eval()
         try:
             with torch.no_grad(), self.interrupts.at_once():

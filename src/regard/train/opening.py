@@ -91,7 +91,7 @@ def diverged(loss: float, norm: float, step: int, epoch: int, planned: Sequence[
     clip = "set a clip such as clip=1.0" if training.clip is None else f"a smaller clip than {training.clip}"
     return (
         f"step {step} in epoch {epoch} has loss {loss:g} and gradient norm {norm:g}, on batch {said}; the weights "
-        f"and checkpoints are those from before: resume with a smaller lr than {training.lr:g} or {clip}, or mend the data"
+        f"and checkpoints are as before it: resume with a smaller lr than {training.lr:g} or {clip}, or mend the data"
     )
 
 

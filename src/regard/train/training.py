@@ -8,7 +8,7 @@ SCHEDULES = ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
 
 @dataclass(frozen=True)
 class Training:
-    """Every choice of a training. Of steps, epochs and minutes at least one is given; the first that is reached ends it."""
+    """Every choice of a training. Of steps, epochs and minutes at least one is given; the first reached ends it."""
 
     steps: int | None = None
     """End after this many steps (updates of the weights)."""
