@@ -1,0 +1,242 @@
+"""What a decoder would say: greedily, by chance, or by beam (regard.layers.beam), for a whole batch at once.
+
+    found = greedy(model, model.start(source, lengths), bos=1, eos=2, limits=2 * lengths + 10)
+    found[3].tokens, found[3].log_prob
+
+The search knows a decoder by its `step` alone: n hypotheses for each of b sentences, what they share kept once a
+sentence. `limits` counts predictions, the end of the sentence among them. A sentence that is done leaves the batch as
+soon as that pays, and nothing is padded: what is found of a sentence does not depend on the others (what is drawn
+does, as all draws come from one stream). Logits of minus infinity mean "never"; NaN and plus infinity are an error.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from regard.layers.best import best
+from regard.parts import checks
+
+# Below this share of living sentences the batch is cut down to them: copying the rest of the state then pays.
+CROWDED = 3 / 4
+
+
+class State(Protocol):
+    """Where n hypotheses of each of b sentences stand."""
+
+    def reorder(self, index: Tensor) -> Self:  # "b n2"
+        """Slot j of sentence i continues what was slot index[i, j]."""
+        ...
+
+    def keep(self, index: Tensor) -> Self:  # "b2"
+        """These sentences alone."""
+        ...
+
+
+class Step(NamedTuple):
+    """What one step of a decoder gives."""
+
+    logits: Tensor  # "b n v"
+    state: State
+    weights: Tensor | None = None  # "b n s", where it looked, if that was asked for
+
+
+class Decoder(Protocol):
+    """Anything that says what may come after the last token of each hypothesis."""
+
+    def step(self, tokens: Tensor, state: Any, weights: bool = False) -> Step:  # "b n"
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """A sentence that a search found."""
+
+    tokens: tuple[int, ...]  # without BOS and EOS
+    log_prob: float  # Σ log p(token) of the decoder itself, EOS included where it was reached
+    score: float  # what a beam ranks by; log_prob elsewhere
+    finished: bool  # EOS was reached within the limit
+
+
+@torch.no_grad()
+def greedy(
+    decoder: Decoder, state: State, *, bos: int, eos: int, limits: Tensor, forbidden: Sequence[int] = ()
+) -> list[Found]:  # limits "b"
+    """y_t = argmax p(y | y_<t); of equals the lowest id."""
+
+    def first(log_p: Tensor) -> Tensor:  # "r v" -> "r"
+        return best(log_p, 1)[1].squeeze(-1)
+
+    return [one for (one,) in _follow(decoder, state, first, 1, bos, eos, limits, forbidden)]
+
+
+@torch.no_grad()
+def sample(
+    decoder: Decoder,
+    state: State,
+    *,
+    bos: int,
+    eos: int,
+    limits: Tensor,
+    forbidden: Sequence[int] = (),
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+    count: int = 1,
+) -> list[list[Found]]:  # limits "b" -> b lists of `count`
+    """y_t ~ p(y | y_<t)^(1/temperature), cut to the top_k most probable (Fan et al. 2018), then to the fewest that hold
+    top_p of what is left (Holtzman et al. 2020).
+
+    `log_prob` is that of the decoder's own distribution, not of the one it was drawn from.
+    """
+    checks.sizes("sample", count=count)
+    checks.positive("temperature", temperature, "sample")
+    if top_k is not None:
+        checks.sizes("sample", top_k=top_k)
+    if top_p is not None:
+        checks.number("top_p", top_p, "sample")
+        if not 0 < top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}; 1 keeps everything, try top_p=0.9")
+
+    def draw(log_p: Tensor) -> Tensor:  # "r v" -> "r"
+        values, ids = kept(log_p, temperature, top_k, top_p)
+        drawn = torch.multinomial(values.exp(), 1, generator=generator)
+        return (drawn if ids is None else ids.gather(-1, drawn)).squeeze(-1)
+
+    return _follow(decoder, state, draw, count, bos, eos, limits, forbidden)
+
+
+def kept(
+    log_p: Tensor, temperature: float, top_k: int | None, top_p: float | None
+) -> tuple[Tensor, Tensor | None]:  # "r v" -> "r k", "r k"
+    """The log-probabilities that are drawn from, and their ids (None: 0, 1, …)."""
+    # The largest is taken away first: then no temperature, however small, makes an infinity of it.
+    heat = (log_p - log_p.amax(-1, keepdim=True)) / temperature
+    ids = None
+    if top_k is not None and top_k < heat.shape[-1]:
+        heat, ids = best(heat, top_k)
+    elif top_p is not None and top_p < 1:
+        heat, ids = heat.sort(dim=-1, descending=True, stable=True)
+    heat = heat.log_softmax(-1)
+    if top_p is not None and top_p < 1:
+        p = heat.exp()
+        heat = heat.masked_fill(p.cumsum(-1) - p >= top_p, -torch.inf).log_softmax(-1)
+    return heat, ids
+
+
+def _follow(
+    decoder: Decoder,
+    state: State,
+    choose: Callable[[Tensor], Tensor],  # "r v" -> "r"
+    count: int,
+    bos: int,
+    eos: int,
+    limits: Tensor,
+    forbidden: Sequence[int],
+) -> list[list[Found]]:
+    """`count` paths a sentence, each going on by itself."""
+    check(limits, eos, forbidden)
+    b, device = len(limits), limits.device
+    rows = torch.arange(b, device=device)  # which sentence a row of the batch is
+    tokens, total = torch.full((b, 1), bos, device=device), torch.zeros(b, 1, device=device)
+    going = torch.ones(b, 1, dtype=torch.bool, device=device)
+    said: list[tuple[Tensor, Tensor, Tensor]] = []
+    for t in range(1, int(limits.max()) + 1):
+        made = decoder.step(tokens, state)
+        state = made.state
+        log_p = log_probs(made, going, rows, t, eos, forbidden)
+        if t == 1 and count > 1:
+            state = state.reorder(torch.zeros(b, count, dtype=torch.long, device=device))
+            log_p, going = log_p.expand(-1, count, -1), going.expand(-1, count)
+        if bool(((log_p.amax(-1) == -torch.inf) & going).any()):
+            raise impossible()
+        tokens = choose(log_p.flatten(0, 1)).unflatten(0, (len(rows), count))
+        total = total + log_p.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).masked_fill(~going, 0)
+        said.append((rows, tokens, total))
+        going = going & (tokens != eos) & (limits[rows] > t).unsqueeze(-1)
+        living = going.any(-1)
+        left = int(living.sum())
+        if not left:
+            break
+        if left < CROWDED * len(rows):
+            index = living.nonzero().squeeze(-1)
+            state, rows, tokens, total, going = (
+                state.keep(index),
+                rows[index],
+                tokens[index],
+                total[index],
+                going[index],
+            )
+
+    path = torch.full((b, count, len(said)), eos, device=device)
+    log_prob = said[0][2].new_empty(b, count)
+    for t, (at, token, sums) in enumerate(said):
+        path[at, :, t], log_prob[at] = token, sums
+    return [
+        [_cut(p[:limit], eos, lp) for p, lp in zip(paths, lps, strict=True)]
+        for paths, lps, limit in zip(path.tolist(), log_prob.tolist(), limits.tolist(), strict=True)
+    ]
+
+
+def _cut(path: list[int], eos: int, log_prob: float) -> Found:
+    finished = eos in path
+    return Found(tuple(path[: path.index(eos)] if finished else path), log_prob, log_prob, finished)
+
+
+def log_probs(
+    made: Step, alive: Tensor, rows: Tensor, t: int, eos: int, forbidden: Sequence[int]
+) -> Tensor:  # alive "b n", rows "b" -> "b n v"
+    """log p of every token, minus infinity for what is forbidden; not renormalised: it is the decoder's own."""
+    logits = made.logits
+    if logits.ndim != 3 or logits.shape[:2] != alive.shape:
+        raise ValueError(
+            f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*alive.shape, 'v')}, "
+            f"got {checks.shape(logits)}"
+        )
+    v = logits.shape[-1]
+    for name, token in (("eos", eos), *(("forbidden", f) for f in forbidden)):
+        if not 0 <= token < v:
+            raise ValueError(f"{name} must be an id of the vocabulary, 0 to {v - 1}, got {token}")
+    log_p = logits.log_softmax(-1, dtype=checks.widened(logits.dtype))
+    # One NaN or plus infinity makes NaN of its whole row, so one column tells.
+    broken = log_p[..., 0].isnan()
+    if bool(broken.any()):
+        if bool((broken & alive).any()):
+            sentence = int(rows[(broken & alive).any(-1)][0])
+            raise ValueError(
+                f"decoder.step gave logits with NaN or infinity for sentence {sentence} at step {t}; "
+                "look for NaN in the model's parameters, or decode in float32"
+            )
+        log_p[broken] = 0  # of a sentence that is done: nobody reads it
+    if forbidden:
+        log_p[..., list(forbidden)] = -torch.inf
+    return log_p
+
+
+def impossible() -> ValueError:
+    return ValueError(
+        "every token that may come next has probability 0, so there is nothing to say; "
+        "forbid fewer tokens, or let the decoder give one of the others a finite logit"
+    )
+
+
+def check(limits: Tensor, eos: int, forbidden: Sequence[int]) -> None:
+    if not isinstance(limits, Tensor):
+        raise TypeError(
+            f"limits must be a tensor with one whole number a sentence, got {limits!r}; "
+            "write torch.full((sentences,), 50), or 2 * lengths + 10"
+        )
+    if limits.ndim != 1 or limits.is_floating_point() or limits.dtype == torch.bool:
+        raise TypeError(
+            f"limits must be one whole number a sentence, got {limits.dtype} {checks.shape(limits)}; "
+            "write torch.full((sentences,), 50), or 2 * lengths + 10"
+        )
+    if not len(limits):
+        raise ValueError("limits is empty: there is no sentence to decode; pass one limit a sentence")
+    if bool((limits < 1).any()):
+        raise ValueError(f"limits must be 1 or more, got {int(limits.min())}; the end of the sentence is counted too")
+    if eos in forbidden:
+        raise ValueError(f"forbidden holds eos={eos}: no sentence could end; take it out of {list(forbidden)}")
