@@ -1,5 +1,6 @@
 """Losses that attention needs beside those of torch."""
 
 from regard.losses.reinforce import Baseline, reinforce
+from regard.losses.vocabulary import likelihood
 
-__all__ = ["Baseline", "reinforce"]
+__all__ = ["Baseline", "likelihood", "reinforce"]

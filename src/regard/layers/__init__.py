@@ -1,0 +1,1 @@
+"""Blocks that models are built of: recurrent decoders that attend, Transformer layers, and the search for a translation."""

@@ -1,0 +1,150 @@
+"""Recurrent stacks that run over a whole sequence at once or go one step at a time, on the same parameters."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard.parts import checks
+
+CELLS: dict[str, type[nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+# of every layer h, or h and c, each "b h"
+States = tuple[tuple[Tensor, ...], ...]
+
+
+class Encoded(NamedTuple):
+    """What an encoder made of a source."""
+
+    outputs: Tensor  # "b s k", zero behind the end
+    summary: Tensor  # "b k", the last state, of both directions where there are two
+
+
+class Encoder(nn.Module):
+    """h_j = [h→_j; h←_j]: n layers of LSTM or GRU, forward and, if asked, backward  (Bahdanau et al. 2015, 3.2)."""
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        *,
+        layers: int = 1,
+        cell: str = "gru",
+        bidirectional: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        checks.known("cell", cell, CELLS)
+        checks.sizes("Encoder", dim=dim, hidden=hidden, layers=layers)
+        # torch warns of a dropout between layers where there is one layer
+        between = dropout if layers > 1 else 0.0
+        self.rnn = CELLS[cell](dim, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between)
+        self.out_features = hidden * (2 if bidirectional else 1)
+        _orthogonal(self.rnn)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Encoded:  # "b s d", "b"
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        out, last = self.rnn(packed)
+        outputs, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
+        hidden = last[0] if isinstance(last, tuple) else last  # "l·directions b h"
+        ways = 2 if self.rnn.bidirectional else 1
+        return Encoded(outputs, hidden[-ways:].transpose(0, 1).flatten(1))
+
+
+class Stack(nn.Module):
+    """n layers of LSTM or GRU for a decoder: `run` takes all steps at once, `step` one, and `fed` is what only a step knows.
+
+    The input of a step is [x; fed]. The part of x in the first layer's gates is computed for all steps together by
+    `gates`, so that a step multiplies only what depends on the step before.
+    """
+
+    def __init__(
+        self, dim: int, hidden: int, *, fed: int = 0, layers: int = 1, cell: str = "gru", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        checks.known("cell", cell, CELLS)
+        checks.sizes("Stack", dim=dim, hidden=hidden, layers=layers)
+        self.dim, self.fed, self.dropout = dim, fed, dropout
+        between = dropout if layers > 1 else 0.0
+        self.rnn = CELLS[cell](dim + fed, hidden, layers, batch_first=True, dropout=between)
+        _orthogonal(self.rnn)
+
+    @property
+    def parts(self) -> int:
+        """How many tensors the state has: h, or h and c."""
+        return 2 if isinstance(self.rnn, nn.LSTM) else 1
+
+    def run(self, x: Tensor, states: States) -> Tensor:  # "b t d+fed" -> "b t h"
+        """All steps at once: nothing of a step depends on what was made of the one before but its state."""
+        first = tuple(torch.stack(part) for part in zip(*states, strict=True))
+        out, _ = self.rnn(x, first if self.parts == 2 else first[0])
+        return out
+
+    def gates(self, x: Tensor) -> Tensor:  # "… d" -> "… gates"
+        """W_ih x + b of the first layer, for any number of steps."""
+        return F.linear(x, self._weight("weight_ih", 0)[:, : self.dim], self._weight("bias_ih", 0))
+
+    def step(self, gates: Tensor, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b gates", "b fed"
+        """The top layer's h, "b h", and the states after the step."""
+        if fed is not None:
+            gates = gates + F.linear(fed, self._weight("weight_ih", 0)[:, self.dim :])
+        after: list[tuple[Tensor, ...]] = []
+        out = gates
+        for layer in range(self.rnn.num_layers):
+            if layer:
+                lower = F.dropout(out, self.dropout, self.training) if self.dropout else out
+                gates = F.linear(lower, self._weight("weight_ih", layer), self._weight("bias_ih", layer))
+            past = F.linear(states[layer][0], self._weight("weight_hh", layer), self._weight("bias_hh", layer))
+            if self.parts == 2:
+                after.append(_lstm(gates, past, states[layer][1]))
+            else:
+                after.append((_gru(gates, past, states[layer][0]),))
+            out = after[-1][0]
+        return out, tuple(after)
+
+    def _weight(self, name: str, layer: int) -> Tensor:
+        return getattr(self.rnn, f"{name}_l{layer}")
+
+
+def _gru(gates: Tensor, past: Tensor, h: Tensor) -> Tensor:  # "b 3h", "b 3h", "b h"
+    """r, z = σ(W x + U h); n = tanh(W x + r ∘ U h); h' = (1 − z) ∘ n + z ∘ h  (Cho et al. 2014, as torch orders it)."""
+    width = h.shape[-1]
+    reset, update = torch.sigmoid(gates[:, : 2 * width] + past[:, : 2 * width]).chunk(2, dim=-1)
+    new = torch.tanh(torch.addcmul(gates[:, 2 * width :], reset, past[:, 2 * width :]))
+    return torch.lerp(new, h, update)
+
+
+def _lstm(gates: Tensor, past: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:  # "b 4h", "b 4h", "b h"
+    """c' = f ∘ c + i ∘ g; h' = o ∘ tanh(c')  (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000)."""
+    i, f, g, o = (gates + past).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class Bridge(nn.Module):
+    """s_0 = tanh(W h) for every layer of the decoder  (Bahdanau et al. 2015, A.2.2)."""
+
+    def __init__(self, dim: int, stack: Stack) -> None:
+        super().__init__()
+        self.layers, self.parts = stack.rnn.num_layers, stack.parts
+        self.linear = nn.Linear(dim, self.layers * self.parts * stack.rnn.hidden_size)
+
+    def forward(self, summary: Tensor) -> States:  # "b k" -> "b h" each
+        parts = torch.tanh(self.linear(summary)).chunk(self.layers * self.parts, dim=-1)
+        return tuple(parts[n : n + self.parts] for n in range(0, len(parts), self.parts))
+
+
+def _orthogonal(rnn: nn.RNNBase) -> None:
+    """Recurrent matrices orthogonal, gate by gate, biases zero, an LSTM's forget gate open  (Bahdanau et al. 2015, B.1)."""
+    for name, weight in rnn.named_parameters():
+        if name.startswith("weight_hh"):
+            for gate in weight.data.split(rnn.hidden_size):
+                nn.init.orthogonal_(gate)
+        elif name.startswith("weight_ih"):
+            nn.init.xavier_uniform_(weight)
+        else:
+            nn.init.zeros_(weight)
+            if isinstance(rnn, nn.LSTM) and name.startswith("bias_ih"):
+                weight.data[rnn.hidden_size : 2 * rnn.hidden_size] = 1.0

@@ -1,0 +1,87 @@
+"""The vocabulary layer and its cross-entropy in one: the widest product of a small model, and its widest memory."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.parts import checks
+
+# logits at once, in elements: 16 MB of float32 stay near the processor
+_ROOM = 1 << 22
+
+
+class _Likelihood(torch.autograd.Function):
+    """The gradient is taken while the logits are there, so that they are computed once and kept never."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        wanted = any(ctx.needs_input_grad)
+        vocabulary = weight.shape[0]
+        rows = max(_ROOM // vocabulary, 1)
+        total = states.new_zeros((), dtype=torch.float32 if states.dtype != torch.float64 else torch.float64)
+        matrix = weight.to(states.dtype)
+        nll = total.new_empty(states.shape[0])
+        to_states = torch.empty_like(states) if wanted else None
+        to_weight = torch.zeros_like(matrix) if wanted else None
+        to_bias = torch.zeros_like(bias) if wanted and bias is not None else None
+        # what smoothing adds is the same for every word: a mean of W, no pass over the logits
+        mean = matrix.mean(0)
+        level = 0.0 if bias is None else bias.mean().to(total.dtype)
+        for start in range(0, states.shape[0], rows):
+            here = slice(start, start + rows)
+            some, right = states[here], targets[here].unsqueeze(-1)
+            logits = F.linear(some, matrix, None if bias is None else bias.to(some.dtype)).to(total.dtype)
+            picked = logits.gather(-1, right).squeeze(-1)
+            logs = torch.log_softmax(logits, dim=-1)
+            nll[here] = -logs.gather(-1, right).squeeze(-1)
+            total += nll[here].sum()
+            if smoothing:
+                total += smoothing * (picked - (some @ mean).to(total.dtype) - level).sum()
+            if to_states is None or to_weight is None:
+                continue
+            slope = logs.exp_()
+            slope.scatter_add_(-1, right, torch.full_like(right, -(1 - smoothing), dtype=slope.dtype))
+            slope = slope.to(states.dtype)
+            torch.mm(slope, matrix, out=to_states[here])
+            to_weight.addmm_(slope.T, some)
+            if to_bias is not None:
+                to_bias += slope.sum(0).to(to_bias.dtype)
+        if smoothing and to_states is not None and to_weight is not None:
+            to_states -= smoothing * mean
+            to_weight -= smoothing / vocabulary * states.sum(0)
+            if to_bias is not None:
+                to_bias -= smoothing * states.shape[0] / vocabulary
+        ctx.gradients = (to_states, None if to_weight is None else to_weight.to(weight.dtype), to_bias)
+        ctx.mark_non_differentiable(nll)
+        return total, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        scaled = [None if t is None else t.mul_(total.to(t.dtype)) for t in ctx.gradients]
+        ctx.gradients = (None, None, None)
+        return (*scaled, None, None)
+
+
+def likelihood(
+    states: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:  # "n d", "v d", "n" -> scalar, "n"
+    """Σ (1 − ε)(−log p(y)) + ε/v Σ_w (−log p(w)), p = softmax(W s + b)  (Szegedy et al. 2016, label smoothing).
+
+    The sum over all rows, to be trained, and −log p(y) of each row, to be reported, which has no gradient. One
+    backward only: the gradient is computed with the logits, which are never kept.
+    """
+    checks.width("states", states, weight.shape[-1], "the vocabulary layer")
+    if targets.shape != states.shape[:-1] or states.ndim != 2:
+        raise ValueError(
+            f"targets must be one a row of states, got {checks.shape(targets)} for states {checks.shape(states)}; "
+            "choose the rows that are no padding first: states[keep], targets[keep]"
+        )
+    if not 0.0 <= smoothing < 1.0:
+        raise ValueError(f"smoothing must be 0 or more and below 1, got {smoothing}; try 0.1")
+    return _Likelihood.apply(states, weight, bias, targets, smoothing)

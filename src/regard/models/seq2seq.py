@@ -1,0 +1,97 @@
+"""Seq2Seq: the recurrent encoder-decoder, without attention, with Bahdanau's or with Luong's."""
+
+import functools
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from regard.catalogue import MECHANISMS, Factory
+from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State, Taught
+from regard.layers.recurrent import Encoded, Encoder
+from regard.layers.search import Step
+from regard.models.translator import Translator, embeddings
+from regard.parts import checks
+from regard.parts.call import NOTHING, Need
+
+# how a decoder attends, and the attention of its paper
+DECODERS: dict[str, tuple[Callable[..., Decoder], str | None]] = {
+    "fixed": (Fixed, None),
+    "bahdanau": (Bahdanau, "additive"),
+    "luong": (functools.partial(Luong, feeding=False), "general"),
+    "luong-feeding": (functools.partial(Luong, feeding=True), "general"),
+}
+
+
+class Seq2Seq(Translator):
+    """p(y_t | y_<t, x) = softmax(W_o r_t + b), r_t of a recurrent decoder on a recurrent encoder.
+
+    `decoder`: "bahdanau" attends before each step (Bahdanau et al. 2015), "luong" after it, all steps at once,
+    "luong-feeding" after it, and what was found goes into the next step (Luong et al. 2015), "fixed" not at all: every
+    step is fed the encoder's last state (Cho et al. 2014). `attention` is a name of MECHANISMS or a factory like those
+    in it; None is the paper's. A bidirectional encoder has `encoder_hidden` units each way; None halves `hidden`, so
+    that keys are as wide as queries, which some mechanisms need. `tied` shares the target's embedding with the
+    vocabulary layer ("target") and with the source's embedding too ("all").
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        *,
+        width: int = 256,
+        hidden: int = 256,
+        layers: int = 1,
+        cell: str = "gru",
+        bidirectional: bool = True,
+        encoder_hidden: int | None = None,
+        decoder: str = "bahdanau",
+        attention: str | Factory | None = None,
+        dropout: float = 0.1,
+        tied: str = "target",
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        checks.known("decoder", decoder, DECODERS)
+        checks.sizes("Seq2Seq", source_size=source_size, target_size=target_size, width=width, hidden=hidden)
+        if encoder_hidden is None:
+            encoder_hidden = hidden // 2 if bidirectional else hidden
+            if bidirectional and hidden % 2:
+                raise ValueError(
+                    f"hidden must be even to be halved over two directions, got {hidden}; "
+                    f"try hidden={hidden + 1} or give encoder_hidden"
+                )
+        self.source, self.target, self.output = embeddings(source_size, target_size, width, tied, padding)
+        self.encoder = Encoder(
+            width, encoder_hidden, layers=layers, cell=cell, bidirectional=bidirectional, dropout=dropout
+        )
+        make, usual = DECODERS[decoder]
+        sizes = {"layers": layers, "cell": cell, "dropout": dropout, "out_features": width}
+        if usual is None:
+            if attention is not None:
+                raise ValueError(
+                    f"attention={attention!r} has no place in decoder='{decoder}', which does not attend; "
+                    "choose decoder='bahdanau', 'luong' or 'luong-feeding', or leave attention out"
+                )
+            self.decoder = make(width, self.encoder.out_features, hidden, **sizes)
+        else:
+            attention = usual if attention is None else attention
+            if isinstance(attention, str):
+                checks.known("attention", attention, MECHANISMS)
+                attention = MECHANISMS[attention]
+            self.decoder = make(width, self.encoder.out_features, hidden, attention=attention, **sizes)
+        self.dropout = nn.Dropout(dropout)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Encoded:  # "b s", "b"
+        return self.encoder(self.dropout(self.source(source)), lengths)
+
+    def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
+        y = self.dropout(self.target(target))
+        taught = self.decoder.teach(y, self.encode(source, lengths), lengths, need)
+        return taught._replace(states=self.dropout(taught.states))
+
+    def start(self, source: Tensor, lengths: Tensor) -> State:
+        return self.decoder.start(self.encode(source, lengths), lengths)
+
+    def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"
+        made = self.decoder.step(self.target(tokens), state, weights)
+        return Step(self.logits(made.out), made.state, made.weights)

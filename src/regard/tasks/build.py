@@ -1,0 +1,43 @@
+"""A translator built as a task describes it."""
+
+from regard.data.special import PAD
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer
+from regard.models.translator import Translator
+from regard.tasks.translate import Translate
+
+
+def build(task: Translate, source_size: int, target_size: int, shared: bool) -> Translator:
+    """The model, fresh; one vocabulary means one embedding."""
+    tied = "all" if shared else "target"
+    width, dropout = task.choice("width"), task.choice("dropout")
+    if task.model == "seq2seq":
+        return Seq2Seq(
+            source_size,
+            target_size,
+            width=width,
+            hidden=task.choice("hidden"),
+            layers=task.layers or 1,
+            cell=task.cell or "gru",
+            decoder=task.decoder or "bahdanau",
+            attention=task.attention,
+            dropout=dropout,
+            tied=tied,
+            padding=PAD,
+        )
+    names = None if task.attention is None else task.attention.split(",")
+    return Transformer(
+        source_size,
+        target_size,
+        width=width,
+        layers=task.layers or 3,
+        heads=task.heads or 4,
+        feed=task.feed or 2 * width,
+        norm=task.norm or "pre",
+        positions=task.positions or "sinusoidal",
+        attention=names[0] if names is not None and len(names) == 1 else names,
+        longest=2 * task.max_length + 2,
+        dropout=dropout,
+        tied=tied,
+        padding=PAD,
+    )

@@ -1,0 +1,168 @@
+"""Translate: one sequence into another, learned from pairs.  No torch here: the command line reads the options below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from regard.tasks.interpreter import Interpreter
+    from regard.tasks.translation import Translation
+
+# which options belong to one model alone
+_OWN = {
+    "seq2seq": ("decoder", "cell", "hidden"),
+    "transformer": ("heads", "feed", "norm", "positions"),
+}
+# what suits the embedded data where an option is left open; files are taken to be sentences
+_SUITS: dict[str, dict[str, Any]] = {
+    "dates": {
+        "width": 64,
+        "hidden": 128,
+        "heads": 4,
+        "dropout": 0.0,
+        "smoothing": 0.0,
+        "batch": 4096,
+        "metric": "exact",
+    },
+    "reverse": {
+        "width": 64,
+        "hidden": 128,
+        "heads": 4,
+        "dropout": 0.0,
+        "smoothing": 0.0,
+        "batch": 4096,
+        "metric": "exact",
+    },
+    "pronounce": {"width": 128, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 2048, "metric": "per"},
+    "files": {"width": 256, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 1536, "metric": "bleu"},
+}
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Translate sequences: two text files, or embedded data, to a model with any attention, its score, its alignments."""
+
+    data: Literal["dates", "reverse", "pronounce"] | None = None
+    """Embedded data that needs no file: dates of the world -> ISO 8601, letters reversed, English words -> phonemes."""
+    train: tuple[Path, ...] = ()
+    """Your own pairs: one .tsv file (source, tab, target), or two text files, line by line; .gz is unpacked."""
+    valid: tuple[Path, ...] = ()
+    """Pairs to choose the best checkpoint by, as --train has them; without any, a fiftieth of the training pairs."""
+    test: tuple[Path, ...] = ()
+    """Pairs that only `regard evaluate` looks at; without any, those of --valid."""
+
+    tokens: Literal["bpe", "characters", "words"] | None = None
+    """What text is cut into; left open, bpe for files and what suits embedded data."""
+    vocabulary: int = 8000
+    """At most this many different tokens."""
+    shared: bool | None = None
+    """One vocabulary for source and target; left open, yes for bpe, no otherwise."""
+    max_length: int = 200
+    """Longer pairs, in tokens, are dropped from training, and their number is told."""
+
+    model: Literal["seq2seq", "transformer"] = "seq2seq"
+    """Recurrent encoder and decoder, or one that only attends."""
+    attention: str | None = None
+    """A mechanism by name (`regard list` shows all); left open, that of the paper. For a Transformer also one a head: dot,entmax,…"""
+    decoder: Literal["bahdanau", "luong", "luong-feeding", "fixed"] | None = None
+    """seq2seq: attend before the step (bahdanau), after it (luong), with input feeding, or never (fixed); bahdanau."""
+    cell: Literal["gru", "lstm"] | None = None
+    """seq2seq: the recurrent cell; gru."""
+    width: int | None = None
+    """The width of embeddings, and of a Transformer's layers."""
+    hidden: int | None = None
+    """seq2seq: the width of the recurrent state; an encoder has half of it in each direction."""
+    layers: int | None = None
+    """Layers of the encoder and of the decoder; 1 for seq2seq, 3 for a Transformer."""
+    heads: int | None = None
+    """transformer: heads of every attention; 4."""
+    feed: int | None = None
+    """transformer: the width inside the feed-forward nets; twice the width."""
+    norm: Literal["pre", "post"] | None = None
+    """transformer: where layer norms stand; pre."""
+    positions: Literal["sinusoidal", "learned", "rotary"] | None = None
+    """transformer: how places are told apart; sinusoidal."""
+    dropout: float | None = None
+    """The share of activations that training leaves out."""
+    smoothing: float | None = None
+    """Label smoothing: the share of certainty that is spread over the vocabulary."""
+
+    batch: int | None = None
+    """At most this many tokens a batch on either side, padding included."""
+    metric: Literal["bleu", "chrf", "exact", "per", "wer", "nll"] | None = None
+    """The score that chooses the best checkpoint."""
+    valid_lines: int = 1000
+    """Validate on at most this many pairs."""
+    seed: int = 0
+    """Decides initial weights, the order of batches and what dropout drops."""
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.train:
+            raise ValueError(f"data={self.data!r} and train={_said(self.train)} exclude each other; give one of them")
+        for name in ("valid", "test"):
+            if getattr(self, name) and not self.train:
+                raise ValueError(
+                    f"{name}={_said(getattr(self, name))} belongs to files of your own; give train as well"
+                )
+        for name in ("train", "valid", "test"):
+            if len(getattr(self, name)) > 2:
+                raise ValueError(
+                    f"{name} must be one .tsv file or two text files, got {len(getattr(self, name))}; join them first"
+                )
+        for model, names in _OWN.items():
+            for name in names:
+                if model != self.model and getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} belongs to model='{model}', not to '{self.model}'; "
+                        f"leave it out or choose the other model"
+                    )
+        if self.decoder == "fixed" and self.attention is not None:
+            raise ValueError(
+                f"attention={self.attention!r} has no place in decoder='fixed', which does not attend; leave one out"
+            )
+        for name in ("vocabulary", "max_length", "valid_lines", "width", "hidden", "layers", "heads", "feed", "batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value}; leave it out for a value that suits")
+        for name in ("dropout", "smoothing"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"{name} must be 0 or more and below 1, got {value}; try {name}=0.1")
+
+    @property
+    def kind(self) -> str:
+        """The embedded data, dates if nothing was chosen, or "files"."""
+        return "files" if self.train else self.data or "dates"
+
+    def choice(self, name: str) -> Any:
+        """An option, or what suits the data where it is left open."""
+        value = getattr(self, name)
+        return _SUITS[self.kind].get(name) if value is None else value
+
+    def prepare(self, folder: Path) -> Translation:
+        """The data read and cut into tokens, whose vocabularies are saved in the folder, or loaded from there."""
+        from regard.tasks.translation import Translation
+
+        return Translation.of(self, folder)
+
+    def interpreter(self, folder: Path) -> Interpreter:
+        """A fresh model with the vocabularies that were saved in the folder: load weights into it, then give it text."""
+        from regard.tasks.interpreter import Interpreter
+        from regard.tasks.vocabularies import Vocabularies
+
+        return Interpreter.of(self, Vocabularies.load(folder))
+
+    @staticmethod
+    def told(told: dict[str, Any]) -> Translate:
+        """The task that a run recorded."""
+        known = {field.name for field in fields(Translate)}
+        if unknown := told.keys() - known:
+            raise ValueError(f"the run has options that this version does not know: {', '.join(sorted(unknown))}")
+        paths = {name: tuple(map(Path, told.get(name, ()))) for name in ("train", "valid", "test")}
+        return Translate(**{**told, **paths})
+
+
+def _said(paths: tuple[Path, ...]) -> str:
+    return " ".join(map(str, paths))

@@ -1,0 +1,215 @@
+"""Translation: the work of a Translate task, its data read and cut into tokens."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import Batch, collate, plan
+from regard.data.corpus import Corpus
+from regard.data.embedded import EMBEDDED
+from regard.data.special import PAD
+from regard.data.text import Pairs, Splits, read_pairs
+from regard.layers.decoders import Taught
+from regard.losses import likelihood, reinforce
+from regard.models.translator import Translator
+from regard.tasks.build import build
+from regard.tasks.interpreter import Greedy, Interpreter, Search
+from regard.tasks.scores import SCORES
+from regard.tasks.task import Loss, Score
+from regard.tasks.translate import Translate
+from regard.tasks.vocabularies import Vocabularies
+
+# how much a hard attention is paid for staying undecided while it learns where to look
+_ENTROPY = 0.05
+# without files to validate on, one in so many training pairs is kept for it
+_SHARE = 50
+# what is reported beside the loss, by the kind of data
+_REPORTED = {"files": ("bleu", "chrf"), "dates": ("exact",), "reverse": ("exact",), "pronounce": ("per", "wer")}
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """What training asks of a translation task."""
+
+    task: Translate
+    vocabularies: Vocabularies
+    corpus: Corpus
+    valid: Pairs
+    valid_corpus: Corpus
+    test: Pairs
+    told: str  # what was read and what was dropped
+
+    @staticmethod
+    def of(task: Translate, folder: Path) -> "Translation":
+        splits = read(task)
+        if Vocabularies.saved(folder):
+            vocabularies = Vocabularies.load(folder)
+        else:
+            vocabularies = Vocabularies.train(task, splits.train)
+            vocabularies.save(folder)
+        _same_data(splits, folder)
+        sides = vocabularies.source, vocabularies.target
+        corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
+        if not len(corpus):
+            raise ValueError(
+                f"no training pair is left: {dropped}; raise max_length={task.max_length} or look at the files"
+            )
+        valid = Pairs(
+            *(side[: task.valid_lines] for side in (splits.valid.source, splits.valid.target)),
+            _some(splits.valid, task.valid_lines),
+        )
+        # nothing is dropped here: every line counts
+        longest = max(map(len, (*valid.source, *valid.target)), default=0) * 4 + 1
+        valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
+        told = f"{len(corpus)} pairs to train on, {len(valid)} to validate, {len(sides[0])} and {len(sides[1])} tokens"
+        told += f"; {dropped}" if dropped.too_long or dropped.empty else ""
+        return Translation(task, vocabularies, corpus, valid, valid_corpus, splits.test, told)
+
+    def model(self) -> Translator:
+        return build(self.task, len(self.vocabularies.source), len(self.vocabularies.target), self.vocabularies.shared)
+
+    def batches(self, epoch: int) -> Sequence[NDArray[np.int64]]:
+        lengths = self.corpus.source.lengths, self.corpus.target.lengths
+        return plan(*lengths, self.task.choice("batch"), self.task.seed, epoch)
+
+    def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
+        batch = collate(self.corpus, planned)
+        return batch if world == 1 else batch.shard(rank, world)
+
+    def count(self, batch: Batch) -> int:
+        return batch.tokens
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """The smoothed cross-entropy of every target token, computed for no padding."""
+        assert isinstance(model, Translator)
+        total, nll, taught, keep = _likelihood(model, batch, self.task.choice("smoothing"))
+        if taught.log_prob is not None:
+            total = total + self._drawn(taught, nll, keep)
+        return Loss(total, batch.tokens, {"nll": nll.sum()})
+
+    def _drawn(self, taught: Taught, nll: Tensor, keep: Tensor) -> Tensor:
+        """What teaches a hard attention where to look: the likelihood it led to is its reward  (Xu et al. 2015, 4.1)."""
+        assert taught.log_prob is not None
+        assert taught.entropy is not None
+        reward = torch.zeros_like(taught.log_prob)
+        reward[keep] = -nll.to(reward.dtype)
+        if self.task.decoder != "luong":
+            # a draw changes every later step where states carry what was found
+            reward = reward.flip(1).cumsum(1).flip(1)
+        level = reward.sum(0) / keep.sum(0).clamp_min(1)
+        loss = reinforce(
+            taught.log_prob[keep],
+            reward[keep],
+            level.expand_as(reward)[keep],
+            entropy=taught.entropy[keep],
+            entropy_weight=_ENTROPY,
+        )
+        return loss * len(nll)
+
+    def validate(self, model: nn.Module) -> Score:
+        assert isinstance(model, Translator)
+        interpreter = Interpreter(model, self.vocabularies, max_length=self.task.max_length)
+        values, said = evaluate(interpreter, self.valid, Greedy(), self.reported)
+        values["nll"] = self._nll(model)
+        main = self.task.choice("metric")
+        higher = SCORES[main][1] if main in SCORES else False
+        at = min(3, len(said) - 1)
+        sample = f"{self.valid.source[at]} → {said[at]}   (right: {self.valid.target[at]})"
+        return Score(values, main, higher, sample)
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The scores that are told, the deciding one first."""
+        main = self.task.choice("metric")
+        names = (main, *_REPORTED[self.task.kind]) if main in SCORES else _REPORTED[self.task.kind]
+        return tuple(dict.fromkeys(names))
+
+    @torch.no_grad()
+    def _nll(self, model: Translator) -> float:
+        """−log p of a target token, without smoothing."""
+        device = next(model.parameters()).device
+        total = 0.0
+        lengths = self.valid_corpus.source.lengths, self.valid_corpus.target.lengths
+        planned = plan(*lengths, max(self.task.choice("batch"), 2048), 0, 0)
+        for index in planned:
+            batch = collate(self.valid_corpus, index).to(device)
+            total += float(_likelihood(model, batch, 0.0)[0])
+        return total / max(int((lengths[1] + 1).sum()), 1)
+
+
+def evaluate(
+    interpreter: Interpreter, pairs: Pairs, search: Search, names: Sequence[str]
+) -> tuple[dict[str, float], list[str]]:
+    """The scores of these names on pairs, and what was said."""
+    said = [found[0].text for found in interpreter.translate(pairs.source, search)]
+    return {name: SCORES[name][0](said, pairs.answers) for name in names}, said
+
+
+def read(task: Translate) -> Splits:
+    """The pairs to train on, to validate and to test."""
+    if task.kind != "files":
+        return EMBEDDED[task.kind].splits(task.seed)
+    train = read_pairs(task.train)
+    if task.valid:
+        valid = read_pairs(task.valid)
+    else:
+        order = np.random.default_rng(task.seed).permutation(len(train))
+        held = max(len(train) // _SHARE, 1)
+        if held >= len(train):
+            raise ValueError(
+                f"train has {len(train)} pair, and one is needed to validate on; give more lines, or valid as well"
+            )
+        valid, train = _picked(train, np.sort(order[:held])), _picked(train, np.sort(order[held:]))
+    return Splits(train, valid, read_pairs(task.test) if task.test else valid)
+
+
+def _picked(pairs: Pairs, index: NDArray[np.int64]) -> Pairs:
+    return Pairs([pairs.source[n] for n in index], [pairs.target[n] for n in index])
+
+
+def _some(pairs: Pairs, count: int) -> Sequence[Sequence[str]] | None:
+    return None if pairs.references is None else pairs.references[:count]
+
+
+def _likelihood(model: Translator, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Taught, Tensor]:
+    taught = model.teach(batch.source, batch.source_lengths, batch.target[:, :-1])
+    targets = batch.target[:, 1:]
+    keep = targets != PAD
+    states = taught.states[keep]
+    total, nll = likelihood(states, model.output.weight, targets[keep], bias=model.output.bias, smoothing=smoothing)
+    return total, nll, taught, keep
+
+
+def _same_data(splits: Splits, folder: Path) -> None:
+    """A run is resumed on the data it began with."""
+    path = folder / "data.json"
+    digest = hashlib.sha256()
+    for pairs in (splits.train, splits.valid):
+        for side in (pairs.source, pairs.target):
+            for line in side:
+                digest.update(line.encode() + b"\n")
+    now = {
+        "train": len(splits.train),
+        "valid": len(splits.valid),
+        "test": len(splits.test),
+        "sha256": digest.hexdigest(),
+    }
+    if not path.exists():
+        unfinished = folder / f".data.json.{os.getpid()}"
+        unfinished.write_text(json.dumps(now) + "\n", encoding="utf-8")
+        os.replace(unfinished, path)
+        return
+    before = json.loads(path.read_text(encoding="utf-8"))
+    if before != now:
+        raise ValueError(
+            f"the data of {folder} has changed: it had {before['train']} training pairs, now {now['train']}, and other "
+            "text; put the files back as they were, or train in another folder"
+        )
