@@ -122,6 +122,13 @@ def read(path: Path) -> Stored:
     return Stored(tensors, facts.pop("tied", {}), facts)
 
 
+def load(model: nn.Module, path: Path) -> Mapping[str, Any]:
+    """Puts the weights of a file into the model; what the file says of itself: the step, the score."""
+    stored = read(path)
+    load_model(model, stored, path)
+    return stored.facts
+
+
 def load_model(model: nn.Module, stored: Stored, path: Path) -> None:
     """Puts the stored weights into the model, if they are exactly its own."""
     weights = stored.under("model.")

@@ -95,18 +95,19 @@ def _device(name: str, local: int) -> torch.device:
 class Objective(nn.Module):
     """work.loss as the forward of a module, since wrappers act before and after a forward."""
 
-    def __init__(self, model: nn.Module, work: Work, precision: str) -> None:
+    def __init__(self, model: nn.Module, work: Work, device: torch.device, precision: str) -> None:
         super().__init__()
         self.model = model
         self.work = work
-        self.precision = precision
+        self.device = device
+        self.narrow = precision == "bfloat16"
 
     def forward(self, batch: Any) -> tuple[Tensor, dict[str, Tensor | float]]:
         """The total of a batch and the other sums; of no rows, a zero that every parameter has part in."""
         if batch is None:
-            return torch.stack([p.sum() for p in self.model.parameters() if p.requires_grad]).sum() * 0.0, {}
-        kind = next(self.model.parameters()).device.type
-        with torch.autocast(kind, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            learned = (p.sum() for p in self.model.parameters() if p.requires_grad)
+            return sum(learned, torch.zeros((), device=self.device)) * 0.0, {}
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
             loss = self.work.loss(self.model, batch)
         if loss.count != self.work.count(batch):
             raise ValueError(

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _UNFINISHED = ".unfinished"
@@ -51,6 +51,31 @@ def folder(path: Path) -> None:
         if isinstance(error, FileExistsError):
             raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file, not a folder; take another one") from error
         raise named(error, path) from error
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """The folder for one process at a time, where the system can; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(
+                error.errno, f"another process trains in {path} now; wait for its end, or take another folder"
+            ) from error
+        except OSError as error:
+            # A file system without locks is no reason not to train.
+            if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.EINVAL, errno.EBADF):
+                raise
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def sweep(path: Path) -> None:

@@ -5,44 +5,43 @@ the task's seed, step, batch and rank gives the dropout. So a resumed run goes o
 CPU with the same number of threads, wherever it was killed.
 """
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.tasks.task import Score, Task
 from regard.train import checkpoint, distributed, files, opening, threads
 from regard.train.average import average
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Objective, Processes
-from regard.train.events import Event, Saved, Started, Stepped, Validated, Warned
+from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
 from regard.train.interrupts import Asked, Interrupts
 from regard.train.metrics import Metrics
 from regard.train.progress import Progress, Window, better, mix
 from regard.train.run import AVERAGE, BEST, LAST, VALIDATED, Record
 from regard.train.schedule import factor
+from regard.train.step import Diverged, Stepper, seed
 from regard.train.training import Training
 
-
-class Diverged(RuntimeError):
-    """The loss or the gradient is no number any more. Weights and checkpoints are those from before."""
+__all__ = ["Diverged", "fit"]
 
 
 def fit(task: Task, run: Path, training: Training, resume: bool = False) -> Iterator[Event]:
     """Trains and yields events, the last of them Stopped; under torchrun only the first process yields any.
 
     A new run wants a folder without one; `resume` goes on with the run in the folder, and Training may be another.
+    A loss that is no number raises Diverged.
     """
     run = Path(run)
     before = torch.get_num_threads()
-    with distributed.join(training.device) as processes:
+    with distributed.join(training.device) as processes, opening.claimed(run, resume, processes) as made:
         try:
-            fitting = _Fitting(task, run, training, resume, processes)
+            with opening.begun(task, run, training, resume, made, processes):
+                fitting = _Fitting(task, run, training, resume, processes)
             try:
                 with fitting.interrupts:
                     for event in fitting.events():
@@ -58,45 +57,43 @@ class _Fitting:
     """One call of fit: what is built at its start, and the Progress, which alone changes with the weights."""
 
     def __init__(self, task: Task, run: Path, training: Training, resume: bool, processes: Processes) -> None:
-        self.run, self.training, self.seed, self.processes = run, training, task.seed, processes
-        self.resume = resume
-        self.warnings: list[Warned] = []
+        self.run, self.training, self.seed, self.processes, self.resume = run, training, task.seed, processes, resume
         record, stored, self.work = opening.opened(task, run, training, resume, processes)
         self.progress = Progress() if stored is None else Progress.from_dict(stored.facts["progress"])
-        self.plan = self.work.batches(self.progress.epoch)
-        torch.manual_seed(task.seed)
-        self.model = self.work.model().to(processes.device)
+        self.plan = self._planned(self.progress.epoch)
+        self.batches = len(self.plan if self.progress.epoch == 0 else self._planned(0))
+        self.steps = opening.steps_in_all(training, self.batches)
+        seed(processes.device, task.seed)
+        self.model = self.work.model().to(processes.device).train()
+        self.parameters = sum(p.numel() for p in self.model.parameters())
         if stored is not None:
             checkpoint.load_model(self.model, stored, run / LAST)
-        self.model.train()
-        self.objective = Objective(self.model, self.work, training.precision)
+        objective = Objective(self.model, self.work, processes.device, training.precision)
         self.thread_times: dict[int, float] = {}
-        torch.set_num_threads(self._threads(record))
+        torch.set_num_threads(self._threads(record, objective))
+        self.stepper = Stepper(objective, self.work, training, task.seed, processes)
+        if stored is not None:
+            checkpoint.load_optimizer(self.model, self.stepper.optimizer, stored, run / LAST)
+        self.metrics = Metrics(run, self.progress, training.tensorboard) if processes.first else None
         if processes.first:
             replace(record, threads=torch.get_num_threads()).write(run)
-        self.parameters = sum(p.numel() for p in self.model.parameters())
-        self.spread = distributed.spread(self.objective, processes, training.parallel)
-        self.optimizer = opening.optimizer(self.model, training, processes.device)
-        self.learned = [p for p in self.model.parameters() if p.requires_grad]
-        if stored is not None:
-            checkpoint.load_optimizer(self.model, self.optimizer, stored, run / LAST)
-        first = len(self.plan) if self.progress.epoch == 0 else len(self.work.batches(0))
-        self.batches = first
-        self.steps = opening.steps_in_all(training, first)
-        self.metrics = Metrics(run, self.progress, training.tensorboard) if processes.first else None
         self.interrupts = Interrupts()
-        self.saved = replace(self.progress, elapsed=0.0)
         self.started_at = self.progress.step
+        self.saved = replace(self.progress, elapsed=0.0)
         self.start = time.perf_counter()
-        self.names: list[str] | None = None
-        self.busy, self.tokens, self.norm, self.lr = 0.0, 0, 0.0, 0.0
-        self._warn()
+        self.busy, self.tokens = 0.0, 0
 
     def close(self) -> None:
         if self.metrics is not None:
             self.metrics.close()
 
-    def _threads(self, record: Record) -> int:
+    def _planned(self, epoch: int) -> Sequence[object]:
+        plan = self.work.batches(epoch)
+        if not len(plan):
+            raise ValueError(f"epoch {epoch} has no batches; give the task training data")
+        return plan
+
+    def _threads(self, record: Record, objective: Objective) -> int:
         known = self.training.threads or record.threads
         if known is not None:
             return known
@@ -107,18 +104,16 @@ class _Fitting:
         def backward(trial: nn.Module) -> None:
             trial(batch)[0].backward()
 
-        self.thread_times = threads.measure(self.objective, backward, threads.available())
+        self.thread_times = threads.measure(objective, backward, threads.available())
         return threads.fastest(self.thread_times)
 
-    def _warn(self) -> None:
-        if self.training.precision == "bfloat16" and self.processes.device.type == "cpu" and not opening.has_bfloat16():
-            self.warnings.append(
-                Warned("this processor has no units for bfloat16: steps may take 40 times as long; take float32")
-            )
+    def _warnings(self) -> Iterator[Warned]:
+        if self.resume and self.started_at == 0:
+            yield Warned(f"{self.run} has no checkpoint yet; it starts over")
+        if self.training.precision == "bfloat16" and self.processes.device.type == "cpu" and not _has_bfloat16():
+            yield Warned("this processor has no units for bfloat16: steps take up to 40 times as long; take float32")
         if self.training.parallel == "shard" and self.processes.world == 1:
-            self.warnings.append(
-                Warned("parallel='shard' with one process shares nothing; start several with torchrun")
-            )
+            yield Warned("parallel='shard' with one process shares nothing; start several with torchrun")
 
     # The course of events
 
@@ -135,7 +130,7 @@ class _Fitting:
             batches=self.batches,
             resumed=self.resume,
         )
-        yield from self.warnings
+        yield from self._warnings()
         reason = None
         while reason is None:
             yield from self._due()
@@ -164,37 +159,30 @@ class _Fitting:
             yield from self._log()
             yield from self._validate()
             yield from self._average()
-            if self.interrupts.asked and self.progress.validated_at != self.progress.step:
+            if self.progress.validated_at != self.progress.step or self._to_average():
                 reason = "interrupted"
         yield from self._save()
         nothing = self.resume and self.progress.step == self.started_at and reason != "interrupted"
-        yield opening.stopped(reason, nothing, self.progress, self.steps, self.training, self.run)
-
-    # The step
+        yield _stopped(reason, nothing, self.progress, self.steps, self.training, self.run)
 
     def _step(self) -> str | None:
         """One update of the weights, or the reason why there is none."""
-        begun = time.perf_counter()
-        done, processes = self.progress, self.processes
+        begun, done, minutes = time.perf_counter(), self.progress, self.training.minutes
         planned, epoch, place = self._take()
-        batches = [self.work.batch(item, processes.rank, processes.world) for item in planned]
-        counts = [0 if batch is None else self.work.count(batch) for batch in batches]
-        minutes = self.training.minutes
-        over = processes.first and minutes is not None and self._elapsed() >= 60 * minutes
-        count, asked, ended = processes.sums([sum(counts), self.interrupts.asked, over])
+        batches, own = self.stepper.load(planned)
+        over = minutes is not None and self._elapsed() >= 60 * minutes
+        # The first process's clock decides for all, a signal to any of them as well.
+        told = [float(own), float(self.interrupts.asked), float(over and self.processes.first)]
+        count, asked, ended = self.processes.sums(told)
         if asked or ended:
             return "interrupted" if asked else "minutes"
-        totals, sums = self._backward(batches, int(count))
-        self.norm = self._norm()
-        names, values = self._sums(totals, sums)
-        if not (math.isfinite(values[0]) and math.isfinite(self.norm)):
-            raise Diverged(opening.diverged(values[0], self.norm, done.step + 1, epoch, planned, self.training))
-        self.lr = self.training.lr * factor(self.training, done.step + 1, self.steps, done.plateau)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        window = done.window.add(values[0], int(count), dict(zip(names, values[1:], strict=True)))
+        if not count:
+            raise ValueError(f"batch {_brief(planned)} of epoch {epoch} has nothing to lose; leave it out of the plan")
+        try:
+            taken = self.stepper.step(batches, int(count), done.step, self._lr(done.step + 1))
+        except Diverged as error:
+            raise Diverged(_diverged(error, done.step + 1, epoch, planned, self.training)) from None
+        window = done.window.add(taken.total, int(count), taken.norm, taken.sums)
         self.progress = replace(done, step=done.step + 1, epoch=epoch, place=place, window=window)
         self.tokens += int(count)
         self.busy += time.perf_counter() - begun
@@ -207,51 +195,13 @@ class _Fitting:
         while len(planned) < self.training.accumulate:
             if place >= len(self.plan):
                 epoch, place = epoch + 1, 0
-                self.plan = self.work.batches(epoch)
+                self.plan = self._planned(epoch)
             planned.append(self.plan[place])
             place += 1
         return planned, epoch, place
 
-    def _backward(self, batches: Sequence[Any], count: int) -> tuple[list[Tensor], dict[str, list[Tensor | float]]]:
-        """Gradients of Σ total / count. Wrappers average over the processes, hence their number as a factor."""
-        totals: list[Tensor] = []
-        sums: dict[str, list[Tensor | float]] = {}
-        for micro, batch in enumerate(batches):
-            self._draw_from(mix(self.seed, self.progress.step, micro, self.processes.rank))
-            here = None if batch is None else batch.to(self.processes.device)
-            with distributed.gradients_stay(self.spread, stay=micro + 1 < len(batches)):
-                total, others = self.spread(here)
-                (total * (self.processes.world / count)).backward()
-            totals.append(total.detach())
-            for name, value in others.items():
-                sums.setdefault(name, []).append(value.detach() if isinstance(value, Tensor) else value)
-        if self.processes.world > 1 and self.progress.step == self.started_at:
-            distributed.all_took_part(self.model)
-        return totals, sums
-
-    def _draw_from(self, seed: int) -> None:
-        if self.processes.device.type == "cpu":
-            # torch.manual_seed notes the stack for every kind of device that may come later: half a millisecond
-            torch.default_generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seed)
-
-    def _norm(self) -> float:
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.learned if p.grad is not None])
-        if self.training.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.learned, self.training.clip, norm)
-        return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
-
-    def _sums(self, totals: list[Tensor], sums: dict[str, list[Tensor | float]]) -> tuple[list[str], list[float]]:
-        """The loss and the other sums over all batches and processes."""
-        if self.names is None:
-            self.names = self.processes.names(list(sums))
-        if not sums.keys() <= set(self.names):
-            raise ValueError(
-                f"work.loss sums {sorted(sums)} now and {self.names} at first; report the same sums always"
-            )
-        total = float(torch.stack(totals).sum(dtype=torch.float64 if totals[0].device.type == "cpu" else None))
-        return self.names, self.processes.sums([total, *(float(sum(sums.get(name, []))) for name in self.names)])
+    def _lr(self, step: int) -> float:
+        return self.training.lr * factor(self.training, step, self.steps, self.progress.plateau)
 
     # What is told and written
 
@@ -273,8 +223,8 @@ class _Fitting:
             steps=self.steps,
             epoch=done.epoch + done.place / len(self.plan),
             loss=window.total / window.count,
-            lr=self.lr,
-            norm=self.norm,
+            lr=self._lr(done.step),
+            norm=window.norm,
             tokens_per_second=self.tokens / self.busy if self.busy else 0.0,
             elapsed=done.elapsed,
             remaining=self._remaining(),
@@ -300,7 +250,7 @@ class _Fitting:
         if done.validated_at == step:
             return
         begun = time.perf_counter()
-        with distributed.gathered(self.spread):
+        with distributed.gathered(self.stepper.spread):
             score = self._score(self.model) if self.processes.first else None
             found, value, higher = self.processes.share(
                 [0.0, 0.0, 0.0] if score is None else [1.0, score.value, score.higher_is_better]
@@ -330,16 +280,16 @@ class _Fitting:
             self.metrics.validation(Validated(step, score, improved, time.perf_counter() - begun))
             if self.training.average:
                 files.folder(self.run / VALIDATED)
-                checkpoint.write(self._validated(step), weights, opening.facts(step, score))
+                checkpoint.write(self._validated(step), weights, _facts(step, score))
             if keep:
-                checkpoint.write(self.run / BEST, weights, opening.facts(step, score))
+                checkpoint.write(self.run / BEST, weights, _facts(step, score))
                 events.append(Saved(self.run / BEST, step))
         yield from events
         yield from self._save(stored)
 
     def _score(self, model: nn.Module) -> Score | None:
         """None if a signal came in between."""
-        self._draw_from(mix(self.seed, self.progress.step))
+        seed(self.processes.device, mix(self.seed, self.progress.step))
         model.eval()
         try:
             with torch.no_grad(), self.interrupts.at_once():
@@ -349,31 +299,36 @@ class _Fitting:
         finally:
             model.train()
 
+    def _to_average(self) -> bool:
+        return self.training.average > 0 and self.progress.averaged_at != self.progress.step
+
     def _average(self) -> Iterator[Event]:
         """At the end: the mean of the last validated weights, kept as the best if it scores better."""
-        done = self.progress
-        if not self.training.average or done.averaged_at == done.step or done.validated_at != done.step:
+        done, begun = self.progress, time.perf_counter()
+        if not self._to_average() or done.validated_at != done.step:
             return
+        score = None
         if self.processes.first:
-            assert self.metrics is not None
-            begun = time.perf_counter()
             stored = average([self._validated(step) for step in done.validated])
             model = self.work.model().to(self.processes.device)
             checkpoint.load_model(model, stored, self.run / AVERAGE)
             score = self._score(model)
-            if score is None:
-                return
-            facts = {**opening.facts(done.step, score), "averaged": done.validated}
+        (found,) = self.processes.share([float(score is not None)])
+        if not found:
+            return
+        self.progress = replace(done, averaged_at=done.step)
+        if score is not None:
+            assert self.metrics is not None
+            facts = {**_facts(done.step, score), "averaged": done.validated}
             checkpoint.write(self.run / AVERAGE, stored, facts)
-            yield Saved(self.run / AVERAGE, done.step)
             improved = better(score.value, done.kept, score.higher_is_better)
-            event = Validated(done.step, score, improved, time.perf_counter() - begun, of="average")
-            self.metrics.validation(event)
             if improved:
                 checkpoint.write(self.run / BEST, stored, facts)
-                self.progress = replace(done, kept=score.value)
+                self.progress = replace(self.progress, kept=score.value)
+            event = Validated(done.step, score, improved, time.perf_counter() - begun, of="average")
+            self.metrics.validation(event)
             yield event
-        self.progress = replace(self.progress, averaged_at=done.step)
+            yield Saved(self.run / AVERAGE, done.step)
         yield from self._save()
 
     def _validated(self, step: int) -> Path:
@@ -382,7 +337,7 @@ class _Fitting:
     def _gather(self) -> Stored:
         """Weights and moments; where processes hold shares, all of them must come here."""
         if self.processes.first or self.training.parallel == "shard":
-            return checkpoint.gather(self.model, self.optimizer)
+            return checkpoint.gather(self.model, self.stepper.optimizer)
         return Stored({})
 
     def _save(self, stored: Stored | None = None) -> Iterator[Event]:
@@ -397,6 +352,46 @@ class _Fitting:
         checkpoint.write(self.run / LAST, stored, {"step": done.step, "progress": done.to_dict()})
         # Only now is no checkpoint left that knows the older ones.
         for path in (self.run / VALIDATED).glob("*.safetensors"):
-            if int(path.stem) not in done.validated:
+            if path.stem.isdigit() and int(path.stem) not in done.validated:
                 path.unlink(missing_ok=True)
         yield Saved(self.run / LAST, done.step)
+
+
+def _facts(step: int, score: Score) -> dict[str, object]:
+    return {"step": step, "score": dict(score.values), "main": score.main}
+
+
+def _has_bfloat16() -> bool:
+    """Whether this processor computes in bfloat16."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def _brief(planned: Sequence[object]) -> str:
+    said = ", ".join(" ".join(repr(item).split()) for item in planned)
+    return said if len(said) <= 300 else said[:300] + "…"
+
+
+def _diverged(found: Diverged, step: int, epoch: int, planned: Sequence[object], training: Training) -> str:
+    clip = "with a clip such as clip=1.0" if training.clip is None else f"a smaller clip than {training.clip:g}"
+    return (
+        f"step {step} in epoch {epoch} has {found}, on batch {_brief(planned)}; weights and checkpoints are as before: "
+        f"resume with a smaller lr than {training.lr:g} or {clip}, or mend the data"
+    )
+
+
+def _stopped(
+    reason: str, nothing: bool, progress: Progress, steps: int | None, training: Training, run: Path
+) -> Stopped:
+    """The last event."""
+    step = progress.step
+    of = f"step {step}" if steps is None else f"step {step} of {steps}"
+    if reason == "interrupted":
+        return Stopped(step, "interrupted", f"interrupted after {of}; go on with --resume {run}")
+    said, way = {
+        "done": (f"{of} is done", "raise steps or epochs"),
+        "minutes": (f"{training.minutes} minutes have passed, at {of}", "raise minutes"),
+        "patience": (f"{progress.bad} validations in a row brought no improvement, at {of}", "raise patience"),
+    }[reason]
+    if nothing:
+        return Stopped(step, "nothing left", f"nothing is left to train: {said}; {way} to go on")
+    return Stopped(step, reason, said)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """The numbers of a run, a line of JSON each, and for TensorBoard if asked for."""
 
+import errno
 import json
 import math
 import os
@@ -22,7 +23,8 @@ class Metrics:
         if self._path.exists():
             _cut(self._path, progress)
         try:
-            self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115
+            # unbuffered: nothing is left to write when it is closed
+            self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise files.named(error, self._path) from error
 
@@ -43,8 +45,9 @@ class Metrics:
         )
         told = {"kind": kind, **line, **time}
         try:
-            self._file.write(json.dumps({name: _plain(value) for name, value in told.items()}) + "\n")
-            self._file.flush()
+            text = json.dumps({name: _plain(value) for name, value in told.items()}).encode() + b"\n"
+            if self._file.write(text) != len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise files.named(error, self._path) from error
         if self._board is not None:
@@ -74,9 +77,11 @@ def _cut(path: Path, progress: Progress) -> None:
     for line in path.read_bytes().splitlines(keepends=True):
         try:
             told = json.loads(line)
-        except ValueError:
-            break
-        if told["step"] <= until[told["kind"]] and line.endswith(b"\n"):
+            keep = told["step"] <= until[told["kind"]]
+        except (ValueError, KeyError, TypeError):
+            # half a line, the last that was written
+            continue
+        if keep and line.endswith(b"\n"):
             kept.append(line)
     files.write(path, kept)
 

@@ -17,11 +17,12 @@ class Window:
     total: float = 0.0
     count: int = 0
     steps: int = 0
+    norm: float = 0.0  # of the last step
     sums: Mapping[str, float] = field(default_factory=dict)
 
-    def add(self, total: float, count: int, sums: Mapping[str, float]) -> "Window":
+    def add(self, total: float, count: int, norm: float, sums: Mapping[str, float]) -> "Window":
         joined = {name: self.sums.get(name, 0.0) + value for name, value in sums.items()}
-        return Window(self.total + total, self.count + count, self.steps + 1, {**self.sums, **joined})
+        return Window(self.total + total, self.count + count, self.steps + 1, norm, {**self.sums, **joined})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+"""One update of the weights: Σ total / Σ count over the batches and processes of the step, clipped, into AdamW."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.tasks.task import Work
+from regard.train import distributed
+from regard.train.distributed import Objective, Processes
+from regard.train.progress import mix
+from regard.train.training import Training
+
+
+class Diverged(RuntimeError):
+    """The loss or the gradient is no number any more. Weights and checkpoints are those from before."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a step found, over all processes."""
+
+    total: float
+    norm: float
+    sums: dict[str, float]
+
+
+def optimizer(model: nn.Module, training: Training, device: torch.device) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov & Hutter 2019); only matrices decay. Fused, its step costs a seventh."""
+    learned = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in learned if p.ndim >= 2], "weight_decay": training.weight_decay},
+        {"params": [p for p in learned if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    fused = device.type in ("cpu", "cuda")
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=training.lr, betas=training.betas, fused=fused)
+
+
+def seed(device: torch.device, number: int) -> None:
+    """What is drawn from now on, on this device."""
+    if device.type == "cpu":
+        # torch.manual_seed notes the stack for every kind of device that may come later: half a millisecond
+        torch.default_generator.manual_seed(number)
+    else:
+        torch.manual_seed(number)
+
+
+class Stepper:
+    """A model spread over the processes, and its optimizer."""
+
+    def __init__(self, objective: Objective, work: Work, training: Training, seed: int, processes: Processes) -> None:
+        self.work, self.training, self.seed, self.processes = work, training, seed, processes
+        self.model = objective.model
+        self.spread = distributed.spread(objective, processes, training.parallel)
+        self.optimizer = optimizer(self.model, training, processes.device)
+        self.learned = [p for p in self.model.parameters() if p.requires_grad]
+        self.names: list[str] | None = None
+
+    def load(self, planned: Sequence[object]) -> tuple[list[Any], int]:
+        """This process's share of the batches, and how many losses there are in it."""
+        batches = [self.work.batch(item, self.processes.rank, self.processes.world) for item in planned]
+        return batches, sum(self.work.count(batch) for batch in batches if batch is not None)
+
+    def step(self, batches: Sequence[Any], count: int, done: int, lr: float) -> Taken:
+        """The update after `done` steps; `count` is that of all processes. Nothing is updated if it raises Diverged."""
+        totals: list[Tensor] = []
+        sums: dict[str, Tensor | float] = {}
+        for micro, batch in enumerate(batches):
+            seed(self.processes.device, mix(self.seed, done, micro, self.processes.rank))
+            here = None if batch is None else batch.to(self.processes.device)
+            with distributed.gradients_stay(self.spread, stay=micro + 1 < len(batches)):
+                total, others = self.spread(here)
+                # Wrappers average over the processes, hence their number as a factor.
+                (total * (self.processes.world / count)).backward()
+            totals.append(total.detach())
+            for name, value in others.items():
+                sums[name] = sums.get(name, 0.0) + (value.detach() if isinstance(value, Tensor) else value)
+        if self.names is None:
+            if self.processes.world > 1:
+                distributed.all_took_part(self.model)
+            self.names = self.processes.names(list(sums))
+        taken = self._taken(self._clipped(), totals, sums, self.names)
+        if not (math.isfinite(taken.total) and math.isfinite(taken.norm)):
+            raise Diverged(f"loss {taken.total / count:g} and gradient norm {taken.norm:g}")
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return taken
+
+    def _clipped(self) -> Tensor:
+        """The norm of all gradients together, before they are shortened to the clip."""
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.learned if p.grad is not None])
+        if self.training.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.learned, self.training.clip, norm)
+        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+    def _taken(self, norm: Tensor, totals: list[Tensor], sums: dict[str, Tensor | float], names: list[str]) -> Taken:
+        """Numbers out of tensors, all at once: on a GPU each look would wait for it."""
+        if not sums.keys() <= set(names):
+            raise ValueError(
+                f"work.loss sums {sorted(sums)} now, {names} at first; report the same sums in every batch"
+            )
+        exact = torch.float64 if norm.device.type != "mps" else torch.float32
+        found = [sum(totals), norm, *(sums.get(name, 0.0) for name in names)]
+        t = torch.stack([torch.as_tensor(value, dtype=exact, device=norm.device) for value in found])
+        total, length, *others = t.tolist()
+        total, *others = self.processes.sums([total, *others])
+        return Taken(total, length, dict(zip(names, others, strict=True)))
