@@ -18,8 +18,8 @@ from regard.view.figure import SUFFIXES, Panel, figure
 _SLACK = 1e-2
 # More panels than this are no picture any more.
 _PANELS = 60
-# Inches of a figure: one cell, what labels and title need beside the cells, and what one panel may take.
-_CELL, _BESIDE, _LEAST, _MOST = 0.17, 0.9, 2.4, 14.0
+# Inches of a figure: one cell, and how wide the whole may grow.
+_CELL, _WIDE = 0.17, 14.0
 
 
 @dataclass(frozen=True)
@@ -108,19 +108,16 @@ def _panel(one: Alignment, letters: int) -> Panel:
     return Panel(one.cells(), title, [labels.shown(p) for p in one.target], [labels.shown(p) for p in one.source])
 
 
-def _inches(pieces: int) -> float:
-    return min(max(_BESIDE + _CELL * pieces, _LEAST), _MOST)
-
-
 def _figure(alignments: Sequence[Alignment], path: Path) -> Path:
     if len(alignments) > _PANELS:
         raise ValueError(
             f"a figure holds at most {_PANELS} alignments, got {len(alignments)}; draw fewer, or write .html or .txt"
         )
-    wide = _inches(max(len(one.source) for one in alignments))
-    high = _inches(max(len(one.target) for one in alignments))
-    across = min(max(int(_MOST // wide), 1), math.ceil(math.sqrt(len(alignments))))
-    return figure([_panel(one, int(14 * wide)) for one in alignments], path, across=across, size=(wide, high))
+    longest = max(max(len(one.source), len(one.target), 1) for one in alignments)
+    cell = min(_CELL, _WIDE / longest)
+    wide = max(cell * max(len(one.source) for one in alignments) + 0.8, 2.0)
+    across = max(1, min(int(_WIDE // wide), math.ceil(math.sqrt(len(alignments)))))
+    return figure([_panel(one, int(12 * wide)) for one in alignments], path, across=across, cell=cell)
 
 
 def _several(alignments: Alignment | Sequence[Alignment]) -> list[Alignment]:
@@ -135,7 +132,7 @@ def _several(alignments: Alignment | Sequence[Alignment]) -> list[Alignment]:
 def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[str]) -> Path:
     """Draws the alignments into one file, by its suffix; the same input gives the same bytes.
 
-    .png, .svg, .pdf   heat maps side by side, the source above, the translation on the left. Letters that matplotlib's
+    .png, .svg, .pdf   heat maps side by side, the translation on the left, the source above. Letters that matplotlib's
                        own font has not are drawn with the fonts installed on the machine, such as Noto; one that no
                        font has is spelt U+XXXX (in an SVG it stays itself, for the fonts of who reads it). Letters
                        stand one a cell in the order in which they are written, also those of Arabic and Hebrew.

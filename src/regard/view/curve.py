@@ -1,8 +1,10 @@
 """Numbers against numbers in a file: lines for what changes as a run goes on, named points for what is compared."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from regard.view.figure import sheet
 
@@ -49,7 +51,7 @@ def curve(
         place.set(xlabel=spelt(x_label), ylabel=spelt(y_label), title=spelt(title))
         place.grid(alpha=0.3)
         place.spines[["top", "right"]].set_visible(False)
-        if len(lines) > 1 or any(lines):
+        if any(lines):
             place.legend(handles, [spelt(name) for name in lines], frameon=False)
     return path
 
@@ -69,11 +71,30 @@ def scatter(
         _finite(name, [point])
     with sheet(path, [*points, x_label, y_label, title], _SIZE) as (drawn, spelt):
         place = drawn.subplots()
+        place.set(xlabel=spelt(x_label), ylabel=spelt(y_label), title=spelt(title))
+        names = []
         for n, (name, (x, y)) in enumerate(points.items()):
             place.plot([x], [y], ".", markersize=9, color=_COLOURS[n % len(_COLOURS)])
-            place.annotate(spelt(name), (x, y), xytext=(4, 4), textcoords="offset points")
-        place.set(xlabel=spelt(x_label), ylabel=spelt(y_label), title=spelt(title))
+            names.append(place.annotate(spelt(name), (x, y), xytext=(5, 5), textcoords="offset points"))
         place.margins(0.15)
         place.grid(alpha=0.3)
         place.spines[["top", "right"]].set_visible(False)
+        drawn.draw_without_rendering()  # now it is known where everything stands
+        _part(names, place)
     return path
+
+
+def _part(names: Sequence[Any], place: Any) -> None:
+    """Puts each name beside its dot where it covers neither a dot nor a name before it, as near as can be."""
+    from matplotlib.transforms import Bbox
+
+    dots = [place.transData.transform(name.xy) for name in names]
+    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in dots]
+    for name in names:
+        for far, (across, side), up in itertools.product((5, 12, 20, 30, 42), ((1, "left"), (-1, "right")), (1, -1)):
+            name.set(position=(5 * across, far * up), ha=side, va="bottom" if up > 0 else "top")
+            box = name.get_window_extent()
+            inside = place.bbox.x0 <= box.x0 and box.x1 <= place.bbox.x1
+            if inside and not any(box.overlaps(other) for other in taken):
+                break
+        taken.append(name.get_window_extent())

@@ -1,6 +1,7 @@
 """Weights as a heat map in a file: PNG, SVG or PDF, by suffix."""
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from regard.view import fonts
 SUFFIXES = (".png", ".svg", ".pdf")
 # beyond this many cells a side a map is drawn coarse: a screen has no more pixels
 _CELLS = 512
-# labels are drawn up to this many on the usual panel, beyond it they would overlap
+# labels are drawn up to this many, beyond it they would overlap
 _LABELS = 40
-_INCHES = 2.9
+# a panel, and a letter of a label
+_INCHES, _LETTER = 2.9, 0.075
 
 
 @dataclass(frozen=True)
@@ -78,16 +80,11 @@ def _words(panels: Iterable[Panel]) -> Iterator[str]:
         yield from (panel.title, *(panel.rows or ()), *(panel.columns or ()))
 
 
-def figure(
-    panels: Panel | Sequence[Panel],
-    path: str | Path,
-    *,
-    across: int = 4,
-    size: tuple[float, float] = (_INCHES, _INCHES),
-) -> Path:
+def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4, cell: float | None = None) -> Path:
     """Draws maps side by side into a file: dark is no weight, bright is all of it, also for colour-blind eyes.
 
-    `size` is that of one panel, wide and high, in inches. The same input gives the same bytes.
+    All panels are of one size; with `cell`, all cells are, squares of so many inches. The same input gives the same
+    bytes.
     """
     path = Path(path)
     panels = list(panels) if isinstance(panels, list | tuple) else [panels]  # type: ignore[list-item]
@@ -96,27 +93,76 @@ def figure(
     for panel in panels:
         checks.term("panels", panel, Panel, "[Panel(weights)]")
     checks.positive("across", across, "figure")
+    if cell is not None:
+        checks.positive("cell", cell, "figure")
     wide = min(across, len(panels))
     high = -(-len(panels) // wide)
+    size = (_INCHES, _INCHES) if cell is None else _room(panels, cell)
+    most = None if cell is None else _most(panels)
+    # squares too small for a letter get no labels, larger ones all of them
+    labelled = _LABELS if cell is None else sys.maxsize if cell >= 1.2 * _LETTER else 0
     with sheet(path, _words(panels), (size[0] * wide + 0.5, size[1] * high)) as (drawn, spelt):
         axes = drawn.subplots(high, wide, squeeze=False)
         for place, panel in zip(axes.flat, panels, strict=False):
-            cells = _cells(panel)
-            place.set_title(spelt(panel.title), fontsize=9)
-            if not cells.numel():
-                place.set(xticks=[], yticks=[])
-                place.text(0.5, 0.5, "nothing to look at", ha="center", va="center", transform=place.transAxes)
-                continue
-            place.imshow(cells.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
-            for axis, labels, inches in ((place.yaxis, panel.rows, size[1]), (place.xaxis, panel.columns, size[0])):
-                if labels is not None and len(labels) <= _LABELS * inches / _INCHES:
-                    axis.set_ticks(range(len(labels)), [spelt(label) for label in labels])
-            if panel.columns is not None and max(map(len, panel.columns), default=0) > 3:
-                place.tick_params("x", labelrotation=90)
+            _map(place, panel, spelt, most, labelled)
         for place in axes.flat[len(panels) :]:
             place.set_axis_off()
-        drawn.colorbar(_scale(), ax=axes, shrink=0.6, label="weight")
+        shrink = 0.6 if cell is None else min(0.6, _INCHES / (size[1] * high))
+        drawn.colorbar(_scale(), ax=axes, shrink=shrink, label="weight")
     return path
+
+
+def _most(panels: Sequence[Panel]) -> tuple[int, int]:
+    """The most rows and the most columns of any map."""
+    return max(panel.weights.shape[0] for panel in panels), max(panel.weights.shape[-1] for panel in panels)
+
+
+def _room(panels: Sequence[Panel], cell: float) -> tuple[float, float]:
+    """The inches, wide and high, in which the largest map fits with its labels and its title."""
+    rows, columns = _most(panels)
+    beside = max((len(label) for panel in panels for label in panel.rows or ()), default=0)
+    below = max((len(label) for panel in panels for label in panel.columns or ()), default=0)
+    lines = max(panel.title.count("\n") + 1 for panel in panels)
+    return (
+        max(columns * cell + 0.4 + _LETTER * min(beside, 30), 2.0),
+        max(rows * cell + 0.4 + _LETTER * min(below, 30) + 0.16 * lines, 1.4),
+    )
+
+
+def _square(place: Any, rows: int, columns: int) -> None:
+    """Room for so many cells in every panel, so that a cell is as large in all; labels next to the cells."""
+    place.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5), aspect="equal", anchor="NW")
+    place.xaxis.tick_top()
+    place.tick_params(length=0, pad=2)
+    place.spines[:].set_visible(False)
+
+
+def _map(place: Any, panel: Panel, spelt: Callable[[str], str], most: tuple[int, int] | None, labelled: int) -> None:
+    """One panel: filled by its map, or, in a figure of equal cells, with room for the `most` rows and columns."""
+    cells = _cells(panel)
+    place.set_title(spelt(panel.title), fontsize=9, loc="center" if most is None else "left")
+    if cells.numel():
+        place.imshow(cells.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+    else:
+        place.set(xticks=[], yticks=[])
+        place.text(0.0, 1.0, "nothing to look at", va="top", transform=place.transAxes)
+    if most is not None:
+        _square(place, *most)
+    for axis, labels in ((place.yaxis, panel.rows), (place.xaxis, panel.columns)):
+        if cells.numel() and labels is not None and len(labels) <= labelled:
+            axis.set_ticks(range(len(labels)), [spelt(label) for label in labels])
+            if axis is place.xaxis:
+                _turn(place, [spelt(label) for label in labels])
+
+
+def _turn(place: Any, columns: Sequence[str]) -> None:
+    """Lays long labels of columns on their side; all of them, unless they are few among many short ones."""
+    long = [len(label) > 3 for label in columns]
+    if 4 * sum(long) > len(columns):
+        place.tick_params("x", labelrotation=90)
+        return
+    for label, one in zip(place.get_xticklabels() if any(long) else (), long, strict=False):
+        label.set_rotation(90 if one else 0)
 
 
 def _scale() -> Any:

@@ -77,7 +77,8 @@ def spelt(text: str, missing: frozenset[str]) -> str:
         if c not in missing:
             out, before = out + c, False
         elif not before:
-            out, before = f"{out}U+{ord(c):04X}", True
+            # the circle that carried an accent carries no number
+            out, before = f"{out.removesuffix('◌')}U+{ord(c):04X}", True
         elif not out.endswith("…"):
             out += "…"
     return out

@@ -7,6 +7,7 @@ _SIGNS = {" ": "␣", "\u00a0": "⍽", "\t": "⇥", "\n": "↵"}
 _MARKS = ("Mn", "Mc", "Me")  # accents and vowel signs: they sit on the letter before
 _FLAT = ("Mn", "Me", "Cf")  # take no column of their own
 _BARE = ("Cc", "Cs", "Zl", "Zp")  # would move the cursor, break the line, or cannot be written to a file
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # would turn the order of what stands around
 
 
 def _code(character: str) -> str:
@@ -15,7 +16,10 @@ def _code(character: str) -> str:
 
 def legible(text: str) -> str:
     """The text on one line, without a character that could steer a terminal or break a file."""
-    return "".join(_SIGNS.get(c, _code(c)) if unicodedata.category(c) in _BARE else c for c in text)
+    return "".join(
+        _SIGNS.get(c, _code(c)) if unicodedata.category(c) in _BARE or unicodedata.bidirectional(c) in _TURNS else c
+        for c in text
+    )
 
 
 def shown(piece: str) -> str:

@@ -89,7 +89,7 @@
     ),
     make(
       "section",
-      { "aria-label": "heat map", class: "card" },
+      { "aria-label": "heat map", class: "card", id: "heat" },
       make("h2", {}, "Heat map"),
       make(
         "div",
@@ -105,7 +105,7 @@
           "Point at a cell, or walk with the arrow keys, Home, End, Page Up and Page Down; Escape lets go.",
       ),
     ),
-    make("section", { "aria-label": "table", class: "card" }, details),
+    make("section", { "aria-label": "table", class: "card", id: "table" }, details),
     make("footer", {}, make("p", {}, "Weights say what was read, not why, nor what was done with it.")),
   );
 
@@ -159,7 +159,7 @@
   function tint(chip, w) {
     chip.style.backgroundColor = w === null ? "" : `rgb(${colour(w)})`;
     chip.style.color = w === null ? "" : ink(colour(w));
-    const figure = w === null || w < 0.005 ? "" : w >= 0.995 ? "1" : w.toFixed(2).slice(1);
+    const figure = w === null || w < 0.05 ? "" : w >= 0.995 ? "1" : w.toFixed(2).slice(1);
     if (chip.lastChild.textContent !== figure) chip.lastChild.textContent = figure;
   }
 
@@ -213,8 +213,7 @@
   }
 
   function paint() {
-    map.hidden = !rows || !columns;
-    if (map.hidden) return;
+    if (!rows || !columns) return;
     const style = getComputedStyle(document.documentElement);
     const [inkColour, softColour, cardColour, accent] = ["--ink", "--soft", "--card", "--accent"].map((name) => style.getPropertyValue(name));
     const pen = context(beside, 10, 10); // to measure with
@@ -227,8 +226,10 @@
     const labelled = columns <= 150 && rows <= 300;
     side = labelled ? Math.max(15, Math.floor(side)) : Math.max(2, side);
     density = Math.max(0.1, Math.min(devicePixelRatio || 1, 8000 / (side * Math.max(rows, columns))));
-    const upright = across <= side - 2;
-    const top = labelled ? (upright ? 22 : Math.min(110, Math.ceil(across)) + 10) : 18;
+    // Labels stand upright where they fit into their column, all of them lie on their side when many do not.
+    const wide = one.source.map((piece) => pen.measureText(label(piece)).width > side - 3);
+    const turned = wide.filter(Boolean).length > columns / 4 ? wide.map(() => true) : wide;
+    const top = labelled ? (turned.includes(true) ? Math.min(110, Math.ceil(across)) + 10 : 22) : 4;
     const width = columns * side;
     const height = rows * side;
 
@@ -238,10 +239,10 @@
       over.fillStyle = s === at.s ? inkColour : softColour;
       over.save();
       over.translate((s + 0.5) * side, top - 4);
-      if (upright) over.translate(0, -7);
-      else over.rotate(-Math.PI / 2);
-      over.textAlign = upright ? "center" : "left";
-      over.fillText(cut(over, label(one.source[s]), top - 8), 0, 0);
+      if (turned[s]) over.rotate(-Math.PI / 2);
+      else over.translate(0, -7);
+      over.textAlign = turned[s] ? "left" : "center";
+      over.fillText(turned[s] ? cut(over, label(one.source[s]), top - 8) : label(one.source[s]), 0, 0);
       over.restore();
     }
     const by = context(beside, left, height);
@@ -283,9 +284,26 @@
     show();
   }
 
+  // A long row of pieces has a scroll bar of its own: what is pinned, and what it looks at most, come into sight.
+  function reveal() {
+    if (!rows || !columns) return;
+    const { t, s } = pinned;
+    const best = (list) => ranked(list)[0][1];
+    const wanted = [
+      [chips.source, s >= 0 ? s : t >= 0 ? best(row(t)) : -1],
+      [chips.target, t >= 0 ? t : s >= 0 ? best(column(s)) : -1],
+    ];
+    for (const [group, n] of wanted) {
+      if (n < 0 || group.scrollHeight <= group.clientHeight) continue;
+      const high = group.children[n].offsetTop - group.offsetTop;
+      if (high < group.scrollTop || high > group.scrollTop + group.clientHeight - 40) group.scrollTop = high - group.clientHeight / 2;
+    }
+  }
+
   function pin(t, s) {
     at = pinned = { t, s };
     show();
+    reveal();
     const hash = `#${number + 1}` + (s >= 0 ? `.${t + 1}.${s + 1}` : t >= 0 ? `.${t + 1}` : "");
     try {
       history.replaceState(null, "", hash);
@@ -412,9 +430,10 @@
       const pieces = one[name].map((piece) =>
         make("button", { type: "button", class: "piece", tabindex: "-1", "aria-pressed": "false" }, make("span", {}, label(piece)), make("small", {})),
       );
-      chips[name].replaceChildren(...pieces);
+      chips[name].replaceChildren(...(pieces.length ? pieces : ["–"]));
       if (pieces.length) rove(chips[name], 0);
     }
+    for (const id of ["heat", "table"]) document.getElementById(id).hidden = !rows || !columns;
     map.setAttribute("aria-label", `heat map of ${rows} by ${columns} pieces`);
     pinned = at = { t: -1, s: -1 };
     fill();
@@ -429,6 +448,7 @@
     const there = known && t < rows && s < columns;
     if (there) pinned = at = { t, s };
     show();
+    reveal();
     if (location.hash && !(found && there)) said.prepend(`${location.hash} names nothing on this page. `);
   }
 
