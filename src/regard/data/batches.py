@@ -47,9 +47,11 @@ def plan(
     pool = np.arange(count) // max(1, round(_POOL * tokens / float(longest.mean())))
     # As an ox ploughs: targets go up in one pool and down in the next, sources up at one target length and down at the
     # next, so that neighbours are alike on both sides also where one run ends and another begins.
-    step = target // _STEP
-    step = np.where(pool % 2, -step, step)
-    ranked = np.lexsort((np.where(step % 2, -source, source), step, pool))
+    # Where a run begins and which way it goes is drawn, so that also a small corpus makes other batches every time.
+    first, way, turn = draw.integers(_STEP), draw.integers(2), draw.integers(2)
+    step = (target + first) // _STEP
+    step = np.where((pool + way) % 2, -step, step)
+    ranked = np.lexsort((np.where((step + turn) % 2, -source, source), step, pool))
     order, longest = order[ranked], longest[ranked]
     batches = []
     at = 0

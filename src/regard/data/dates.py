@@ -56,13 +56,13 @@ def splits(seed: int = 0, train: int = 120_000, valid: int = 1_000, test: int = 
     for name, count in (("train", train), ("valid", valid), ("test", test)):
         if count < 1:
             raise ValueError(f"{name} must be 1 or more, got {count}; try {name}={len(FORMS)}, one of each form")
-    draw = np.random.default_rng(seed)
-    days = draw.permutation(DAYS)
+    days = np.random.default_rng(seed).permutation(DAYS)
     tested, chosen = DAYS // 10, DAYS // 20
+    # a generator for each part: what is tested does not depend on how much is learnt
     return Splits(
-        _drawn(draw, days[tested + chosen :], train),
-        _drawn(draw, days[tested : tested + chosen], valid),
-        _drawn(draw, days[:tested], test),
+        _drawn(np.random.default_rng([seed, 1]), days[tested + chosen :], train),
+        _drawn(np.random.default_rng([seed, 2]), days[tested : tested + chosen], valid),
+        _drawn(np.random.default_rng([seed, 3]), days[:tested], test),
     )
 
 

@@ -20,13 +20,14 @@ def splits(seed: int = 0, valid: int = 2_000, *, held_out: float = 0.1) -> Split
     """
     if not 0 < held_out < 1:
         raise ValueError(f"held_out must be a share between 0 and 1, got {held_out}; try held_out=0.1")
+    if valid < 1:
+        raise ValueError(f"valid must be 1 or more, got {valid}; try valid=2000")
     known = pronunciations()
     words = sorted(known)
     tested = round(held_out * len(words))
-    if not 1 <= valid < len(words) - tested:
+    if valid >= len(words) - tested:
         raise ValueError(
-            f"valid must leave some of {len(words) - tested} words to learn from and be 1 or more, got {valid}; "
-            "try valid=2000"
+            f"valid must leave some of {len(words) - tested} words to learn from, got {valid}; try valid=2000"
         )
     order = [words[n] for n in np.random.default_rng(seed).permutation(len(words))]
     test, choose, learn = order[:tested], order[tested : tested + valid], order[tested + valid :]

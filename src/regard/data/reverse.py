@@ -12,6 +12,9 @@ import numpy as np
 
 from regard.data.text import Pairs, Splits
 
+# sequences drawn at a time
+_DRAWN = 10_000
+
 
 def splits(seed: int = 0, train: int = 100_000, valid: int = 1_000, test: int = 2_000, *, longest: int = 30) -> Splits:
     """Sequences of 1 to `longest` letters, all lengths alike; a pure function of its arguments."""
@@ -30,9 +33,10 @@ def splits(seed: int = 0, train: int = 100_000, valid: int = 1_000, test: int = 
     letters = np.frombuffer(ascii_lowercase.encode(), np.uint8)
     found: dict[str, None] = {}
     while len(found) < wanted:
-        lengths = draw.integers(1, longest + 1, wanted)
-        rows = letters[draw.integers(0, len(letters), (wanted, longest))]
+        lengths = draw.integers(1, longest + 1, _DRAWN)
+        rows = letters[draw.integers(0, len(letters), (_DRAWN, longest))]
         found.update((row.tobytes()[:length].decode(), None) for row, length in zip(rows, lengths, strict=True))
+    # the first are for the test, which therefore does not depend on how much is learnt
     source = list(found)[:wanted]
-    parts = source[:train], source[train : train + valid], source[train + valid :]
+    parts = source[test + valid :], source[test : test + valid], source[:test]
     return Splits(*(Pairs(part, [line[::-1] for line in part]) for part in parts))

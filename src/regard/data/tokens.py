@@ -232,7 +232,7 @@ def _shown(piece: str | bytes) -> str:
     mark = ""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-        if len(text) > 1 and text[0] == " ":
+        if text[0] == " " and not text.isspace():
             mark, text = "▁", text[1:]
     return mark + ("".join(map(_visible, text)) or "␣")
 
