@@ -64,7 +64,6 @@ def test_epochs_and_seeds_differ_and_nothing_is_changed() -> None:
     np.testing.assert_array_equal(source, before[0])
     np.testing.assert_array_equal(target, before[1])
     torch.manual_seed(3)
-    np.random.default_rng(3)
     assert [batch.tolist() for batch in plan(source, target, 1000, 0, 0)] == plans[0, 0]
 
 
@@ -88,8 +87,9 @@ def test_little_is_padding(count: int, tokens: int) -> None:
 
 def test_a_million_samples_are_planned_at_once() -> None:
     source, target = lengths(1_000_000)
-    taken = []
-    for _ in range(3):
+    taken: list[float] = []
+    # the processor's time, the least of several: what else the machine does is not ours
+    while len(taken) < 3 and min(taken, default=9.0) > 2:
         start = time.process_time()
         plan(source, target, 4096, 0, 0)
         taken.append(time.process_time() - start)

@@ -10,15 +10,15 @@ from datetime import date, timedelta
 
 import pytest
 
-from regard.data import dates
 from regard.data.dates import DAYS, FIRST, FORMS, LANGUAGES, LAST, TEN, WIDTHS, line, splits, written
+from regard.data.text import Splits
 
 EVERY = [FIRST + timedelta(days=n) for n in range(DAYS)]
 DAY = date(2021, 4, 3)
 
 
 @pytest.fixture(scope="module")
-def parts() -> dates.Splits:
+def parts() -> Splits:
     return splits()
 
 
@@ -97,7 +97,7 @@ def test_as_babel_writes_it_whatever_the_process_did_before() -> None:
     assert ran.stdout == "[]\n", ran.stderr
 
 
-def test_targets_are_iso_and_sources_say_them(parts: dates.Splits) -> None:
+def test_targets_are_iso_and_sources_say_them(parts: Splits) -> None:
     for pairs in (parts.train, parts.valid, parts.test):
         for source, target in list(zip(pairs.source, pairs.target, strict=True))[:500]:
             day = date.fromisoformat(target)
@@ -107,7 +107,7 @@ def test_targets_are_iso_and_sources_say_them(parts: dates.Splits) -> None:
             assert source in [line(day, language, width) for width in WIDTHS]
 
 
-def test_no_day_of_the_test_is_learnt(parts: dates.Splits) -> None:
+def test_no_day_of_the_test_is_learnt(parts: Splits) -> None:
     train, valid, test = (set(pairs.target) for pairs in (parts.train, parts.valid, parts.test))
     assert not train & test
     assert not train & valid
@@ -116,7 +116,7 @@ def test_no_day_of_the_test_is_learnt(parts: dates.Splits) -> None:
     assert len(train) > 0.95 * 0.85 * DAYS
 
 
-def test_every_form_evenly(parts: dates.Splits) -> None:
+def test_every_form_evenly(parts: Splits) -> None:
     for pairs in (parts.train, parts.valid, parts.test):
         counts = Counter(source.split(": ")[0] for source in pairs.source)
         assert set(counts) == set(LANGUAGES)
@@ -124,7 +124,7 @@ def test_every_form_evenly(parts: dates.Splits) -> None:
     assert len({source.split(": ")[0] for source in splits(test=len(LANGUAGES) * 4).test.source}) == len(LANGUAGES)
 
 
-def test_splits_are_a_pure_function(parts: dates.Splits) -> None:
+def test_splits_are_a_pure_function(parts: Splits) -> None:
     assert splits(train=1013, valid=7, test=11) == splits(train=1013, valid=7, test=11)
     assert splits(1, 101, 7, 11).test.target != splits(2, 101, 7, 11).test.target
     # what is tested does not depend on how much is learnt or chosen by

@@ -24,7 +24,7 @@ def test_ready_to_train(name: str) -> None:
     assert corpus.target.ids.min() > 3
     assert [target.decode(corpus.target[n].tolist()) for n in range(11)] == list(parts.test.target[:11])
     assert set(parts.test.source).isdisjoint(parts.train.source)
-    assert [target in answers for target, answers in zip(parts.test.target, parts.test.answers, strict=True)]
+    assert all(target in answers for target, answers in zip(parts.test.target, parts.test.answers, strict=True))
 
 
 def test_names_cost_nothing() -> None:
