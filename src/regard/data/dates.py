@@ -99,7 +99,7 @@ class _Field:
 def _patterns(language: str) -> dict[str, tuple[str | _Field, ...]]:
     """A date's texts and fields, end to end, by width. Babel formats each field once for all it can be."""
     library = _babel()
-    # Babel writes what it looks up for one locale into tables that others share (python-babel#1234), so that what a month
+    # Babel writes what it looks up for one locale into tables that others share (python-babel#1234): what a month
     # is called depends on what the process did before. Here it reads them afresh, and finds the old ones afterwards.
     tables = library.localedata._cache
     used = dict(tables)
