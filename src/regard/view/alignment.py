@@ -16,8 +16,8 @@ from regard.view.figure import SUFFIXES, Panel, figure
 
 # Weights in a low precision may leave the range from nothing to all by this much.
 _SLACK = 1e-2
-# More panels than this are no picture any more.
-_PANELS = 60
+# More panels than this are no picture any more; more weights than this, 53 MB of them, no page.
+_PANELS, _WEIGHTS = 60, 10_000_000
 # Inches of a figure: one cell, and how wide the whole may grow.
 _CELL, _WIDE = 0.17, 14.0
 
@@ -85,6 +85,11 @@ def text(alignments: Alignment | Sequence[Alignment], *, width: int = 100, colou
 
 def _data(alignments: Sequence[Alignment]) -> dict[str, object]:
     """What page.js draws. Weights are float32, little-endian, row by row, in base64: exact, and smaller than digits."""
+    count = sum(one.weights.numel() for one in alignments)
+    if count > _WEIGHTS:
+        raise ValueError(
+            f"a page holds at most {_WEIGHTS} weights, got {count}; draw fewer alignments, or write .png or .txt"
+        )
     pieces = {piece for one in alignments for piece in (*one.source, *one.target)}
     return {
         "kind": "alignments",

@@ -1,0 +1,181 @@
+"""Alignments: one value, four kinds of file, and sentences for what cannot be drawn."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.view import Alignment, draw
+from regard.view.alignment import text
+
+STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-", ".html": b"<!doctype html>", ".txt": b"German"}
+
+
+def weights(t: int, s: int) -> torch.Tensor:
+    return torch.softmax(torch.randn(t, s, generator=torch.Generator().manual_seed(t)), -1)
+
+
+def one() -> Alignment:
+    return Alignment(list("3. Mai"), ["05", "-", "03"], weights(3, 6), "German", "score -0.2", ("3. Mai", "05-03"))
+
+
+@pytest.mark.parametrize("suffix", STARTS)
+def test_a_file_of_each_kind_with_the_same_bytes_twice(suffix: str, tmp_path: Path) -> None:
+    pair = [one(), Alignment(["月", "م", "𓀀"], ["$x$", "\x1b"], weights(2, 3))]
+    first = draw(pair, tmp_path / f"first{suffix}")
+    second = draw(pair, str(tmp_path / f"second{suffix}"))
+    assert first == tmp_path / f"first{suffix}"
+    assert isinstance(second, Path)
+    assert first.read_bytes().startswith(STARTS[suffix])
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
+    said = draw([one(), Alignment(["月", "𓀀"], ["a"], weights(1, 2), "$5 $6")], tmp_path / "a.svg").read_text()
+    for word in ("German", "score -0.2", ">05<", ">M<", ">␣<", "$5 $6", "月", "𓀀"):
+        assert word in said
+
+
+def test_the_text_says_what_is_looked_at(tmp_path: Path) -> None:
+    shares = torch.tensor([[0.1, 0.9], [0.6, 0.4]])
+    said = draw(Alignment(["3.", "Mai"], ["05", "03"], shares, "de", "n", ("3. Mai", "0503")), tmp_path / "a.txt")
+    assert said.read_text(encoding="utf-8").split("\n") == [
+        "de",
+        "n",
+        "source       3. Mai",
+        "translation  0503",
+        "",
+        "     M",
+        "   3 a",
+        "   . i",
+        "05 ▁▁▇▇ 'Mai' 0.90",
+        "03 ▅▅▃▃ '3.' 0.60",
+        "",
+        "",
+        "weights: · 0   ▁ 1/8   ▂ 1/4   ▄ 1/2   ▆ 3/4   █ 1",
+        "",
+    ]
+
+
+def test_colour_and_width_are_for_a_terminal() -> None:
+    assert "\x1b[48;2;" in text(one(), colour=True)
+    assert "\x1b" not in text(one())
+    assert "too many for 12 characters" in text(one(), width=12)
+
+
+def test_pieces_stand_for_a_text_that_is_not_given() -> None:
+    assert Alignment(["3", "."], ["a"], weights(1, 2)).heading() == "3. → a"
+    assert Alignment(["3", "."], ["a"], weights(1, 2), "title").heading() == "title"
+
+
+@pytest.mark.parametrize("suffix", [".png", ".html", ".txt"])
+@pytest.mark.parametrize(("t", "s"), [(0, 3), (3, 0), (0, 0), (1, 1)])
+def test_the_least_there_can_be(t: int, s: int, suffix: str, tmp_path: Path) -> None:
+    path = draw(Alignment(["a"] * s, ["b"] * t, torch.ones(t, s), "German"), tmp_path / f"a{suffix}")
+    assert path.read_bytes().startswith(STARTS[suffix])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".html", ".txt"])
+def test_the_longest(suffix: str, tmp_path: Path) -> None:
+    n = 500
+    path = draw(
+        Alignment([f"s{i}" for i in range(n)], [f"t{i}" for i in range(n)], torch.eye(n)), tmp_path / f"a{suffix}"
+    )
+    assert path.stat().st_size < 2_000_000
+
+
+def test_any_type_of_number_is_drawn_and_left_as_it_was(tmp_path: Path) -> None:
+    plain = draw(Alignment(["a", "b"], ["c"], torch.tensor([[0.25, 0.75]])), tmp_path / "a.html").read_bytes()
+    for kind in (torch.float64, torch.bfloat16, torch.float16):
+        given = torch.tensor([[0.25, 0.75]], dtype=kind, requires_grad=True)
+        assert draw(Alignment(["a", "b"], ["c"], given), tmp_path / "b.html").read_bytes() == plain
+        assert given.grad is None
+        assert given.dtype == kind
+    one_hot = torch.tensor([[0, 1]])
+    assert Alignment(["a", "b"], ["c"], one_hot).cells().tolist() == [[0.0, 1.0]]
+
+
+def test_rows_need_not_sum_to_one(tmp_path: Path) -> None:
+    draw(Alignment(["a", "b"], ["c", "d"], torch.tensor([[0.0, 0.0], [0.9, 0.9]])), tmp_path / "a.txt")
+    said = (tmp_path / "a.txt").read_text(encoding="utf-8")
+    assert "c · ·  nothing" in said
+    assert "d ▇▇▇▇ 'a' 0.90" in said
+
+
+def made(**changed: Any) -> Alignment:
+    return Alignment(**{"source": ["a", "b"], "target": ["c"], "weights": torch.ones(1, 2), **changed})
+
+
+BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
+    "suffix": (
+        lambda p: draw(one(), p / "a.mp4"),
+        ValueError,
+        "unknown suffix '.mp4'; known are: .png, .svg, .pdf, .html, .txt",
+    ),
+    "near suffix": (lambda p: draw(one(), p / "a.htm"), ValueError, "unknown suffix '.htm'; did you mean '.html'?"),
+    "none": (
+        lambda p: draw([], p / "a.txt"),
+        ValueError,
+        "alignments must hold at least one, got none; pass [Alignment(source, target, weights)]",
+    ),
+    "something else": (
+        lambda p: draw([torch.ones(2, 2)], p / "a.txt"),  # type: ignore[list-item]
+        TypeError,
+        "alignments must be an Alignment, got",
+    ),
+    "too many for a figure": (
+        lambda p: draw([one()] * 61, p / "a.png"),
+        ValueError,
+        "a figure holds at most 60 alignments, got 61; draw fewer, or write .html or .txt",
+    ),
+    "too many cells for a page": (
+        lambda p: draw([Alignment(["a"] * 2001, ["b"] * 1000, torch.zeros(1000, 2001))] * 5, p / "a.html"),
+        ValueError,
+        "a page holds at most 10000000 weights, got 10005000; draw fewer alignments, or write .png or .txt",
+    ),
+    "shape": (
+        lambda p: made(weights=torch.ones(2, 1)),
+        ValueError,
+        "weights must be (target pieces, source pieces) = (1, 2), got (2, 1); pick one sentence and one head, as in "
+        "weights[0], and cut off what stands for padding",
+    ),
+    "no tensor": (
+        lambda p: made(weights=[[1.0, 0.0]]),
+        TypeError,
+        "weights must be a tensor, got list; wrap it in torch.as_tensor",
+    ),
+    "NaN": (
+        lambda p: made(weights=torch.tensor([[0.5, float("nan")]])),
+        ValueError,
+        "weights must lie between 0 and 1, got nan for target piece 0 ('c') and source piece 1 ('b'); "
+        "pass weights after the normalizer, the mean over heads rather than the sum",
+    ),
+    "above one": (lambda p: made(weights=torch.tensor([[4.0, 0.0]])), ValueError, "got 4.0 for target piece 0 ('c')"),
+    "below zero": (lambda p: made(weights=torch.tensor([[0.0, -1.0]])), ValueError, "got -1.0 for target piece 0"),
+    "a text": (
+        lambda p: made(source="ab"),
+        TypeError,
+        "source must be pieces, got the text 'ab'; split it, as in list(",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> None:
+    act, kind, words = BAD[name]
+    with pytest.raises(kind, match=re.escape(words)):
+        act(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_and_text_need_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    draw(one(), tmp_path / "a.html")
+    draw(one(), tmp_path / "a.txt")
+    with pytest.raises(ImportError) as caught:
+        draw(one(), tmp_path / "a.png")
+    assert str(caught.value) == "figures need matplotlib; install it with: pip install 'regard[view]'"
