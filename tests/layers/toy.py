@@ -35,6 +35,7 @@ class Toy:
     logits: Tensor  # "PLACES v"
     energies: Tensor  # "PLACES s"
     seen: list[tuple[int, ...]] = field(default_factory=list)  # the shape of tokens at each step
+    read: dict[tuple[int, int], tuple[list[float], list[float]]] = field(default_factory=dict)  # what `alone` looked up
 
     @staticmethod
     def random(v: int, seed: int, sharp: float = 1.5, dtype: torch.dtype = torch.float64) -> "Toy":
@@ -58,13 +59,21 @@ class Toy:
 
     def alone(self, sentence: int, tokens: tuple[int, ...], length: int = 5) -> tuple[float, float]:
         """log p of the tokens, EOS written out, and Σ log min(Σ a, 1): plainly, one after the other."""
-        state, before, total, covered = self.start([sentence], [length]), BOS, 0.0, torch.zeros(5).double()
+        place, before, total, covered = sentence * 101 % PLACES, BOS, 0.0, [0.0] * length
         for token in tokens:
-            made = self.step(torch.tensor([[before]]), state, weights=True)
-            total += float(made.logits[0, 0].double().log_softmax(-1)[token])
-            covered += made.weights[0, 0]
-            state, before = made.state, token
-        return total, float(covered[:length].clamp(1e-4, 1).log().sum())
+            place, before = (31 * place + 7 * before + 3) % PLACES, token
+            log_p, looked = self._at(place, length)
+            total += log_p[token]
+            covered = [c + a for c, a in zip(covered, looked, strict=True)]
+        return total, sum(math.log(min(max(c, 1e-4), 1.0)) for c in covered)
+
+    def _at(self, place: int, length: int) -> tuple[list[float], list[float]]:
+        if (place, length) not in self.read:
+            logits, energies = self.logits[place].tolist(), self.energies[place, :length].tolist()
+            whole = math.log(sum(map(math.exp, logits)))
+            energy = sum(map(math.exp, energies))
+            self.read[place, length] = [x - whole for x in logits], [math.exp(e) / energy for e in energies]
+        return self.read[place, length]
 
 
 def everything(v: int, limit: int, forbidden: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
@@ -81,31 +90,23 @@ def score(log_prob: float, covered: float, length: int, alpha: float, beta: floa
 
 
 def plain_beam(
-    toy: Toy, sentence: int, limit: int, size: int, alpha: float, beta: float, nbest: int, length: int = 5
+    toy: Toy, sentence: int, limit: int, size: int, alpha: float, beta: float, length: int = 5
 ) -> list[tuple[tuple[int, ...], float]]:
-    """The same beam in lists and loops, always to the limit, for one sentence: the nbest (tokens, score)."""
-    v, greedy = toy.logits.shape[1], ()
-    kept: list[tuple[int, ...]] = [()]
-    done: list[tuple[tuple[int, ...], float]] = []
-
-    def finish(said: tuple[int, ...]) -> None:
-        done.append((said, score(*toy.alone(sentence, said, length), len(said), alpha, beta)))
-
+    """The same beam in lists and loops, for one sentence and always to the limit: all that ended, and its score."""
+    v = toy.logits.shape[1]
+    greedy: tuple[int, ...] = ()
+    kept, ended = [greedy], []
     for _ in range(limit):
-        leading = greedy in kept
         log_p = {(*said, i): toy.alone(sentence, (*said, i), length)[0] for said in kept for i in range(v)}
-        if leading:
-            greedy = max(((*greedy, i) for i in range(v)), key=lambda said: log_p[said])
-            del_greedy = log_p.pop(greedy)
-            assert not math.isnan(del_greedy)
-        rest = sorted((said for said in log_p if said[-1] != EOS), key=lambda said: -log_p[said])[: size - 1]
-        last = log_p[rest[-1]] if len(rest) == size - 1 and rest else (math.inf if size == 1 else -math.inf)
-        for said, value in log_p.items():
-            if said[-1] == EOS and value >= last:
-                finish(said)
-        if leading and greedy[-1] == EOS:
-            finish(greedy)
-        kept = ([greedy] if leading and greedy[-1] != EOS else []) + rest
-    for said in kept:
-        finish(said)
-    return sorted(done, key=lambda one: -one[1])[:nbest]
+        led = greedy in kept
+        if led:
+            greedy = max(((*greedy, i) for i in range(v)), key=log_p.__getitem__)
+        rest = sorted((said for said in log_p if not (led and said == greedy)), key=lambda said: -log_p[said])
+        going = [said for said in rest if said[-1] != EOS][: size - 1]
+        worst = log_p[going[-1]] if 0 < size - 1 == len(going) else math.inf if size == 1 else -math.inf
+        ended += [said for said in rest if said[-1] == EOS and log_p[said] >= worst]
+        if led:
+            (ended if greedy[-1] == EOS else going).append(greedy)
+        kept = going
+    scored = [(said, score(*toy.alone(sentence, said, length), len(said), alpha, beta)) for said in ended + kept]
+    return sorted(scored, key=lambda one: -one[1])
