@@ -51,7 +51,7 @@ def setup(folder: Path, say: Callable[[str], None] = print) -> None:
 
 def install(folder: Path, packages: list[str]) -> None:
     quiet = ["--quiet", "--disable-pip-version-check"]
-    command = [python_of(folder), "-m", "pip", "install", *quiet, "-c", ROOT / "constraints.txt", *packages]
+    command = [str(python_of(folder)), "-m", "pip", "install", *quiet, "-c", str(ROOT / "constraints.txt"), *packages]
     ran = subprocess.run(command, check=False)
     if ran.returncode:
         raise RuntimeError(f"pip could not install {', '.join(packages)} into {folder}; its own words stand above")

@@ -67,7 +67,7 @@ def configuration(setting: Setting, data: Path, folder: Path, seed: int) -> dict
             "optimizer": "adamw",
             "learning_rate": setting.rate,
             "scheduling": "plateau",  # it insists on one; this one waits for a validation, so the rate stays
-            "weight_decay": setting.decay,
+            "adam_betas": [0.9, 0.98],
             "clip_grad_norm": setting.clip,
         },
         "testing": {"batch_size": setting.sentences, "batch_type": "sentence"},
@@ -86,7 +86,8 @@ def configuration(setting: Setting, data: Path, folder: Path, seed: int) -> dict
 class Peer:
     """One JoeyNMT model in training."""
 
-    def load(self, setting: dict[str, Any], data: str, seed: int) -> Answer:
+    def load(self, setting: dict[str, Any], data: str, seed: int, own: bool) -> Answer:
+        assert not own, "its batches are what all share"
         torch.set_num_threads(1)
         torch.manual_seed(seed)
         folder = Path(tempfile.mkdtemp(prefix="joeynmt-"))

@@ -3,6 +3,7 @@
 Nothing here needs more than Python itself: the workers run in environments of their own.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -34,7 +35,6 @@ class Setting:
     dropout: float = 0.1
     smoothing: float = 0.0
     rate: float = 1e-3
-    decay: float = 0.01
     clip: float = 1.0
 
     def json(self) -> dict[str, object]:
@@ -61,7 +61,7 @@ class Worker:
     def __init__(self, python: Path, module: str, log: Path) -> None:
         self.module, self.log = module, log
         self._said: TextIO = log.open("a", encoding="utf-8")
-        single = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
             [python, "-m", module],
             cwd=ROOT,
@@ -76,10 +76,8 @@ class Worker:
     def ask(self, do: str, **asked: object) -> Answer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it ended; the missing answer says so
             print(json.dumps({"do": do, **asked}), file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            pass  # it ended; the missing answer says so
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self.module} ended at {do!r} without an answer; {self.log} has its last words")

@@ -1,0 +1,229 @@
+"""regard beside JoeyNMT 2.3.0: the same sizes, sentences and batches, target tokens per CPU second, alternating.
+
+    python -m benchmarks.peers.joeynmt --setup FOLDER
+    python -m benchmarks.peers.joeynmt --peer FOLDER --source train.en.gz --target train.de.gz
+
+Nothing beyond Python is imported before it is needed: --setup must work where there is only pip.
+"""
+
+import argparse
+import datetime
+import itertools
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.peers import environment, text
+from benchmarks.peers.talk import ROOT, Answer, Setting, Worker
+
+if TYPE_CHECKING:
+    from benchmarks.table import Row
+
+RESULTS = ROOT / "benchmarks" / "results" / "joeynmt"
+
+BAHDANAU = Setting("GRU 256, Bahdanau", "recurrent", "bahdanau", input_feeding=True)
+LUONG = Setting("GRU 256, Luong, no input feeding", "recurrent", "luong")
+TRANSFORMER = Setting("Transformer 3+3, d 256, ff 512, 4 heads", "transformer", "heads", layers=3, rate=5e-4)
+
+# what training and decoding must reach, × as fast
+SETTINGS = {"bahdanau": (BAHDANAU, 2.5, 3.0), "luong": (LUONG, 3.5, 3.0), "transformer": (TRANSFORMER, 1.5, 3.0)}
+
+VOCABULARY, BEAM, ALPHA = 6000, 5, 1.0
+PEER, SAME, OWN = "joeynmt", "regard", "regard, own batches"
+
+HOW = """\
+JoeyNMT runs in an environment of its own, on the same torch. Every system is a process of its own with one thread, and
+they take turns: a round is so many training steps (or translated sentences) of each, the first in turn changes, and
+the ratio is taken inside the round. The table shows the median and the quartiles of these ratios. Time is the CPU time
+of the process and holds whatever a training step needs: the batch, the loss, the gradients, clipping and AdamW.
+Validation and checkpoints are left out.
+
+Both read the same numbers of one joint BPE, {vocabulary:,} entries; {pairs:,} pairs, {tokens:.1f} target tokens each.
+A batch is {sentences} sentences; JoeyNMT does not sort them by length. "regard" gets the very same batches; "regard,
+own batches" makes its own from sentences of like length, {sentences} on average. Source and target embeddings and the
+vocabulary layer are one matrix everywhere; dropout 0.1, label smoothing {smoothing:g}, gradients clipped at 1.
+
+Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences};
+{held_out:,} sentences that were not trained on, with the weights after the {steps:,} steps above: the lengths are those
+of a model that has begun to learn, and the remarks show them.
+"""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """So many rounds of so many steps, after a few that are not counted; sentences a round of decoding."""
+
+    rounds: int = 10
+    steps: int = 40
+    warm: int = 5
+    decoded: int = 1000
+    chunk: int = 250
+
+    @property
+    def trained(self) -> int:
+        return self.warm + self.rounds * self.steps
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers.joeynmt", description="regard beside JoeyNMT 2.3.0."
+    )
+    made.add_argument("--setup", type=Path, metavar="FOLDER", help="make JoeyNMT's environment there and stop")
+    made.add_argument("--peer", type=Path, metavar="FOLDER", help="the environment that --setup made")
+    made.add_argument("--source", type=Path, help="sentences, one a line; .gz is unpacked")
+    made.add_argument("--target", type=Path, help="their translations")
+    made.add_argument("--only", choices=SETTINGS, action="append", help="this model; may be repeated (all without)")
+    made.add_argument("--rounds", type=_positive, default=Effort.rounds, help="rounds of training (%(default)s)")
+    made.add_argument("--steps", type=_positive, default=Effort.steps, help="steps of a round (%(default)s)")
+    made.add_argument("--decoded", type=_positive, default=Effort.decoded, help="sentences to translate (%(default)s)")
+    made.add_argument("--smoothing", type=float, default=0.0, help="of the labels (%(default)s)")
+    made.add_argument("--peer-only", action="store_true", help="measure JoeyNMT alone and write nothing")
+    return made
+
+
+def _positive(given: str) -> int:
+    number = int(given)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {number}")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parsing = parser()
+    given = parsing.parse_args(arguments)
+    try:
+        if given.setup is not None:
+            environment.setup(given.setup)
+            return 0
+        if given.peer is None or given.source is None or given.target is None:
+            parsing.error("give --peer, --source and --target; or --setup FOLDER first")
+        if environment.found(given.peer) is None:
+            parsing.error(f"{given.peer} has no joeynmt {environment.VERSION}; run --setup {given.peer} first")
+        return measure(given)
+    except (ValueError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def measure(given: argparse.Namespace) -> int:
+    from benchmarks import machine
+    from benchmarks.table import Row, line, markdown, summary
+
+    effort = Effort(rounds=given.rounds, steps=given.steps, decoded=given.decoded)
+    names = [PEER] if given.peer_only else [PEER, SAME, OWN]
+    here = machine.machine()
+    versions: dict[str, str] = {}
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="joeynmt-text-") as folder:
+        read = text.write(Path(folder), given.source, given.target, size=VOCABULARY, held_out=effort.decoded, seed=0)
+        print(f"{read.pairs:,} pairs, vocabulary {read.vocabulary:,}, {read.tokens:.1f} target tokens each", flush=True)
+        for name in given.only or SETTINGS:
+            setting, train, decode = SETTINGS[name]
+            setting = replace(setting, smoothing=given.smoothing)
+            with ExitStack() as stack:
+                workers = {name: stack.enter_context(_worker(name, given.peer)) for name in names}
+                for name, worker in workers.items():
+                    loaded = worker.ask("load", setting=setting.json(), data=folder, seed=1, own=name == OWN)
+                    versions |= loaded["versions"]
+                    print(f"{setting.name}: {name}, {loaded['parameters']:,} parameters", flush=True)
+                for row in compare(setting, workers, effort, train, decode):
+                    rows.append(row)
+                    print(line(row.cells()), flush=True)
+    if given.peer_only:
+        return 0
+    how = HOW.format(
+        vocabulary=read.vocabulary,
+        pairs=read.pairs,
+        tokens=read.tokens,
+        sentences=Setting.sentences,
+        smoothing=given.smoothing,
+        beam=BEAM,
+        alpha=ALPHA,
+        longest=text.LONGEST,
+        held_out=read.held_out,
+        steps=effort.trained,
+    )
+    print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}\nWritten to {write(here, versions, rows, how)} and .json.")
+    return 0
+
+
+def _worker(name: str, peer: Path) -> Worker:
+    theirs = name == PEER
+    python = environment.python_of(peer) if theirs else Path(sys.executable)
+    module = "joeynmt_worker" if theirs else "regard_worker"
+    log = Path(tempfile.gettempdir()) / f"benchmarks-{module}.log"
+    return Worker(python, f"benchmarks.peers.{module}", log)
+
+
+def compare(
+    setting: Setting, workers: dict[str, Worker], effort: Effort, train: float, decode: float
+) -> "Iterator[Row]":
+    """The rows of one model: training on the same batches and on own ones, then decoding a token and a sentence."""
+    for worker in workers.values():
+        worker.ask("train", steps=effort.warm)
+    turns = [{"steps": effort.steps}] * effort.rounds
+    trained = rounds("train", workers, turns)
+    yield from versus(f"training, {setting.name}", trained, "tokens", {SAME: None, OWN: train}, "target tokens")
+    some = {name: worker for name, worker in workers.items() if name != OWN}
+    cuts = [*range(0, effort.decoded, effort.chunk), effort.decoded]
+    how = {"beam": BEAM, "alpha": ALPHA, "longest": text.LONGEST}
+    decoded = rounds("decode", some, [{"start": a, "stop": b, **how} for a, b in itertools.pairwise(cuts)])
+    yield from versus(f"decoding, {setting.name}", decoded, "tokens", {SAME: decode}, "tokens")
+    yield from versus(f"decoding, {setting.name}", decoded, "sentences", {SAME: None}, "sentences")
+
+
+def rounds(do: str, workers: dict[str, Worker], turns: Sequence[Mapping[str, object]]) -> dict[str, list[Answer]]:
+    """Every worker once a round, each going first in turn."""
+    answers: dict[str, list[Answer]] = {name: [] for name in workers}
+    names = list(workers)
+    for number, asked in enumerate(turns):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            answers[name].append(workers[name].ask(do, **asked))
+    return answers
+
+
+def versus(
+    case: str, answers: dict[str, list[Answer]], per: str, bounds: dict[str, float | None], what: str
+) -> "Iterator[Row]":
+    """A row for each of ours against the peer; the peer alone where there is nobody else."""
+    from benchmarks.table import Row, gain
+    from benchmarks.timing import Timed
+
+    timed = Timed({name: [one["cpu_seconds"] / one[per] for one in got] for name, got in answers.items()}, threads=1)
+    told = {name: f"{1 / timed.of(name).median:,.0f} {what}/s{_beside(got)}" for name, got in answers.items()}
+    if len(answers) == 1:
+        yield Row(case, PEER, clock=timed.clock, note=told[PEER])
+    for name, bound in bounds.items():
+        if name in answers:
+            yield gain(case, timed, name, PEER, bound, f"{told[name]} to {told[PEER]}")
+
+
+def _beside(answers: list[Answer]) -> str:
+    """What else is worth a remark: the share of padding and the last loss, or how long the outputs are."""
+    tokens = sum(one["tokens"] for one in answers)
+    if "places" in answers[0]:
+        return f" ({1 - tokens / sum(one['places'] for one in answers):.0%} padding, loss {answers[-1]['loss']:.2f})"
+    return f" ({tokens / sum(one['sentences'] for one in answers):.1f} tokens a sentence)"
+
+
+def write(here: dict[str, str], versions: dict[str, str], rows: "Sequence[Row]", how: str) -> Path:
+    """The dated pair of files, in a folder of their own: the page of the documentation reads the one above."""
+    from benchmarks.report import Results
+    from benchmarks.table import markdown, summary
+
+    results = Results(datetime.date.today().isoformat(), False, here, versions, rows)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{results.name}.json").write_text(results.json(), encoding="utf-8")
+    path = RESULTS / f"{results.name}.md"
+    said = f"# Beside JoeyNMT, measured on {results.date}\n\n{results.about()}\n{how}\n"
+    path.write_text(f"{said}{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
+    return path.relative_to(ROOT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

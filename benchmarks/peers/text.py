@@ -1,0 +1,51 @@
+"""The same sentences for every system: numbers of one joint BPE, as words of plain text, in one shuffled order."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# of both sides, in tokens
+LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Text:
+    """What was written into the folder, for the workers to read."""
+
+    folder: Path
+    pairs: int
+    held_out: int
+    vocabulary: int
+    tokens: float  # of a target, on average, the end of sentence counted
+
+
+def write(folder: Path, source: Path, target: Path, *, size: int, held_out: int, seed: int) -> Text:
+    """train.src, train.trg, test.src: numbers with spaces between; vocabulary.txt: all but the special ones."""
+    from regard.data.special import SPECIAL
+    from regard.data.text import read_pairs
+    from regard.data.tokens import Tokens
+
+    pairs = read_pairs([source, target])
+    tokens = Tokens.train("bpe", [*pairs.source, *pairs.target], size)
+    both = zip(tokens.encode(pairs.source), tokens.encode(pairs.target), strict=True)
+    rows = [(x, y) for x, y in both if 0 < len(x) <= LONGEST and 0 < len(y) <= LONGEST]
+    if len(rows) < 2 * held_out:
+        raise ValueError(f"{source} has {len(rows)} fitting pairs, too few to hold out {held_out}; give a longer file")
+    random.Random(seed).shuffle(rows)
+    test, train = rows[:held_out], rows[held_out:]
+    folder.mkdir(parents=True, exist_ok=True)
+    _lines(folder / "train.src", [x for x, _ in train])
+    _lines(folder / "train.trg", [y for _, y in train])
+    _lines(folder / "test.src", [x for x, _ in test])
+    _lines(folder / "vocabulary.txt", [[n] for n in range(SPECIAL, len(tokens))])
+    return Text(folder, len(train), held_out, len(tokens), sum(len(y) + 1 for _, y in train) / len(train))
+
+
+def read(path: Path) -> list[list[int]]:
+    with path.open(encoding="ascii") as lines:
+        return [[int(word) for word in line.split()] for line in lines]
+
+
+def _lines(path: Path, rows: Sequence[Sequence[int]]) -> None:
+    path.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows), encoding="ascii")
