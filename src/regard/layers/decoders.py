@@ -134,7 +134,7 @@ class Fixed(Decoder):
     def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:
         assert state.context is not None
         context = state.context.unsqueeze(1).expand(-1, y.shape[1], -1)
-        s, cells = self.stack.step(self.stack.gates(y.flatten(0, 1)), context.flatten(0, 1), state.cells)
+        s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, context.flatten(0, 1), state.cells)
         return Stepped(self._read(s.unflatten(0, y.shape[:2]), context), replace(state, cells=cells))
 
     def _read(self, s: Tensor, context: Tensor) -> Tensor:
@@ -221,12 +221,12 @@ class Bahdanau(_Attentive):
 
     def teach(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> Taught:
         memory, cells = steps.remember(self.attention, encoded.outputs), self.bridge(encoded.summary)
-        looked, gates, need = self._begin(memory), self.stack.gates(y), self._need(need.weights)
+        looked, cell, need = self._begin(memory), self.stack.steps(y), self._need(need.weights)
         states: list[Tensor] = []
         found: list[Attended] = []
         for t in range(y.shape[1]):
             got, looked = self._look(cells[-1][0].unsqueeze(1), memory, lengths, looked, need)
-            s, cells = self.stack.step(gates[:, t], got.out.squeeze(1), cells)
+            s, cells = cell.step(t, got.out.squeeze(1), cells)
             states.append(s)
             found.append(got)
         contexts = torch.cat([got.out for got in found], dim=1)
@@ -244,7 +244,7 @@ class Bahdanau(_Attentive):
         assert state.memory is not None
         before = state.cells[-1][0].unflatten(0, y.shape[:2])
         got, looked = self._look(before, state.memory, state.lengths, state.looked, Need(weights=weights))
-        s, cells = self.stack.step(self.stack.gates(y.flatten(0, 1)), got.out.flatten(0, 1), state.cells)
+        s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, got.out.flatten(0, 1), state.cells)
         out = self._read(s.unflatten(0, y.shape[:2]), y, got.out)
         return Stepped(out, replace(state, cells=cells, looked=looked), got.weights)
 
@@ -288,11 +288,11 @@ class Luong(_Attentive):
             got = self._look_all(s, encoded, lengths, need)
             return Taught(self._read(got.out, s), got.weights, got.log_prob, got.entropy)
         memory = steps.remember(self.attention, encoded.outputs)
-        looked, gates, a = self._begin(memory), self.stack.gates(y), self._nothing(y)
+        looked, cell, a = self._begin(memory), self.stack.steps(y), self._nothing(y)
         states: list[Tensor] = []
         found: list[Attended] = []
         for t in range(y.shape[1]):
-            s, cells = self.stack.step(gates[:, t], a, cells)
+            s, cells = cell.step(t, a, cells)
             got, looked = self._look(s.unsqueeze(1), memory, lengths, looked, need)
             a = self._read(got.out.squeeze(1), s)
             states.append(a)
@@ -310,7 +310,7 @@ class Luong(_Attentive):
 
     def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:
         assert state.memory is not None
-        s, cells = self.stack.step(self.stack.gates(y.flatten(0, 1)), state.fed, state.cells)
+        s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, state.fed, state.cells)
         s = s.unflatten(0, y.shape[:2])
         got, looked = self._look(s, state.memory, state.lengths, state.looked, Need(weights=weights))
         a = self._read(got.out, s)

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.layers.dropout import dropout
+from regard.layers.repeated import Repeated
 from regard.parts import checks
 
 CELLS: dict[str, type[nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -54,10 +56,9 @@ class Encoder(nn.Module):
 
 
 class Stack(nn.Module):
-    """n layers of LSTM or GRU for a decoder: `run` takes all steps at once, `step` one, and `fed` is what only a step knows.
+    """n layers of LSTM or GRU for a decoder, run over all steps at once, or step by step by `steps`.
 
-    The input of a step is [x; fed]. The part of x in the first layer's gates is computed for all steps together by
-    `gates`, so that a step multiplies only what depends on the step before.
+    The input of a step is [x; fed], where `fed` is what only the step before can know.
     """
 
     def __init__(
@@ -73,39 +74,56 @@ class Stack(nn.Module):
 
     @property
     def parts(self) -> int:
-        """How many tensors the state has: h, or h and c."""
+        """How many tensors the state of a layer has: h, or h and c."""
         return 2 if isinstance(self.rnn, nn.LSTM) else 1
 
     def run(self, x: Tensor, states: States) -> Tensor:  # "b t d+fed" -> "b t h"
-        """All steps at once: nothing of a step depends on what was made of the one before but its state."""
+        """All steps at once: a step depends on the one before by its state alone."""
         first = tuple(torch.stack(part) for part in zip(*states, strict=True))
         out, _ = self.rnn(x, first if self.parts == 2 else first[0])
         return out
 
-    def gates(self, x: Tensor) -> Tensor:  # "… d" -> "… gates"
-        """W_ih x + b of the first layer, for any number of steps."""
-        return F.linear(x, self._weight("weight_ih", 0)[:, : self.dim], self._weight("bias_ih", 0))
+    def steps(self, x: Tensor) -> "Steps":  # "b t d"
+        """The steps over x, to be taken in turn."""
+        return Steps(self, x)
 
-    def step(self, gates: Tensor, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b gates", "b fed"
-        """The top layer's h, "b h", and the states after the step."""
-        if fed is not None:
-            gates = gates + F.linear(fed, self._weight("weight_ih", 0)[:, self.dim :])
+
+class Steps:
+    """A Stack going over x, "b t d": what does not depend on the step before is computed for all steps together.
+
+    That is x's part of the first layer's gates; and, in the backward pass, the gradient of every matrix, which one
+    product over all steps gives in a fraction of the time of a product a step.
+    """
+
+    def __init__(self, stack: Stack, x: Tensor) -> None:
+        self.stack = stack
+        rnn = stack.rnn
+
+        def weight(name: str, layer: int) -> Tensor:
+            return getattr(rnn, f"{name}_l{layer}")
+
+        first = weight("weight_ih", 0)
+        self.gates = F.linear(x, first[:, : stack.dim], weight("bias_ih", 0)).unbind(1)
+        self.fed = Repeated(first[:, stack.dim :]) if stack.fed else None
+        self.below = [Repeated(weight("weight_ih", n)) for n in range(1, rnn.num_layers)]
+        self.below_bias = [weight("bias_ih", n) for n in range(1, rnn.num_layers)]
+        self.past = [Repeated(weight("weight_hh", n)) for n in range(rnn.num_layers)]
+        self.past_bias = [weight("bias_hh", n) for n in range(rnn.num_layers)]
+
+    def step(self, t: int, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b fed"
+        """Step t: the top layer's h, "b h", and the states after it."""
+        gates = self.gates[t]
+        if self.fed is not None:
+            assert fed is not None
+            gates = gates + self.fed(fed)
         after: list[tuple[Tensor, ...]] = []
-        out = gates
-        for layer in range(self.rnn.num_layers):
+        for layer, state in enumerate(states):
             if layer:
-                lower = F.dropout(out, self.dropout, self.training) if self.dropout else out
-                gates = F.linear(lower, self._weight("weight_ih", layer), self._weight("bias_ih", layer))
-            past = F.linear(states[layer][0], self._weight("weight_hh", layer), self._weight("bias_hh", layer))
-            if self.parts == 2:
-                after.append(_lstm(gates, past, states[layer][1]))
-            else:
-                after.append((_gru(gates, past, states[layer][0]),))
-            out = after[-1][0]
-        return out, tuple(after)
-
-    def _weight(self, name: str, layer: int) -> Tensor:
-        return getattr(self.rnn, f"{name}_l{layer}")
+                lower = dropout(after[-1][0], self.stack.dropout, self.stack.training)
+                gates = self.below[layer - 1](lower) + self.below_bias[layer - 1]
+            past = self.past[layer](state[0]) + self.past_bias[layer]
+            after.append(_lstm(gates, past, state[1]) if self.stack.parts == 2 else (_gru(gates, past, state[0]),))
+        return after[-1][0], tuple(after)
 
 
 def _gru(gates: Tensor, past: Tensor, h: Tensor) -> Tensor:  # "b 3h", "b 3h", "b h"

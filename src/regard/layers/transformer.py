@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.attention.functional import Positions
 from regard.attention.multihead import MultiHead
+from regard.layers.dropout import Dropout
 from regard.parts import checks
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Mask
@@ -23,7 +24,7 @@ class Sublayer(nn.Module):
         checks.known("norm", norm, NORMS)
         self.norm = nn.LayerNorm(dim)
         self.before = norm == "pre"
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def enter(self, x: Tensor) -> Tensor:
         """What f sees."""
@@ -42,7 +43,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(dim, hidden)
         self.outer = nn.Linear(hidden, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)

@@ -3,10 +3,11 @@
 import functools
 from collections.abc import Callable
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.catalogue import MECHANISMS, Factory
 from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State, Taught
+from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Encoded, Encoder
 from regard.layers.search import Step
 from regard.models.translator import Translator, embeddings
@@ -79,7 +80,7 @@ class Seq2Seq(Translator):
                 checks.known("attention", attention, MECHANISMS)
                 attention = MECHANISMS[attention]
             self.decoder = make(width, self.encoder.out_features, hidden, attention=attention, **sizes)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Encoded:  # "b s", "b"
         return self.encoder(self.dropout(self.source(source)), lengths)

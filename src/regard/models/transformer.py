@@ -11,6 +11,7 @@ from regard.attention.layer import Attention
 from regard.attention.multihead import MultiHead
 from regard.catalogue import MECHANISMS
 from regard.layers.decoders import Taught
+from regard.layers.dropout import Dropout
 from regard.layers.search import Step
 from regard.layers.transformer import NORMS, DecoderLayer, EncoderLayer
 from regard.models.translator import Translator, embeddings
@@ -108,7 +109,7 @@ class Transformer(Translator):
         )
         # without a norm behind the last sublayer, what reads it would see sums that grow with depth
         self.source_norm, self.target_norm = (nn.LayerNorm(width) if norm == "pre" else nn.Identity() for _ in range(2))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
         x = self.dropout(self.source_place(math.sqrt(self.width) * self.source(source)))

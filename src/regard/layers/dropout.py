@@ -1,0 +1,42 @@
+"""Dropout that draws few random bits: on a CPU drawing them costs more than using them."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# probabilities are cut to multiples of 1/2¹⁶
+_STEPS = 1 << 16
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """x ∘ m / (1 − p), m ~ Bernoulli(1 − p)  (Srivastava et al. 2014).
+
+    On a CPU one draw of 64 bits serves four numbers; torch draws once for each. The law is the same with p rounded to
+    1/65536; the stream of draws is another.
+    """
+    if not training or p == 0.0:
+        return x
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return F.dropout(x, p, training)
+    least = round(p * _STEPS)
+    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    drawn = bits.view(torch.int16)[: x.numel()].view(x.shape)
+    # a signed number below this has probability p
+    keep = drawn.ge(least - _STEPS // 2).to(x.dtype).mul_(_STEPS / (_STEPS - least))
+    return x * keep
+
+
+class Dropout(nn.Module):
+    """`dropout` as a layer."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"dropout must be 0 or more and below 1, got {p}; try 0.1")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p:g}"

@@ -1,0 +1,65 @@
+"""A matrix that a loop multiplies by again and again, whose gradient is one product at the end."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# what came into each product, and the gradient of what came out of it
+_Pairs = list[tuple[Tensor, Tensor]]
+
+
+class _Gather(torch.autograd.Function):
+    """The matrix itself; its backward comes after those of all products, and puts their pairs together."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, pairs: _Pairs) -> Tensor:  # type: ignore[override]
+        ctx.set_materialize_grads(False)
+        ctx.pairs = pairs
+        return weight.view_as(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, elsewhere: Tensor | None) -> tuple[Tensor | None, None]:
+        if not ctx.pairs:
+            return elsewhere, None
+        came, went = (torch.cat(side) for side in zip(*ctx.pairs, strict=True))
+        ctx.pairs.clear()
+        gradient = went.T @ came
+        return gradient if elsewhere is None else gradient + elsewhere, None
+
+
+class _Product(torch.autograd.Function):
+    """x Wᵀ, whose backward leaves W's share for later."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, pairs: _Pairs) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(x, weight)
+        ctx.pairs = pairs
+        return F.linear(x, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, went: Tensor) -> tuple[Tensor | None, None, None]:
+        x, weight = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            ctx.pairs.append((x, went))
+        return went @ weight if ctx.needs_input_grad[0] else None, None, None
+
+
+class Repeated:
+    """x -> x Wᵀ for many x, "b e" each: Σ_t g_tᵀ x_t is computed as one product of all steps, when all have come back.
+
+    Fits a loop whose steps depend on one another, where autograd would multiply and add a whole matrix a step. One
+    backward pass, no second derivative.
+    """
+
+    def __init__(self, weight: Tensor) -> None:  # "d e"
+        self.pairs: _Pairs = []
+        self.late = torch.is_grad_enabled() and weight.requires_grad and not torch.compiler.is_compiling()
+        self.weight = _Gather.apply(weight, self.pairs) if self.late else weight
+
+    def __call__(self, x: Tensor) -> Tensor:  # "b e" -> "b d"
+        return _Product.apply(x, self.weight, self.pairs) if self.late else F.linear(x, self.weight)
