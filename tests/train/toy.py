@@ -93,11 +93,12 @@ def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -
 
 
 if __name__ == "__main__":
-    # toy.py FOLDER '{"task": {…}, "training": {…}, "resume": false}', perhaps under torchrun
+    # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps under
+    # torchrun
     import json
     import sys
 
-    told = json.loads(sys.argv[2])
     torch.set_num_threads(1)
-    for event in run(Path(sys.argv[1]), Toy(**told.get("task", {})), told.get("resume", False), **told["training"]):
-        print(event)
+    for folder, told in json.loads(sys.argv[1]):
+        for event in run(Path(folder), Toy(**told.get("task", {})), told.get("resume", False), **told["training"]):
+            print(event)

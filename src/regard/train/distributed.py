@@ -6,6 +6,7 @@ All processes see one run folder. A planned batch is cut into rows rank::world; 
 those of one process with the same batch. Only the first process writes, validates and tells events.
 """
 
+import atexit
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
@@ -63,24 +64,19 @@ class Processes:
             dist.barrier()
 
 
-@contextlib.contextmanager
-def join(device: str) -> Iterator[Processes]:
+def join(device: str) -> Processes:
     """The processes that torchrun started, or this one alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield Processes(0, 1, _device(device, 0))
-        return
+        return Processes(0, 1, _device(device, 0))
     place = _device(device, int(os.environ["LOCAL_RANK"]))
-    mine = not dist.is_initialized()
-    if mine:
+    if not dist.is_initialized():
         if place.type == "cuda":
             torch.cuda.set_device(place)
         dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
-    try:
-        yield Processes(dist.get_rank(), dist.get_world_size(), place)
-    finally:
-        if mine:
-            dist.destroy_process_group()
+        # Not at the end of a fit: torchrun's processes meet only once, and another fit may follow.
+        atexit.register(dist.destroy_process_group)
+    return Processes(dist.get_rank(), dist.get_world_size(), place)
 
 
 def _device(name: str, local: int) -> torch.device:

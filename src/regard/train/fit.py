@@ -38,7 +38,8 @@ def fit(task: Task, run: Path, training: Training, resume: bool = False) -> Iter
     """
     run = Path(run)
     before = torch.get_num_threads()
-    with distributed.join(training.device) as processes, opening.claimed(run, resume, processes) as made:
+    processes = distributed.join(training.device)
+    with opening.claimed(run, resume, processes) as made:
         try:
             with opening.begun(task, run, training, resume, made, processes):
                 fitting = _Fitting(task, run, training, resume, processes)
