@@ -1,1 +1,1 @@
-"""Blocks that models are built of: recurrent decoders that attend, Transformer layers, and the search for a translation."""
+"""Blocks that models are built of: recurrent decoders that attend, Transformer layers, the search for a translation."""

@@ -171,7 +171,8 @@ class _Attentive(Decoder):
             got, looked = steps.step(
                 self.attention, s.unsqueeze(2), _beside(memory, s.shape[1]), looked, mask=mask, need=need
             )
-            return Attended(*(None if part is None else part.squeeze(2) for part in got)), looked
+            weights = None if got.weights is None else got.weights.squeeze(2)
+            return Attended(got.out.squeeze(2), weights), looked
         at = torch.full((s.shape[1],), looked, device=s.device)
         places = torch.arange(len(memory), device=s.device)
         return self.attention.attend(s, memory, mask=mask, positions=(at, places), need=need), looked + 1  # type: ignore[operator]
@@ -184,8 +185,8 @@ class _Attentive(Decoder):
 
 def _beside(memory: Memory, count: int = 1) -> Memory:
     """The memory of a sentence for each of its hypotheses, "b n s …", without a copy."""
-    spread = (t.unsqueeze(1).expand(-1, count, -1, -1) for t in (memory.keys, memory.values))
-    return Memory(*spread, memory.positions)
+    keys, values = (t.unsqueeze(1).expand(-1, count, -1, -1) for t in (memory.keys, memory.values))
+    return Memory(keys, values, memory.positions)
 
 
 def _joined(parts: list[Tensor | None]) -> Tensor | None:
@@ -254,7 +255,7 @@ class Bahdanau(_Attentive):
 
 
 class Luong(_Attentive):
-    """s_t = cell([y_{t−1}; a_{t−1}], s_{t−1}); c_t = attend(s_t, h); a_t = tanh(W_c [c_t; s_t])  (Luong et al. 2015, 3).
+    """s_t = cell([y_{t−1}; a_{t−1}], s_{t−1}); c_t = attend(s_t, h); a_t = tanh(W_c [c_t; s_t])  (Luong et al. 2015).
 
     With `feeding=False` a_{t−1} is left out of the input, and all steps are computed at once.
     """

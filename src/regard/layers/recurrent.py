@@ -11,7 +11,7 @@ from regard.layers.dropout import dropout
 from regard.layers.repeated import Repeated
 from regard.parts import checks
 
-CELLS: dict[str, type[nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 # of every layer h, or h and c, each "b h"
 States = tuple[tuple[Tensor, ...], ...]
@@ -135,7 +135,7 @@ def _gru(gates: Tensor, past: Tensor, h: Tensor) -> Tensor:  # "b 3h", "b 3h", "
 
 
 def _lstm(gates: Tensor, past: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:  # "b 4h", "b 4h", "b h"
-    """c' = f ∘ c + i ∘ g; h' = o ∘ tanh(c')  (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000)."""
+    """c' = f ∘ c + i ∘ g; h' = o ∘ tanh(c')  (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000)."""
     i, f, g, o = (gates + past).chunk(4, dim=-1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
@@ -155,7 +155,7 @@ class Bridge(nn.Module):
 
 
 def _orthogonal(rnn: nn.RNNBase) -> None:
-    """Recurrent matrices orthogonal, gate by gate, biases zero, an LSTM's forget gate open  (Bahdanau et al. 2015, B.1)."""
+    """Recurrent matrices orthogonal by gates, biases zero (Bahdanau et al. 2015, B.1), an LSTM's forget gate open."""
     for name, weight in rnn.named_parameters():
         if name.startswith("weight_hh"):
             for gate in weight.data.split(rnn.hidden_size):

@@ -15,7 +15,7 @@ class _Gather(torch.autograd.Function):
     """The matrix itself; its backward comes after those of all products, and puts their pairs together."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, pairs: _Pairs) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, weight: Tensor, pairs: _Pairs) -> Tensor:
         ctx.set_materialize_grads(False)
         ctx.pairs = pairs
         return weight.view_as(weight)
@@ -35,7 +35,7 @@ class _Product(torch.autograd.Function):
     """x Wᵀ, whose backward leaves W's share for later."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, pairs: _Pairs) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, pairs: _Pairs) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.pairs = pairs
         return F.linear(x, weight)

@@ -1,4 +1,4 @@
-"""Transformer layers: multi-head attention and a feed-forward net, each added to what came in, normed before or after."""
+"""Transformer layers: multi-head attention and a feed-forward net, each added to what came in, and normed."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ NORMS = ("pre", "post")
 
 
 class Sublayer(nn.Module):
-    """x + f(norm(x)), or norm(x + f(x))  (Vaswani et al. 2017, 3.1; before: Xiong et al. 2020), dropout on what f gives."""
+    """norm(x + f(x)) (Vaswani et al. 2017, 3.1), or x + f(norm(x)) (Xiong et al. 2020); dropout on what f gives."""
 
     def __init__(self, dim: int, *, norm: str, dropout: float) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ class _Likelihood(torch.autograd.Function):
     """The gradient is taken while the logits are there, so that they are computed once and kept never."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         wanted = any(ctx.needs_input_grad)

@@ -137,7 +137,7 @@ class Transformer(Translator):
 
     def start(self, source: Tensor, lengths: Tensor) -> State:
         encoded = self.encode(source, lengths)
-        sources = tuple(layer.cross_attention.remember(encoded) for layer in self.decoder)
+        sources = tuple(layer.cross_attention.remember(encoded) for layer in self.decoder)  # type: ignore[union-attr, operator]
         return State(lengths, sources, (None,) * len(sources), lengths.new_zeros(0), None, 1)
 
     def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"

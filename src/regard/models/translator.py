@@ -45,7 +45,7 @@ TIED = ("none", "target", "all")
 def embeddings(
     source_size: int, target_size: int, width: int, tied: str, padding: int
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
-    """Embeddings of source and target and the vocabulary layer; `tied` says which share their matrix  (Press & Wolf 2017)."""
+    """Embeddings of both sides and the vocabulary layer; `tied` says which share their matrix  (Press & Wolf 2017)."""
     checks.known("tied", tied, TIED)
     if tied == "all" and source_size != target_size:
         raise ValueError(

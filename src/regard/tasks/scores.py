@@ -7,14 +7,14 @@ Answers = Sequence[Sequence[str]]  # everything that is right for each line
 
 def bleu(said: Sequence[str], answers: Answers) -> float:
     """Corpus BLEU, cased, tokenised by 13a  (Papineni et al. 2002; Post 2018)."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     return BLEU().corpus_score(list(said), _columns(answers)).score
 
 
 def chrf(said: Sequence[str], answers: Answers) -> float:
     """Corpus chrF2: the F score of character n-grams  (Popović 2015)."""
-    from sacrebleu.metrics import CHRF
+    from sacrebleu.metrics.chrf import CHRF
 
     return CHRF().corpus_score(list(said), _columns(answers)).score
 
@@ -33,7 +33,7 @@ def per(said: Sequence[str], answers: Answers) -> float:
     """Edits to the nearest answer, per token of that answer, tokens cut at spaces: the phoneme error rate."""
     edits = length = 0
     for one, right in zip(said, answers, strict=True):
-        nearest = min(((distance(one.split(), answer.split()), len(answer.split())) for answer in right))
+        nearest = min((distance(one.split(), answer.split()), len(answer.split())) for answer in right)
         edits, length = edits + nearest[0], length + nearest[1]
     return _percent(edits, length)
 

@@ -1,4 +1,4 @@
-"""Translate: one sequence into another, learned from pairs.  No torch here: the command line reads the options below."""
+"""Translate: one sequence into another, learned from pairs.  No torch here: a command line reads the options below."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SUITS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Translate:
-    """Translate sequences: two text files, or embedded data, to a model with any attention, its score, its alignments."""
+    """Translate: two text files, or embedded data, to a model with any attention, its score, its alignments."""
 
     data: Literal["dates", "reverse", "pronounce"] | None = None
     """Embedded data that needs no file: dates of the world -> ISO 8601, letters reversed, English words -> phonemes."""
@@ -65,7 +65,7 @@ class Translate:
     model: Literal["seq2seq", "transformer"] = "seq2seq"
     """Recurrent encoder and decoder, or one that only attends."""
     attention: str | None = None
-    """A mechanism by name (`regard list` shows all); left open, that of the paper. For a Transformer also one a head: dot,entmax,…"""
+    """A mechanism by name, for a Transformer also one a head: dot,entmax,…; left open, that of the paper."""
     decoder: Literal["bahdanau", "luong", "luong-feeding", "fixed"] | None = None
     """seq2seq: attend before the step (bahdanau), after it (luong), with input feeding, or never (fixed); bahdanau."""
     cell: Literal["gru", "lstm"] | None = None
@@ -148,7 +148,7 @@ class Translate:
         return Translation.of(self, folder)
 
     def interpreter(self, folder: Path) -> Interpreter:
-        """A fresh model with the vocabularies that were saved in the folder: load weights into it, then give it text."""
+        """A fresh model with the vocabularies that were saved in the folder: load weights into it, give it text."""
         from regard.tasks.interpreter import Interpreter
         from regard.tasks.vocabularies import Vocabularies
 

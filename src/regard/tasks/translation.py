@@ -62,10 +62,9 @@ class Translation:
             raise ValueError(
                 f"no training pair is left: {dropped}; raise max_length={task.max_length} or look at the files"
             )
-        valid = Pairs(
-            *(side[: task.valid_lines] for side in (splits.valid.source, splits.valid.target)),
-            _some(splits.valid, task.valid_lines),
-        )
+        some = slice(task.valid_lines)
+        right = splits.valid.references
+        valid = Pairs(splits.valid.source[some], splits.valid.target[some], None if right is None else right[some])
         # nothing is dropped here: every line counts
         longest = max(map(len, (*valid.source, *valid.target)), default=0) * 4 + 1
         valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
@@ -96,7 +95,7 @@ class Translation:
         return Loss(total, batch.tokens, {"nll": nll.sum()})
 
     def _drawn(self, taught: Taught, nll: Tensor, keep: Tensor) -> Tensor:
-        """What teaches a hard attention where to look: the likelihood it led to is its reward  (Xu et al. 2015, 4.1)."""
+        """What teaches a hard attention where to look: it is paid the likelihood it led to  (Xu et al. 2015, 4.1)."""
         assert taught.log_prob is not None
         assert taught.entropy is not None
         reward = torch.zeros_like(taught.log_prob)
@@ -173,10 +172,6 @@ def read(task: Translate) -> Splits:
 
 def _picked(pairs: Pairs, index: NDArray[np.int64]) -> Pairs:
     return Pairs([pairs.source[n] for n in index], [pairs.target[n] for n in index])
-
-
-def _some(pairs: Pairs, count: int) -> Sequence[Sequence[str]] | None:
-    return None if pairs.references is None else pairs.references[:count]
 
 
 def _likelihood(model: Translator, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Taught, Tensor]:

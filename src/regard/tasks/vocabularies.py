@@ -36,7 +36,7 @@ class Vocabularies:
             )
         if of_source != of_target:
             raise ValueError(
-                f"shared=True needs one kind of tokens, but this data has {of_source} and {of_target}; give tokens as well"
+                f"shared=True needs one kind of tokens, this data has {of_source} and {of_target}; give tokens as well"
             )
         both = Tokens.train(of_source, _chained(pairs.source, pairs.target), task.vocabulary)
         return Vocabularies(both, both)
