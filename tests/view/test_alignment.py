@@ -128,9 +128,9 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         "alignments must be an Alignment, got",
     ),
     "too many for a figure": (
-        lambda p: draw([one()] * 61, p / "a.png"),
+        lambda p: draw([Alignment(["a"] * 80, ["b"] * 80, torch.eye(80))] * 15, p / "a.png"),
         ValueError,
-        "a figure holds at most 60 alignments, got 61; draw fewer, or write .html or .txt",
+        "a figure is at most 200 inches high, 15 alignments of up to 80 target pieces would be 216; draw fewer, or",
     ),
     "too many cells for a page": (
         lambda p: draw([Alignment(["a"] * 2001, ["b"] * 1000, torch.zeros(1000, 2001))] * 5, p / "a.html"),

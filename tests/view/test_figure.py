@@ -1,5 +1,6 @@
 """Figures: files that are what they say, the same every time, and sentences for what cannot be drawn."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -44,6 +45,26 @@ def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
         assert word in said
     crowded = figure(Panel(weights(41, 2), rows=[f"word{n}" for n in range(41)]), tmp_path / "b.svg").read_text()
     assert "word7" not in crowded  # more labels than fit are left out
+
+
+def test_equal_cells_in_a_figure_that_grows(tmp_path: Path) -> None:
+    words = ["one", "hundred", "and", "fifty"] * 10
+    panels = [Panel(weights(40, 3), "tall", words), Panel(weights(2, 40), "wide", None, words), Panel(weights(0, 3))]
+    said = figure(panels, tmp_path / "a.svg", across=1, cell=0.15).read_text()
+    assert said.count(">hundred<") == 20  # none is left out
+    assert "nothing to look at" in said
+    width, height = (float(n) for n in re.findall(r'viewBox="0 0 (\S+) (\S+)"', said)[0])
+    assert 40 * 0.15 * 72 < width < 40 * 0.15 * 72 + 150
+    assert height > 3 * 40 * 0.15 * 72
+    small = figure(panels[:1], tmp_path / "b.svg", cell=0.01).read_text()
+    assert ">hundred<" not in small  # no room for a letter
+
+
+def test_a_few_long_labels_lie_down_alone(tmp_path: Path) -> None:
+    few, many = ["a", "b", "c", "</s>"], ["a", "b", "word", "</s>"]
+    for labels, turned in ((few, 1), (many, 4)):
+        said = figure(Panel(weights(1, 4), columns=labels), tmp_path / "a.svg", cell=0.2).read_text()
+        assert len(re.findall(r"rotate\(-90\).>(?:a|b|c|word|&lt;/s&gt;)<", said)) == turned
 
 
 def test_a_map_is_drawn_as_its_weights(tmp_path: Path) -> None:
@@ -107,9 +128,11 @@ def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_across_counts_from_one(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="across"):
+def test_across_and_cell_are_positive(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="across must be positive for figure, got 0"):
         figure(Panel(weights()), tmp_path / "a.png", across=0)
+    with pytest.raises(ValueError, match="cell must be positive for figure, got -1"):
+        figure(Panel(weights()), tmp_path / "a.png", cell=-1)
 
 
 def test_without_matplotlib_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

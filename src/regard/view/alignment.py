@@ -16,10 +16,10 @@ from regard.view.figure import SUFFIXES, Panel, figure
 
 # Weights in a low precision may leave the range from nothing to all by this much.
 _SLACK = 1e-2
-# More panels than this are no picture any more; more weights than this, 53 MB of them, no page.
-_PANELS, _WEIGHTS = 60, 10_000_000
-# Inches of a figure: one cell, and how wide the whole may grow.
-_CELL, _WIDE = 0.17, 14.0
+# More than this, 53 MB of them, are no page any more.
+_WEIGHTS = 10_000_000
+# Inches of a figure: one cell, and how wide and how high the whole may grow.
+_CELL, _WIDE, _HIGH = 0.17, 14.0, 200.0
 
 
 @dataclass(frozen=True)
@@ -114,14 +114,17 @@ def _panel(one: Alignment, letters: int) -> Panel:
 
 
 def _figure(alignments: Sequence[Alignment], path: Path) -> Path:
-    if len(alignments) > _PANELS:
-        raise ValueError(
-            f"a figure holds at most {_PANELS} alignments, got {len(alignments)}; draw fewer, or write .html or .txt"
-        )
-    longest = max(max(len(one.source), len(one.target), 1) for one in alignments)
-    cell = min(_CELL, _WIDE / longest)
-    wide = max(cell * max(len(one.source) for one in alignments) + 0.8, 2.0)
+    sources = max(len(one.source) for one in alignments)
+    targets = max(len(one.target) for one in alignments)
+    cell = min(_CELL, _WIDE / max(sources, targets, 1))
+    wide = max(cell * sources + 0.8, 2.0)
     across = max(1, min(int(_WIDE // wide), math.ceil(math.sqrt(len(alignments)))))
+    high = math.ceil(len(alignments) / across) * (cell * targets + 0.8)
+    if high > _HIGH:
+        raise ValueError(
+            f"a figure is at most {_HIGH:.0f} inches high, {len(alignments)} alignments of up to {targets} "
+            f"target pieces would be {high:.0f}; draw fewer, or write .html or .txt"
+        )
     return figure([_panel(one, int(12 * wide)) for one in alignments], path, across=across, cell=cell)
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the data block of the page. Plain ES2020, nothing fetched. State: which alignment, and which target and source
+// Draws the data block of the page. Plain ES2022, nothing fetched. State: which alignment, and which target and source
 // piece is pointed at; the address after # names what is pinned: #2 the second alignment, #2.5 its fifth target piece,
 // #2.0.3 its third source piece, #2.5.3 both.
 (() => {
@@ -115,6 +115,7 @@
   let pinned = { t: -1, s: -1 };
   let at = pinned; // pinned, or what the mouse is over
   let one, weights, rows, columns;
+  let middle; // at least half of the rows give so much to one column, or more
 
   function decoded(text) {
     const raw = atob(text);
@@ -127,6 +128,7 @@
   const weight = (t, s) => weights[t * columns + s];
   const row = (t) => Array.from({ length: columns }, (_, s) => weight(t, s));
   const column = (s) => Array.from({ length: rows }, (_, t) => weight(t, s));
+  const largest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
   const ranked = (list) => list.map((w, n) => [w, n]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
 
   // 'April' 0.87, then '4' 0.05
@@ -147,8 +149,6 @@
     }
     if (t >= 0) return [...quoted(one.target[t]), " looks at ", ...listed(row(t), one.source)];
     if (s >= 0) return [...quoted(one.source[s]), " is looked at by ", ...listed(column(s), one.target)];
-    const most = Array.from({ length: rows }, (_, n) => Math.max(...row(n))).sort((a, b) => b - a);
-    const middle = most[Math.floor((rows - 1) / 2)];
     return [
       rows === 1
         ? `The one piece of the translation gives ${fixed(middle)} of its look to one source piece.`
@@ -217,7 +217,7 @@
     const style = getComputedStyle(document.documentElement);
     const [inkColour, softColour, cardColour, accent] = ["--ink", "--soft", "--card", "--accent"].map((name) => style.getPropertyValue(name));
     const pen = context(beside, 10, 10); // to measure with
-    const widest = (pieces) => Math.max(...pieces.slice(0, 400).map((piece) => pen.measureText(label(piece)).width));
+    const widest = (pieces) => largest(pieces.slice(0, 400).map((piece) => pen.measureText(label(piece)).width));
     const left = Math.min(110, Math.ceil(widest(one.target))) + 10;
     const across = widest(one.source);
     // Cells as large as the width allows, between what a label needs and what the eye likes; none labelled when many.
@@ -435,6 +435,8 @@
     }
     for (const id of ["heat", "table"]) document.getElementById(id).hidden = !rows || !columns;
     map.setAttribute("aria-label", `heat map of ${rows} by ${columns} pieces`);
+    const most = Array.from({ length: rows }, (_, t) => largest(row(t))).sort((a, b) => b - a);
+    middle = most[Math.floor((rows - 1) / 2)];
     pinned = at = { t: -1, s: -1 };
     fill();
     tabulate();
