@@ -1,5 +1,6 @@
 """Beam search: against all that can be said, against itself in plain loops, against greedy search."""
 
+import math
 from typing import Any
 
 import pytest
@@ -68,6 +69,35 @@ def test_stopping_early_finds_what_going_to_the_limit_finds(
         assert [found.score for found in founds] == pytest.approx([value for _, value in want])
         for found in founds:
             assert found.log_prob == pytest.approx(toy.alone(sentence, said(found))[0])
+
+
+class Chain:
+    """After the first token all is certain: word 3 up to `words` of them, then the end."""
+
+    def __init__(self, end: float, word: float, words: int) -> None:
+        self.first, self.words = torch.tensor([0.0, 0.0, end, word, 1 - end - word]).log(), words
+
+    def start(self, sentences: list[int]) -> Standing:
+        return Standing(torch.zeros(len(sentences), 1, dtype=torch.long), torch.ones(len(sentences)))
+
+    def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
+        words = state.place + (tokens != BOS)
+        last = torch.where(words[..., None] < self.words, torch.eye(5)[3], torch.eye(5)[EOS]).log()
+        return Step(torch.where(tokens[..., None] == BOS, self.first, last), state._replace(place=words))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "end", "word", "words"),
+    [
+        (1.0, 0.5, 0.4, 10),  # log 0.4 / (7 / 6) is below log 0.5, but not log 0.4 / (16 / 6)
+        (-1.0, 0.45, 0.538, 1),  # log 0.538 × (7 / 6) is above log 0.45, though log 0.538 × (8 / 6) is not
+    ],
+)
+def test_what_may_still_win_is_not_given_up(alpha: float, end: float, word: float, words: int) -> None:
+    (found,) = go(beam, Chain(end, word, words), [0], [12], size=2, length_penalty=alpha)[0]
+    assert found.tokens == (3,) * words
+    assert found.finished
+    assert found.score == pytest.approx(math.log(word) / ((6 + words) / 6) ** alpha)
 
 
 def test_stopping_early_saves_steps() -> None:

@@ -166,13 +166,16 @@ def test_a_draw_never_leaves_what_is_kept() -> None:
 
 
 class Broken(Toy):
-    """Sentence 0 gives NaN or infinity from the third step on."""
+    """The sentence of length 1 gives what is no number from the third step on."""
 
     value = torch.nan
 
     def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
         made = super().step(tokens, state, weights)
-        made.logits[state.lengths == 1, :, -1] = self.value if len(self.seen) > 2 else 0.0
+        if len(self.seen) > 2:
+            made.logits[state.lengths == 1, :, -1] = self.value
+            if made.weights is not None:
+                made.weights[state.lengths == 1] = torch.nan
         return made
 
 
@@ -189,8 +192,16 @@ def test_logits_that_are_no_numbers_are_an_error_for_who_reads_them(search: Call
         search(broken, state, bos=BOS, eos=EOS, limits=limits)
     limits[2] = 2
     broken.seen.clear()
-    assert len(search(broken, state, bos=BOS, eos=EOS, limits=limits)) == 7
+    options = {"coverage": 0.2, "source_lengths": state.lengths} if search is beam else {}
+    found = search(broken, state, bos=BOS, eos=EOS, limits=limits, **options)
     assert broken.seen[-1][0] == 7  # it was still there
+    broken.seen.clear()
+    state, options = (
+        broken.start(SENTENCES[2:3], [1]),
+        options and {"coverage": 0.2, "source_lengths": torch.tensor([1])},
+    )
+    alone = search(broken, state, bos=BOS, eos=EOS, limits=torch.tensor([2]), **options)
+    assert search is sample or found[2] == alone[0]
 
 
 @pytest.mark.parametrize("search", [greedy, sample, beam])
