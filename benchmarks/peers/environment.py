@@ -59,6 +59,8 @@ def install(folder: Path, packages: list[str]) -> None:
 
 def found(folder: Path) -> Path | None:
     """Where the environment keeps its joeynmt; None if it has none that imports, or another version."""
+    if not python_of(folder).exists():
+        return None
     ran = subprocess.run([python_of(folder), "-c", CHECK], capture_output=True, text=True, check=False, cwd=folder)
     said = ran.stdout.splitlines()
     return Path(said[1]) if ran.returncode == 0 and said[0] == VERSION else None

@@ -147,7 +147,11 @@ def measure(given: argparse.Namespace) -> int:
         held_out=read.held_out,
         steps=effort.trained,
     )
-    print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}\nWritten to {write(here, versions, rows, how)} and .json.")
+    print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}")
+    if given.only or effort != Effort():
+        print("Nothing was written: only a run of everything becomes a file.")
+    else:
+        print(f"Written to {write(here, versions, rows, how)} and .json.")
     return 0
 
 
@@ -156,7 +160,7 @@ def _worker(name: str, peer: Path) -> Worker:
     python = environment.python_of(peer) if theirs else Path(sys.executable)
     module = "joeynmt_worker" if theirs else "regard_worker"
     log = Path(tempfile.gettempdir()) / f"benchmarks-{module}.log"
-    return Worker(python, f"benchmarks.peers.{module}", log)
+    return Worker([str(python), "-m", f"benchmarks.peers.{module}"], log)
 
 
 def compare(

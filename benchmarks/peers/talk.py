@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -56,14 +56,14 @@ def serve(handlers: Mapping[str, Callable[..., Answer]]) -> None:
 
 
 class Worker:
-    """The driver's end: a process of another interpreter that serves; one thread, and stderr in a file."""
+    """The driver's end: a process that serves, with one thread; what it says on stderr goes to a file."""
 
-    def __init__(self, python: Path, module: str, log: Path) -> None:
-        self.module, self.log = module, log
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.name, self.log = command[-1], log
         self._said: TextIO = log.open("a", encoding="utf-8")
         single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
-            [python, "-m", module],
+            command,
             cwd=ROOT,
             env={**os.environ, **single},
             stdin=subprocess.PIPE,
@@ -80,10 +80,10 @@ class Worker:
             print(json.dumps({"do": do, **asked}), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.module} ended at {do!r} without an answer; {self.log} has its last words")
+            raise RuntimeError(f"{self.name} ended at {do!r} without an answer; {self.log} has its last words")
         answer: Answer = json.loads(line)
         if "error" in answer:
-            raise RuntimeError(f"{self.module} failed at {do!r}: {answer['error']}; {self.log} has the trace")
+            raise RuntimeError(f"{self.name} failed at {do!r}: {answer['error']}; {self.log} has the trace")
         return answer
 
     def close(self) -> None:
