@@ -1,5 +1,6 @@
-"""A small task to train: which of a few numbers a short sequence of them adds up to."""
+"""A small task to train: what a short sequence of numbers adds up to; and what tests ask of its runs."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.tasks.task import Loss, Score
+from regard.train.checkpoint import read
+from regard.train.fit import fit
+from regard.train.training import Training
 
 WORDS = 11
 
@@ -86,16 +90,38 @@ class ToyWork:
 
 def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -> list[Any]:
     """All events of a fit."""
-    from regard.train.fit import fit
-    from regard.train.training import Training
-
     return list(fit(task or Toy(), folder, Training(**{"threads": 1, "device": "cpu", **training}), resume=resume))
 
 
+def of(kind: type, events: list[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    return read(path).under("model.")
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines without what the clock wrote."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("elapsed", "seconds", "tokens_per_second")} for line in lines]
+
+
+def same(one: Path, other: Path) -> None:
+    """Two runs came to the same weights, bit for bit, over the same numbers."""
+    for name in ("last", "best", "average"):
+        paths = [folder / f"{name}.safetensors" for folder in (one, other)]
+        assert paths[0].exists() == paths[1].exists(), name
+        if paths[0].exists():
+            a, b = (read(path).tensors for path in paths)
+            assert a.keys() == b.keys()
+            assert all(torch.equal(a[key], b[key]) for key in a), name
+    assert metrics(one) == metrics(other)
+
+
 if __name__ == "__main__":
-    # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps under
-    # torchrun
-    import json
+    # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other
+    # and perhaps under torchrun
     import sys
 
     torch.set_num_threads(1)

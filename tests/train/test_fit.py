@@ -1,0 +1,457 @@
+"""What fit does in one process: the sums, the events, the files, the ends."""
+
+import dataclasses
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.toy import Batch, Toy, ToyWork, metrics, of, run, weights
+from torch import nn
+
+from regard.tasks.task import Loss, Score
+from regard.train import checkpoint, fit, threads
+from regard.train.events import Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.train.fit import Diverged
+from regard.train.progress import better, mix
+from regard.train.step import optimizer
+from regard.train.training import Training
+
+
+def test_it_learns_and_tells(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "run"
+    events = run(folder, steps=60, log_every=20, validate_every=30, save_every=25, lr=0.03, warmup=5)
+    assert [type(event) for event in events] == [
+        *(Started, Stepped, Saved, Validated, Saved, Saved, Stepped),
+        *(Saved, Stepped, Validated, Saved, Saved, Stopped),
+    ]
+    started, stopped = events[0], events[-1]
+    assert (started.steps, started.threads, started.device, started.processes) == (60, 1, "cpu", 1)
+    assert started.parameters == 11 * 13 + 39 * 13 + 13 + 11, "tied weights count once"
+    assert (stopped.step, stopped.reason, stopped.text) == (60, "done", "step 60 of 60 is done")
+    losses = [event.loss for event in of(Stepped, events)]
+    assert losses == sorted(losses, reverse=True)
+    assert [event.improved for event in of(Validated, events)] == [True, True]
+    last = of(Stepped, events)[-1]
+    assert last.lr == pytest.approx(0.03 * math.sqrt(5 / 60))
+    assert last.epoch == pytest.approx(60 / 9)
+    assert last.remaining == 0
+    assert last.tokens_per_second > 0
+    assert 0 < last.values["right"] < 1
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("best.safetensors", "last.safetensors", "metrics.jsonl", "run.json")
+    ]
+    assert [(line["kind"], line["step"]) for line in metrics(folder)] == [
+        *(("step", 20), ("validation", 30), ("step", 40), ("step", 60), ("validation", 60))
+    ]
+
+
+def test_a_step_is_that_of_plain_torch(tmp_path: Path) -> None:
+    task = Toy(dropout=0.0)
+    run(tmp_path, task, steps=7, lr=0.01, warmup=0, schedule="linear", clip=0.5, weight_decay=0.1)
+    work = task.prepare(tmp_path)
+    torch.manual_seed(task.seed)
+    model = work.model()
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
+        {"params": [p for p in model.parameters() if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    plain = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.98), foreach=False)
+    turning = torch.optim.lr_scheduler.LinearLR(plain, 1.0, 0.0, total_iters=7)
+    for planned in work.batches(0)[:7]:
+        batch = work.batch(planned, 0, 1)
+        assert batch is not None
+        nn.functional.cross_entropy(model(batch.x), batch.y).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        plain.step()
+        turning.step()
+        plain.zero_grad()
+    got = weights(tmp_path / "last.safetensors")
+    for name, t in model.state_dict().items():
+        torch.testing.assert_close(got[name], t, rtol=1e-5, atol=1e-6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Uneven(Toy):
+    """Batches of 1, 2, 3, … rows, or several of them as one."""
+
+    joined: int = 1
+
+    def prepare(self, folder: Path) -> "UnevenWork":
+        return UnevenWork(self)
+
+
+class UnevenWork(ToyWork):
+    def batches(self, epoch: int) -> Sequence[list[int]]:
+        small = [list(range(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)) for i in range(9)]
+        joined = self.task.joined  # type: ignore[attr-defined]
+        return [[*chain(*small[i : i + joined])] for i in range(0, len(small), joined)]
+
+
+def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
+    run(tmp_path / "a", Uneven(dropout=0.0), steps=6, accumulate=3, warmup=0, log_every=2)
+    run(tmp_path / "b", Uneven(dropout=0.0, joined=3), steps=6, warmup=0, log_every=2)
+    a, b = (weights(tmp_path / name / "last.safetensors") for name in "ab")
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], rtol=1e-5, atol=1e-6)
+    for one, two in zip(metrics(tmp_path / "a"), metrics(tmp_path / "b"), strict=True):
+        assert one.pop("kind") == two.pop("kind")
+        assert one == pytest.approx(two, rel=1e-5)
+
+
+def test_the_fused_optimizer_only_decays_matrices() -> None:
+    model = nn.Sequential(nn.Embedding(3, 5), nn.LayerNorm(5), nn.Linear(5, 2))
+    model[1].weight.requires_grad_(False)
+    made = optimizer(model, Training(steps=1, weight_decay=0.3), torch.device("cpu"))
+    assert [(group["weight_decay"], len(group["params"])) for group in made.param_groups] == [(0.3, 2), (0.0, 2)]
+    assert made.defaults["fused"]
+    vectors = optimizer(nn.LayerNorm(5), Training(steps=1), torch.device("cpu"))
+    assert len(vectors.param_groups) == 1
+
+
+def test_epochs_count_the_batches_of_the_first(tmp_path: Path) -> None:
+    events = run(tmp_path / "a", epochs=1.5, steps=100)
+    assert events[-1].step == 14  # of 9 batches an epoch, 13.5
+    events = run(tmp_path / "b", epochs=2, accumulate=3)
+    assert events[-1].step == 6
+    assert run(tmp_path / "c", epochs=100, steps=2)[-1].step == 2
+
+
+def test_minutes_end_a_run(tmp_path: Path) -> None:
+    events = run(tmp_path, minutes=0.005, log_every=5)
+    assert events[-1].reason == "minutes"
+    assert events[-1].text == f"0.005 minutes have passed, at step {events[-1].step}"
+    assert events[-1].step > 0
+    assert events[0].steps is None
+    assert of(Validated, events)[-1].step == events[-1].step
+    assert of(Stepped, events)[0].remaining <= 0.3
+    again = run(tmp_path, minutes=0.005, resume=True)
+    assert again[-1].reason == "nothing left"
+    assert again[-1].text.startswith("nothing is left to train: 0.005 minutes have passed, at step")
+    assert again[-1].text.endswith("raise minutes to go on")
+    more = run(tmp_path, minutes=0.01, resume=True)
+    assert more[-1].reason == "minutes"
+    assert more[-1].step > events[-1].step
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored(Toy):
+    """Validation tells these scores, one after the other."""
+
+    scores: tuple[float, ...] = ()
+    higher: bool = True
+
+    def prepare(self, folder: Path) -> "ScoredWork":
+        return ScoredWork(self)
+
+
+class ScoredWork(ToyWork):
+    told = 0
+
+    def validate(self, model: nn.Module) -> Score:
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        self.told += 1
+        value = self.task.scores[self.told - 1]  # type: ignore[attr-defined]
+        return Score({"bleu": value}, "bleu", self.task.higher)  # type: ignore[attr-defined]
+
+
+def test_the_best_is_kept(tmp_path: Path) -> None:
+    task = Scored(scores=(1.0, 3.0, 2.0, float("nan"), 3.0))
+    events = run(tmp_path, task, steps=10, validate_every=2)
+    assert [event.improved for event in of(Validated, events)] == [True, True, False, False, False]
+    best = checkpoint.read(tmp_path / "best.safetensors")
+    assert best.facts == {"format": 1, "step": 4, "score": {"bleu": 3.0}, "main": "bleu"}
+    lines = [line for line in metrics(tmp_path) if line["kind"] == "validation"]
+    assert [line["bleu"] for line in lines] == [1.0, 3.0, 2.0, None, 3.0], "JSON has no NaN"
+
+
+def test_patience_ends_a_run(tmp_path: Path) -> None:
+    task = Scored(scores=(3.0, 2.0, 4.0, 4.5, 4.4, 0.0), higher=False)
+    events = run(tmp_path, task, steps=100, validate_every=3, patience=3)
+    assert (events[-1].reason, events[-1].step) == ("patience", 15)
+    assert events[-1].text == "3 validations in a row brought no improvement, at step 15 of 100"
+    again = run(tmp_path, task, resume=True, steps=100, validate_every=3, patience=3)
+    assert again[-1].text == (
+        "nothing is left to train: 3 validations in a row brought no improvement, at step 15 of 100; "
+        "raise patience to go on"
+    )
+    events = run(tmp_path, task, resume=True, steps=18, validate_every=3, patience=5)
+    assert (events[-1].reason, events[-1].step) == ("done", 18)
+
+
+def test_an_end_out_of_turn_does_not_cost_patience(tmp_path: Path) -> None:
+    task = Scored(scores=(3.0, 2.0, 1.0, 1.0))
+    run(tmp_path, task, steps=4, validate_every=3)
+    assert checkpoint.read(tmp_path / "last.safetensors").facts["progress"]["bad"] == 0
+
+
+def test_a_plateau_lowers_the_rate(tmp_path: Path) -> None:
+    task = Scored(scores=(1.0, 0.5, 0.5, 2.0, 0.5, 0.5))
+    kind = {"schedule": "plateau", "plateau_factor": 0.1, "plateau_patience": 2}
+    events = run(tmp_path, task, steps=12, validate_every=2, log_every=1, warmup=0, lr=1.0e-3, **kind)
+    rates = [event.lr for event in of(Stepped, events)]
+    assert rates == pytest.approx([1e-3] * 6 + [1e-4] * 6)
+    assert checkpoint.read(tmp_path / "last.safetensors").facts["progress"]["plateau"]["factor"] == pytest.approx(0.01)
+
+
+def test_checkpoints_are_averaged(tmp_path: Path) -> None:
+    task = Scored(scores=(1.0, 1.0, 1.0, 2.0, 5.0))
+    seen = {}
+    for event in fit.fit(task, tmp_path, Training(steps=8, validate_every=2, average=3, threads=1)):
+        if isinstance(event, Saved) and event.path.name == "last.safetensors":
+            seen[event.step] = weights(event.path)
+        last = event
+    assert isinstance(last, Stopped)
+    got = weights(tmp_path / "average.safetensors")
+    for name in got.keys() - {"calls"}:
+        want = torch.stack([seen[step][name].double() for step in (4, 6, 8)]).mean(0).float()
+        torch.testing.assert_close(got[name], want, rtol=1e-6, atol=1e-8)
+    assert sorted(path.name for path in (tmp_path / "validated").iterdir()) == [
+        *("4.safetensors", "6.safetensors", "8.safetensors")
+    ]
+    best = checkpoint.read(tmp_path / "best.safetensors")
+    assert best.facts["averaged"] == [4, 6, 8]
+    assert best.facts["score"] == {"bleu": 5.0}
+    assert all(torch.equal(t, got[name]) for name, t in best.under("model.").items())
+    assert [line["improved"] for line in metrics(tmp_path) if line["kind"] == "average"] == [True]
+
+
+def test_a_worse_average_is_not_the_best(tmp_path: Path) -> None:
+    events = run(tmp_path, Scored(scores=(1.0, 2.0, 0.5)), steps=4, validate_every=2, average=2)
+    assert [(event.of, event.improved) for event in of(Validated, events)] == [
+        *(("step", True), ("step", True), ("average", False))
+    ]
+    assert checkpoint.read(tmp_path / "best.safetensors").facts["step"] == 4
+    assert (tmp_path / "average.safetensors").exists()
+
+
+def test_a_better_average_stays_the_best_when_the_run_goes_on(tmp_path: Path) -> None:
+    task = Scored(scores=(1.0, 5.0))
+    run(tmp_path, task, steps=2, validate_every=2, average=2)
+    more = run(tmp_path, task, resume=True, steps=3, validate_every=2, average=2)
+    # the run goes on, improves on 1.0 by nothing, and 5.0 of the average is not improved upon
+    assert [event.improved for event in of(Validated, more)] == [False, False]
+    assert checkpoint.read(tmp_path / "best.safetensors").facts["score"] == {"bleu": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("value", "than", "higher", "want"),
+    [
+        *((1.0, None, True, True), (float("nan"), None, True, True), (1.0, float("nan"), True, True)),
+        *((float("nan"), float("nan"), True, False), (float("nan"), 1.0, False, False)),
+        *((2.0, 1.0, True, True), (2.0, 1.0, False, False), (1.0, 1.0, True, False), (1.0, 2.0, False, True)),
+    ],
+)
+def test_what_is_better(value: float, than: float | None, higher: bool, want: bool) -> None:
+    assert better(value, than, higher) is want
+
+
+def test_seeds_are_mixed() -> None:
+    seeds = {
+        mix(seed, step, micro, rank) for seed in range(5) for step in range(50) for micro in range(3) for rank in (0, 1)
+    }
+    assert len(seeds) == 5 * 50 * 3 * 2
+    assert all(0 <= seed < 1 << 63 for seed in seeds)
+    assert mix(-1, 2) != mix(1, 2)
+    # every bit is as often set as not
+    counts = [sum(seed >> bit & 1 for seed in seeds) for bit in range(63)]
+    assert all(abs(count / len(seeds) - 0.5) < 0.06 for count in counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken(Toy):
+    """Something goes wrong in this step."""
+
+    kind: str = "loss"
+    at: int = 8
+
+    def prepare(self, folder: Path) -> "BrokenWork":
+        (folder / "tokens.json").write_text("{}")
+        if self.kind == "prepare":
+            raise ValueError("no data")
+        return BrokenWork(self)
+
+
+class BrokenWork(ToyWork):
+    calls = 0
+
+    def batches(self, epoch: int) -> Sequence[list[int]]:
+        return [] if self.task.kind == "plan" else super().batches(epoch)  # type: ignore[attr-defined]
+
+    def count(self, batch: Batch) -> int:
+        kind = self.task.kind  # type: ignore[attr-defined]
+        return 0 if kind == "nothing" else len(batch.y) + (kind == "count")
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        self.calls += 1
+        loss = super().loss(model, batch)
+        if self.calls != self.task.at:  # type: ignore[attr-defined]
+            return loss
+        kind = self.task.kind  # type: ignore[attr-defined]
+        if kind == "sums":
+            return Loss(loss.total, loss.count, {"wrong": 1.0})
+        if kind == "gradient":
+            # the square root's slope at zero is infinite, its value is not
+            return Loss(loss.total + (loss.total * 0).sqrt(), loss.count, loss.sums)
+        return Loss(loss.total * math.nan, loss.count, loss.sums)
+
+
+@pytest.mark.parametrize(("kind", "found"), [("loss", "loss nan"), ("gradient", "loss .* and gradient norm nan")])
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, kind: str, found: str) -> None:
+    task = Broken(kind=kind)
+    planned = ToyWork(task).batches(0)[7]
+    said = ", ".join(map(str, planned))
+    with pytest.raises(
+        Diverged,
+        match=rf"step 8 in epoch 0 has {found}.*, on batch \[{said}\]; weights and checkpoints are as before: "
+        "resume with a smaller lr than 0.001 or a smaller clip than 1, or mend the data",
+    ):
+        run(tmp_path, task, steps=20, save_every=5)
+    assert checkpoint.read(tmp_path / "last.safetensors").facts["step"] == 5
+    assert all(t.isfinite().all() for t in weights(tmp_path / "last.safetensors").values())
+    with pytest.raises(Diverged, match="or with a clip such as clip=1.0, or mend"):
+        run(tmp_path, dataclasses.replace(task), resume=True, steps=20, clip=None, lr=1e30)
+
+
+def test_many_batches_are_named_briefly(tmp_path: Path) -> None:
+    with pytest.raises(Diverged, match=r"on batch \[.{250,310}…; weights"):
+        run(tmp_path, Broken(rows=61, at=2), steps=20, accumulate=5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("plan", "epoch 0 has no batches; give the task training data"),
+        ("count", "the loss sums 7 terms, but work.count says 8; make them agree"),
+        ("nothing", "batch .* of epoch 0 has nothing to lose; leave it out of the plan"),
+        ("sums", r"work.loss sums \['wrong'\] now, \['right'\] at first; report the same sums in every batch"),
+    ],
+)
+def test_a_task_that_breaks_its_word_is_told(tmp_path: Path, kind: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        run(tmp_path, Broken(kind=kind), steps=20)
+
+
+def test_a_run_that_never_began_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no data"):
+        run(tmp_path / "new", Broken(kind="prepare"), steps=20)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "mine.txt").write_text("keep")
+    with pytest.raises(ValueError, match="no data"):
+        run(tmp_path / "old", Broken(kind="prepare"), steps=20)
+    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["mine.txt", "tokens.json"]
+
+
+def test_bfloat16_trains_and_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "_has_bfloat16", lambda: False)
+    events = run(tmp_path / "a", steps=30, precision="bfloat16", log_every=10, lr=0.03, warmup=5)
+    assert [event.text for event in of(Warned, events)] == [
+        "this processor has no units for bfloat16: steps take up to 40 times as long; take float32"
+    ]
+    losses = [event.loss for event in of(Stepped, events)]
+    assert losses[-1] < losses[0]
+    exact = run(tmp_path / "b", steps=30, log_every=10, lr=0.03, warmup=5)
+    assert losses != [event.loss for event in of(Stepped, exact)]
+    assert losses == pytest.approx([event.loss for event in of(Stepped, exact)], rel=0.05)
+    assert all(
+        t.dtype == torch.float32 for n, t in weights(tmp_path / "a" / "last.safetensors").items() if n != "calls"
+    )
+    monkeypatch.setattr(fit, "_has_bfloat16", lambda: True)
+    assert not of(Warned, run(tmp_path / "c", steps=1, precision="bfloat16"))
+
+
+def test_whether_the_processor_has_bfloat16_can_be_asked() -> None:
+    flags = Path("/proc/cpuinfo").read_text() if sys.platform == "linux" else ""
+    if flags:
+        assert fit._has_bfloat16() is ("avx512_bf16" in flags or "amx_tile" in flags)
+
+
+def test_one_process_has_nothing_to_share(tmp_path: Path) -> None:
+    (warned,) = of(Warned, run(tmp_path, steps=1, parallel="shard"))
+    assert warned.text == "parallel='shard' with one process shares nothing; start several with torchrun"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="device 'cuda' is not on this machine; try device='auto' or device='cpu'"):
+        run(tmp_path / "a", steps=1, device="cuda")
+    assert not (tmp_path / "a").exists()
+
+
+def test_tensorboard_when_asked(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tmp_path, steps=10, log_every=2, validate_every=5, tensorboard=True)
+    read = EventAccumulator(str(tmp_path / "tensorboard"))
+    read.Reload()
+    assert {"step/loss", "step/lr", "step/right", "validation/accuracy"} <= set(read.Tags()["scalars"])
+    assert [item.step for item in read.Scalars("step/loss")] == [2, 4, 6, 8, 10]
+
+
+def test_tensorboard_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(
+        ImportError, match=r"tensorboard=True needs tensorboard; install it with: pip install 'regard\[tr"
+    ):
+        run(tmp_path / "a", steps=10, tensorboard=True)
+    assert not (tmp_path / "a").exists()
+
+
+def test_threads_are_measured_chosen_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "available", lambda: 2)
+    monkeypatch.setattr(threads, "fastest", lambda times: max(times))
+    before = torch.get_num_threads()
+    events = run(tmp_path, steps=3, threads=None)
+    assert events[0].threads == 2
+    assert set(events[0].thread_times) == {1, 2}
+    assert all(seconds > 0 for seconds in events[0].thread_times.values())
+    assert torch.get_num_threads() == before
+    # remembered, because another count rounds otherwise
+    again = run(tmp_path, resume=True, steps=5, threads=None)
+    assert (again[0].threads, again[0].thread_times) == (2, {})
+    assert run(tmp_path, resume=True, steps=6, threads=1)[0].threads == 1
+
+
+def test_measuring_changes_nothing(tmp_path: Path) -> None:
+    run(tmp_path / "a", steps=5, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "fastest", lambda times: 1)
+        run(tmp_path / "b", steps=5, threads=None)
+    a, b = (weights(tmp_path / name / "last.safetensors") for name in "ab")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_more_threads_must_be_worth_it() -> None:
+    assert threads.fastest({1: 1.0, 8: 0.95}) == 1
+    assert threads.fastest({1: 1.0, 8: 0.5}) == 8
+    assert threads.fastest({1: 1.0}) == 1
+    assert threads.available() >= 1
+
+
+def test_a_generator_left_early_leaves_a_run_to_resume(tmp_path: Path) -> None:
+    run(tmp_path / "whole", steps=20, save_every=6)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    going = fit.fit(Toy(), tmp_path / "left", Training(steps=20, save_every=6, threads=1))
+    for event in going:
+        if isinstance(event, Saved) and event.step == 12:
+            break
+    going.close()  # type: ignore[attr-defined]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    run(tmp_path / "left", resume=True, steps=20, save_every=6)
+    a, b = (weights(tmp_path / name / "last.safetensors") for name in ("whole", "left"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_folder_trains_one_at_a_time(tmp_path: Path) -> None:
+    going = fit.fit(Toy(), tmp_path, Training(steps=20, threads=1))
+    next(going)
+    with pytest.raises(BlockingIOError, match="another process trains in .* now"):
+        run(tmp_path, resume=True, steps=20)
+    going.close()  # type: ignore[attr-defined]
+    assert run(tmp_path, resume=True, steps=20)[-1].reason == "done"

@@ -1,0 +1,77 @@
+"""The choices of a training, and the sentences for those that cannot be."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from regard.train.training import SCHEDULES, Training
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"steps": None}, "steps, epochs and minutes are all None, so training would never end; try steps=10000"),
+        ({"steps": 0}, "steps must be positive, got 0; try steps=10000"),
+        ({"epochs": -1.0}, "epochs must be positive, got -1.0; try epochs=10"),
+        ({"minutes": 0.0}, "minutes must be positive, got 0.0; try minutes=30"),
+        ({"lr": 0.0}, "lr must be positive, got 0.0; try lr=0.001"),
+        ({"lr": float("nan")}, "lr must be positive, got nan; try lr=0.001"),
+        ({"clip": -1.0}, "clip must be positive, got -1.0; try clip=1.0"),
+        ({"accumulate": 0}, "accumulate must be 1 or more, got 0; try accumulate=1"),
+        ({"validate_every": 0}, "validate_every must be 1 or more, got 0; try validate_every=500"),
+        ({"save_every": -3}, "save_every must be 1 or more, got -3; try save_every=500"),
+        ({"log_every": 0}, "log_every must be 1 or more, got 0; try log_every=50"),
+        ({"patience": 0}, "patience must be 1 or more, got 0; try patience=5"),
+        ({"threads": 0}, "threads must be 1 or more, got 0; try threads=1"),
+        ({"warmup": -1}, "warmup must be 0 or more, got -1; try warmup=0"),
+        ({"weight_decay": -0.1}, "weight_decay must be 0 or more, got -0.1; try weight_decay=0"),
+        ({"average": -1}, "average must be 0 or more, got -1; try average=0"),
+        ({"betas": (0.9, 1.0)}, r"betas must be at least 0 and below 1, got \(0.9, 1.0\); try betas=\(0.9, 0.98\)"),
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'; known are: constant, inverse-sqrt, cosine, linear, plateau"),
+        ({"precision": "half"}, "unknown precision 'half'; known are: float32, bfloat16"),
+        ({"device": "tpu"}, "unknown device 'tpu'; known are: auto, cpu, cuda, mps"),
+        ({"parallel": "both"}, "unknown parallel 'both'; known are: replicate, shard"),
+        (
+            {"steps": None, "minutes": 5, "schedule": "cosine"},
+            "schedule 'cosine' must know how many steps it goes over, and minutes=5 does not say it; "
+            "give steps or epochs as well, or take schedule='inverse-sqrt'",
+        ),
+        (
+            {"plateau_factor": 0.5},
+            "plateau_factor=0.5 means nothing to schedule 'inverse-sqrt'; take schedule='plateau'",
+        ),
+        (
+            {"plateau_patience": 3},
+            "plateau_patience=3 means nothing to schedule 'inverse-sqrt'; take schedule='plateau'",
+        ),
+        (
+            {"schedule": "plateau", "plateau_factor": 1.0},
+            "plateau_factor must be below 1, got 1.0; try plateau_factor=0.5",
+        ),
+        ({"schedule": "plateau", "plateau_patience": 0}, "plateau_patience must be 1 or more, got 0"),
+    ],
+)
+def test_what_cannot_be_is_said(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Training(**{"steps": 10, **fields})
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule_can_be_chosen(schedule: Any) -> None:
+    assert Training(epochs=1.5, schedule=schedule).schedule == schedule
+
+
+def test_a_command_line_reads_it_without_torch() -> None:
+    code = "import sys, regard.train.training, regard.train.events, regard.tasks.task; print('torch' in sys.modules)"
+    if "torch" in _modules_of("import regard"):
+        pytest.skip("the package itself still imports torch")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def _modules_of(code: str) -> set[str]:
+    printed = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    return set(printed.stdout.split())
