@@ -48,6 +48,8 @@ class Toy:
     rows: int = 7
     dim: int = 13
     dropout: float = 0.1
+    # a parameter that no loss sees
+    idle: bool = False
 
     def prepare(self, folder: Path) -> "ToyWork":
         return ToyWork(self)
@@ -61,7 +63,10 @@ class ToyWork:
         self.y = self.x.sum(1) % WORDS
 
     def model(self) -> nn.Module:
-        return Net(self.task.dim, self.task.dropout)
+        model = Net(self.task.dim, self.task.dropout)
+        if self.task.idle:
+            model.idle = nn.Linear(2, 3)
+        return model
 
     def batches(self, epoch: int) -> Sequence[list[int]]:
         generator = torch.Generator().manual_seed(1000 * self.task.seed + epoch)
@@ -120,11 +125,14 @@ def same(one: Path, other: Path) -> None:
 
 
 if __name__ == "__main__":
-    # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other
-    # and perhaps under torchrun
+    # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps
+    # under torchrun; what the last of them raises is written into a file
+    import os
     import sys
 
     torch.set_num_threads(1)
     for folder, told in json.loads(sys.argv[1]):
-        for event in run(Path(folder), Toy(**told.get("task", {})), told.get("resume", False), **told["training"]):
-            print(event)
+        try:
+            run(Path(folder), Toy(**told.get("task", {})), told.get("resume", False), **told["training"])
+        except ValueError as error:
+            Path(f"{folder}.{os.environ.get('RANK', 0)}.txt").write_text(str(error))

@@ -5,6 +5,7 @@ the task's seed, step, batch and rank gives the dropout. So a resumed run goes o
 CPU with the same number of threads, wherever it was killed.
 """
 
+import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -71,7 +72,7 @@ class _Fitting:
             checkpoint.load_model(self.model, stored, run / LAST)
         objective = Objective(self.model, self.work, processes.device, training.precision)
         self.thread_times: dict[int, float] = {}
-        torch.set_num_threads(self._threads(record, objective))
+        torch.set_num_threads(self._threads(record))
         self.stepper = Stepper(objective, self.work, training, task.seed, processes)
         if stored is not None:
             checkpoint.load_optimizer(self.model, self.stepper.optimizer, stored, run / LAST)
@@ -94,18 +95,16 @@ class _Fitting:
             raise ValueError(f"epoch {epoch} has no batches; give the task training data")
         return plan
 
-    def _threads(self, record: Record, objective: Objective) -> int:
+    def _threads(self, record: Record) -> int:
         known = self.training.threads or record.threads
         if known is not None:
             return known
         if self.processes.device.type != "cpu" or self.processes.world > 1:
             return torch.get_num_threads()
         batch = self.work.batch(self.plan[0], 0, 1)
-
-        def backward(trial: nn.Module) -> None:
-            trial(batch)[0].backward()
-
-        self.thread_times = threads.measure(objective, backward, threads.available())
+        # of a copy, so that neither weights nor gradients change; the data is not copied
+        trial = Objective(copy.deepcopy(self.model), self.work, self.processes.device, self.training.precision)
+        self.thread_times = threads.measure(lambda: trial(batch)[0].backward(), threads.available())
         return threads.fastest(self.thread_times)
 
     def _warnings(self) -> Iterator[Warned]:

@@ -1,21 +1,18 @@
 """How many threads of the processor a training uses, measured, because more of them can be slower."""
 
-import copy
 import os
 import time
 from collections.abc import Callable
 
 import torch
-from torch import nn
 
 
-def measure(model: nn.Module, backward: Callable[[nn.Module], None], most: int) -> dict[int, float]:
+def measure(backward: Callable[[], None], most: int) -> dict[int, float]:
     """Seconds of a forward and backward with one thread and with `most`: after a first, the best of two or of 0.2 s.
 
-    Runs on a copy, so that model and gradients stay as they are; the number of threads is put back.
+    The number of threads is put back.
     """
     before = torch.get_num_threads()
-    trial = copy.deepcopy(model)
     times = {}
     try:
         for threads in sorted({1, most}):
@@ -23,7 +20,7 @@ def measure(model: nn.Module, backward: Callable[[nn.Module], None], most: int) 
             seconds: list[float] = []
             while len(seconds) < 3 or sum(seconds) < 0.2:
                 start = time.perf_counter()
-                backward(trial)
+                backward()
                 seconds.append(time.perf_counter() - start)
             times[threads] = min(seconds[1:])
     finally:

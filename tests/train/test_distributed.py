@@ -1,0 +1,134 @@
+"""Two processes under torchrun: the losses of one, and checkpoints that do not care how many wrote them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.train import toy
+from tests.train.toy import Net, Toy, metrics, run, same
+
+from regard.train import distributed
+from regard.train.checkpoint import read
+
+# 61 samples by 5: the last batch of an epoch has one row, and the second process none
+TASK: dict[str, Any] = {"dropout": 0.0, "rows": 5}
+TRAINING: dict[str, Any] = {
+    "steps": 14,
+    "accumulate": 2,
+    "log_every": 3,
+    "validate_every": 5,
+    "save_every": 4,
+    "average": 2,
+    "warmup": 3,
+    "weight_decay": 0.1,
+}
+WAYS = ("replicate", "shard")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One process alone, and beside it, in one torchrun because starting it is dear: whole runs, runs in two halves,
+    the second half of what one process began, first halves for one process to end, and a model with an idle part."""
+    folder = tmp_path_factory.mktemp("runs")
+    half = {**TRAINING, "steps": 6}
+    run(folder / "alone", Toy(**TASK), **TRAINING)
+    jobs = []
+    for way in WAYS:
+        run(folder / f"{way}-begun-by-one", Toy(**TASK), **half)
+        for name, resume, training in [
+            ("whole", False, TRAINING),
+            ("halves", False, half),
+            ("halves", True, TRAINING),
+            ("begun-by-one", True, TRAINING),
+            ("ended-by-one", False, half),
+        ]:
+            told = {"task": TASK, "training": {**training, "parallel": way}, "resume": resume}
+            jobs.append((str(folder / f"{way}-{name}"), told))
+    jobs += [(str(folder / "idle"), {"task": {**TASK, "idle": True}, "training": TRAINING})]
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            toy.__file__,
+            json.dumps(jobs),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    for way in WAYS:
+        run(folder / f"{way}-ended-by-one", Toy(**TASK), resume=True, **TRAINING)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["whole", "halves", "begun-by-one", "ended-by-one"])
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_train_as_one(runs: Path, way: str, name: str) -> None:
+    one, two = (read(runs / which / "last.safetensors") for which in ("alone", f"{way}-{name}"))
+    assert one.tensors.keys() == two.tensors.keys()
+    assert one.tied == two.tied == {"model.out.weight": "model.embed.weight"}
+    for key in one.tensors:
+        torch.testing.assert_close(two.tensors[key], one.tensors[key], rtol=1e-4, atol=1e-6, msg=key)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_tell_the_losses_of_one(runs: Path, way: str) -> None:
+    one, two = metrics(runs / "alone"), metrics(runs / f"{way}-whole")
+    for a, b in zip(one, two, strict=True):
+        assert a.pop("kind") == b.pop("kind")
+        assert b == pytest.approx(a, rel=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_resume_bit_for_bit(runs: Path, way: str) -> None:
+    one, two = (read(runs / f"{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_a_replica_is_not_another_model(runs: Path) -> None:
+    """The halves have a validation at their seam, else all is the same."""
+    seams = [line for line in metrics(runs / "replicate-halves") if line["step"] != 6 or line["kind"] == "step"]
+    assert [line["step"] for line in seams if line["kind"] == "step"] == [3, 6, 9, 12, 14]
+
+
+def test_parameters_without_a_gradient_are_named(runs: Path) -> None:
+    for rank in (0, 1):
+        said = (runs / f"idle.{rank}.txt").read_text()
+        assert said.startswith(
+            "idle.weight, idle.bias got no gradient from the loss, and several processes need one for"
+        )
+    model = Net(3, 0.0)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    distributed.all_took_part(model)
+    model.hidden.bias.grad = None
+    with pytest.raises(
+        ValueError, match="hidden.bias got no gradient .*; remove what the model does not use, or freeze"
+    ):
+        distributed.all_took_part(model)
+
+
+def test_an_idle_part_is_no_matter_to_one_process(tmp_path: Path) -> None:
+    run(tmp_path / "a", Toy(idle=True), steps=3)
+    run(tmp_path / "b", Toy(idle=True), steps=2)
+    run(tmp_path / "b", Toy(idle=True), resume=True, steps=3)
+    a, b = (read(tmp_path / name / "last.safetensors").tensors for name in "ab")
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert not torch.equal(a["model.idle.weight"], torch.zeros(3, 2))
+
+
+def test_one_process_of_torchrun_is_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "a", steps=5)
+    for name, value in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    run(tmp_path / "b", steps=5)
+    same(tmp_path / "a", tmp_path / "b")
