@@ -104,7 +104,7 @@ class Interpreter:
 
     def _search(self, source: Tensor, lengths: Tensor, search: Search, first: int) -> list[list[Found]]:
         state = self.model.start(source, lengths)
-        limits = (2 * lengths + 20).clamp_max(self.max_length + 1)
+        limits = (2 * lengths + 10).clamp_max(self.max_length + 1)
         if isinstance(search, Greedy):
             found = greedy(self.model, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)
             return [[one] for one in found]
