@@ -84,7 +84,7 @@ def text(alignments: Alignment | Sequence[Alignment], *, width: int = 100, colou
 
 
 def _data(alignments: Sequence[Alignment]) -> dict[str, object]:
-    """What page.js draws. Weights are float32, little-endian, row by row, in base64: exact, and smaller than digits."""
+    """What alignments.js draws. Weights are little-endian float32 in base64, row by row: exact, smaller than digits."""
     count = sum(one.weights.numel() for one in alignments)
     if count > _WEIGHTS:
         raise ValueError(
@@ -92,7 +92,6 @@ def _data(alignments: Sequence[Alignment]) -> dict[str, object]:
         )
     pieces = {piece for one in alignments for piece in (*one.source, *one.target)}
     return {
-        "kind": "alignments",
         "alignments": [
             {
                 "title": one.title,
@@ -156,6 +155,6 @@ def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[st
         said = text(several)
     else:
         title = several[0].heading() if len(several) == 1 else f"{len(several)} alignments"
-        said = page.document(labels.legible(title), _data(several), text(several))
+        said = page.document(labels.legible(title), "alignments", _data(several), text(several))
     path.write_bytes(said.encode())
     return path

@@ -1,483 +1,61 @@
-"use strict";
-// Draws the data block of the page. Plain ES2022, nothing fetched. State: which alignment, and which target and source
-// piece is pointed at; the address after # names what is pinned: #2 the second alignment, #2.5 its fifth target piece,
-// #2.0.3 its third source piece, #2.5.3 both.
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const all = data.alignments;
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+// What every view of a page needs: its data, colours, elements, numbers. page.py puts it before the view's own script,
+// both inside one strict function. Plain ES2022, nothing fetched.
+const data = JSON.parse(document.getElementById("data").textContent);
+const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  // Cividis, the end of no weight drawn into the paper: lightness runs one way, so it reads without colour too.
-  const RAMPS = {
-    light: [[0, 247, 246, 241], [0.15, 228, 221, 190], [0.35, 194, 183, 132], [0.6, 125, 124, 120], [0.8, 67, 78, 108], [1, 0, 34, 78]],
-    dark: [[0, 24, 31, 43], [0.15, 20, 48, 96], [0.4, 76, 86, 110], [0.6, 125, 124, 120], [0.8, 188, 174, 108], [1, 254, 232, 56]],
-  };
+let emphasis = false; // small weights are brought out
 
-  function colour(weight) {
-    const ramp = dark.matches ? RAMPS.dark : RAMPS.light;
-    const shown = small.checked ? Math.sqrt(weight) : weight;
-    let n = 1;
-    while (n < ramp.length - 1 && ramp[n][0] < shown) n++;
-    const [low, high] = [ramp[n - 1], ramp[n]];
-    const part = (shown - low[0]) / (high[0] - low[0]);
-    return [1, 2, 3].map((c) => Math.round(low[c] + (high[c] - low[c]) * part));
-  }
+// Cividis, the end of no weight drawn into the paper: lightness runs one way, so it reads without colour too.
+const RAMPS = {
+  light: [[0, 247, 246, 241], [0.15, 228, 221, 190], [0.35, 194, 183, 132], [0.6, 125, 124, 120], [0.8, 67, 78, 108], [1, 0, 34, 78]],
+  dark: [[0, 24, 31, 43], [0.15, 20, 48, 96], [0.4, 76, 86, 110], [0.6, 125, 124, 120], [0.8, 188, 174, 108], [1, 254, 232, 56]],
+};
 
-  // Black or white, whichever stands out more: at least 4.5 to 1 on any colour.
-  function ink(rgb) {
-    const [r, g, b] = rgb.map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-    const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000" : "#fff";
-  }
+function colour(weight) {
+  const ramp = dark.matches ? RAMPS.dark : RAMPS.light;
+  const shown = emphasis ? Math.sqrt(weight) : weight;
+  let n = 1;
+  while (n < ramp.length - 1 && ramp[n][0] < shown) n++;
+  const [low, high] = [ramp[n - 1], ramp[n]];
+  const part = (shown - low[0]) / (high[0] - low[0]);
+  return [1, 2, 3].map((c) => Math.round(low[c] + (high[c] - low[c]) * part));
+}
 
-  function make(tag, attributes = {}, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  }
+// Black or white, whichever stands out more: at least 4.5 to 1 on any colour.
+function ink(rgb) {
+  const [r, g, b] = rgb.map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000" : "#fff";
+}
 
-  const label = (piece) => (Object.hasOwn(data.shown, piece) ? data.shown[piece] : piece);
-  const fixed = (weight) => weight.toFixed(2);
-  const exact = (weight) => (weight === 0 ? "0" : weight < 0.0001 ? weight.toExponential(1) : weight.toFixed(4));
-  // A piece in running text: in its own direction, in no known language.
-  const quoted = (piece) => ["'", make("bdi", { lang: "" }, label(piece)), "'"];
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
 
-  // The parts of the page
+const label = (piece) => (Object.hasOwn(data.shown, piece) ? data.shown[piece] : piece);
+const fixed = (weight) => weight.toFixed(2);
+const exact = (weight) => (weight === 0 ? "0" : weight < 0.0001 ? weight.toExponential(1) : weight.toFixed(4));
+// A piece in running text: in its own direction, in no known language.
+const quoted = (piece) => ["'", make("bdi", { lang: "" }, label(piece)), "'"];
 
-  const heading = make("h1", { dir: "auto" });
-  const note = make("p", { class: "note", dir: "auto" });
-  const chooser = make("select", { id: "chooser" });
-  const before = make("button", { type: "button", "aria-label": "previous alignment" }, "‹");
-  const after = make("button", { type: "button", "aria-label": "next alignment" }, "›");
-  const choice = make("div", { class: "choice" }, make("label", { for: "chooser" }, "Alignment"), chooser, before, after);
-  const texts = [make("p", { class: "text", dir: "auto", lang: "" }), make("p", { class: "text", dir: "auto", lang: "" })];
-  const said = make("p", { id: "said", role: "status" });
-  const chips = {
-    source: make("div", { class: "pieces", role: "group", "aria-label": "source, piece by piece", dir: "auto", lang: "" }),
-    target: make("div", { class: "pieces", role: "group", "aria-label": "translation, piece by piece", dir: "auto", lang: "" }),
-  };
-  const small = make("input", { type: "checkbox", id: "small" });
-  const ramp = make("canvas", { class: "ramp", width: 120, height: 10, "aria-hidden": "true" });
-  const cells = make("canvas", { class: "cells" });
-  const above = make("canvas", { class: "above" });
-  const beside = make("canvas", { class: "beside" });
-  const corner = make("div", { class: "corner" });
-  const tip = make("div", { class: "tip", "aria-hidden": "true" });
-  tip.hidden = true;
-  const map = make(
-    "div",
-    { class: "map", tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-describedby": "keys" },
-    corner, above, beside, cells, tip,
-  );
-  const table = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "what each piece looks at most" });
-  const details = make("details", {}, make("summary", {}, "As a table"), table);
+function decoded(text) {
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let n = 0; n < raw.length; n++) bytes[n] = raw.charCodeAt(n);
+  const view = new DataView(bytes.buffer);
+  return Float32Array.from({ length: raw.length / 4 }, (_, n) => view.getFloat32(4 * n, true));
+}
 
-  document.getElementById("page").append(
-    make("header", {}, heading, note, choice),
-    make(
-      "section",
-      { "aria-label": "texts", class: "texts" },
-      make("h2", {}, "Source"), texts[0], make("h2", {}, "Translation"), texts[1],
-    ),
-    make(
-      "section",
-      { "aria-label": "pieces", class: "card" },
-      said,
-      make("h2", {}, "Source, piece by piece"), chips.source,
-      make("h2", {}, "Translation, piece by piece"), chips.target,
-    ),
-    make(
-      "section",
-      { "aria-label": "heat map", class: "card", id: "heat" },
-      make("h2", {}, "Heat map"),
-      make(
-        "div",
-        { class: "legend" },
-        make("span", {}, "0"), ramp, make("span", {}, "1"),
-        make("label", { for: "small" }, small, " bring out small weights"),
-      ),
-      map,
-      make(
-        "p",
-        { id: "keys", class: "hint" },
-        "A row is a piece of the translation, a column a piece of the source, in the order in which they are written. " +
-          "Point at a cell, or walk with the arrow keys, Home, End, Page Up and Page Down; Escape lets go.",
-      ),
-    ),
-    make("section", { "aria-label": "table", class: "card", id: "table" }, details),
-    make("footer", {}, make("p", {}, "Weights say what was read, not why, nor what was done with it.")),
-  );
+const largest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
+const ranked = (list) => list.map((w, n) => [w, n]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
 
-  // What is shown
-
-  let number = 0; // of the alignment
-  let pinned = { t: -1, s: -1 };
-  let at = pinned; // pinned, or what the mouse is over
-  let one, weights, rows, columns;
-  let middle; // at least half of the rows give so much to one column, or more
-
-  function decoded(text) {
-    const raw = atob(text);
-    const bytes = new Uint8Array(raw.length);
-    for (let n = 0; n < raw.length; n++) bytes[n] = raw.charCodeAt(n);
-    const view = new DataView(bytes.buffer);
-    return Float32Array.from({ length: raw.length / 4 }, (_, n) => view.getFloat32(4 * n, true));
-  }
-
-  const weight = (t, s) => weights[t * columns + s];
-  const row = (t) => Array.from({ length: columns }, (_, s) => weight(t, s));
-  const column = (s) => Array.from({ length: rows }, (_, t) => weight(t, s));
-  const largest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
-  const ranked = (list) => list.map((w, n) => [w, n]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
-
-  // 'April' 0.87, then '4' 0.05
-  function listed(list, pieces, count = 3) {
-    const best = ranked(list).slice(0, count).filter(([w]) => w >= 0.005);
-    if (!best.length) return ["nothing"];
-    return best.flatMap(([w, n], i) => [["", ", then ", ", "][i], ...quoted(pieces[n]), " " + fixed(w)]);
-  }
-
-  function sentence() {
-    if (!rows) return ["The translation is empty."];
-    if (!columns) return ["The source is empty."];
-    const { t, s } = at;
-    if (t >= 0 && s >= 0) {
-      const rank = 1 + ranked(row(t)).findIndex(([, n]) => n === s);
-      const where = columns > 1 ? `, number ${rank} of ${columns}` : "";
-      return [...quoted(one.target[t]), " looks at ", ...quoted(one.source[s]), " " + exact(weight(t, s)) + where];
-    }
-    if (t >= 0) return [...quoted(one.target[t]), " looks at ", ...listed(row(t), one.source)];
-    if (s >= 0) return [...quoted(one.source[s]), " is looked at by ", ...listed(column(s), one.target)];
-    return [
-      rows === 1
-        ? `The one piece of the translation gives ${fixed(middle)} of its look to one source piece.`
-        : `At least half of the ${rows} pieces of the translation give ${fixed(middle)} or more of their look to one source piece. Point at a piece to see which.`,
-    ];
-  }
-
-  function tint(chip, w) {
-    chip.style.backgroundColor = w === null ? "" : `rgb(${colour(w)})`;
-    chip.style.color = w === null ? "" : ink(colour(w));
-    const figure = w === null || w < 0.05 ? "" : w >= 0.995 ? "1" : w.toFixed(2).slice(1);
-    if (chip.lastChild.textContent !== figure) chip.lastChild.textContent = figure;
-  }
-
-  function show() {
-    const { t, s } = at;
-    said.replaceChildren(...sentence());
-    const ofSource = t >= 0 && columns ? row(t) : null;
-    const ofTarget = t < 0 && s >= 0 && rows ? column(s) : null;
-    [...chips.source.children].forEach((chip, n) => {
-      chip.setAttribute("aria-pressed", n === s);
-      tint(chip, ofSource && ofSource[n]);
-    });
-    [...chips.target.children].forEach((chip, n) => {
-      chip.setAttribute("aria-pressed", n === t);
-      tint(chip, ofTarget && ofTarget[n]);
-    });
-    paint();
-  }
-
-  // The heat map: one pixel a cell is painted once, enlarged at each showing, the labels on canvases that stay in sight
-
-  const pixels = document.createElement("canvas");
-  let side = 20; // of a cell, in CSS pixels
-  let density = 1;
-
-  function context(canvas, width, height) {
-    canvas.width = Math.max(1, Math.round(width * density));
-    canvas.height = Math.max(1, Math.round(height * density));
-    canvas.style.width = width + "px";
-    canvas.style.height = height + "px";
-    const pen = canvas.getContext("2d");
-    pen.setTransform(density, 0, 0, density, 0, 0);
-    pen.font = `13px ${getComputedStyle(document.body).fontFamily}`;
-    return pen;
-  }
-
-  function fill() {
-    pixels.width = Math.max(1, columns);
-    pixels.height = Math.max(1, rows);
-    if (!rows || !columns) return;
-    const image = new ImageData(columns, rows);
-    for (let n = 0; n < weights.length; n++) image.data.set([...colour(weights[n]), 255], 4 * n);
-    pixels.getContext("2d").putImageData(image, 0, 0);
-  }
-
-  function cut(pen, text, most) {
-    if (pen.measureText(text).width <= most) return text;
-    const letters = [...text];
-    while (letters.length > 1 && pen.measureText(letters.join("") + "…").width > most) letters.pop();
-    return letters.join("") + "…";
-  }
-
-  function paint() {
-    if (!rows || !columns) return;
-    const style = getComputedStyle(document.documentElement);
-    const [inkColour, softColour, cardColour, accent] = ["--ink", "--soft", "--card", "--accent"].map((name) => style.getPropertyValue(name));
-    const pen = context(beside, 10, 10); // to measure with
-    const widest = (pieces) => largest(pieces.slice(0, 400).map((piece) => pen.measureText(label(piece)).width));
-    const left = Math.min(110, Math.ceil(widest(one.target))) + 10;
-    const across = widest(one.source);
-    // Cells as large as the width allows, between what a label needs and what the eye likes; none labelled when many.
-    const room = map.clientWidth - left - 2;
-    side = Math.min(30, room / columns);
-    const labelled = columns <= 150 && rows <= 300;
-    side = labelled ? Math.max(15, Math.floor(side)) : Math.max(2, side);
-    density = Math.max(0.1, Math.min(devicePixelRatio || 1, 8000 / (side * Math.max(rows, columns))));
-    // Labels stand upright where they fit into their column, all of them lie on their side when many do not.
-    const wide = one.source.map((piece) => pen.measureText(label(piece)).width > side - 3);
-    const turned = wide.filter(Boolean).length > columns / 4 ? wide.map(() => true) : wide;
-    const top = labelled ? (turned.includes(true) ? Math.min(110, Math.ceil(across)) + 10 : 22) : 4;
-    const width = columns * side;
-    const height = rows * side;
-
-    const over = context(above, width, top);
-    over.textBaseline = "middle";
-    for (let s = 0; labelled && s < columns; s++) {
-      over.fillStyle = s === at.s ? inkColour : softColour;
-      over.save();
-      over.translate((s + 0.5) * side, top - 4);
-      if (turned[s]) over.rotate(-Math.PI / 2);
-      else over.translate(0, -7);
-      over.textAlign = turned[s] ? "left" : "center";
-      over.fillText(turned[s] ? cut(over, label(one.source[s]), top - 8) : label(one.source[s]), 0, 0);
-      over.restore();
-    }
-    const by = context(beside, left, height);
-    by.textBaseline = "middle";
-    by.textAlign = "right";
-    for (let t = 0; labelled && t < rows; t++) {
-      by.fillStyle = t === at.t ? inkColour : softColour;
-      by.fillText(cut(by, label(one.target[t]), left - 8), left - 6, (t + 0.5) * side);
-    }
-    const body = context(cells, width, height);
-    body.imageSmoothingEnabled = false;
-    body.drawImage(pixels, 0, 0, width, height);
-    if (side >= 8) {
-      body.fillStyle = cardColour;
-      for (let s = 1; s < columns; s++) body.fillRect(s * side - 0.5, 0, 1, height);
-      for (let t = 1; t < rows; t++) body.fillRect(0, t * side - 0.5, width, 1);
-    }
-    body.strokeStyle = accent;
-    body.lineWidth = 2;
-    if (at.t >= 0) body.strokeRect(1, at.t * side, width - 2, side);
-    if (at.s >= 0) body.strokeRect(at.s * side, 1, side, height - 2);
-    corner.style.height = top + "px";
-    map.style.gridTemplateColumns = `${left}px ${width}px`;
-  }
-
-  function legend() {
-    const pen = ramp.getContext("2d");
-    for (let x = 0; x < ramp.width; x++) {
-      pen.fillStyle = `rgb(${colour(x / (ramp.width - 1))})`;
-      pen.fillRect(x, 0, 1, ramp.height);
-    }
-  }
-
-  // Pointing, pinning, walking
-
-  function point(t, s) {
-    if (t === at.t && s === at.s) return;
-    at = { t, s };
-    show();
-  }
-
-  // A long row of pieces has a scroll bar of its own: what is pinned, and what it looks at most, come into sight.
-  function reveal() {
-    if (!rows || !columns) return;
-    const { t, s } = pinned;
-    const best = (list) => ranked(list)[0][1];
-    const wanted = [
-      [chips.source, s >= 0 ? s : t >= 0 ? best(row(t)) : -1],
-      [chips.target, t >= 0 ? t : s >= 0 ? best(column(s)) : -1],
-    ];
-    for (const [group, n] of wanted) {
-      if (n < 0 || group.scrollHeight <= group.clientHeight) continue;
-      const high = group.children[n].offsetTop - group.offsetTop;
-      if (high < group.scrollTop || high > group.scrollTop + group.clientHeight - 40) group.scrollTop = high - group.clientHeight / 2;
-    }
-  }
-
-  function pin(t, s) {
-    at = pinned = { t, s };
-    show();
-    reveal();
-    const hash = `#${number + 1}` + (s >= 0 ? `.${t + 1}.${s + 1}` : t >= 0 ? `.${t + 1}` : "");
-    try {
-      history.replaceState(null, "", hash);
-    } catch {
-      // a page inside another one has no address of its own to keep
-    }
-  }
-
-  function follow(group, name) {
-    const place = (chip) => [...group.children].indexOf(chip);
-    const pick = (n) => (name === "target" ? [n, -1] : [-1, n]);
-    const chipOf = (event) => event.target.closest("button");
-    group.addEventListener("pointerover", (event) => {
-      if (event.pointerType !== "touch" && chipOf(event)) point(...pick(place(chipOf(event))));
-    });
-    group.addEventListener("pointerleave", () => point(pinned.t, pinned.s));
-    group.addEventListener("click", (event) => {
-      if (!chipOf(event)) return;
-      const [t, s] = pick(place(chipOf(event)));
-      rove(group, place(chipOf(event)));
-      if (pinned.t === t && pinned.s === s) pin(-1, -1);
-      else pin(t, s);
-    });
-    group.addEventListener("focusin", (event) => {
-      if (chipOf(event).matches(":focus-visible")) pin(...pick(place(chipOf(event))));
-    });
-    group.addEventListener("keydown", (event) => {
-      const n = place(chipOf(event));
-      const ahead = getComputedStyle(group).direction === "rtl" ? -1 : 1;
-      const count = group.children.length;
-      const to = { ArrowRight: n + ahead, ArrowLeft: n - ahead, Home: 0, End: count - 1 }[event.key];
-      if (to === undefined) return;
-      event.preventDefault();
-      rove(group, Math.min(Math.max(to, 0), count - 1)).focus();
-    });
-  }
-
-  // One stop of the Tab key a group; the arrow keys go on from there.
-  function rove(group, n) {
-    [...group.children].forEach((chip, i) => (chip.tabIndex = i === n ? 0 : -1));
-    return group.children[n];
-  }
-
-  function under(event) {
-    const box = cells.getBoundingClientRect();
-    const s = Math.floor((event.clientX - box.left) / side);
-    const t = Math.floor((event.clientY - box.top) / side);
-    return t >= 0 && t < rows && s >= 0 && s < columns ? [t, s] : null;
-  }
-
-  cells.addEventListener("pointermove", (event) => {
-    const cell = under(event);
-    if (!cell) return;
-    point(...cell);
-    const [t, s] = cell;
-    tip.replaceChildren(...quoted(one.target[t]), " → ", ...quoted(one.source[s]), " " + exact(weight(t, s)));
-    tip.hidden = false;
-    const box = map.getBoundingClientRect();
-    const x = event.clientX - box.left + map.scrollLeft;
-    const flip = event.clientX - box.left > box.width / 2;
-    tip.style.left = x + (flip ? -tip.offsetWidth - 12 : 12) + "px";
-    tip.style.top = event.clientY - box.top + map.scrollTop + 14 + "px";
-  });
-  cells.addEventListener("pointerleave", () => {
-    tip.hidden = true;
-    point(pinned.t, pinned.s);
-  });
-  cells.addEventListener("click", (event) => {
-    const cell = under(event);
-    if (cell) pin(...cell);
-  });
-  map.addEventListener("focusin", () => {
-    if (map.matches(":focus-visible") && rows && columns && (at.t < 0 || at.s < 0)) pin(Math.max(at.t, 0), Math.max(at.s, 0));
-  });
-  map.addEventListener("keydown", (event) => {
-    const { t, s } = pinned;
-    const to = {
-      ArrowRight: [t, s + 1], ArrowLeft: [t, s - 1], ArrowDown: [t + 1, s], ArrowUp: [t - 1, s],
-      Home: [t, 0], End: [t, columns - 1], PageUp: [0, s], PageDown: [rows - 1, s],
-    }[event.key];
-    if (!to) return;
-    event.preventDefault();
-    pin(Math.min(Math.max(to[0], 0), rows - 1), Math.min(Math.max(to[1], 0), columns - 1));
-    const sight = [at.s * side - map.scrollLeft, map.clientWidth - beside.offsetWidth];
-    if (sight[0] < 0 || sight[0] + side > sight[1]) map.scrollLeft = at.s * side - sight[1] / 2;
-  });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") pin(-1, -1);
-  });
-
-  // Choosing an alignment
-
-  function tabulate() {
-    if (!details.open) return;
-    const head = make("tr", {}, ...["#", "piece", "looks at most", "then", "then"].map((name) => make("th", { scope: "col" }, name)));
-    const lines = Array.from({ length: rows }, (_, t) => {
-      const best = ranked(row(t)).slice(0, 3);
-      const found = [0, 1, 2].map((n) => (n < best.length ? [...quoted(one.source[best[n][1]]), " " + exact(best[n][0])] : [""]));
-      return make(
-        "tr",
-        {},
-        make("td", {}, String(t + 1)),
-        make("th", { scope: "row" }, make("bdi", { lang: "" }, label(one.target[t]))),
-        ...found.map((parts) => make("td", {}, ...parts)),
-      );
-    });
-    table.replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...lines)));
-  }
-
-  function choose(n) {
-    number = n;
-    one = all[n];
-    weights = decoded(one.weights);
-    rows = one.target.length;
-    columns = one.source.length;
-    heading.textContent = one.title || "What the translation looks at";
-    note.textContent = one.note;
-    note.hidden = !one.note;
-    chooser.value = n;
-    before.disabled = n === 0;
-    after.disabled = n === all.length - 1;
-    one.text.forEach((text, i) => (texts[i].textContent = text));
-    for (const name of ["source", "target"]) {
-      const pieces = one[name].map((piece) =>
-        make("button", { type: "button", class: "piece", tabindex: "-1", "aria-pressed": "false" }, make("span", {}, label(piece)), make("small", {})),
-      );
-      chips[name].replaceChildren(...(pieces.length ? pieces : ["–"]));
-      if (pieces.length) rove(chips[name], 0);
-    }
-    for (const id of ["heat", "table"]) document.getElementById(id).hidden = !rows || !columns;
-    map.setAttribute("aria-label", `heat map of ${rows} by ${columns} pieces`);
-    const most = Array.from({ length: rows }, (_, t) => largest(row(t))).sort((a, b) => b - a);
-    middle = most[Math.floor((rows - 1) / 2)];
-    pinned = at = { t: -1, s: -1 };
-    fill();
-    tabulate();
-  }
-
-  function fromHash() {
-    const found = /^#(\d+)(?:\.(\d+))?(?:\.(\d+))?$/.exec(location.hash);
-    const [n, t, s] = found ? found.slice(1).map((part) => Number(part || 0) - 1) : [0, -1, -1];
-    const known = n >= 0 && n < all.length;
-    choose(known ? n : 0);
-    const there = known && t < rows && s < columns;
-    if (there) pinned = at = { t, s };
-    show();
-    reveal();
-    if (location.hash && !(found && there)) said.prepend(`${location.hash} names nothing on this page. `);
-  }
-
-  all.forEach((item, n) => {
-    const name = item.title || item.text.join(" → ");
-    chooser.append(make("option", { value: n }, `${n + 1}. ${name.length > 70 ? name.slice(0, 69) + "…" : name}`));
-  });
-  choice.hidden = all.length < 2;
-  const turn = (n) => {
-    choose(n);
-    pin(-1, -1);
-  };
-  chooser.addEventListener("change", () => turn(Number(chooser.value)));
-  before.addEventListener("click", () => turn(number - 1));
-  after.addEventListener("click", () => turn(number + 1));
-  details.addEventListener("toggle", tabulate);
-  follow(chips.source, "source");
-  follow(chips.target, "target");
-  const recolour = () => {
-    fill();
-    legend();
-    show();
-  };
-  small.addEventListener("change", recolour);
-  dark.addEventListener("change", recolour);
-  addEventListener("resize", paint);
-  addEventListener("hashchange", fromHash);
-  legend();
-  fromHash();
-})();
+// The text on a canvas, with an ellipsis where it is wider than allowed.
+function cut(pen, text, most) {
+  if (pen.measureText(text).width <= most) return text;
+  const letters = [...text];
+  while (letters.length > 1 && pen.measureText(letters.join("") + "…").width > most) letters.pop();
+  return letters.join("") + "…";
+}

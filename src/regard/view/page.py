@@ -1,8 +1,8 @@
 """One HTML file that needs nothing else: no network, no other file, no font, no library.
 
-The script and the style are page.js and page.css beside this file. They are allowed by their hashes in the page's
-Content-Security-Policy, which forbids everything else; so what stands in the data can never run. The data is JSON in a
-block that the browser does not execute.
+The style is page.css beside this file, the script page.js and that of the view, such as alignments.js. They are allowed
+by their hashes in the page's Content-Security-Policy, which forbids everything else; so what stands in the data can
+never run. The data is JSON in a block that the browser does not execute.
 """
 
 import base64
@@ -23,18 +23,21 @@ def block(data: object) -> str:
     return text
 
 
-def _asset(name: str) -> tuple[str, str]:
-    """A file beside this one and its hash as the policy wants it."""
-    text = resources.files("regard.view").joinpath(name).read_text(encoding="utf-8")
-    return text, f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+def _asset(name: str) -> str:
+    return resources.files("regard.view").joinpath(name).read_text(encoding="utf-8")
 
 
-def document(title: str, data: object, words: str) -> str:
-    """The page: `data` is what page.js draws, `words` the same as plain text for a reader without scripts."""
-    style, style_hash = _asset("page.css")
-    script, script_hash = _asset("page.js")
+def _hash(text: str) -> str:
+    """The text as the policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def document(title: str, view: str, data: object, words: str) -> str:
+    """The page: `data` is what the script named `view` draws, `words` the same as text for a reader without scripts."""
+    style = _asset("page.css")
+    script = f'"use strict";\n(() => {{\n{_asset("page.js")}\n{_asset(view + ".js")}}})();\n'
     policy = (
-        f"default-src 'none'; script-src {script_hash}; style-src {style_hash}; img-src data:; "
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     # A hash is over the text between the tags to the last line feed: nothing may be added around it.
