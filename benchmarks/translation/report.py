@@ -1,0 +1,242 @@
+"""Tables and pictures of whatever was measured: a dated file in benchmarks/results, and docs/translation.md."""
+
+import datetime
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.translation import decoding, growth, measured, resume
+from benchmarks.translation.cases import UNITS, Case, described
+from benchmarks.translation.measured import About
+from benchmarks.translation.trained import Result, course
+from regard.view.curve import curve, scatter
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "translation.md"
+IMAGES = ROOT / "docs" / "images"
+
+_COMPARED = "compare-"
+# whose curves are drawn
+_DRAWN = ("additive", "transformer")
+
+INTRO = """\
+What the translators that `regard train translate` makes have reached on a processor, as trained and judged by
+`python -m benchmarks.translation`.
+"""
+
+HOW = """\
+The weights of the best validation are judged. Embedded data is judged on its test split, which training never sees.
+Multi30k is judged on `val`, the split that also chose the best weights, because its test sets are kept apart; BLEU and
+chrF are sacrebleu's (13a, cased). CPU minutes are the processor's time of the training process, with its validations and
+with what was done twice after an interruption: an hour of two cores has 120 of them.
+"""
+
+BUDGET = """\
+A budget can be equal in what is learnt from or in the time that it takes. Here it is the former: every mechanism sees
+the same {steps:,} batches in the same order, at the same learning rates, so that the score does not depend on how busy a
+machine was; what a mechanism costs stands beside it, in CPU minutes. All have the same encoder, Luong's decoder without
+input feeding and the same sizes; without attention ("none") every step is fed the encoder's last state instead. These
+are short trainings of small models, to be compared with one another and with nothing else.
+"""
+
+REPEAT = """\
+```bash
+python -m benchmarks.translation --list                                 # what there is
+python -m benchmarks.translation additive transformer --data multi30k   # two trainings; --runs says where they are kept
+python -m benchmarks.translation dates reverse pronounce                # embedded data
+python -m benchmarks.translation compare --data multi30k                # the mechanisms
+python -m benchmarks.translation.resume --kills 100
+python -m benchmarks.translation.growth
+python -m benchmarks.translation.decoding runs/additive runs/transformer
+python -m benchmarks.translation --report                               # this page
+```
+
+`multi30k` is a folder with `train.en.gz`, `train.de.gz`, `val.en` and `val.de`. A training that was stopped goes on
+where it was, one that has ended is only judged.
+"""
+
+# the pictures: file, and what is in it
+_BLEU, _LOSS, _MECHANISMS = "translation-bleu.png", "translation-loss.png", "translation-compare.png"
+_SHOWN = {
+    _BLEU: "BLEU of validations against CPU minutes",
+    _LOSS: "Loss of training and validation against CPU minutes",
+    _MECHANISMS: "BLEU and CPU minutes of every mechanism",
+}
+
+
+class Report:
+    """All results of a folder of runs."""
+
+    def __init__(self, runs: Path, cases: Mapping[str, Case]) -> None:
+        self.runs, self.cases = runs, cases
+        found = {name: Result.read(runs / name) for name in cases}
+        self.results = {name: result for name, result in found.items() if result is not None}
+        self.missing = [name for name, result in found.items() if result is None]
+        self.kills = resume.read(runs)
+        self.growth = growth.read(runs)
+        decoded = {name: decoding.read(runs / name) for name in cases}
+        self.decoded = [result for result in decoded.values() if result is not None]
+        others = {resume.NAME: self.kills, growth.NAME: self.growth, "decoding": self.decoded}
+        self.missing += [name for name, result in others.items() if not result]
+
+    def abouts(self) -> Iterator[tuple[str, About]]:
+        """Every measurement with its day and machine."""
+        for name, result in self.results.items():
+            yield name, result.about
+        if self.kills is not None:
+            yield resume.NAME, self.kills.about
+        if self.growth is not None:
+            yield growth.NAME, self.growth.about
+        for decoded in self.decoded:
+            yield f"decoding of {decoded.run}", decoded.about
+
+    def conditions(self) -> str:
+        """Days, machines and versions, told once where all share them."""
+        places: dict[str, list[str]] = {}
+        days = set()
+        for name, about in self.abouts():
+            places.setdefault(about.where(), []).append(name)
+            days.add(about.date)
+        if not days:
+            return "- nothing was measured yet\n"
+        span = min(days) if len(days) == 1 else f"{min(days)} to {max(days)}"
+        said = f"- date: {span}\n"
+        for where, names in places.items():
+            said += f"- {where}\n" if len(places) == 1 else f"- {', '.join(names)}: {where}\n"
+        return said
+
+    def body(self, pictures: Collection[str] = ()) -> str:
+        """Everything but the title, with these pictures."""
+        parts = [self.conditions(), HOW]
+        if self.missing:
+            parts.append(f"Not run: {', '.join(self.missing)}.\n")
+        named = [name for name in self.results if not name.startswith(_COMPARED)]
+        if named:
+            parts.append(f"## Trainings\n\n{self._trainings(named)}")
+        parts += [_picture(name) for name in (_BLEU, _LOSS) if name in pictures]
+        if named:
+            parts.append(self._options(named))
+        if compared := self.compared():
+            steps = max(result.steps for result in compared.values())
+            parts.append(f"## Mechanisms at equal budget\n\n{BUDGET.format(steps=steps)}")
+            parts.append(_comparison(compared))
+            parts += [_picture(_MECHANISMS)] if _MECHANISMS in pictures else []
+        if self.kills is not None:
+            parts.append(_killed(self.kills))
+        if self.growth is not None:
+            parts.append(_grown(self.growth))
+        if self.decoded:
+            parts.append(f"## A batch beside one by one\n\nBeam 5, one thread.\n\n{decoding.table(self.decoded)}")
+        return "\n".join([*parts, f"## Repeat it\n\n{REPEAT}"])
+
+    def _trainings(self, names: list[str]) -> str:
+        rows = []
+        for name in names:
+            case, result = self.cases[name], self.results[name]
+            other = next(search for search in result.scores if search != case.search)
+            scores = ", ".join(
+                f"{value:.{UNITS[score][1]}f} {UNITS[score][0]}" for score, value in result.scores[other].items()
+            )
+            cpu = "not counted" if result.cpu_seconds is None else f"{result.cpu_seconds / 60:.1f}"
+            rows.append(
+                [
+                    f"`{name}`",
+                    case.what,
+                    case.must(),
+                    f"{result.reached(case)} ({case.search})",
+                    result.verdict(case),
+                    f"{scores} ({other})",
+                    cpu,
+                    f"{result.wall_seconds / 60:.1f}, {result.threads} thread{'s' * (result.threads > 1)}",
+                    f"{result.parameters / 1e6:.2f} million",
+                    f"{result.steps:,}",
+                    f"{result.lines:,}",
+                ]
+            )
+        headings = ["training", "what", "must reach", "reached", "verdict", "other search", "CPU minutes"]
+        return measured.table([*headings, "minutes on the clock", "parameters", "steps", "judged on"], rows)
+
+    def _options(self, names: list[str]) -> str:
+        lines = [f"- `{name}`: `{described(self.cases[name].task)}`" for name in names]
+        return "Their options, all others left open:\n\n" + "\n".join(lines) + "\n"
+
+    def compared(self) -> dict[str, Result]:
+        """The mechanisms, the best first."""
+        some = {
+            name.removeprefix(_COMPARED): result for name, result in self.results.items() if name.startswith(_COMPARED)
+        }
+        return dict(sorted(some.items(), key=lambda item: -item[1].scores["beam 5"]["bleu"]))
+
+    def draw(self, folder: Path) -> list[Path]:
+        """The pictures that can be drawn."""
+        folder.mkdir(parents=True, exist_ok=True)
+        made = []
+        courses = {name: course(self.runs / name) for name in _DRAWN if name in self.results}
+        bleu = {name: points["bleu"] for name, points in courses.items() if "bleu" in points}
+        if bleu:
+            made.append(curve(bleu, folder / _BLEU, "CPU minutes", "BLEU, greedy, val"))
+        named = (("loss", "training, smoothed"), ("nll", "validation"))
+        loss = {
+            f"{name}, {what}": points[key] for name, points in courses.items() for key, what in named if key in points
+        }
+        if loss:
+            made.append(curve(loss, folder / _LOSS, "CPU minutes", "loss of a token"))
+        timed = {
+            name: (result.cpu_seconds / 60, result.scores["beam 5"]["bleu"])
+            for name, result in self.compared().items()
+            if result.cpu_seconds is not None
+        }
+        if timed:
+            made.append(scatter(timed, folder / _MECHANISMS, "CPU minutes", "BLEU, beam 5, val"))
+        return made
+
+
+def _picture(name: str) -> str:
+    return f"![{_SHOWN[name]}](images/{name})\n"
+
+
+def _comparison(compared: Mapping[str, Result]) -> str:
+    rows = []
+    for name, result in compared.items():
+        cpu = "not counted" if result.cpu_seconds is None else f"{result.cpu_seconds / 60:.1f}"
+        beam, greedy = result.scores["beam 5"], result.scores["greedy"]
+        rows.append([name, f"{beam['bleu']:.1f}", f"{greedy['bleu']:.1f}", f"{beam['chrf']:.1f}", cpu])
+    return measured.table(["mechanism", "BLEU, beam 5", "BLEU, greedy", "chrF, beam 5", "CPU minutes"], rows)
+
+
+def _killed(found: resume.Result) -> str:
+    said = (
+        "A small training is killed (-9) at random moments and resumed until it ends, again and again. All its\n"
+        "checkpoints are read after every kill; at the end weights, moments and metrics are compared with those of a\n"
+        "training that nobody disturbed.\n"
+    )
+    return f"## Killed and resumed\n\n{said}\n{resume.table(found)}\nVerdict: {found.verdict}.\n"
+
+
+def _grown(found: growth.Result) -> str:
+    said = (
+        f"The first {found.steps} steps of the same small training on ever more pairs of a made-up language, one\n"
+        "thread. Own memory is what the process cannot share; where token arrays live in files, their pages come and\n"
+        "go.\n"
+    )
+    return f"## Growth of the corpus\n\n{said}\n{growth.table(found)}\n{growth.summary(found)}\n"
+
+
+def write(
+    runs: Path,
+    cases: Mapping[str, Case],
+    *,
+    results: Path = RESULTS,
+    page: Path = PAGE,
+    images: Path = IMAGES,
+    date: str | None = None,
+) -> list[Path]:
+    """The dated file, the pictures and the page; which were written."""
+    report = Report(runs, cases)
+    date = date or datetime.date.today().isoformat()
+    pictures = report.draw(images)
+    results.mkdir(parents=True, exist_ok=True)
+    dated = results / f"translation-{date}.md"
+    dated.write_text(f"# Translators, as measured until {date}\n\n{report.body()}", encoding="utf-8")
+    page.write_text(f"# What it reaches\n\n{INTRO}\n{report.body([path.name for path in pictures])}", encoding="utf-8")
+    return [dated, page, *pictures]

@@ -1,0 +1,214 @@
+"""A case trained, or found trained, and judged: RUN/result.json."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.translation import measured
+from benchmarks.translation.cases import UNITS, Case
+from benchmarks.translation.measured import About
+from benchmarks.translation.spent import Meter, Spent
+from regard.tasks.interpreter import Beam, Greedy, Search
+from regard.tasks.scores import SCORES
+from regard.tasks.translation import evaluate, read
+from regard.train import checkpoint
+from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.train.fit import fit
+from regard.train.run import BEST, LAST, METRICS, RECORD, Record
+
+SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 5": Beam(5)}
+RESULT = "result.json"
+# translations that are kept to be looked at
+_SAMPLES = 5
+
+Say = Callable[[str], None]
+
+
+class Unfinished(RuntimeError):
+    """A training was asked to stop before its end."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a training reached."""
+
+    case: str
+    about: About
+    trained_with: Mapping[str, str]  # the versions that trained it
+    threads: int
+    parameters: int
+    steps: int
+    best_step: int  # whose weights are judged
+    cpu_seconds: float | None  # of training, validations included; None where nobody counted
+    wall_seconds: float
+    lines: int  # that it was judged on
+    scores: Mapping[str, Mapping[str, float]]  # by search, by name
+    samples: list[dict[str, str]]
+
+    def value(self, name: str, search: str) -> float | None:
+        """A score, or "cpu", the minutes."""
+        if name == "cpu":
+            return None if self.cpu_seconds is None else self.cpu_seconds / 60
+        return self.scores[search].get(name)
+
+    def reached(self, case: Case) -> str:
+        """The values of the goals, or all scores where there is no goal."""
+        names = [*case.goals] or [*self.scores[case.search]]
+        said = []
+        for name in names:
+            value, (unit, digits) = self.value(name, case.search), UNITS[name]
+            said.append(f"{unit} not counted" if value is None else f"{value:.{digits}f} {unit}")
+        return ", ".join(said)
+
+    def verdict(self, case: Case) -> str:
+        if not case.goals:
+            return ""
+        values = {name: self.value(name, case.search) for name in case.goals}
+        if any(value is not None and not case.goals[name].holds(value) for name, value in values.items()):
+            return "falls short"
+        return "not counted" if None in values.values() else "reached"
+
+    def write(self, run: Path) -> Path:
+        return measured.write(run / RESULT, self)
+
+    @staticmethod
+    def read(run: Path) -> "Result | None":
+        """The result of a run, with the time as it is counted now; None before there is one."""
+        told = measured.read(run / RESULT)
+        if told is None:
+            return None
+        spent = Spent.of(run)
+        return replace(Result(**told), cpu_seconds=None if spent is None else spent.seconds)
+
+
+def result(name: str, case: Case, run: Path, say: Say) -> Result:
+    """Trained as far as the case goes and judged once; what is done already is not done again."""
+    if _current(case, run):
+        found = Result.read(run)
+        if found is not None:
+            return found
+    before = Record.read(run).versions if (run / RECORD).exists() else None
+    started, stepped = train(name, case, run, say)
+    versions = Record.read(run).versions if stepped or before is None else before
+    say(f"{name}: judging")
+    found = judge(name, case, run, started, versions)
+    found.write(run)
+    return found
+
+
+def _current(case: Case, run: Path) -> bool:
+    """Is what was judged a run of this very case?"""
+    if not ((run / RESULT).exists() and (run / RECORD).exists()):
+        return False
+    record, wanted = Record.read(run), Record.of(case.task, case.training)
+    return (record.kind, record.task, record.training) == (wanted.kind, wanted.task, wanted.training)
+
+
+def train(name: str, case: Case, run: Path, say: Say) -> tuple[Started, bool]:
+    """Trains, goes on, or is told by `fit` that nothing is left; how it began, and whether it made a step."""
+    meter = Meter(run)
+    started: Started | None = None
+    stepped = False
+    try:
+        for event in fit(case.task, run, case.training, resume=(run / RECORD).exists()):
+            if isinstance(event, Started):
+                started = event
+            elif isinstance(event, Stepped | Validated | Saved):
+                stepped = True
+                seconds = meter.note(event.step)
+            if (told := _told(event)) is not None:
+                say(f"{name}: {told}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, Stepped) else ""))
+            if isinstance(event, Stopped) and event.reason == "interrupted":
+                raise Unfinished(event.text)
+    finally:
+        meter.close()
+    assert started is not None
+    return started, stepped
+
+
+def _told(event: Event) -> str | None:
+    match event:
+        case Started():
+            return f"{event.parameters:,} parameters, {event.threads} threads, from step {event.step} of {event.steps}"
+        case Stepped():
+            return f"step {event.step} of {event.steps}, loss {event.loss:.3f}, {event.tokens_per_second:,.0f} tokens/s"
+        case Validated():
+            return ", ".join(f"{name} {value:.2f}" for name, value in event.score.values.items())
+        case Warned() | Stopped():
+            return event.text
+        case _:
+            return None
+
+
+def judge(name: str, case: Case, run: Path, started: Started, versions: Mapping[str, str]) -> Result:
+    """The best weights on the pairs to test, searched in every way."""
+    interpreter = case.task.interpreter(run)
+    facts = checkpoint.load(interpreter.model, run / BEST)
+    last = checkpoint.read(run / LAST).facts
+    pairs = read(case.task).test
+    names = [score for score in facts["score"] if score in SCORES]
+    scores: dict[str, Mapping[str, float]] = {}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for label, search in SEARCHES.items():
+            scores[label], said = evaluate(interpreter, pairs, search, names)
+    finally:
+        torch.set_num_threads(threads)
+    spent = Spent.of(run)
+    return Result(
+        case=name,
+        about=About.now(),
+        trained_with=dict(versions),
+        threads=started.threads,
+        parameters=started.parameters,
+        steps=last["step"],
+        best_step=facts["step"],
+        cpu_seconds=None if spent is None else spent.seconds,
+        wall_seconds=last["progress"]["elapsed"],
+        lines=len(pairs),
+        scores=scores,
+        samples=[
+            {"source": pairs.source[n], "said": said[n], "right": pairs.target[n]}
+            for n in range(min(_SAMPLES, len(pairs)))
+        ],
+    )
+
+
+def course(run: Path) -> dict[str, list[tuple[float, float]]]:
+    """What metrics.jsonl tells against CPU minutes: "loss" of training, and every score of a validation.
+
+    Where only the sum of CPU seconds is known, they are spread over the steps as the time on the clock was.
+    """
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()
+    ]
+    spent = Spent.of(run)
+    if spent is None:
+        return {}
+    at = spent.steps or _spread(lines, spent.seconds)
+    found: dict[str, list[tuple[float, float]]] = {}
+    for line in lines:
+        if line["step"] not in at or line["kind"] == "average":
+            continue
+        shown = ("loss",) if line["kind"] == "step" else (*SCORES, "nll")
+        for name in shown:
+            if isinstance(line.get(name), int | float):
+                found.setdefault(name, []).append((at[line["step"]] / 60, line[name]))
+    return found
+
+
+def _spread(lines: list[dict[str, Any]], seconds: float) -> dict[int, float]:
+    clock: dict[int, float] = {}
+    for line in lines:
+        if "elapsed" in line:
+            clock[line["step"]] = line["elapsed"]
+        elif line["step"] not in clock:
+            # between two lines of progress, as a validation may be
+            clock[line["step"]] = max(clock.values(), default=0.0)
+    whole = max(clock.values(), default=0.0)
+    return {step: elapsed * seconds / whole for step, elapsed in clock.items()} if whole else {}
