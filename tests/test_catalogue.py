@@ -25,8 +25,6 @@ HEADS = {"multi-head", "grouped", "multi-query", "alibi", "t5", "shaw", "transfo
 CHAINED = {"location-sensitive", "location-smooth", "monotonic", "mocha", "co-attention", "bidaf"}
 # these go to one place in evaluation
 HARD = {"hard", "hard-argmax", "gumbel", "straight-through"}
-# draws, in evaluation too: its weights are compared, not where it went
-DRAWS = {"hard"}
 
 
 def dims(name: str) -> tuple[int, int]:
@@ -56,11 +54,10 @@ def seeded(module: nn.Module, *args: Tensor | None, **kwargs: object) -> Attende
     return module.attend(*args, need=Need(weights=True), **kwargs)  # type: ignore[operator]
 
 
-def agree(name: str, got: Attended, want: Attended, **tolerance: float) -> None:
+def agree(got: Attended, want: Attended, **tolerance: float) -> None:
     """Output and weights are the same."""
     tolerance = tolerance or {"rtol": 1e-4, "atol": 1e-5}
-    if name not in DRAWS:
-        torch.testing.assert_close(got.out, want.out, **tolerance)
+    torch.testing.assert_close(got.out, want.out, **tolerance)
     torch.testing.assert_close(got.weights, want.weights, **tolerance)
 
 
@@ -90,7 +87,7 @@ def test_a_masked_key_equals_an_absent_key(name: str) -> None:
     assert got.weights is not None
     for b, n in enumerate(lengths.tolist()):
         alone = seeded(module, q[b : b + 1], k[b : b + 1, :n], positions=places(k=n))
-        agree(name, got._replace(out=got.out[b : b + 1], weights=got.weights[b : b + 1, ..., :n]), alone)
+        agree(got._replace(out=got.out[b : b + 1], weights=got.weights[b : b + 1, ..., :n]), alone)
         assert not got.weights[b, ..., n:].any()
 
 
@@ -148,7 +145,7 @@ def test_batched_equals_one_by_one(name: str) -> None:
     assert got.weights is not None
     for b in range(B):
         alone = seeded(module, q[b : b + 1], k[b : b + 1], mask=Lengths(lengths[b : b + 1]))
-        agree(name, got._replace(out=got.out[b : b + 1], weights=got.weights[b : b + 1]), alone)
+        agree(got._replace(out=got.out[b : b + 1], weights=got.weights[b : b + 1]), alone)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -161,7 +158,7 @@ def test_leading_axes_are_free(name: str, lead: tuple[int, ...]) -> None:
     whole = flat._replace(
         out=flat.out.reshape(*lead, *flat.out.shape[-2:]), weights=flat.weights.reshape(*lead, *flat.weights.shape[1:])
     )
-    agree(name, got, whole)
+    agree(got, whole)
 
 
 @pytest.mark.parametrize("name", sorted(set(ALL) - CHAINED))
@@ -173,7 +170,7 @@ def test_one_query_at_a_time_equals_all_at_once(name: str) -> None:
     for n in range(Q):
         here = slice(n, n + 1)
         one = seeded(module, q[:, here], k, mask=Causal(), positions=(i[here], j))
-        agree(name, one, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
+        agree(one, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -193,7 +190,7 @@ def test_steps_are_the_whole(name: str) -> None:
     for n in range(Q):
         here = slice(n, n + 1)
         got, state = steps.step(module, q[:, here], memory, state, mask=mask, need=Need(weights=True))
-        agree(name, got, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
+        agree(got, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
     with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(3, 5, "):
         steps.step(module, q, memory, state)
 
@@ -240,14 +237,14 @@ def test_the_input_is_not_mutated(name: str) -> None:
 def test_state_dict_deepcopy_and_dtype_round_trip(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     want = seeded(module, q, k)
-    agree(name, seeded(copy.deepcopy(module), q, k), want, rtol=0.0, atol=0.0)
+    agree(seeded(copy.deepcopy(module), q, k), want, rtol=0.0, atol=0.0)
     fresh = mechanism(name, *dims(name)).eval()
     fresh.load_state_dict(module.state_dict())
-    agree(name, seeded(fresh, q, k), want, rtol=0.0, atol=0.0)
+    agree(seeded(fresh, q, k), want, rtol=0.0, atol=0.0)
     twice = seeded(copy.deepcopy(module).double(), q.double(), k.double())
     assert twice.out.dtype == torch.float64
     assert twice.weights is not None
-    agree(name, Attended(twice.out.float(), twice.weights.float()), want)
+    agree(Attended(twice.out.float(), twice.weights.float()), want)
     half = seeded(copy.deepcopy(module).bfloat16(), q.bfloat16(), k.bfloat16())
     assert half.out.dtype == torch.bfloat16
     assert half.out.isfinite().all()
@@ -286,7 +283,7 @@ def test_values_are_the_keys_unless_given(name: str) -> None:
         with pytest.raises(ValueError, match=r"v must be None for .*, which reads k itself, got v \(3, 7, 8\)"):
             module(q, k, k)
         return
-    agree(name, seeded(module, q, k, k.clone()), seeded(module, q, k))
+    agree(seeded(module, q, k, k.clone()), seeded(module, q, k))
     v = torch.randn(B, K, E)
     there = seeded(module, q, k, v)
     if name not in HEADS and name not in HARD | {"memory-hop"}:

@@ -34,8 +34,9 @@ def test_the_mask_of_the_layer_is_joined_to_that_of_the_call() -> None:
     assert torch.equal(Attention()(q, k, v, mask=lengths), regard.attention(q, k, v, mask=lengths))
 
 
-def test_evaluation_has_no_dropout_and_no_draws() -> None:
-    layer = Attention(dropout=0.5, read=regard.Gumbel())
+@pytest.mark.parametrize("read", [regard.Gumbel(), regard.Sample()], ids=repr)
+def test_evaluation_has_no_dropout_and_no_draws(read: regard.Read) -> None:
+    layer = Attention(dropout=0.5, read=read)
     q, k, v = torch.randn(2, 5, 4), torch.randn(2, 5, 4), torch.randn(2, 5, 3)
     assert not torch.equal(layer(q, k, v), layer(q, k, v))
     layer.eval()

@@ -107,5 +107,11 @@ def test_entropy() -> None:
 
 def test_reads_are_values() -> None:
     assert Gumbel(0.5) == Gumbel(0.5) != Gumbel(0.6)
-    assert Gumbel(0.5).settled() == Argmax()
-    assert Sample().settled() == Sample()
+
+
+@pytest.mark.parametrize("read", READS, ids=repr)
+def test_a_settled_read_draws_nothing(read: regard.Read) -> None:
+    settled = read.settled()
+    assert not settled.draws
+    assert settled == (Argmax() if read.draws else read)
+    assert settled.settled() == settled

@@ -17,7 +17,7 @@ class Attention(nn.Module):
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
     `mask` here is one that every call has, such as Causal(); what a call passes is joined to it by `&`. In evaluation
-    there is no dropout, and reads that draw to be trained (Gumbel) settle on the greatest weight.
+    there is no dropout, and reads that draw to be trained (Sample, Gumbel) settle on the greatest weight.
     """
 
     def __init__(

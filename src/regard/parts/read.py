@@ -89,7 +89,10 @@ class Argmax(Read):
 
 @dataclass(frozen=True)
 class Sample(Read):
-    """v at j ~ w, with log w_j for REINFORCE  (Xu et al. 2015, hard attention; Williams 1992)."""
+    """v at j ~ w, with log w_j for REINFORCE  (Xu et al. 2015, hard attention; Williams 1992).
+
+    In evaluation a layer reads at the greatest weight instead.
+    """
 
     def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
         if not weights.shape[-1]:
@@ -97,6 +100,9 @@ class Sample(Read):
         noise = torch.empty_like(weights).exponential_(generator=generator)
         # the exponential race: argmax w/e is distributed as w, and needs no row to sum to one
         return _at(weights, v, (weights.detach() / noise).argmax(-1))
+
+    def settled(self) -> Read:
+        return Argmax()
 
 
 def _gumbel(weights: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
