@@ -1,4 +1,4 @@
-"""regard behind the workers' protocol: `fit` trains, and its own search decodes."""
+"""regard behind the workers' protocol: `fit` trains with the loss of Translate, and its Interpreter translates."""
 
 import itertools
 import platform
@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 from torch import nn
 
 import regard
-from benchmarks.peers import text
 from benchmarks.peers.talk import Answer, Setting, serve
-from regard.data.batches import Batch, collate, plan, source_batch
-from regard.data.corpus import Corpus, Side
-from regard.data.special import BOS, EOS, PAD, SPECIAL
-from regard.layers.beam import beam as search
-from regard.layers.search import Found
-from regard.losses.vocabulary import likelihood
+from regard.data.batches import Batch, plan
+from regard.data.corpus import Corpus
+from regard.data.text import Pairs, read_pairs
+from regard.data.tokens import Tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.models.translator import Translator
+from regard.tasks.interpreter import Beam, Interpreter
 from regard.tasks.task import Loss, Score
+from regard.tasks.translate import Translate
+from regard.tasks.translation import Translation
+from regard.tasks.vocabularies import Vocabularies
 from regard.train.events import Stepped
 from regard.train.fit import fit
 from regard.train.training import Training
@@ -58,6 +59,22 @@ def built(setting: Setting, vocabulary: int) -> Translator:
     )
 
 
+def translation(setting: Setting, folder: Path, own: bool) -> Translation:
+    """The numbers in the files are words, so text in and text out cost here what they cost the others."""
+    words = (folder / "vocabulary.txt").read_text(encoding="ascii").split()
+    one = Tokens("words", words, None)
+    pairs = read_pairs([folder / "train.src", folder / "train.trg"])
+    corpus, _ = Corpus.of(pairs, one, one, max_length=10**6, folder=None)
+    task = Translate(
+        train=(folder / "train.src", folder / "train.trg"),
+        tokens="words",
+        smoothing=setting.smoothing,
+        batch=even(corpus, setting.sentences) if own else None,
+    )
+    nothing = Pairs([], [])
+    return Translation(task, Vocabularies(one, one), corpus, nothing, corpus, nothing, "")
+
+
 def even(corpus: Corpus, sentences: int) -> int:
     """The bound on a batch's tokens that gives about so many sentences a batch."""
     lengths = corpus.source.lengths, corpus.target.lengths
@@ -69,49 +86,36 @@ def even(corpus: Corpus, sentences: int) -> int:
     return high
 
 
-def side(path: Path) -> Side:
-    rows = text.read(path)
-    starts = np.cumsum([0, *map(len, rows)])
-    return Side(np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(starts[-1])), starts)
-
-
 class Work:
-    """The text as the data of a task for `fit`, which counts what it gives out."""
+    """Translation with a model of the setting's sizes, perhaps in the batches of others, and counted."""
 
     def __init__(self, setting: Setting, folder: Path, own: bool) -> None:
         self.setting, self.own = setting, own
-        self.corpus = Corpus(side(folder / "train.src"), side(folder / "train.trg"))
-        self.vocabulary = SPECIAL + len(text.read(folder / "vocabulary.txt"))
-        self.most = even(self.corpus, setting.sentences) if own else 0
-        self.places = self.tokens_seen = 0
+        self.translation = translation(setting, folder, own)
+        self.places = self.tokens = 0
 
     def model(self) -> nn.Module:
-        self.translator = built(self.setting, self.vocabulary)
+        self.translator = built(self.setting, len(self.translation.vocabularies.source))
         return self.translator
 
     def batches(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         if self.own:
-            return plan(self.corpus.source.lengths, self.corpus.target.lengths, self.most, seed=0, epoch=epoch)
-        return np.split(
-            np.arange(len(self.corpus)), range(self.setting.sentences, len(self.corpus), self.setting.sentences)
-        )
+            return self.translation.batches(epoch)
+        count = len(self.translation.corpus)
+        return np.split(np.arange(count), range(self.setting.sentences, count, self.setting.sentences))
 
     def batch(self, planned: Any, rank: int, world: int) -> Batch | None:
-        batch = collate(self.corpus, planned)
+        batch = self.translation.batch(planned, rank, world)
+        assert batch is not None
         self.places += batch.target[:, 1:].numel()
-        self.tokens_seen += batch.tokens
-        return batch.shard(rank, world)
+        self.tokens += batch.tokens
+        return batch
 
     def count(self, batch: Batch) -> int:
-        return batch.tokens
+        return self.translation.count(batch)
 
-    def loss(self, model: Any, batch: Batch) -> Loss:
-        wanted = batch.target[:, 1:]
-        states = model.teach(batch.source, batch.source_lengths, batch.target[:, :-1]).states
-        real = torch.arange(wanted.shape[1]) < batch.target_lengths.unsqueeze(-1)
-        layer, smoothing = model.output, self.setting.smoothing
-        total, _ = likelihood(states[real], layer.weight, wanted[real], bias=layer.bias, smoothing=smoothing)
-        return Loss(total, batch.tokens)
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        return self.translation.loss(model, batch)
 
     def validate(self, model: nn.Module) -> Score:
         raise AssertionError("nothing is validated here")
@@ -132,7 +136,7 @@ class Regard:
     def load(self, setting: dict[str, Any], data: str, seed: int, own: bool) -> Answer:
         self.setting = Setting(**setting)
         self.work = Work(self.setting, Path(data), own)
-        self.test = text.read(Path(data) / "test.src")
+        self.test = (Path(data) / "test.src").read_text(encoding="ascii").splitlines()
         training = Training(
             steps=10**9,
             lr=self.setting.rate,
@@ -159,12 +163,12 @@ class Regard:
         }
 
     def train(self, steps: int) -> Answer:
-        tokens, places = self.work.tokens_seen, self.work.places
+        tokens, places = self.work.tokens, self.work.places
         start = time.process_time()
         done = list(itertools.islice(self.steps, steps))
         seconds = time.process_time() - start
         return {
-            "tokens": self.work.tokens_seen - tokens,
+            "tokens": self.work.tokens - tokens,
             "places": self.work.places - places,
             "cpu_seconds": seconds,
             "loss": sum(event.loss for event in done) / len(done),
@@ -172,30 +176,13 @@ class Regard:
 
     def decode(self, start: int, stop: int, beam: int, alpha: float, longest: int) -> Answer:
         began = time.process_time()
-        self.model.eval()
-        found: list[Found] = []
-        some = self.test[start:stop]
-        for first in range(0, len(some), self.setting.sentences):
-            source, lengths = source_batch(some[first : first + self.setting.sentences])
-            with torch.inference_mode():
-                found += [
-                    best
-                    for best, *_ in search(
-                        self.model,
-                        self.model.start(source, lengths),
-                        bos=BOS,
-                        eos=EOS,
-                        limits=torch.full_like(lengths, longest),
-                        size=beam,
-                        length_penalty=alpha,
-                        forbidden=(PAD, BOS),
-                    )
-                ]
+        vocabularies, most = self.work.translation.vocabularies, longest - 1  # the end of sentence is one more
+        interpreter = Interpreter(self.model, vocabularies, batch=self.setting.sentences, max_length=most)
+        said = interpreter.translate(self.test[start:stop], Beam(beam, length_penalty=alpha))
         seconds = time.process_time() - began
-        self.model.train()
         # the end of sentence counts, as it does for the others
-        tokens = sum(len(one.tokens) + one.finished for one in found)
-        return {"sentences": len(found), "tokens": tokens, "cpu_seconds": seconds}
+        tokens = sum(len(best.tokens) + best.finished for best, *_ in said)
+        return {"sentences": len(said), "tokens": tokens, "cpu_seconds": seconds}
 
 
 if __name__ == "__main__":
