@@ -1,0 +1,108 @@
+"""The command line: one file a verb. Torch and tyro are imported inside verbs, so that `regard --help` is instant."""
+
+import contextlib
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+
+from regard import __version__
+
+VERBS = {
+    "demo": "learn to read dates in two minutes, and see what the model looks at",
+    "train": "train a model on files of yours or on embedded data; go on with one by --resume",
+    "translate": "translate text with a trained model, and draw what it looked at",
+    "evaluate": "score a trained model",
+    "compare": "train several attentions on the same data with the same budget: a table and a plot",
+    "list": "names of mechanisms, models and data",
+    "explain": "a mechanism's formula, and which backend computes it",
+}
+
+# what bad input raises; anything else is a bug and keeps its traceback
+_BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs one command; 0 is success, 2 bad input, 1 a training that diverged, 130 an interrupt."""
+    typed = list(sys.argv[1:] if args is None else args)
+    until = typed.index("--") if "--" in typed else len(typed)
+    debug = "--debug" in typed[:until]
+    typed = [word for n, word in enumerate(typed) if n > until or word != "--debug"]
+    try:
+        return _run(typed)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0
+    except KeyboardInterrupt:
+        say_error("interrupted")
+        return 130
+    except BrokenPipeError:
+        # who read the output has gone; Python would complain once more at its end
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except _BAD_INPUT as error:
+        if debug or not _ours(error):
+            raise
+        say_error(sentence(error))
+        return 2
+
+
+def _run(typed: list[str]) -> int:
+    if typed[:1] == ["--version"]:
+        print(f"regard {__version__}")
+        return 0
+    about = (
+        "Attention for PyTorch: train a translator with any mechanism, see what it looks at.\n\n"
+        "`regard VERB --help` lists the options of a verb. Everywhere: --debug shows where an error comes from.\n"
+        "regard --version tells the version."
+    )
+    verb = choose("regard", "VERB", VERBS, typed, about)
+    if verb is None:
+        return 0
+    try:
+        import tyro  # noqa: F401
+    except ImportError:
+        say_error("the command line needs tyro; install it with: pip install 'regard[train]'")
+        return 2
+    return importlib.import_module(f"regard.cli.{verb}").verb(typed[1:])
+
+
+def choose(prog: str, kind: str, known: Mapping[str, str], typed: Sequence[str], about: str) -> str | None:
+    """The first word if it is known; None if help was asked for, and printed; without a word, help and an error."""
+    if typed and typed[0] in known:
+        return typed[0]
+    if not typed or typed[0] in ("-h", "--help"):
+        wide = max(map(len, known)) + 3
+        names = "\n".join(f"  {name:{wide}}{line}" for name, line in known.items())
+        print(f"usage: {prog} {kind} ...\n\n{names}\n\n{about}", file=sys.stdout if typed else sys.stderr)
+        if typed:
+            return None
+        raise SystemExit(2)
+    near = difflib.get_close_matches(typed[0], known, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"unknown {kind.lower()} {typed[0]!r} behind {prog}; {hint}known are: {', '.join(known)}")
+
+
+def first() -> bool:
+    """Is this the process that speaks? torchrun starts several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def say_error(text: str) -> None:
+    if first():
+        print(f"regard: {text}", file=sys.stderr)
+
+
+def sentence(error: BaseException) -> str:
+    """An error in words; what the system raised is told with the file it is about."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    return str(error)
+
+
+def _ours(error: BaseException) -> bool:
+    """Was it raised in words of this package, or by the system? A library's own complaint is a bug of ours."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return isinstance(error, OSError) or f"{os.sep}regard{os.sep}" in frame.filename

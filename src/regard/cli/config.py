@@ -1,0 +1,105 @@
+"""Options in a TOML file: [task] and [training], or all of them without tables; names as they are typed. No torch here.
+
+    data = "dates"
+    lr = 3e-3
+    minutes = 5
+
+A word on the command line wins over the file. Every run writes its options into config.toml, so that
+`regard train translate --config RUN/config.toml --run OTHER` repeats it. "None" is written for nothing.
+"""
+
+import difflib
+import json
+import tomllib
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from regard.cli.options import bare
+from regard.tasks.translate import Translate
+from regard.train.training import Training
+
+CONFIG = "config.toml"
+TABLES: dict[str, type] = {"task": Translate, "training": Training}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What the file chooses, by the names of the fields."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the file in it, such as {path / CONFIG}")
+    if not path.exists():
+        raise ValueError(f"there is no file {path}; --config wants one with options, as RUN/{CONFIG} has them")
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no TOML ({error}); write lines such as: lr = 1e-3") from error
+    hints = {name: hint for of in TABLES.values() for name, hint in get_type_hints(of).items()}
+    chosen: dict[str, Any] = {}
+    for name, value in told.items():
+        table = value if name in TABLES and isinstance(value, dict) else {name: value}
+        known = _names(TABLES[name]) if table is value else [one for of in TABLES.values() for one in _names(of)]
+        place = f"[{name}] of {path}" if table is value else str(path)
+        for key, choice in table.items():
+            option = key.replace("-", "_")
+            if option not in known:
+                near = difflib.get_close_matches(option, known, n=1, cutoff=0.6)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise ValueError(f"unknown option {key!r} in {place}; {hint}known are: {', '.join(known)}")
+            chosen[option] = _typed(choice, hints[option], f"{key} in {place}")
+    return chosen
+
+
+def write(path: Path, task: Translate, training: Training) -> None:
+    """Every choice, so that a repetition does not depend on what a later version takes for granted."""
+    lines = ["# All options of this run; `regard train translate --config` reads them."]
+    for table, of in (("task", task), ("training", training)):
+        lines += ["", f"[{table}]"]
+        for one in fields(of):
+            value = getattr(of, one.name)
+            if value is not None or _default(one) is not None:
+                lines.append(f"{one.name.replace('_', '-')} = {_written(value)}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _names(of: Any) -> list[str]:
+    return [one.name for one in fields(of)]
+
+
+def _default(one: "Field[Any]") -> Any:
+    return None if one.default is MISSING else one.default
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, int | float):
+        return repr(value)
+    # JSON's strings are TOML's but for one character
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _typed(value: Any, hint: Any, name: str) -> Any:
+    """The value as the option's type has it."""
+    kind, optional = bare(hint)
+    if optional and value == "None":
+        return None
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        raise ValueError(f"{name} is {value!r}; known are: {', '.join(map(str, get_args(kind)))}")
+    if get_origin(kind) is tuple:
+        of, last = get_args(kind)
+        several = [value] if isinstance(value, str) else value
+        if isinstance(several, list) and (last is ... or len(several) == len(get_args(kind))):
+            return tuple(_typed(one, of, name) for one in several)
+    elif kind is Path and isinstance(value, str):
+        return Path(value)
+    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif type(value) is kind:
+        return value
+    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: 'a "name"', Path: 'a "file"'}
+    said = wanted.get(kind, f"a list of {wanted.get(get_args(kind)[0])}s" if get_args(kind) else str(kind))
+    raise ValueError(f"{name} must be {said}, got {value!r}; write it as such")

@@ -1,0 +1,103 @@
+"""regard demo: dates of the world, read by a model that attends."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.options import parse
+from regard.tasks.translate import Translate
+from regard.train.training import Training
+
+if TYPE_CHECKING:
+    from regard.data.text import Pairs
+    from regard.tasks.interpreter import Interpreter
+
+
+@dataclass(frozen=True)
+class Options:
+    """Learn to read dates as people of many languages write them, and see what the model looks at.
+
+    A recurrent encoder and decoder with additive attention (Bahdanau et al. 2015) learn to write them as ISO 8601 does:
+    "Παρασκευή 5 Μαΐου 2017" is 2017-05-05. Then it reads dates that it has never seen.
+    """
+
+    minutes: float = 2.0
+    """How long to train, validation included."""
+    out: Path = Path("demo-output")
+    """The folder for the run and the pictures; a run that is there already goes on, or is shown again."""
+
+
+def verb(args: Sequence[str]) -> int:
+    typed = parse(Options, "regard demo", args)
+    task = Translate(data="dates", valid_lines=500)
+    training = Training(minutes=typed.minutes, lr=3e-3, warmup=200, validate_every=200, log_every=20)
+    run = typed.out / "run"
+    from regard.cli.fitting import train
+    from regard.train.run import RECORD
+
+    resume = (run / RECORD).exists()
+    if resume:
+        print(
+            f"{run} is there already: it goes on, if {typed.minutes:g} minutes are not over; remove it to start anew."
+        )
+    code = train(task, run, training, resume)
+    return code or _show(run, typed.out)
+
+
+def _show(run: Path, out: Path) -> int:
+    """Dates never seen: ten languages, the score, the pictures."""
+    from regard.cli.loading import load
+    from regard.data.dates import TEN
+    from regard.tasks.translation import read
+
+    loaded = load(run, "best", "auto", None)
+    test = read(loaded.task).test
+    print(f"\nDates of days that no training pair had, in {len(TEN)} languages:\n")
+    picked = [_full(test, language) for language in TEN]
+    said = [found[0] for found in loaded.interpreter.translate([test.source[n] for n in picked])]
+    for n, one in zip(picked, said, strict=True):
+        right = "" if one.text == test.target[n] else f"   wrong: it is {test.target[n]}"
+        print(f"  {one.text}   {test.source[n]}{right}")
+    _score(loaded.interpreter, test)
+    from regard.view.alignment import Alignment, draw
+
+    lines = [test.source[n] for n in picked]
+    looked = [
+        Alignment(seen.source, seen.target, seen.weights, text=(line, one.text))
+        for line, one, seen in zip(lines, said, loaded.interpreter.align(lines, said), strict=True)
+    ]
+    print("\nWhat it looked at while it wrote:")
+    print(f"  {draw(looked, out / 'alignment.png')}")
+    print(f"  {draw(looked, out / 'alignment.html')}   (point at a letter; any browser, no network)")
+    print(f'\nYour turn: regard translate {run} "en: May 5, 2017"')
+    return 0
+
+
+def _full(test: "Pairs", language: str) -> int:
+    """The first test pair of a language that is written out in full, with the day of the week."""
+    from regard.data.dates import line
+
+    return next(
+        n
+        for n, (source, target) in enumerate(zip(test.source, test.target, strict=True))
+        if source == line(date.fromisoformat(target), language, "full")
+    )
+
+
+def _score(interpreter: "Interpreter", test: "Pairs") -> None:
+    languages = [source.partition(":")[0] for source in test.source]
+    said = [found[0].text for found in interpreter.translate(test.source)]
+    right = [one == target for one, target in zip(said, test.target, strict=True)]
+    every = Counter(languages)
+    wrong = Counter(language for language, good in zip(languages, right, strict=True) if not good)
+    share = f"{100 * sum(right) / len(right):.2f} %"
+    print(f"\nExactly right: {share} of {len(right):,} unseen dates in {len(every)} languages.")
+    if wrong:
+        worst = sorted(wrong, key=lambda language: (-wrong[language] / every[language], language))[:5]
+        told = ", ".join(f"{one} {100 * (1 - wrong[one] / every[one]):.1f} %" for one in worst)
+        print(f"The hardest languages: {told}.")
+    sys.stdout.flush()

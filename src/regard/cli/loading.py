@@ -1,0 +1,43 @@
+"""A trained run, ready to translate."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from regard.tasks.interpreter import Interpreter
+from regard.tasks.translate import Translate
+from regard.train import checkpoint
+from regard.train.distributed import join
+from regard.train.run import AVERAGE, BEST, LAST, Record
+
+Weights = Literal["best", "last", "average"]
+_FILES: dict[str, str] = {"best": BEST, "last": LAST, "average": AVERAGE}
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    task: Translate
+    interpreter: Interpreter
+    step: int
+
+
+def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
+    """The model of a run with its weights and vocabularies, on as many threads as it was trained with or as given."""
+    if not run.is_dir():
+        raise FileNotFoundError(f"there is no run {run}; name the folder of a training")
+    record = Record.read(run)
+    if record.kind != "Translate":
+        raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another one")
+    task = Translate.told(record.task)
+    path = run / _FILES[weights]
+    if not path.exists():
+        there = [name for name, file in _FILES.items() if (run / file).exists()]
+        way = f"try --weights {there[0]}" if there else f"train it: regard train --resume {run}"
+        raise FileNotFoundError(f"{run} has no {path.name} yet; {way}")
+    interpreter = task.interpreter(run)
+    facts = checkpoint.load(interpreter.model, path)
+    interpreter.model.to(join(device).device).eval()
+    torch.set_num_threads(threads or record.threads or torch.get_num_threads())
+    return Loaded(task, interpreter, facts["step"])

@@ -1,0 +1,160 @@
+"""Options as tyro reads them, out of plain dataclasses: the docstring of a field is its help. No torch here."""
+
+import ast
+import inspect
+import textwrap
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, field, fields, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import tyro
+
+from regard.cli import first
+from regard.tasks.translate import Translate
+
+T = TypeVar("T")
+
+# minutes of a training that nothing else ends, by what it learns from
+MINUTES = {"dates": 3.0, "reverse": 10.0, "pronounce": 30.0, "files": 60.0}
+
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+
+def part(of: type) -> dict[str, Any]:
+    """The options of another dataclass beside one's own: metadata of a field, a dict of what was chosen."""
+    return {"of": of}
+
+
+def left_open(told: object) -> Any:
+    """An option that is None unless typed, and what happens then."""
+    return field(default=None, metadata={"open": f"(default: {told})"})
+
+
+def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None) -> T:
+    """The options that were typed, those given (by a file, by a run) where none was, and otherwise the defaults."""
+    given = {} if given is None else given
+    flat: Any = tyro.cli(
+        _class(of, given),
+        prog=prog,
+        description=inspect.getdoc(of),
+        args=list(args),
+        console_outputs=first(),
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+    return of(**_chosen(of, flat, given))
+
+
+def _chosen(of: Any, flat: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = {}
+    for one in fields(of):
+        value = getattr(flat, one.name)
+        if "of" in one.metadata:
+            value = _chosen(one.metadata["of"], value, given)
+        elif value is None and isinstance(one.default, tuple):
+            value = given.get(one.name, one.default)
+        chosen[one.name] = value
+    return chosen
+
+
+def _class(of: Any, given: Mapping[str, Any]) -> type:
+    """What tyro is given: the same fields with their help, with metavars, and told what they are when left open."""
+    hints, said = get_type_hints(of, include_extras=True), documented(of)
+    made: list[Any] = []
+    for one in fields(of):
+        if "of" in one.metadata:
+            nested = _class(one.metadata["of"], given)
+            made.append((one.name, Annotated[nested, tyro.conf.arg(help="")], field(default_factory=nested)))
+            continue
+        hint, default = hints[one.name], given.get(one.name, one.default)
+        about = tyro.conf.arg(
+            help=said[one.name], metavar=metavar(one.name, hint, default), help_behavior_hint=_shown(of, one, default)
+        )
+        made.append((one.name, *_quick(hint, about, default)))
+    return make_dataclass(of.__name__, made, kw_only=True)
+
+
+def _quick(hint: Any, about: object, default: Any) -> tuple[Any, Any]:
+    """The type and the default in a form that tyro checks by itself: for others it loads asyncio, which takes long."""
+    kind, optional = bare(hint)
+    if get_origin(kind) is tuple and default is not MISSING:
+        optional, default = True, None
+    marks = getattr(hint, "__metadata__", ())
+    quick = Union[None, kind] if optional else kind  # noqa: UP007
+    return Annotated[(quick, *marks, about)], field(default=default)
+
+
+def _shown(of: Any, one: "Field[Any]", default: Any) -> str:
+    """What help says of an option that is not typed."""
+    if default is MISSING:
+        return ""
+    if default is None or default == ():
+        return one.metadata.get("open") or _OPEN.get((of.__name__, one.name), "")
+    if isinstance(default, bool):
+        return "(default: yes)" if default else ""
+    return f"(default: {' '.join(map(str, default)) if isinstance(default, tuple) else default})"
+
+
+def documented(of: Any) -> dict[str, str]:
+    """The string that stands below each field."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(of))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for one, two in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(two, ast.Expr):
+            assert isinstance(two.value, ast.Constant)
+            found[one.target.id] = str(two.value.value)
+    return found
+
+
+def bare(hint: Any) -> tuple[Any, bool]:
+    """A type without its annotations and without None, and whether None was in it."""
+    if get_origin(hint) is Annotated:
+        return bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+        assert len(kinds) == 1
+        return kinds[0], True
+    return hint, False
+
+
+def metavar(name: str, hint: Any, default: Any) -> str | None:
+    """What stands behind an option in its help; None leaves it to tyro."""
+    kind, optional = bare(hint)
+    if kind == tuple[Path, ...]:
+        return "FILE [FILE]"
+    if kind == tuple[str, ...]:
+        return f"[{name.upper()} ...]"
+    if get_origin(kind) is tuple:
+        return "FLOAT FLOAT"
+    if kind is bool and not optional:
+        return None
+    if get_origin(kind) is Literal:
+        said = "{" + ",".join(map(str, get_args(kind))) + "}"
+    elif kind is Path:
+        said = "RUN" if default is MISSING else "FOLDER" if name in ("run", "out") else "FILE"
+    else:
+        said = {bool: "{True,False}", str: "NAME", int: "INT", float: "FLOAT"}[kind]
+    return f"{said}|None" if optional and default is not None else said
+
+
+def _suits(name: str) -> str:
+    """What an option of a translation is for each kind of data when it is left open."""
+    kinds = {kind: Translate(data=kind) for kind in ("dates", "reverse", "pronounce")}
+    found = {kind: task.choice(name) for kind, task in (*kinds.items(), ("files", Translate(train=(Path("a.tsv"),))))}
+    told: dict[Any, list[str]] = {}
+    for kind, value in found.items():
+        if value is not None:
+            told.setdefault(value, []).append(kind)
+    return "(default: " + ", ".join(f"{value} for {' and '.join(kinds)}" for value, kinds in told.items()) + ")"
+
+
+# (dataclass, option) -> what it is when nobody says it, where the help does not tell
+_OPEN = {
+    **{("Translate", name): _suits(name) for name in ("width", "hidden", "dropout", "smoothing", "batch", "metric")},
+    ("Translate", "data"): "(default: dates, if there is no --train)",
+    ("Training", "minutes"): "(default, if no end is given: "
+    + ", ".join(f"{minutes:g} for {kind}" for kind, minutes in MINUTES.items())
+    + ")",
+}

@@ -1,0 +1,143 @@
+"""Events of a training on the screen: lines, and on a terminal a bar below them."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Protocol, TextIO
+
+from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+
+
+class Screen(Protocol):
+    """Where lines go, and what is shown of a step."""
+
+    def __enter__(self) -> "Screen": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def stepped(self, event: Stepped) -> None: ...
+
+
+class Lines:
+    """A line for everything: for files and pipes."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._out.flush()
+
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def stepped(self, event: Stepped) -> None:
+        self.say(step_line(event))
+
+
+class Bar:
+    """Lines that stay, and below them one that changes with every step that is told."""
+
+    def __init__(self, out: TextIO) -> None:
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+        except ImportError as error:
+            raise ImportError(
+                "progress on a terminal needs rich; install it with: pip install 'regard[train]'"
+            ) from error
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            console=Console(file=out),
+            transient=True,
+        )
+        self._bar: Any = None
+
+    def __enter__(self) -> "Bar":
+        self._progress.start()
+        self._bar = self._progress.add_task("getting ready", total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def stepped(self, event: Stepped) -> None:
+        total = None if event.remaining is None else event.elapsed + event.remaining
+        self._progress.update(self._bar, description=step_line(event), completed=event.elapsed, total=total)
+
+
+def screen(out: TextIO | None = None) -> Screen:
+    out = sys.stdout if out is None else out
+    return Bar(out) if out.isatty() else Lines(out)
+
+
+def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
+    """Shows what happens until the end, and returns the last event: None in a process that is told nothing."""
+    last = None
+    with contextlib.closing(events):  # type: ignore[type-var]
+        for event in events:
+            if isinstance(event, Started):
+                screen.say(start_line(event))
+            elif isinstance(event, Stepped):
+                screen.stepped(event)
+            elif isinstance(event, Validated):
+                screen.say(score_line(event))
+                if event.improved and event.score.sample:
+                    screen.say(f"    {event.score.sample}")
+            elif isinstance(event, Warned):
+                screen.say(f"warning: {event.text}")
+            elif isinstance(event, Stopped):
+                last = event
+            else:
+                assert isinstance(event, Saved)  # every validation saves: nothing new in it
+    return last
+
+
+def start_line(event: Started) -> str:
+    threads = f"{event.threads} thread{'s' if event.threads > 1 else ''}"
+    if event.thread_times:
+        tried = ", ".join(f"{count}: {1000 * seconds:.0f} ms" for count, seconds in event.thread_times.items())
+        threads += f" (a batch with {tried})"
+    where = f"{event.parameters:,} parameters on {event.device}, {threads}"
+    if event.processes > 1:
+        where += f" in each of {event.processes} processes"
+    batches = f"{event.batches:,} batches an epoch"
+    return f"{where}; {batches}" + (f"; goes on after step {event.step:,}" if event.resumed else "")
+
+
+def step_line(event: Stepped) -> str:
+    of = f" of {event.steps:,}" if event.steps is not None else ""
+    left = "" if event.remaining is None else f", {clock(event.remaining)} left"
+    return (
+        f"step {event.step:,}{of}  loss {event.loss:.4f}  {event.tokens_per_second:,.0f} tokens/s  "
+        f"{clock(event.elapsed)}{left}"
+    )
+
+
+def score_line(event: Validated) -> str:
+    of = "the average of checkpoints" if event.of == "average" else f"step {event.step:,}"
+    scores = "  ".join(f"{name} {number(value)}" for name, value in event.score.values.items())
+    return f"{of}: {scores}" + ("  (the best so far)" if event.improved else "")
+
+
+def number(value: float) -> str:
+    """A score as people read it: percentages with two places, small numbers with more."""
+    return f"{value:.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
+def clock(seconds: float) -> str:
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -1,0 +1,238 @@
+"""regard translate: text in, one line of text out for each."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from regard.cli.options import Flag, left_open, parse
+
+if TYPE_CHECKING:
+    from regard.cli.loading import Loaded
+    from regard.tasks.interpreter import Said, Search
+    from regard.view.alignment import Alignment
+
+# lines of a file that are translated together, the short with the short
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Options:
+    """Translate text with a trained model: one line on stdout for each line that is given, and nothing else.
+
+    Text comes from the words behind RUN (quote a sentence; "-" is stdin), from --file, from a pipe, or is asked for.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The folder of a training."""
+    text: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Lines to translate; "-" reads stdin."""
+    file: Path | None = None
+    """Translate the lines of this file; .gz is unpacked."""
+
+    beam: int | None = left_open(5)
+    """Hypotheses that are kept at every step; 1 takes the likeliest token each time."""
+    nbest: int | None = None
+    """Print this many translations of each line: number, score, text, with tabs between."""
+    length_penalty: float | None = left_open(1)
+    """α of log p / ((5 + length) / 6)^α: the larger, the longer translations become."""
+    coverage: float | None = left_open(0)
+    """How much is taken off for words of the source that were not looked at."""
+    sample: Flag = False
+    """Draw translations by chance instead of searching for the best."""
+    temperature: float | None = left_open(1)
+    """With --sample: below 1 the likely are drawn more often, above 1 less."""
+    top_k: int | None = None
+    """With --sample: draw from so many of the likeliest tokens."""
+    top_p: float | None = None
+    """With --sample: draw from the likeliest tokens that have this share of probability together."""
+    seed: int | None = left_open(0)
+    """With --sample: the same seed draws the same again."""
+
+    alignment: Path | None = None
+    """Draw what was looked at for every translation: .html, .png, .svg, .pdf or .txt."""
+    json: Flag = False
+    """Print a JSON object for each line: source and translations with text, score, log_prob, finished."""
+    weights: Literal["best", "last", "average"] = "best"
+    """Which weights of the run: of the best validation, of the last step, or their average if one was made."""
+    threads: int | None = None
+    """Threads of the processor; left open, as many as the training found best."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute; auto takes a GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        if self.text and self.file is not None:
+            raise ValueError(f"--file {self.file} and the text {self.text[0]!r} exclude each other; give one of them")
+        if "-" in self.text and len(self.text) > 1:
+            raise ValueError("- reads all text from stdin, so it must stand alone; leave the other words out")
+        clash = ("beam", "length_penalty", "coverage") if self.sample else ("temperature", "top_k", "top_p", "seed")
+        for name in clash:
+            if getattr(self, name) is not None:
+                option = f"--{name.replace('_', '-')} {getattr(self, name)}"
+                way = "leave one of them out" if self.sample else "add --sample or leave it out"
+                raise ValueError(f"{option} means nothing {'with' if self.sample else 'without'} --sample; {way}")
+        for name in ("beam", "nbest", "threads", "top_k"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be 1 or more, got {value}")
+        if not self.sample and (self.nbest or 1) > (self.beam or 5):
+            raise ValueError(f"--nbest {self.nbest} wants more than --beam {self.beam or 5} finds; raise --beam")
+
+
+def verb(args: Sequence[str]) -> int:
+    typed = parse(Options, "regard translate", args)
+    from regard.cli.loading import load
+
+    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
+    if typed.alignment is not None:
+        _can_draw(typed.alignment, loaded)
+    _Translator(typed, loaded).all()
+    return 0
+
+
+class _Translator:
+    """Prints translations as lines come in; remembers what is told at the end."""
+
+    def __init__(self, typed: Options, loaded: "Loaded") -> None:
+        self.typed, self.interpreter = typed, loaded.interpreter
+        self.search = _search(typed)
+        self.looked: list[Alignment] = []
+        self.lines = self.unknown = self.unfinished = 0
+
+    def all(self) -> None:
+        # what a terminal or a locale takes for text is not what a file of text is
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        for lines in _lines(self.typed):
+            self._print(lines)
+        if self.unknown:
+            _note(f"{self.unknown} tokens were not in the vocabulary, so the model could not read them")
+        if self.unfinished:
+            _note(f"{self.unfinished} translations came to no end and were cut off")
+        if self.typed.alignment is not None:
+            _draw(self.looked, self.typed.alignment)
+
+    def _print(self, lines: list[str]) -> None:
+        from regard.data.special import UNK
+
+        self.unknown += sum(ids.count(UNK) for ids in self.interpreter.vocabularies.source.encode(lines))
+        for line, found in zip(lines, self.interpreter.translate(lines, self.search), strict=True):
+            self.lines += 1
+            self.unfinished += sum(not one.finished for one in found)
+            sys.stdout.write(_written(line, found, self.typed))
+            if self.typed.alignment is not None and line:
+                self._look(line, found)
+        sys.stdout.flush()
+
+    def _look(self, line: str, found: "list[Said]") -> None:
+        from regard.view.alignment import Alignment
+
+        for one, seen in zip(found, self.interpreter.align([line] * len(found), found), strict=True):
+            note = f"line {self.lines}, score {one.score:.3f}"
+            self.looked.append(
+                Alignment(seen.source, seen.target, seen.weights, note=note, text=(line, one.text or "(nothing)"))
+            )
+
+
+def _search(typed: Options) -> "Search":
+    from regard.tasks.interpreter import Beam, Draw, Greedy
+
+    if typed.sample:
+        temperature = 1.0 if typed.temperature is None else typed.temperature
+        return Draw(typed.nbest or 1, temperature, typed.top_k, typed.top_p, typed.seed or 0)
+    if typed.beam == 1 and typed.length_penalty is None and typed.coverage is None:
+        return Greedy()
+    penalty = 1.0 if typed.length_penalty is None else typed.length_penalty
+    return Beam(typed.beam or 5, typed.nbest or 1, penalty, typed.coverage or 0.0)
+
+
+def _written(line: str, found: "list[Said]", typed: Options) -> str:
+    """A line's translations as they are printed. A line feed in one would make two lines of it."""
+    if typed.json:
+        several = [
+            {"text": one.text, "score": one.score, "log_prob": one.log_prob, "finished": one.finished} for one in found
+        ]
+        return json.dumps({"source": line, "translations": several}, ensure_ascii=False) + "\n"
+    texts = [one.text.replace("\n", " ") for one in found]
+    if typed.nbest is None:
+        return texts[0] + "\n"
+    return "".join(f"{n}\t{one.score:.4f}\t{text}\n" for n, (one, text) in enumerate(zip(found, texts, strict=True), 1))
+
+
+def _lines(typed: Options) -> Iterator[list[str]]:
+    """The lines, in chunks that are translated together."""
+    if typed.file is not None:
+        from regard.data.text import read_lines
+
+        lines = read_lines(typed.file)
+        while chunk := list(islice(lines, _CHUNK)):
+            yield chunk
+    elif typed.text and typed.text != ("-",):
+        yield [line for text in typed.text for line in text.split("\n")]
+    elif typed.text or not sys.stdin.isatty():
+        yield from _streamed()
+    else:
+        yield from _asked()
+
+
+def _streamed() -> Iterator[list[str]]:
+    """Lines of stdin as they arrive: many at once from a file, one by one from who types."""
+    number, rest = 0, b""
+    while more := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
+        *whole, rest = (rest + more).split(b"\n")
+        if whole:
+            yield [_decoded(line, number + n) for n, line in enumerate(whole, 1)]
+        number += len(whole)
+    if rest:
+        yield [_decoded(rest, number + 1)]
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"stdin:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; "
+            "convert it, as in: iconv -f latin1 -t utf8"
+        ) from error
+
+
+def _asked() -> Iterator[list[str]]:
+    """Lines typed at a prompt, until Ctrl-D."""
+    _note("type a line to translate, Ctrl-D to end")
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print(file=sys.stderr)
+            return
+        yield [line.rstrip("\r\n")]
+
+
+def _can_draw(path: Path, loaded: "Loaded") -> None:
+    """Refuses before anything is translated."""
+    from regard.parts import checks
+    from regard.view.figure import SUFFIXES
+
+    checks.known("suffix", path.suffix, (*SUFFIXES, ".html", ".txt"))
+    if not path.parent.is_dir():
+        raise ValueError(f"--alignment {path}: there is no folder {path.parent}; make it first")
+    if loaded.task.decoder == "fixed":
+        raise ValueError("--alignment needs attention, and this model has none (decoder fixed); leave --alignment out")
+
+
+def _draw(looked: "list[Alignment]", path: Path) -> None:
+    from regard.view.alignment import draw
+
+    if not looked:
+        _note(f"nothing was translated, so there is nothing to draw into {path}")
+        return
+    _note(f"what was looked at is drawn in {draw(looked, path)}")
+
+
+def _note(text: str) -> None:
+    print(f"regard: {text}", file=sys.stderr)
