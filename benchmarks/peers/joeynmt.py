@@ -48,23 +48,27 @@ own batches" makes its own from sentences of like length, {sentences} on average
 vocabulary layer are one matrix everywhere; dropout 0.1, label smoothing {smoothing:g}, gradients clipped at 1.
 
 Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences};
-{held_out:,} sentences that were not trained on, with the weights after the {steps:,} steps above: the lengths are those
-of a model that has begun to learn, and the remarks show them.
+{held_out:,} sentences that were not trained on, with the weights that each system has after {steps:,} steps on the same
+batches; the remarks show how long their translations are.
 """
 
 
 @dataclass(frozen=True)
 class Effort:
-    """So many rounds of so many steps, after a few that are not counted; sentences a round of decoding."""
+    """So many rounds of so many steps, after a few that are not counted; sentences a round of decoding.
+
+    Decoding waits until so many steps are `trained`: a model that knows nothing says odd lengths.
+    """
 
     rounds: int = 10
     steps: int = 40
     warm: int = 5
+    trained: int = 1000
     decoded: int = 1000
     chunk: int = 250
 
     @property
-    def trained(self) -> int:
+    def timed(self) -> int:
         return self.warm + self.rounds * self.steps
 
 
@@ -79,6 +83,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", choices=SETTINGS, action="append", help="this model; may be repeated (all without)")
     made.add_argument("--rounds", type=_positive, default=Effort.rounds, help="rounds of training (%(default)s)")
     made.add_argument("--steps", type=_positive, default=Effort.steps, help="steps of a round (%(default)s)")
+    made.add_argument(
+        "--trained", type=_positive, default=Effort.trained, help="steps in all before decoding (%(default)s)"
+    )
     made.add_argument("--decoded", type=_positive, default=Effort.decoded, help="sentences to translate (%(default)s)")
     made.add_argument("--smoothing", type=float, default=0.0, help="of the labels (%(default)s)")
     made.add_argument("--peer-only", action="store_true", help="measure JoeyNMT alone and write nothing")
@@ -113,7 +120,7 @@ def measure(given: argparse.Namespace) -> int:
     from benchmarks import machine
     from benchmarks.table import Row, line, markdown, summary
 
-    effort = Effort(rounds=given.rounds, steps=given.steps, decoded=given.decoded)
+    effort = Effort(rounds=given.rounds, steps=given.steps, trained=given.trained, decoded=given.decoded)
     names = [PEER] if given.peer_only else [PEER, SAME, OWN]
     here = machine.machine()
     versions: dict[str, str] = {}
@@ -145,7 +152,7 @@ def measure(given: argparse.Namespace) -> int:
         alpha=ALPHA,
         longest=text.LONGEST,
         held_out=read.held_out,
-        steps=effort.trained,
+        steps=max(effort.trained, effort.timed),
     )
     print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}")
     if given.only or effort != Effort():
@@ -173,6 +180,9 @@ def compare(
     trained = rounds("train", workers, turns)
     yield from versus(f"training, {setting.name}", trained, "tokens", {SAME: None, OWN: train}, "target tokens")
     some = {name: worker for name, worker in workers.items() if name != OWN}
+    if effort.trained > effort.timed:
+        for worker in some.values():
+            worker.ask("train", steps=effort.trained - effort.timed)
     cuts = [*range(0, effort.decoded, effort.chunk), effort.decoded]
     how = {"beam": BEAM, "alpha": ALPHA, "longest": text.LONGEST}
     decoded = rounds("decode", some, [{"start": a, "stop": b, **how} for a, b in itertools.pairwise(cuts)])
