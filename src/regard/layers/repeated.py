@@ -7,8 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# what came into each product, and the gradient of what came out of it
-_Pairs = list[tuple[Tensor, Tensor]]
+from regard.parts.call import autocasting
+
+# what came into each product, and the gradient of what came out of it; of every backward pass its own, by number: one
+# that does not go as far as the matrix, as it asks for other gradients, or fails, leaves some behind
+_Pairs = dict[int, list[tuple[Tensor, Tensor]]]
 
 
 class _Gather(torch.autograd.Function):
@@ -23,10 +26,10 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, elsewhere: Tensor | None) -> tuple[Tensor | None, None]:
-        if not ctx.pairs:
+        pairs = ctx.pairs.pop(torch._C._current_graph_task_id(), None)
+        if pairs is None:
             return elsewhere, None
-        came, went = (torch.cat(side) for side in zip(*ctx.pairs, strict=True))
-        ctx.pairs.clear()
+        came, went = (torch.cat(side) for side in zip(*pairs, strict=True))
         gradient = went.T @ came
         return gradient if elsewhere is None else gradient + elsewhere, None
 
@@ -45,21 +48,26 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, went: Tensor) -> tuple[Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.pairs.append((x, went))
+            ctx.pairs.setdefault(torch._C._current_graph_task_id(), []).append((x, went))
         return went @ weight if ctx.needs_input_grad[0] else None, None, None
 
 
 class Repeated:
     """x -> x Wᵀ for many x, "b e" each: Σ_t g_tᵀ x_t is computed as one product of all steps, when all have come back.
 
-    Fits a loop whose steps depend on one another, where autograd would multiply and add a whole matrix a step. One
-    backward pass, no second derivative.
+    Fits a loop whose steps depend on one another, where autograd would multiply and add a whole matrix a step. No
+    second derivative.
     """
 
     def __init__(self, weight: Tensor) -> None:  # "d e"
-        self.pairs: _Pairs = []
+        self.pairs: _Pairs = {}
         self.late = torch.is_grad_enabled() and weight.requires_grad and not torch.compiler.is_compiling()
+        if self.late and autocasting(weight) and weight.dtype == torch.float32:
+            # once for all steps; and a backward pass, which has no autocast, meets one type
+            weight = weight.to(torch.get_autocast_dtype(weight.device.type))
         self.weight = _Gather.apply(weight, self.pairs) if self.late else weight
 
     def __call__(self, x: Tensor) -> Tensor:  # "b e" -> "b d"
-        return _Product.apply(x, self.weight, self.pairs) if self.late else F.linear(x, self.weight)
+        return (
+            _Product.apply(x.to(self.weight.dtype), self.weight, self.pairs) if self.late else F.linear(x, self.weight)
+        )
