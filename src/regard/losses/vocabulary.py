@@ -63,8 +63,13 @@ class _Likelihood(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.gradients is None:
+            raise RuntimeError(
+                "likelihood has one backward pass, which uses up the gradients it computed with the logits; "
+                "call likelihood again for another, or add the losses up before backward"
+            )
         scaled = [None if t is None else t.mul_(total.to(t.dtype)) for t in ctx.gradients]
-        ctx.gradients = (None, None, None)
+        ctx.gradients = None
         return (*scaled, None, None)
 
 
@@ -76,7 +81,11 @@ def likelihood(
     The sum over all rows, to be trained, and −log p(y) of each row, to be reported, which has no gradient. One
     backward only: the gradient is computed with the logits, which are never kept.
     """
-    checks.width("states", states, weight.shape[-1], "the vocabulary layer")
+    if states.shape[-1] != weight.shape[-1]:
+        raise ValueError(
+            f"states must be as wide as weight, got {checks.shape(states)} and {checks.shape(weight)}; "
+            f"try the weight of nn.Linear({states.shape[-1]}, {weight.shape[0]})"
+        )
     if targets.shape != states.shape[:-1] or states.ndim != 2:
         raise ValueError(
             f"targets must be one a row of states, got {checks.shape(targets)} for states {checks.shape(states)}; "
