@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from regard.tasks.task import Score, Task
-from regard.train import checkpoint, distributed, files, opening, threads
+from regard.train import checkpoint, distributed, files, opening, sentences, threads
 from regard.train.average import average
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Objective, Processes
-from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.train.events import Event, Saved, Started, Stepped, Validated, Warned
 from regard.train.interrupts import Asked, Interrupts
 from regard.train.metrics import Metrics
 from regard.train.progress import Progress, Window, better, mix
@@ -102,9 +102,10 @@ class _Fitting:
         if self.processes.device.type != "cpu" or self.processes.world > 1:
             return torch.get_num_threads()
         batch = self.work.batch(self.plan[0], 0, 1)
+        count = self.work.count(batch)
         # of a copy, so that neither weights nor gradients change; the data is not copied
         trial = Objective(copy.deepcopy(self.model), self.work, self.processes.device, self.training.precision)
-        self.thread_times = threads.measure(lambda: trial(batch)[0].backward(), threads.available())
+        self.thread_times = threads.measure(lambda: trial(batch, count)[0].backward(), threads.available())
         return threads.fastest(self.thread_times)
 
     def _warnings(self) -> Iterator[Warned]:
@@ -163,25 +164,31 @@ class _Fitting:
                 reason = "interrupted"
         yield from self._save()
         nothing = self.resume and self.progress.step == self.started_at and reason != "interrupted"
-        yield _stopped(reason, nothing, self.progress, self.steps, self.training, self.run)
+        yield sentences.stopped(reason, nothing, self.progress, self.steps, self.training, self.run)
 
     def _step(self) -> str | None:
         """One update of the weights, or the reason why there is none."""
         begun, done, minutes = time.perf_counter(), self.progress, self.training.minutes
         planned, epoch, place = self._take()
-        batches, own = self.stepper.load(planned)
+        batches = self.stepper.load(planned)
         over = minutes is not None and self._elapsed() >= 60 * minutes
         # The first process's clock decides for all, a signal to any of them as well.
-        told = [float(own), float(self.interrupts.asked), float(over and self.processes.first)]
+        told = [
+            float(sum(own for _, own in batches)),
+            float(self.interrupts.asked),
+            float(over and self.processes.first),
+        ]
         count, asked, ended = self.processes.sums(told)
         if asked or ended:
             return "interrupted" if asked else "minutes"
         if not count:
-            raise ValueError(f"batch {_brief(planned)} of epoch {epoch} has nothing to lose; leave it out of the plan")
+            raise ValueError(
+                f"batch {sentences.brief(planned)} of epoch {epoch} has nothing to lose; leave it out of the plan"
+            )
         try:
             taken = self.stepper.step(batches, int(count), done.step, self._lr(done.step + 1))
         except Diverged as error:
-            raise Diverged(_diverged(error, done.step + 1, epoch, planned, self.training)) from None
+            raise Diverged(sentences.diverged(error, done.step + 1, epoch, planned, self.training)) from None
         window = done.window.add(taken.total, int(count), taken.norm, taken.sums)
         self.progress = replace(done, step=done.step + 1, epoch=epoch, place=place, window=window)
         self.tokens += int(count)
@@ -364,34 +371,3 @@ def _facts(step: int, score: Score) -> dict[str, object]:
 def _has_bfloat16() -> bool:
     """Whether this processor computes in bfloat16."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def _brief(planned: Sequence[object]) -> str:
-    said = ", ".join(" ".join(repr(item).split()) for item in planned)
-    return said if len(said) <= 300 else said[:300] + "…"
-
-
-def _diverged(found: Diverged, step: int, epoch: int, planned: Sequence[object], training: Training) -> str:
-    clip = "with a clip such as clip=1.0" if training.clip is None else f"a smaller clip than {training.clip:g}"
-    return (
-        f"step {step} in epoch {epoch} has {found}, on batch {_brief(planned)}; weights and checkpoints are as before: "
-        f"resume with a smaller lr than {training.lr:g} or {clip}, or mend the data"
-    )
-
-
-def _stopped(
-    reason: str, nothing: bool, progress: Progress, steps: int | None, training: Training, run: Path
-) -> Stopped:
-    """The last event."""
-    step = progress.step
-    of = f"step {step}" if steps is None else f"step {step} of {steps}"
-    if reason == "interrupted":
-        return Stopped(step, "interrupted", f"interrupted after {of}; go on with --resume {run}")
-    said, way = {
-        "done": (f"{of} is done", "raise steps or epochs"),
-        "minutes": (f"{training.minutes} minutes have passed, at {of}", "raise minutes"),
-        "patience": (f"{progress.bad} validations in a row brought no improvement, at {of}", "raise patience"),
-    }[reason]
-    if nothing:
-        return Stopped(step, "nothing left", f"nothing is left to train: {said}; {way} to go on")
-    return Stopped(step, reason, said)  # type: ignore[arg-type]

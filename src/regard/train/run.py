@@ -73,10 +73,11 @@ class Record:
         kind, now = type(task).__name__, _fields(task)
         if kind != self.kind:
             raise ValueError(f"{run} is a run of {self.kind}, not of {kind}; resume it as that, or take another folder")
-        for name in self.task.keys() | now.keys():
-            if self.task.get(name) != now.get(name):
+        # a field that the run does not know came with a later version
+        for name in self.task:
+            if self.task[name] != now.get(name):
                 raise ValueError(
-                    f"{name} was {self.task.get(name)!r} when {run} began and is {now.get(name)!r} now; "
+                    f"{name} was {self.task[name]!r} when {run} began and is {now.get(name)!r} now; "
                     "resume with the same task, or train in another folder"
                 )
         kept = tuple(item for item in self.history if item[0] < step or item[0] == 0)

@@ -59,20 +59,20 @@ class Stepper:
         self.learned = [p for p in self.model.parameters() if p.requires_grad]
         self.names: list[str] | None = None
 
-    def load(self, planned: Sequence[object]) -> tuple[list[Any], int]:
-        """This process's share of the batches, and how many losses there are in it."""
+    def load(self, planned: Sequence[object]) -> list[tuple[Any, int]]:
+        """This process's share of the batches, and how many losses there are in each."""
         batches = [self.work.batch(item, self.processes.rank, self.processes.world) for item in planned]
-        return batches, sum(self.work.count(batch) for batch in batches if batch is not None)
+        return [(batch, 0 if batch is None else self.work.count(batch)) for batch in batches]
 
-    def step(self, batches: Sequence[Any], count: int, done: int, lr: float) -> Taken:
+    def step(self, batches: Sequence[tuple[Any, int]], count: int, done: int, lr: float) -> Taken:
         """The update after `done` steps; `count` is that of all processes. Nothing is updated if it raises Diverged."""
         totals: list[Tensor] = []
         sums: dict[str, Tensor | float] = {}
-        for micro, batch in enumerate(batches):
+        for micro, (batch, own) in enumerate(batches):
             seed(self.processes.device, mix(self.seed, done, micro, self.processes.rank))
             here = None if batch is None else batch.to(self.processes.device)
             with distributed.gradients_stay(self.spread, stay=micro + 1 < len(batches)):
-                total, others = self.spread(here)
+                total, others = self.spread(here, own)
                 # Wrappers average over the processes, hence their number as a factor.
                 (total * (self.processes.world / count)).backward()
             totals.append(total.detach())

@@ -1,0 +1,40 @@
+"""What fit says when it ends, well or not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.train.events import Stopped
+from regard.train.progress import Progress
+from regard.train.step import Diverged
+from regard.train.training import Training
+
+
+def brief(planned: Sequence[object]) -> str:
+    said = ", ".join(" ".join(repr(item).split()) for item in planned)
+    return said if len(said) <= 300 else said[:300] + "…"
+
+
+def diverged(found: Diverged, step: int, epoch: int, planned: Sequence[object], training: Training) -> str:
+    clip = "with a clip such as clip=1.0" if training.clip is None else f"a smaller clip than {training.clip:g}"
+    return (
+        f"step {step} in epoch {epoch} has {found}, on batch {brief(planned)}; weights and checkpoints are as before: "
+        f"resume with a smaller lr than {training.lr:g} or {clip}, or mend the data"
+    )
+
+
+def stopped(
+    reason: str, nothing: bool, progress: Progress, steps: int | None, training: Training, run: Path
+) -> Stopped:
+    """The last event."""
+    step = progress.step
+    of = f"step {step}" if steps is None else f"step {step} of {steps}"
+    if reason == "interrupted":
+        return Stopped(step, "interrupted", f"interrupted after {of}; go on with --resume {run}")
+    said, way = {
+        "done": (f"{of} is done", "raise steps or epochs"),
+        "minutes": (f"{training.minutes} minutes have passed, at {of}", "raise minutes"),
+        "patience": (f"{progress.bad} validations in a row brought no improvement, at {of}", "raise patience"),
+    }[reason]
+    if nothing:
+        return Stopped(step, "nothing left", f"nothing is left to train: {said}; {way} to go on")
+    return Stopped(step, reason, said)  # type: ignore[arg-type]
