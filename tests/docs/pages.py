@@ -1,0 +1,172 @@
+"""What the pages hold: examples and commands that run, source that is quoted, pictures that examples draw.
+
+    python -m tests.docs.pages [page …]      quotes the source again, and draws the pictures of the guides again
+
+The blocks of one page share a namespace, as they do in the reader's head. A block under `<!-- not run: reason -->` is
+left out. One under `<!-- source: regard.layers.decoders.Luong.step -->` is the source of that name, word for word. Of
+commands only those that begin with `regard` run, in this process, and only where a page is about them.
+"""
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
+# pages whose commands run: these are small on purpose
+COMMANDED = {ROOT / "docs/guides/translate.md"}
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+OPENING = re.compile(r"^(?P<indent>\s*)```\s*(?P<language>python|pycon|bash)\b")
+NOT_RUN = re.compile(r"^\s*<!-- not run: \S.* -->\s*$")
+SOURCE = re.compile(r"^\s*<!-- source: (?P<name>[\w.]+) -->\s*$")
+PICTURE = re.compile(r"\]\(\.\./images/(?P<file>[\w-]+\.png)\)")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text, its first line counted from 0, and what is to be done with it."""
+
+    language: str
+    text: str
+    line: int
+    run: bool = True
+    source: str | None = None  # the name of what it quotes
+
+
+def blocks(page: str) -> list[Block]:
+    lines = page.splitlines()
+    found, at = [], 0
+    while at < len(lines):
+        opening = OPENING.match(lines[at])
+        if opening is None:
+            at += 1
+            continue
+        first = at + 1
+        last = next(n for n in range(first, len(lines)) if lines[n].strip() == "```")
+        text = textwrap.dedent("".join(f"{line}\n" for line in lines[first:last]))
+        above = lines[at - 1] if at else ""
+        quotes = SOURCE.match(above)
+        run = not NOT_RUN.match(above) and quotes is None
+        found.append(Block(opening["language"], text, first, run, quotes["name"] if quotes else None))
+        at = last + 1
+    return found
+
+
+def source(name: str) -> str:
+    """The source of a class or function, by its name with that of its module, as it is written."""
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            thing = getattr(thing, part)
+        return textwrap.dedent(inspect.getsource(thing))
+    raise ValueError(f"{name} is in no module; write <!-- source: regard.layers.decoders.Luong.step -->")
+
+
+def quoted(page: str) -> str:
+    """The page with every quotation as the source now is."""
+    lines = page.splitlines()
+    for block in reversed(blocks(page)):
+        if block.source is not None:
+            lines[block.line : block.line + block.text.count("\n")] = source(block.source).splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def run_doctest(test: doctest.DocTest) -> None:
+    report = io.StringIO()
+    failures, _ = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.write, clear_globs=False)
+    assert not failures, report.getvalue()
+
+
+def commands(block: str) -> list[list[str]]:
+    """The arguments of every command of a block, or none if one of them is not regard's."""
+    lines = [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    found = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in found if words] if all(w[0] == "regard" for w in found if w) else []
+
+
+def run(page: Path) -> None:
+    """Every block of the page that is to run, in the present folder."""
+    namespace: dict[str, object] = {"__name__": "__page__"}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if not block.run:
+            continue
+        if block.language == "pycon":
+            run_doctest(doctest.DocTestParser().get_doctest(block.text, namespace, page.name, str(page), block.line))
+        elif block.language == "python":
+            # The empty lines make a traceback point at the line of the page.
+            code = compile("\n" * block.line + block.text, str(page), "exec")
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(code, namespace)
+        elif page in COMMANDED:
+            for words in commands(block.text):
+                command(words, f"{page.name}:{block.line + 1}")
+
+
+def command(words: list[str], where: str) -> str:
+    """What `regard …` says, in this process; it must end well."""
+    from regard.cli import main
+
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        ended = main(words)
+    told = said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert ended == 0, f"{where}: regard {shlex.join(words)} ended with {ended}\n{told}"
+    return told
+
+
+@contextlib.contextmanager
+def elsewhere() -> Iterator[Path]:
+    """An empty folder to be in."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(before)
+
+
+def drawn(page: Path) -> None:
+    """The pictures that a page shows and its own examples draw, drawn again; in few colours, so that they stay small."""
+    from PIL import Image
+
+    with elsewhere() as folder:
+        run(page)
+        for name in set(PICTURE.findall(page.read_text(encoding="utf-8"))):
+            if (folder / name).exists():
+                with Image.open(folder / name) as image:
+                    image.convert("RGB").quantize(64).save(ROOT / "docs/images" / name, optimize=True)
+                print(f"{page.name}: {name}")
+
+
+def main() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    named = [Path(name).resolve() for name in sys.argv[1:]]
+    for page in named or [path for path in PAGES if path.parent.name == "guides"]:
+        text = page.read_text(encoding="utf-8")
+        if text != quoted(text):
+            page.write_text(quoted(text), encoding="utf-8")
+            print(f"{page.name}: quoted again")
+        if PICTURE.search(text):
+            drawn(page)
+
+
+if __name__ == "__main__":
+    main()
