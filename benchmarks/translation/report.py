@@ -27,16 +27,16 @@ What the translators that `regard train translate` makes have reached on a proce
 HOW = """\
 The weights of the best validation are judged. Embedded data is judged on its test split, which training never sees.
 Multi30k is judged on `val`, the split that also chose the best weights, because its test sets are kept apart; BLEU and
-chrF are sacrebleu's (13a, cased). CPU minutes are the processor's time of the training process, with its validations and
-with what was done twice after an interruption: an hour of two cores has 120 of them.
+chrF are sacrebleu's (13a, cased). CPU minutes are the processor's time of the training process, with its validations
+and with what was done twice after an interruption: an hour of two cores has 120 of them.
 """
 
 BUDGET = """\
 A budget can be equal in what is learnt from or in the time that it takes. Here it is the former: every mechanism sees
-the same {steps:,} batches in the same order, at the same learning rates, so that the score does not depend on how busy a
-machine was; what a mechanism costs stands beside it, in CPU minutes. All have the same encoder, Luong's decoder without
-input feeding and the same sizes; without attention ("none") every step is fed the encoder's last state instead. These
-are short trainings of small models, to be compared with one another and with nothing else.
+the same {steps:,} batches in the same order, at the same learning rates, so that the score does not depend on how busy
+a machine was; what a mechanism costs stands beside it, in CPU minutes. All have the same encoder, Luong's decoder
+without input feeding and the same sizes; without attention ("none") every step is fed the encoder's last state instead.
+These are short trainings of small models, to be compared with one another and with nothing else.
 """
 
 REPEAT = """\
