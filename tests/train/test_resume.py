@@ -223,6 +223,18 @@ def test_the_task_must_be_the_same(tmp_path: Path) -> None:
         run(tmp_path, Signalled(), resume=True, steps=4)
 
 
+def test_an_option_of_a_later_version_bars_no_resume(tmp_path: Path) -> None:
+    run(tmp_path, steps=2)
+    told = json.loads((tmp_path / "run.json").read_text())
+    del told["task"]["idle"]
+    (tmp_path / "run.json").write_text(json.dumps(told))
+    assert run(tmp_path, resume=True, steps=4)[-1].step == 4
+    told["task"]["gone"] = 3
+    (tmp_path / "run.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match="gone was 3 when .* began and is None now"):
+        run(tmp_path, resume=True, steps=6)
+
+
 def test_the_training_may_be_another_and_is_recorded(tmp_path: Path) -> None:
     run(tmp_path, steps=4, lr=1e-3, warmup=0, schedule="constant")
     events = run(tmp_path, resume=True, steps=8, lr=1e-2, warmup=0, schedule="constant", log_every=1)
