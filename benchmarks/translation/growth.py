@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 EVEN = 0.9
 
 _WORDS, _SHORTEST, _LONGEST = 20_000, 10, 30
-_CHUNK = 10_000
+_CHUNK = 1000
 _LOGGED = 20
 
 
@@ -89,16 +89,18 @@ def lines(pairs: int, seed: int) -> Iterator[str]:
     """So many lines of a made-up language; fewer of the same seed are the beginning of more."""
     draw = np.random.default_rng(seed)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-    words = np.array(["".join(draw.choice(syllables, draw.integers(1, 5))) for _ in range(_WORDS)])
+    drawn = draw.integers(0, len(syllables), (_WORDS, 4)).tolist()
+    counts = draw.integers(1, 5, _WORDS).tolist()
+    words = ["".join(syllables[n] for n in row[:count]) for row, count in zip(drawn, counts, strict=True)]
     chance = 1.0 / np.arange(1, _WORDS + 1)
     edges = np.cumsum(chance / chance.sum())
     # lengths of their own seed, so that both sides have the same
     lengths = np.random.default_rng(0)
     for at in range(0, pairs, _CHUNK):
-        counts = lengths.integers(_SHORTEST, _LONGEST + 1, _CHUNK)
-        drawn = words[np.minimum(np.searchsorted(edges, draw.random(int(counts.sum()))), _WORDS - 1)]
-        for part in np.split(drawn, np.cumsum(counts)[:-1])[: pairs - at]:
-            yield " ".join(part)
+        ends = np.cumsum(lengths.integers(_SHORTEST, _LONGEST + 1, _CHUNK)).tolist()
+        ranks = np.minimum(np.searchsorted(edges, draw.random(ends[-1])), _WORDS - 1).tolist()
+        for first, end in list(pairwise([0, *ends]))[: pairs - at]:
+            yield " ".join([words[n] for n in ranks[first:end]])
 
 
 def files(folder: Path, pairs: int) -> tuple[Path, Path]:
