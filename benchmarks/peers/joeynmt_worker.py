@@ -8,7 +8,6 @@ cannot be had without validation and checkpoints.
 import importlib.metadata
 import itertools
 import platform
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from joeynmt.config import parse_global_args
 from joeynmt.prediction import predict, prepare
 from joeynmt.training import TrainManager
 
-from benchmarks.peers.talk import Answer, Setting, serve
+from benchmarks.peers.talk import Answer, Setting, scratch, serve
 
 
 def configuration(setting: Setting, data: Path, folder: Path, seed: int) -> dict[str, Any]:
@@ -90,7 +89,7 @@ class Peer:
         assert not own, "its batches are what all share"
         torch.set_num_threads(1)
         torch.manual_seed(seed)
-        folder = Path(tempfile.mkdtemp(prefix="joeynmt-"))
+        folder = scratch()
         self.args = parse_global_args(configuration(Setting(**setting), Path(data), folder, seed), mode="train")
         self.model, self.train_data, _, self.test_data = prepare(self.args, rank=0, mode="train")
         self.trainer = TrainManager(

@@ -2,7 +2,6 @@
 
 import itertools
 import platform
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import regard
-from benchmarks.peers.talk import Answer, Setting, serve
+from benchmarks.peers.talk import Answer, Setting, scratch, serve
 from regard.data.batches import Batch, plan
 from regard.data.corpus import Corpus
 from regard.data.text import Pairs, read_pairs
@@ -148,8 +147,7 @@ class Regard:
             validate_every=10**9,
             save_every=10**9,
         )
-        run = Path(tempfile.mkdtemp(prefix="regard-")) / "run"
-        events = fit(Task(self.work, seed), run, training)
+        events = fit(Task(self.work, seed), scratch() / "run", training)
         next(events)  # Started: the model is there
         self.steps = (event for event in events if isinstance(event, Stepped))
         self.model = self.work.translator

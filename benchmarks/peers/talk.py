@@ -3,11 +3,14 @@
 Nothing here needs more than Python itself: the workers run in environments of their own.
 """
 
+import atexit
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -39,6 +42,13 @@ class Setting:
 
     def json(self) -> dict[str, object]:
         return asdict(self)
+
+
+def scratch() -> Path:
+    """A folder that is gone when the worker is."""
+    folder = tempfile.mkdtemp(prefix="peers-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def serve(handlers: Mapping[str, Callable[..., Answer]]) -> None:
