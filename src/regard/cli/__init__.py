@@ -66,13 +66,12 @@ def _run(typed: list[str]) -> int:
     except ImportError:
         say_error("the command line needs tyro; install it with: pip install 'regard[train]'")
         return 2
-    return importlib.import_module(f"regard.cli.{verb}").verb(typed[1:])
+    # a module called list would hide the builtin from this one
+    return importlib.import_module(f"regard.cli.{'listing' if verb == 'list' else verb}").verb(typed[1:])
 
 
 def choose(prog: str, kind: str, known: Mapping[str, str], typed: Sequence[str], about: str) -> str | None:
     """The first word if it is known; None if help was asked for, and printed; without a word, help and an error."""
-    if typed and typed[0] in known:
-        return typed[0]
     if not typed or typed[0] in ("-h", "--help"):
         wide = max(map(len, known)) + 3
         names = "\n".join(f"  {name:{wide}}{line}" for name, line in known.items())
@@ -80,9 +79,16 @@ def choose(prog: str, kind: str, known: Mapping[str, str], typed: Sequence[str],
         if typed:
             return None
         raise SystemExit(2)
-    near = difflib.get_close_matches(typed[0], known, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"unknown {kind.lower()} {typed[0]!r} behind {prog}; {hint}known are: {', '.join(known)}")
+    among(f"{kind.lower()} of {prog}:", typed[0], list(known))
+    return typed[0]
+
+
+def among(kind: str, name: str, known: Sequence[str]) -> None:
+    """`name` is one of the known, or the nearest is suggested."""
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown {kind} {name!r}; {hint}known are: {', '.join(known)}")
 
 
 def first() -> bool:

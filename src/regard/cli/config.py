@@ -8,13 +8,13 @@ A word on the command line wins over the file. Every run writes its options into
 `regard train translate --config RUN/config.toml --run OTHER` repeats it. "None" is written for nothing.
 """
 
-import difflib
 import json
 import tomllib
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from regard.cli import among
 from regard.cli.options import bare
 from regard.tasks.translate import Translate
 from regard.train.training import Training
@@ -41,10 +41,7 @@ def read(path: Path) -> dict[str, Any]:
         place = f"[{name}] of {path}" if table is value else str(path)
         for key, choice in table.items():
             option = key.replace("-", "_")
-            if option not in known:
-                near = difflib.get_close_matches(option, known, n=1, cutoff=0.6)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                raise ValueError(f"unknown option {key!r} in {place}; {hint}known are: {', '.join(known)}")
+            among(f"option in {place}:", option, known)
             chosen[option] = _typed(choice, hints[option], f"{key} in {place}")
     return chosen
 
@@ -86,9 +83,8 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
     if optional and value == "None":
         return None
     if get_origin(kind) is Literal:
-        if value in get_args(kind):
-            return value
-        raise ValueError(f"{name} is {value!r}; known are: {', '.join(map(str, get_args(kind)))}")
+        among(name, str(value), get_args(kind))
+        return value
     if get_origin(kind) is tuple:
         of, last = get_args(kind)
         several = [value] if isinstance(value, str) else value

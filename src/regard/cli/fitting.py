@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from regard.cli import first, say_error, sentence
+from regard.cli import first, memory, say_error, sentence
 from regard.cli.config import CONFIG, write
 from regard.cli.progress import Screen, number, screen, watch
 from regard.tasks.translate import Translate
@@ -44,7 +44,10 @@ def fitted(task: Translate, run: Path, training: Training, resume: bool) -> Stop
     with screen(sys.stdout) as shown:
         if first():
             _tell_what_is_read(task, run, training, shown)
-        return watch(fit(task, run, training, resume), shown)
+        stopped = watch(fit(task, run, training, resume), shown)
+    if stopped is not None:
+        memory.write(run)
+    return stopped
 
 
 def summary(run: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
-from regard.cli import first
+from regard.cli import among, first
 from regard.tasks.translate import Translate
 
 T = TypeVar("T")
@@ -22,9 +22,9 @@ MINUTES = {"dates": 3.0, "reverse": 10.0, "pronounce": 30.0, "files": 60.0}
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
-def part(of: type) -> dict[str, Any]:
+def part(of: type, but: Sequence[str] = ()) -> dict[str, Any]:
     """The options of another dataclass beside one's own: metadata of a field, a dict of what was chosen."""
-    return {"of": of}
+    return {"of": of, "but": but}
 
 
 def left_open(told: object) -> Any:
@@ -47,29 +47,39 @@ def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] 
 
 
 def _chosen(of: Any, flat: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    hints = get_type_hints(of, include_extras=True)
     chosen = {}
     for one in fields(of):
+        if not hasattr(flat, one.name):
+            continue
         value = getattr(flat, one.name)
         if "of" in one.metadata:
             value = _chosen(one.metadata["of"], value, given)
         elif value is None and isinstance(one.default, tuple):
             value = given.get(one.name, one.default)
+        elif value is not None and get_origin(kind := bare(hints[one.name])[0]) is Literal:
+            positional = tyro.conf.Positional in getattr(hints[one.name], "__metadata__", ())
+            among(one.name if positional else f"--{one.name.replace('_', '-')}", value, get_args(kind))
         chosen[one.name] = value
     return chosen
 
 
-def _class(of: Any, given: Mapping[str, Any]) -> type:
+def _class(of: Any, given: Mapping[str, Any], but: Sequence[str] = ()) -> type:
     """What tyro is given: the same fields with their help, with metavars, and told what they are when left open."""
     hints, said = get_type_hints(of, include_extras=True), documented(of)
     made: list[Any] = []
     for one in fields(of):
+        if one.name in but:
+            continue
         if "of" in one.metadata:
-            nested = _class(one.metadata["of"], given)
+            nested = _class(one.metadata["of"], given, one.metadata["but"])
             made.append((one.name, Annotated[nested, tyro.conf.arg(help="")], field(default_factory=nested)))
             continue
         hint, default = hints[one.name], given.get(one.name, one.default)
         about = tyro.conf.arg(
-            help=said[one.name], metavar=metavar(one.name, hint, default), help_behavior_hint=_shown(of, one, default)
+            help=said[one.name],
+            metavar=one.metadata.get("metavar") or metavar(one.name, hint, default),
+            help_behavior_hint=_shown(of, one, default),
         )
         made.append((one.name, *_quick(hint, about, default)))
     return make_dataclass(of.__name__, made, kw_only=True)
@@ -78,6 +88,8 @@ def _class(of: Any, given: Mapping[str, Any]) -> type:
 def _quick(hint: Any, about: object, default: Any) -> tuple[Any, Any]:
     """The type and the default in a form that tyro checks by itself: for others it loads asyncio, which takes long."""
     kind, optional = bare(hint)
+    if get_origin(kind) is Literal:
+        kind = str  # it is checked below, with a suggestion
     if get_origin(kind) is tuple and default is not MISSING:
         optional, default = True, None
     marks = getattr(hint, "__metadata__", ())

@@ -1,0 +1,110 @@
+"""regard compare: several attentions on the same data with the same budget."""
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.cli import choose, config, say_error
+from regard.cli.options import part
+from regard.cli.train import TASKS, chosen, task_of, training_of
+from regard.tasks.translate import Translate
+from regard.train.training import Training
+
+NONE = "none"
+_CONFIG = "compare.toml"
+_ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
+`regard compare TASK --help` lists the options."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train the same model with several attentions, each in a process of its own with the same budget.
+
+    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
+    stays, new names are added. table.md, results.json and curve.png say what came out: the best validation score,
+    target tokens a second (the median), parameters, the peak of the process's memory, and the time.
+    """
+
+    attention: str = field(metadata={"metavar": "NAME,NAME,..."})
+    """Mechanisms by name, as `regard list` has them; none is a decoder without attention. One a head: dot+entmax+…"""
+    out: Path = Path("runs/compare-translate")
+    """The folder for the runs and what came out."""
+    config: Path | None = None
+    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
+    task: dict[str, Any] = field(default_factory=dict, metadata=part(Translate, but=["attention"]))
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
+
+
+def verb(args: Sequence[str]) -> int:
+    task = choose("regard compare", "TASK", TASKS, args, _ABOUT)
+    if task is None:
+        return 0
+    typed: Options = chosen(Options, "regard compare translate", args[1:])
+    base = task_of(typed.task)
+    training, end = training_of(typed.training, base)
+    tasks = _tasks(base, typed.attention)
+    if end:
+        print(f"regard: each training {end}", file=sys.stderr)
+    from regard.cli.contest import check, results, run
+
+    check(tasks)
+    _claim(typed.out, base, training)
+    for name, one in tasks.items():
+        code = run(name, one, typed.out, typed.out / _CONFIG)
+        if code == 130:
+            command = shlex.join(["regard", "compare", *args])
+            say_error(f"interrupted while {name} was trained; the same command goes on: {command}")
+            return 130
+        if code:
+            return code
+    print(results(tasks, typed.out, training))
+    return 0
+
+
+def _tasks(base: Translate, attention: str) -> dict[str, Translate]:
+    """What is trained, by name."""
+    names = [name.strip() for name in attention.split(",")]
+    if base.decoder == "fixed":
+        raise ValueError("--decoder fixed does not attend, so there is nothing to compare; name it none in --attention")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"--attention names {twice[0]!r} twice; name each once")
+    made = {}
+    for name in names:
+        if name == NONE:
+            if base.model != "seq2seq":
+                raise ValueError(
+                    f"a {base.model} cannot do without attention; leave {NONE} out, or take --model seq2seq"
+                )
+            made[name] = dataclasses.replace(base, decoder="fixed")
+        else:
+            made[name] = dataclasses.replace(base, attention=name.replace("+", ","))
+    return made
+
+
+def _claim(out: Path, base: Translate, training: Training) -> None:
+    """The folder, for comparisons with these options only."""
+    path = out / _CONFIG
+    if not path.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        config.write(path, base, training)
+        return
+    before, now = config.read(path), {**_given(base), **_given(training)}
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            raise ValueError(
+                f"{out} holds a comparison with {name} {before.get(name)!r}, not {now.get(name)!r}; "
+                "give the same options, or another --out"
+            )
+
+
+def _given(of: Any) -> Mapping[str, Any]:
+    """The choices as a file would have them: without what is left open."""
+    return {
+        one.name: getattr(of, one.name)
+        for one in dataclasses.fields(of)
+        if getattr(of, one.name) is not None or one.default is not None
+    }

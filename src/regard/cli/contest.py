@@ -1,0 +1,163 @@
+"""The trainings of a comparison, each in a process of its own, and what came out of them."""
+
+import json
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.cli import memory, say_error
+from regard.cli.progress import clock, number
+from regard.tasks.build import build
+from regard.tasks.scores import SCORES
+from regard.tasks.translate import Translate
+from regard.train import checkpoint, files
+from regard.train.run import BEST, METRICS, RECORD, Record
+from regard.train.training import Training
+from regard.view.curve import curve
+
+_RESULTS, _TABLE, _CURVE = "results.json", "table.md", "curve.png"
+
+
+def check(tasks: Mapping[str, Translate]) -> None:
+    """Every one can be built, trained and decoded step by step; told before anything is trained."""
+    source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
+    for name, task in tasks.items():
+        try:
+            model = build(task, 11, 11, shared=False)
+            model.teach(source, lengths, source[:, :2])
+            model.step(source[:, :1], model.start(source, lengths))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{name} cannot be compared: {error}") from error
+
+
+def run(name: str, task: Translate, out: Path, config: Path) -> int:
+    """Trains one, or goes on with it, or leaves it if it is done; the exit code."""
+    found = _read(out)
+    if found.get(name, {}).get("done"):
+        print(f"regard: {name} is trained already", file=sys.stderr)
+        return 0
+    folder = out / name
+    print(f"regard: {name}", file=sys.stderr, flush=True)
+    if (folder / RECORD).exists():
+        options = ["--resume", str(folder)]
+    else:
+        own = ["--decoder", "fixed"] if task.decoder == "fixed" else ["--attention", str(task.attention)]
+        options = ["translate", "--config", str(config), "--run", str(folder), *own]
+    code = _process(["train", *options])
+    told = {"done": code in (0, 1), "diverged": code == 1, "peak_bytes": memory.read(folder)}
+    files.write(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
+    if code not in (0, 1, 130):
+        say_error(f"the training of {name} failed with exit code {code}; what it said stands above")
+        return 1
+    return 0 if code == 1 else code
+
+
+def _process(args: list[str]) -> int:
+    """The exit code of a command in a process of its own."""
+    child = subprocess.Popen([sys.executable, "-m", "regard", *args], stdout=sys.stderr.fileno())
+    while True:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            # A terminal has told the child as well, and a second SIGINT would not let it save.
+            child.send_signal(signal.SIGTERM)
+            return 130 if child.wait() else 0
+
+
+def results(tasks: Mapping[str, Translate], out: Path, training: Training) -> str:
+    """The table; beside it the numbers in full, and the scores over time."""
+    found, lines = _read(out), {}
+    rows: list[dict[str, Any]] = []
+    for name in found:
+        if not found[name].get("done"):
+            continue
+        row, lines[name] = _row(name, found[name], out / name)
+        rows.append(row)
+    main = next(iter(tasks.values())).choice("metric")
+    better = main in SCORES and SCORES[main][1]
+    rows.sort(key=lambda row: row["scores"].get(main, -np.inf if better else np.inf), reverse=better)
+    files.write(out / _RESULTS, [json.dumps({row["name"]: row for row in rows}, indent=2).encode(), b"\n"])
+    table = _table(rows, main, next(iter(tasks.values())), training)
+    files.write(out / _TABLE, [table.encode()])
+    drawn = {name: points for name, points in lines.items() if points}
+    told = [str(out / _TABLE), str(out / _RESULTS)]
+    if drawn:
+        told.append(str(curve(drawn, out / _CURVE, "minutes of training", main)))
+    return f"{table}\n{', '.join(told)}"
+
+
+def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any], list[tuple[float, float]]]:
+    """What a run came to, and its scores over the minutes."""
+    lines = [json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()]
+    steps = [line for line in lines if line["kind"] == "step"]
+    scored = [line for line in lines if line["kind"] == "validation"]
+    facts = checkpoint.read(run / BEST).facts if (run / BEST).exists() else {}
+    record = Record.read(run)
+    model = Translate.told(record.task).interpreter(run).model
+    minutes = np.interp(
+        [line["step"] for line in scored],
+        [0, *(line["step"] for line in steps)],
+        [0, *(line["elapsed"] / 60 for line in steps)],
+    )
+    main = facts.get("main", "")
+    row = {
+        "name": name,
+        **told,
+        "scores": facts.get("score", {}),
+        "step": facts.get("step"),
+        "tokens_per_second": statistics.median(line["tokens_per_second"] for line in steps) if steps else None,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "seconds": steps[-1]["elapsed"] if steps else None,
+        "steps": steps[-1]["step"] if steps else 0,
+        "threads": record.threads,
+    }
+    points = [(x, line[main]) for x, line in zip(minutes.tolist(), scored, strict=True) if line[main] is not None]
+    return row, points
+
+
+def _table(rows: list[dict[str, Any]], main: str, task: Translate, training: Training) -> str:
+    names = list(dict.fromkeys([main, *(score for row in rows for score in row["scores"])]))
+    head = ["attention", *names, "tokens/s", "parameters", "peak memory", "time", "steps"]
+    body = [
+        [
+            row["name"] + (" (diverged)" if row["diverged"] else ""),
+            *(number(row["scores"][score]) if score in row["scores"] else "–" for score in names),
+            f"{row['tokens_per_second']:,.0f}" if row["tokens_per_second"] else "–",
+            f"{row['parameters']:,}",
+            f"{row['peak_bytes'] / 1e6:,.0f} MB" if row["peak_bytes"] else "–",
+            clock(row["seconds"]) if row["seconds"] else "–",
+            f"{row['steps']:,}",
+        ]
+        for row in rows
+    ]
+    wide = [max(len(line[n]) for line in [head, *body]) for n in range(len(head))]
+    lines = [
+        "| " + " | ".join(f"{cell:{'<' if n == 0 else '>'}{wide[n]}}" for n, cell in enumerate(line)) + " |"
+        for line in [head, ["-" * wide[0], *("-" * (w - 1) + ":" for w in wide[1:])], *body]
+    ]
+    ends = {"steps": training.steps, "epochs": training.epochs, "minutes": training.minutes}
+    budget = ", ".join(f"{value:g} {name}" for name, value in ends.items() if value is not None)
+    data = task.kind if task.kind != "files" else " and ".join(path.name for path in task.train)
+    return (
+        f"{task.model} on {data}, {budget} each; the best validation, by {main}; tokens are target tokens.\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+def _read(out: Path) -> dict[str, Any]:
+    path = out / _RESULTS
+    if not path.exists():
+        return {}
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}); remove it, and what it told is counted again") from error
+    return told

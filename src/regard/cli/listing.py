@@ -1,0 +1,56 @@
+"""regard list: what there is, by name."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from regard.cli.options import parse
+
+# widths at the beginning of what is written
+_SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Names with a line each: mechanisms for --attention, models for --model, embedded data for --data."""
+
+    what: Annotated[Literal["mechanisms", "models", "data"] | None, tyro.conf.Positional] = None
+    """Which of them; all if left out."""
+
+
+def verb(args: Sequence[str]) -> int:
+    typed = parse(Options, "regard list", args)
+    lists = {"mechanisms": _mechanisms, "models": _models, "data": _data}
+    for n, what in enumerate(lists if typed.what is None else [typed.what]):
+        named = lists[what]()
+        wide = max(map(len, named)) + 3
+        if typed.what is None:
+            print(f"{chr(10) if n else ''}{what}\n")
+        for name, line in named.items():
+            print(f"  {name:{wide}}{line}")
+    return 0
+
+
+def _mechanisms() -> dict[str, str]:
+    from regard.catalogue import MECHANISMS, mechanism
+    from regard.cli.formulas import telling
+
+    # the width is of no matter, but even it suits all
+    told = {name: telling(mechanism(name, 8)) for name in MECHANISMS}
+    return {name: f"{_SIZES.sub('(', term.said).removesuffix('()')}: {term.formula}" for name, term in told.items()}
+
+
+def _models() -> dict[str, str]:
+    from regard.cli.formulas import opening
+    from regard.models import MODELS
+
+    return {name: opening(model) for name, model in MODELS.items()}
+
+
+def _data() -> dict[str, str]:
+    from regard.data.embedded import EMBEDDED
+
+    return {name: one.about for name, one in EMBEDDED.items()}
