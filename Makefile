@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c const
 .NOTPARALLEL:
 
 help:
-	@echo "make demo    see what attention looks at, in one command"
+	@echo "make demo    learn to read dates of the world in two minutes, and see what the model looks at"
 	@echo "make test    check, build the documentation, run every test"
 	@echo "make check   format, lint, types, and which room may import which"
 	@echo "make bench   measure against other libraries on this machine"
@@ -23,7 +23,7 @@ help:
 	@echo "PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test processes."
 
 demo: .venv/.demo
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/regard demo
 
 test: .venv/.test check docs
 	@echo "pytest: $(JOBS) processes"
