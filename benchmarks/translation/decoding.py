@@ -1,9 +1,9 @@
 """A batch of sentences beside one by one: sentences per CPU second, and whether they say the same.
 
-    python -m benchmarks.translation.decoding RUN [RUN …] [--lines 1000] [--rounds 5]
+    python -m benchmarks.translation.decoding RUN [RUN …] [--lines 1000] [--rounds 2]
 
-The best weights of a run translate the pairs it is tested on, by beam 5. Both ways take turns on a share of the lines,
-and the ratio is taken inside each turn.
+The best weights of a run translate the pairs it is tested on, by beam 5. Both ways take turns, and the ratio is taken
+inside each round.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Result:
     lines: int
     together: float  # sentences per CPU second
     alone: float
-    ratio: Spread  # of each turn
+    ratio: Spread  # of each round
     different: int  # lines that are translated otherwise
     tied: int  # of those, lines whose two translations the model scores alike
 
@@ -47,7 +47,7 @@ class Result:
 
 
 def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = print) -> Result:
-    """The run's best weights, on its first lines to be tested on, in so many turns."""
+    """The run's best weights, on its first lines to be tested on, so many times."""
     record = Record.read(run)
     if record.kind != Translate.__name__:
         raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another")
@@ -55,8 +55,6 @@ def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = pri
     interpreter = task.interpreter(run)
     checkpoint.load(interpreter.model, run / BEST)
     source = list(read_splits(task).test.source[:lines])
-    rounds = min(rounds, len(source))
-    shares = [source[n::rounds] for n in range(rounds)]
     ways = {
         size: Interpreter(interpreter.model, interpreter.vocabularies, batch=size, max_length=task.max_length)
         for size in (BATCH, 1)
@@ -66,35 +64,33 @@ def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = pri
     try:
         for way in ways.values():
             _timed(way, source[:2])
-        return _measured(run, ways, shares, say)
+        return _measured(run, ways, source, rounds, say)
     finally:
         torch.set_num_threads(threads)
 
 
-def _measured(run: Path, ways: dict[int, Interpreter], shares: list[list[str]], say: Callable[[str], None]) -> Result:
+def _measured(
+    run: Path, ways: dict[int, Interpreter], source: list[str], rounds: int, say: Callable[[str], None]
+) -> Result:
     seconds: dict[int, list[float]] = {size: [] for size in ways}
-    different = tied = 0
-    for number, share in enumerate(shares, 1):
-        said = {}
+    said: dict[int, list[Said]] = {}
+    for number in range(1, rounds + 1):
         # the first in turn changes
         for size in (*ways,) if number % 2 else (*reversed(ways),):
-            taken, said[size] = _timed(ways[size], share)
+            taken, said[size] = _timed(ways[size], source)
             seconds[size].append(taken)
-        unlike = [(a, b) for a, b in zip(said[BATCH], said[1], strict=True) if a.text != b.text]
-        different += len(unlike)
-        tied += sum(abs(a.score - b.score) < 1e-5 * max(1.0, abs(a.score)) for a, b in unlike)
         rate = seconds[1][-1] / seconds[BATCH][-1]
-        say(f"{run.name}: turn {number} of {len(shares)}, {len(share)} lines, {rate:.1f} × as fast together")
-    count = sum(map(len, shares))
+        say(f"{run.name}: round {number} of {rounds}, {len(source)} lines, {rate:.1f} × as fast together")
+    unlike = [(a, b) for a, b in zip(said[BATCH], said[1], strict=True) if a.text != b.text]
     return Result(
         about=About.now(),
         run=run.name,
-        lines=count,
-        together=count / sum(seconds[BATCH]),
-        alone=count / sum(seconds[1]),
+        lines=len(source),
+        together=len(source) * rounds / sum(seconds[BATCH]),
+        alone=len(source) * rounds / sum(seconds[1]),
         ratio=spread([one / many for one, many in zip(seconds[1], seconds[BATCH], strict=True)]),
-        different=different,
-        tied=tied,
+        different=len(unlike),
+        tied=sum(abs(a.score - b.score) < 1e-5 * max(1.0, abs(a.score)) for a, b in unlike),
     )
 
 
@@ -138,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parsing.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a training")
     parsing.add_argument("--lines", type=int, default=1000, help="sentences to translate (%(default)s)")
-    parsing.add_argument("--rounds", type=int, default=5, help="turns (%(default)s)")
+    parsing.add_argument("--rounds", type=int, default=2, help="how often (%(default)s)")
     given = parsing.parse_args(arguments)
     for name in ("lines", "rounds"):
         if getattr(given, name) < 1:
