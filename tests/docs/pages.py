@@ -102,7 +102,8 @@ def commands(block: str) -> list[list[str]]:
 def run(page: Path) -> None:
     """Every block of the page that is to run, in the present folder."""
     namespace: dict[str, object] = {"__name__": "__page__"}
-    for block in blocks(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    for block in blocks(text):
         if not block.run:
             continue
         if block.language == "pycon":
@@ -113,18 +114,36 @@ def run(page: Path) -> None:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(code, namespace)
         elif page in COMMANDED:
-            for words in commands(block.text):
-                command(words, f"{page.name}:{block.line + 1}")
+            place = f"{page.name}:{block.line + 1}"
+            printed = "".join(command(words, place) for words in commands(block.text))
+            for line in shown(text, block):
+                assert _blurred(line) in map(_blurred, printed.splitlines()), (
+                    f"{place} does not print {line}\n{printed}"
+                )
+
+
+def shown(page: str, block: Block) -> list[str]:
+    """The lines that the page shows as printed right behind a block."""
+    behind = "\n".join(page.splitlines()[block.line + block.text.count("\n") :])
+    found = re.match(r"\s*```\n\n```text\n(.*?)```", behind, flags=re.DOTALL)
+    return found[1].splitlines() if found else []
+
+
+def _blurred(line: str) -> str:
+    """A line without its numbers, which are the machine's matter, and without what depends on them."""
+    return re.sub(r"\d[\d.,:]*", "#", line.replace("  (the best so far)", ""))
 
 
 def command(words: list[str], where: str) -> str:
     """What `regard …` says, in this process; it must end well."""
     from regard.cli import main
 
-    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        ended = main(words)
-    told = said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    # a real file: some commands start others that write there too
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            ended = main(words)
+        said.seek(0)
+        told = said.read()
     assert ended == 0, f"{where}: regard {shlex.join(words)} ended with {ended}\n{told}"
     return told
 
@@ -142,7 +161,7 @@ def elsewhere() -> Iterator[Path]:
 
 
 def drawn(page: Path) -> None:
-    """The pictures that a page shows and its own examples draw, drawn again; in few colours, so that they stay small."""
+    """The pictures that a page shows and its own examples draw, drawn again; in few colours, to keep them small."""
     from PIL import Image
 
     with elsewhere() as folder:
