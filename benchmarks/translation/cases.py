@@ -163,12 +163,13 @@ def chosen(names: Sequence[str], cases: Mapping[str, Case]) -> dict[str, Case]:
     return found
 
 
-def described(task: Translate) -> str:
-    """The options that are not left open, as they would be typed in Python, files by name alone."""
-    said = []
-    for option in dataclasses.fields(Translate):
-        value = getattr(task, option.name)
-        if value != option.default:
-            shown = " ".join(path.name for path in value) if isinstance(value, tuple) else value
-            said.append(f"{option.name}={shown!r}")
-    return ", ".join(said)
+def command(name: str, case: Case) -> str:
+    """The training as it is typed, options left open where they are."""
+    words = ["regard train translate"]
+    for part in (case.task, case.training):
+        for option in dataclasses.fields(part):
+            value = getattr(part, option.name)
+            if value != option.default:
+                said = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+                words.append(f"--{option.name.replace('_', '-')} {said}")
+    return " ".join([*words, f"--run runs/{name}"])

@@ -1,11 +1,12 @@
 """Tables and pictures of whatever was measured: a dated file in benchmarks/results, and docs/translation.md."""
 
 import datetime
+import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.translation import decoding, growth, measured, resume
-from benchmarks.translation.cases import UNITS, Case, described
+from benchmarks.translation.cases import UNITS, Case, command
 from benchmarks.translation.measured import About
 from benchmarks.translation.trained import Result, course
 from regard.view.curve import curve, scatter
@@ -157,8 +158,8 @@ class Report:
         return measured.table([*headings, "minutes on the clock", "parameters", "steps", "judged on"], rows)
 
     def _options(self, names: list[str]) -> str:
-        lines = [f"- `{name}`: `{described(self.cases[name].task)}`" for name in names]
-        return "Their options, all others left open:\n\n" + "\n".join(lines) + "\n"
+        lines = [_folded(command(name, self.cases[name])) for name in names]
+        return "As commands, each in a new folder:\n\n```bash\n" + "\n".join(lines) + "\n```\n"
 
     def compared(self) -> dict[str, Result]:
         """The mechanisms, the best first."""
@@ -175,12 +176,14 @@ class Report:
         bleu = {name: points["bleu"] for name, points in courses.items() if "bleu" in points}
         if bleu:
             made.append(curve(bleu, folder / _BLEU, "CPU minutes", "BLEU, greedy, val"))
-        named = (("loss", "training, smoothed"), ("nll", "validation"))
         loss = {
-            f"{name}, {what}": points[key] for name, points in courses.items() for key, what in named if key in points
+            f"{name}, {what}": points[key]
+            for name, points in courses.items()
+            for key, what in (("learnt", "training"), ("nll", "validation"))
+            if key in points
         }
         if loss:
-            made.append(curve(loss, folder / _LOSS, "CPU minutes", "loss of a token"))
+            made.append(curve(loss, folder / _LOSS, "CPU minutes", "−log p of a token"))
         timed = {
             name: (result.cpu_seconds / 60, result.scores["beam 5"]["bleu"])
             for name, result in self.compared().items()
@@ -189,6 +192,11 @@ class Report:
         if timed:
             made.append(scatter(timed, folder / _MECHANISMS, "CPU minutes", "BLEU, beam 5, val"))
         return made
+
+
+def _folded(text: str) -> str:
+    """A long command in several lines."""
+    return " \\\n".join(textwrap.wrap(text, 118, subsequent_indent="    ", break_on_hyphens=False))
 
 
 def _picture(name: str) -> str:

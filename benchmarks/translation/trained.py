@@ -180,7 +180,7 @@ def judge(name: str, case: Case, run: Path, started: Started, versions: Mapping[
 
 
 def course(run: Path) -> dict[str, list[tuple[float, float]]]:
-    """What metrics.jsonl tells against CPU minutes: "loss" of training, and every score of a validation.
+    """What metrics.jsonl tells against CPU minutes: the loss of training ("learnt") and every score of a validation.
 
     Where only the sum of CPU seconds is known, they are spread over the steps as the time on the clock was.
     """
@@ -195,10 +195,10 @@ def course(run: Path) -> dict[str, list[tuple[float, float]]]:
     for line in lines:
         if line["step"] not in at or line["kind"] == "average":
             continue
-        shown = ("loss",) if line["kind"] == "step" else (*SCORES, "nll")
-        for name in shown:
-            if isinstance(line.get(name), int | float):
-                found.setdefault(name, []).append((at[line["step"]] / 60, line[name]))
+        shown = {"learnt": "nll"} if line["kind"] == "step" else {name: name for name in (*SCORES, "nll")}
+        for name, key in shown.items():
+            if isinstance(line.get(key), int | float):
+                found.setdefault(name, []).append((at[line["step"]] / 60, line[key]))
     return found
 
 

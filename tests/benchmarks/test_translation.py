@@ -11,13 +11,14 @@ import pytest
 import torch
 from benchmarks.table import Bound
 from benchmarks.timing import Spread
-from benchmarks.translation import __main__ as command
+from benchmarks.translation import __main__ as typed
 from benchmarks.translation import decoding, growth, measured, report, resume
-from benchmarks.translation.cases import CASES, COMPARED, Case, chosen, described
+from benchmarks.translation.cases import CASES, COMPARED, Case, chosen, command
 from benchmarks.translation.measured import About
 from benchmarks.translation.spent import Meter, Spent
 from benchmarks.translation.trained import Result, Unfinished, course, result, train
 
+from regard.cli import train as train_verb
 from regard.parts.call import NOTHING
 from regard.tasks.build import build
 from regard.tasks.translate import Translate
@@ -45,7 +46,7 @@ def _one_thread() -> Iterator[None]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs that holds one, "tiny", trained and judged by the command."""
     folder = tmp_path_factory.mktemp("translation")
-    assert command.main(["tiny", "--data", str(folder / "data"), "--runs", str(folder / "runs")], cases(folder)) == 0
+    assert typed.main(["tiny", "--data", str(folder / "data"), "--runs", str(folder / "runs")], cases(folder)) == 0
     return folder / "runs"
 
 
@@ -90,12 +91,23 @@ def test_mechanisms_differ_in_nothing_but_the_attention() -> None:
 def test_cases_are_chosen_by_name_or_beginning() -> None:
     assert list(chosen(["reverse"], CASES)) == ["reverse"]
     assert list(chosen(["compare"], CASES)) == [f"compare-{name}" for name in COMPARED]
-    assert described(CASES["reverse-none"].task) == "data='reverse', decoder='fixed'"
-    assert described(CASES["additive"].task).startswith("train='train.en.gz train.de.gz', valid='val.en val.de', ")
+
+
+@pytest.mark.parametrize("name", ["dates", "pronounce", "transformer"])
+def test_commands_say_what_cases_are(name: str) -> None:
+    """Typed, they come to the same task and training."""
+    case = CASES[name].placed(Path.cwd()) if CASES[name].needs_files else CASES[name]
+    words = command(name, CASES[name]).split()
+    assert words[:3] == ["regard", "train", "translate"]
+    told = train_verb.chosen(train_verb.New, "regard train translate", words[3:])
+    assert told.run == Path("runs") / name
+    task = train_verb.task_of(told.task)
+    assert task == case.task
+    assert train_verb.training_of(told.training, task) == (case.training, "")
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--list"]) == 0
+    assert typed.main(["--list"]) == 0
     said = capsys.readouterr().out
     assert [line.split()[0] for line in said.splitlines()] == list(CASES)
     assert re.search(r"^additive .* ≥ 32 BLEU, ≤ 120 CPU minutes$", said, flags=re.MULTILINE)
@@ -112,7 +124,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_wrong_words(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        command.main(arguments)
+        typed.main(arguments)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
 
@@ -196,7 +208,7 @@ def test_a_run_trained_by_other_means_is_judged(runs: Path, tmp_path: Path) -> N
     assert result("other", easy, run, silent).verdict(easy) == "reached"
     # the time is spread over the steps as the clock was
     found = course(run)
-    assert found["loss"][-1][0] == 1.5
+    assert found["learnt"][-1][0] == 1.5
     assert len(found["bleu"]) == 2
     assert not (run / "cpu").exists()
 
@@ -220,7 +232,7 @@ def test_a_run_that_was_stopped_goes_on_and_its_time_adds_up(runs: Path, tmp_pat
 
 def test_another_task_in_the_folder_is_refused(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = tiny(runs)
-    assert command.run({"tiny": replace(case, task=replace(case.task, width=8))}, runs) == 1
+    assert typed.run({"tiny": replace(case, task=replace(case.task, width=8))}, runs) == 1
     assert re.search("tiny: width was 16 when .* began and is 8 now", capsys.readouterr().err)
 
 
@@ -375,9 +387,9 @@ def test_the_report_of_fake_results(tmp_path: Path) -> None:
         fake(name, bleu).write(run)
         (run / "cpu.json").write_text('{"seconds": 600, "steps": [[50, 60], [100, 120]]}')
         lines = [
-            {"kind": "step", "step": 50, "loss": 5.5, "elapsed": 61.0},
+            {"kind": "step", "step": 50, "loss": 5.5, "nll": 5.0, "elapsed": 61.0},
             {"kind": "validation", "step": 100, "bleu": bleu, "nll": 3.5, "improved": True},
-            {"kind": "step", "step": 100, "loss": 4.5, "elapsed": 122.0},
+            {"kind": "step", "step": 100, "loss": 4.5, "nll": 4.0, "elapsed": 122.0},
         ]
         (run / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     kills = resume.Result(ABOUT, 100, 8, 12, 3, 400, [], [], 99.0)
@@ -409,6 +421,7 @@ def test_the_report_of_fake_results(tmp_path: Path) -> None:
     assert "95 % of the steps per CPU second" in text
     assert "| additive | 1,000 | 50.0 | 5.0 | 9.5 × [9.0, 10.0] | the same | ≥ 6 ×, the same | reached |" in text
     assert "Not run: dates, reverse, reverse-none, pronounce, compare-additive" in text
+    assert "\nregard train translate --train train.en.gz train.de.gz --valid val.en val.de --vocabulary 6000" in text
     assert "![BLEU of validations against CPU minutes](images/translation-bleu.png)" in text
     # the dated file stands where there are no pictures
     assert "![" not in written[0].read_text(encoding="utf-8")
