@@ -146,7 +146,8 @@ class Transformer(Translator):
         here = torch.full((count,), now, device=tokens.device)
         times = torch.cat([state.times, here])
         visible = None
-        if count > 1:
+        # of several hypotheses that became one, the keys of the others are still there
+        if count > 1 or state.visible is not None:
             own = torch.eye(count, dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
             visible = own if state.visible is None else torch.cat([state.visible, own], dim=-1)
         x = math.sqrt(self.width) * self.target(tokens)
