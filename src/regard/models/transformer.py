@@ -20,6 +20,8 @@ from regard.parts.call import NOTHING, Need
 from regard.parts.mask import Causal, Given, Lengths
 from regard.parts.memory import Memory
 from regard.parts.position import Learned, Rotary, Sinusoidal
+from regard.parts.read import Sample
+from regard.parts.score import Location
 
 POSITIONS = ("sinusoidal", "learned", "rotary")
 
@@ -88,10 +90,12 @@ class Transformer(Translator):
         super().__init__()
         checks.known("positions", positions, POSITIONS)
         checks.known("norm", norm, NORMS)
-        checks.sizes("Transformer", source_size=source_size, target_size=target_size, width=width, layers=layers)
         feed = 4 * width if feed is None else feed
+        checks.sizes("Transformer", source_size=source_size, target_size=target_size, width=width, layers=layers)
+        checks.sizes("Transformer", heads=heads, feed=feed, longest=longest)
         self.source, self.target, self.output = embeddings(source_size, target_size, width, tied, padding)
         self.width = width
+        self.longest = longest if positions == "learned" else None
 
         def many(rotate: bool) -> MultiHead:
             turn = Rotary(width // heads) if rotate else None
@@ -112,6 +116,7 @@ class Transformer(Translator):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
+        self._room("source", source.shape[1])
         x = self.dropout(self.source_place(math.sqrt(self.width) * self.source(source)))
         mask = Lengths(lengths)
         for layer in self.encoder:
@@ -119,6 +124,7 @@ class Transformer(Translator):
         return self.source_norm(x)
 
     def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
+        self._room("target", target.shape[1])
         encoded, source_mask = self.encode(source, lengths), Lengths(lengths)
         x = self.dropout(self.target_place(math.sqrt(self.width) * self.target(target)))
         mask, weights = Causal(), None
@@ -129,6 +135,13 @@ class Transformer(Translator):
             x = got.out
             weights = got.source.weights if wanted.weights else weights
         return Taught(self.target_norm(x), None if weights is None else weights.mean(1))
+
+    def _room(self, side: str, tokens: int) -> None:
+        if self.longest is not None and tokens > self.longest:
+            raise ValueError(
+                f"the {side} has {tokens} tokens, but positions='learned' knows longest={self.longest} places; "
+                f"shorten it, or build the model with longest={tokens}, or with positions='sinusoidal'"
+            )
 
     @property
     def _aligned(self) -> int:
@@ -143,6 +156,7 @@ class Transformer(Translator):
     def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"
         count = tokens.shape[1]
         now = int(state.times[-1]) + 1 if len(state.times) else 0
+        self._room("target", now + 1)
         here = torch.full((count,), now, device=tokens.device)
         times = torch.cat([state.times, here])
         visible = None
@@ -178,16 +192,26 @@ def _heads(attention: str | Sequence[str] | None, heads: int, dim: int) -> Atten
     """The attention of all heads, or one for each."""
     if attention is None:
         return None
-    names = [attention] if isinstance(attention, str) else list(attention)
     made = []
-    for name in names:
+    for name in [attention] if isinstance(attention, str) else attention:
         checks.known("attention", name, MECHANISMS)
         one = MECHANISMS[name](dim, dim)
-        if not isinstance(one, Attention):
-            fits = [known for known, make in MECHANISMS.items() if isinstance(make(dim, dim), Attention)]
+        if reason := _unfit(one):
+            fits = [known for known, make in MECHANISMS.items() if not _unfit(make(dim, dim))]
             raise ValueError(
-                f"attention={name!r} is a {type(one).__name__}, which cannot be the attention of a head; "
-                f"try one of {', '.join(fits)}"
+                f"attention={name!r} cannot be that of a Transformer's heads, as {reason}; try one of {', '.join(fits)}"
             )
+        assert isinstance(one, Attention)
         made.append(one)
     return made[0] if isinstance(attention, str) else made
+
+
+def _unfit(made: nn.Module) -> str | None:
+    """Why this cannot be the attention of a head."""
+    if not isinstance(made, Attention):
+        return f"it is a {type(made).__name__}, more than one equation"
+    if isinstance(made.read, Sample):
+        return "it learns by REINFORCE, to which the draws of so many heads are noise"
+    if isinstance(made.score, Location):
+        return "it knows keys by their number in a memory, where the hypotheses of a beam stand side by side"
+    return None

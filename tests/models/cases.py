@@ -1,0 +1,72 @@
+"""Small translators of every kind, for the laws that all of them keep."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard import MECHANISMS, Attention
+from regard.models import Seq2Seq, Transformer
+from regard.models.translator import Translator
+
+# sizes that share no factor: a swapped axis must fail
+B, S, T, SOURCE, TARGET = 3, 7, 5, 17, 19
+LENGTHS = torch.tensor([4, 7, 1])
+
+# of the catalogue, what a head can be: one equation, no draws to learn by, no place that is a number in memory
+HEADS = [n for n, make in MECHANISMS.items() if isinstance(make(8, 8), Attention) and n not in ("hard", "location")]
+
+Make = Callable[[], Translator]
+
+
+def seq2seq(**choices: Any) -> Make:
+    return functools.partial(Seq2Seq, SOURCE, TARGET, **{"width": 6, "hidden": 10, "dropout": 0.0, **choices})
+
+
+def transformer(**choices: Any) -> Make:
+    sizes = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "longest": 23, "dropout": 0.0}
+    return functools.partial(Transformer, SOURCE, TARGET, **{**sizes, **choices})
+
+
+SEQ2SEQ: dict[str, Make] = {
+    decoder: seq2seq(decoder=decoder) for decoder in ("fixed", "bahdanau", "luong", "luong-feeding")
+}
+SEQ2SEQ |= {
+    "lstm, 3 layers": seq2seq(cell="lstm", layers=3, decoder="luong-feeding"),
+    "one way": seq2seq(bidirectional=False, encoder_hidden=7),
+    "heads": seq2seq(attention="multi-head"),
+    "a factory": seq2seq(attention=MECHANISMS["sparsemax"]),
+}
+TRANSFORMERS: dict[str, Make] = {
+    f"{norm}, {positions}": transformer(norm=norm, positions=positions, width=12 if positions != "rotary" else 6)
+    for norm in ("pre", "post")
+    for positions in ("sinusoidal", "learned", "rotary")
+}
+TRANSFORMERS |= {f"{name} heads": transformer(attention=name, layers=1) for name in HEADS}
+TRANSFORMERS |= {
+    "a list": transformer(attention=["additive", "entmax", "window"]),
+    "a list, rotary": transformer(attention=["dot", "sparsemax", "null"], positions="rotary"),
+    "entmax, rotary, post": transformer(attention="entmax", positions="rotary", norm="post"),
+    "window, learned, post": transformer(attention="window", positions="learned", norm="post"),
+    "additive, learned": transformer(attention="additive", positions="learned"),
+}
+ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS}
+
+
+def built(make: Make) -> Translator:
+    """With biases that are not zero: one that is lost must be missed."""
+    torch.manual_seed(1)
+    model = make()
+    for key, p in model.named_parameters():
+        if key.endswith("bias"):
+            nn.init.normal_(p, std=0.3)
+    return model
+
+
+def given() -> tuple[Tensor, Tensor, Tensor]:
+    """Source with padding, lengths, target."""
+    torch.manual_seed(2)
+    source = torch.randint(3, SOURCE, (B, S)).masked_fill(torch.arange(S) >= LENGTHS[:, None], 0)
+    return source, LENGTHS, torch.randint(3, TARGET, (B, T))

@@ -1,0 +1,101 @@
+"""Transformer: what it is made of, what it looks at, and what it refuses."""
+
+import pytest
+import torch
+from tests.models.cases import HEADS, SOURCE, TARGET, B, T, built, given, transformer
+from torch import nn
+
+from regard import MECHANISMS
+from regard.models import Transformer
+from regard.parts.call import Need
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_alignment_is_that_of_the_last_layer_but_one(layers: int) -> None:
+    model, (source, lengths, target) = built(transformer(layers=layers)).eval(), given()
+    chosen = model.decoder[max(layers - 2, 0)].cross_attention
+    seen: list[torch.Tensor] = []
+    attend = chosen.attend
+
+    def watched(*args: object, **named: object) -> object:
+        got = attend(*args, **{**named, "need": Need(weights=True)})
+        seen.append(got.weights)
+        return got
+
+    chosen.attend = watched
+    weights = model.teach(source, lengths, target, Need(weights=True)).weights
+    torch.testing.assert_close(weights, seen[0].mean(1))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, T))
+    assert model.teach(source, lengths, target).weights is None
+
+
+def test_where_norms_stand() -> None:
+    pre, post = transformer(norm="pre")(), transformer(norm="post")()
+    assert isinstance(pre.source_norm, nn.LayerNorm)
+    assert isinstance(post.target_norm, nn.Identity)
+
+
+def test_feed_is_four_times_the_width_unless_told() -> None:
+    assert Transformer(SOURCE, TARGET, width=8).encoder[0].feed.inner.out_features == 32
+
+
+def test_learned_places_end_with_a_sentence() -> None:
+    model = transformer(positions="learned", longest=5)().eval()
+    source, lengths, target = given()
+    with pytest.raises(
+        ValueError,
+        match="the source has 7 tokens, but positions='learned' knows longest=5 places; shorten it, or build the model "
+        "with longest=7, or with positions='sinusoidal'",
+    ):
+        model(source, lengths, target)
+    source, lengths = source[:, :5], lengths.clamp_max(5)
+    model(source, lengths, target)
+    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' knows longest=5 places"):
+        model(source, lengths, torch.ones(B, 6, dtype=torch.long))
+    state = model.start(source, lengths)
+    for t in range(5):
+        state = model.step(target[:, t : t + 1], state).state
+    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' knows longest=5 places"):
+        model.step(target[:, :1], state)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_other_places_do_not_end(positions: str) -> None:
+    model = transformer(positions=positions, longest=5)().eval()
+    source, lengths, target = given()
+    assert model(source, lengths, target.repeat(1, 3)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", sorted(MECHANISMS))
+def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None:
+    if name in HEADS:
+        source, lengths, target = given()
+        assert transformer(attention=name)().eval()(source, lengths, target).isfinite().all()
+        return
+    reason = {
+        "hard": "it learns by REINFORCE, to which the draws of so many heads are noise",
+        "location": "it knows keys by their number in a memory, where the hypotheses of a beam stand side by side",
+    }.get(name, "it is a .*, more than one equation")
+    for attention in (name, ["dot", "dot", name]):
+        with pytest.raises(
+            ValueError,
+            match=f"attention='{name}' cannot be that of a Transformer's heads, as {reason}; "
+            f"try one of {', '.join(HEADS)}",
+        ):
+            transformer(attention=attention)()
+
+
+def test_what_is_wrong_is_told() -> None:
+    with pytest.raises(ValueError, match="unknown positions 'rotari'; did you mean 'rotary'"):
+        transformer(positions="rotari")()
+    with pytest.raises(ValueError, match="unknown norm 'before'"):
+        transformer(norm="before")()
+    with pytest.raises(ValueError, match="dim must split evenly over heads: 13 over 3 leaves 1; try dim=12"):
+        transformer(width=13, positions="learned")()
+    with pytest.raises(ValueError, match="dim must be even for Sinusoidal, .* got 9"):
+        transformer(width=9)()
+    with pytest.raises(ValueError, match="attention must be one, or one for each of 3 heads, got 2; add or drop some"):
+        transformer(attention=["dot", "entmax"])()
+    for size in ("width", "layers", "heads", "feed", "longest"):
+        with pytest.raises(ValueError, match=f"{size} must be a whole number, 1 or more, for Transformer, got 0"):
+            transformer(**{size: 0})()
