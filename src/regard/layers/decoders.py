@@ -123,7 +123,7 @@ class Fixed(Decoder):
 
     def teach(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> Taught:
         if need.weights:
-            raise ValueError("a decoder without attention has no weights; build it with decoder='bahdanau' to see some")
+            raise _blind()
         context = encoded.summary.unsqueeze(1).expand(-1, y.shape[1], -1)
         s = self.stack.run(torch.cat([y, context], dim=-1), self.bridge(encoded.summary))
         return Taught(self._read(s, context))
@@ -132,6 +132,8 @@ class Fixed(Decoder):
         return State(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
 
     def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:
+        if weights:
+            raise _blind()
         assert state.context is not None
         context = state.context.unsqueeze(1).expand(-1, y.shape[1], -1)
         s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, context.flatten(0, 1), state.cells)
@@ -141,10 +143,28 @@ class Fixed(Decoder):
         return torch.tanh(self.readout(torch.cat([s, context], dim=-1)))
 
 
+def _blind() -> ValueError:
+    return ValueError("a decoder without attention has no weights; build it with decoder='bahdanau' to see some")
+
+
+class Unfit(ValueError):
+    """An attention that a decoder of these widths cannot use, one step after the other."""
+
+
 class _Attentive(Decoder):
     """What decoders that attend share: the attention, and how one or all queries are put to it."""
 
     attention: nn.Module
+
+    def _attend_by(self, make: Factory, hidden: int, source_dim: int) -> int:
+        """Makes the attention; how wide is what it finds?"""
+        self.attention = make(hidden, source_dim)
+        if not callable(getattr(self.attention, "remember", None)):
+            raise Unfit(f"{type(self.attention).__name__} needs all queries together, and a decoder has one at a time")
+        try:
+            return width(self.attention, hidden, source_dim)
+        except (ValueError, TypeError) as error:
+            raise Unfit(f"queries are hidden={hidden} wide, the encoder's states {source_dim}: {error}") from error
 
     def _draws(self) -> bool:
         """Does the attention draw where to look, so that the loss needs the draw's log-probability?"""
@@ -175,12 +195,20 @@ class _Attentive(Decoder):
             return Attended(got.out.squeeze(2), weights), looked
         at = torch.full((s.shape[1],), looked, device=s.device)
         places = torch.arange(len(memory), device=s.device)
-        return self.attention.attend(s, memory, mask=mask, positions=(at, places), need=need), looked + 1  # type: ignore[operator]
+        got = self.attention.attend(s, memory, mask=mask, positions=(at, places), need=need)  # type: ignore[operator]
+        return _of_one(got), looked + 1
 
     def _look_all(self, s: Tensor, encoded: Encoded, lengths: Tensor, need: Need) -> Attended:  # "b t d" -> "b t v"
         """All queries at once, where none depends on what another found."""
         places = tuple(torch.arange(n, device=s.device) for n in (s.shape[1], encoded.outputs.shape[1]))
-        return self.attention.attend(s, encoded.outputs, mask=Lengths(lengths), positions=places, need=need)  # type: ignore[operator]
+        got = self.attention.attend(s, encoded.outputs, mask=Lengths(lengths), positions=places, need=need)  # type: ignore[operator]
+        return _of_one(got)
+
+
+def _of_one(got: Attended) -> Attended:
+    """With weights "b t s", the mean of the heads where there are heads."""
+    several = got.weights is not None and got.weights.ndim > got.out.ndim
+    return got._replace(weights=got.weights.mean(1)) if several and got.weights is not None else got
 
 
 def _beside(memory: Memory, count: int = 1) -> Memory:
@@ -213,8 +241,7 @@ class Bahdanau(_Attentive):
         out_features: int,
     ) -> None:
         super().__init__()
-        self.attention = attention(hidden, source_dim)
-        found = width(self.attention, hidden, source_dim)
+        found = self._attend_by(attention, hidden, source_dim)
         self.stack = Stack(dim, hidden, fed=found, layers=layers, cell=cell, dropout=dropout)
         self.bridge = Bridge(source_dim, self.stack)
         self.readout = nn.Linear(hidden + dim + found, 2 * out_features)
@@ -274,8 +301,7 @@ class Luong(_Attentive):
         out_features: int,
     ) -> None:
         super().__init__()
-        self.attention = attention(hidden, source_dim)
-        found = width(self.attention, hidden, source_dim)
+        found = self._attend_by(attention, hidden, source_dim)
         self.feeding = feeding
         self.stack = Stack(dim, hidden, fed=out_features if feeding else 0, layers=layers, cell=cell, dropout=dropout)
         self.bridge = Bridge(source_dim, self.stack)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from regard.catalogue import MECHANISMS, Factory
-from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State, Taught
+from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State, Taught, Unfit
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Encoded, Encoder
 from regard.layers.search import Step
@@ -78,8 +78,14 @@ class Seq2Seq(Translator):
             attention = usual if attention is None else attention
             if isinstance(attention, str):
                 checks.known("attention", attention, MECHANISMS)
-                attention = MECHANISMS[attention]
-            self.decoder = make(width, self.encoder.out_features, hidden, attention=attention, **sizes)
+            factory = MECHANISMS[attention] if isinstance(attention, str) else attention
+            try:
+                self.decoder = make(width, self.encoder.out_features, hidden, attention=factory, **sizes)
+            except Unfit as error:
+                raise ValueError(
+                    f"attention={attention!r} does not fit decoder='{decoder}': {error}; "
+                    "try attention='general' or 'additive', which take any widths"
+                ) from error
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Encoded:  # "b s", "b"
