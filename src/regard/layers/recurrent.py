@@ -150,7 +150,9 @@ class Bridge(nn.Module):
         self.linear = nn.Linear(dim, self.layers * self.parts * stack.rnn.hidden_size)
 
     def forward(self, summary: Tensor) -> States:  # "b k" -> "b h" each
-        parts = torch.tanh(self.linear(summary)).chunk(self.layers * self.parts, dim=-1)
+        # autocast makes products narrow, but a state that adds up over all steps stays as wide as the parameters
+        first = torch.tanh(self.linear(summary)).to(self.linear.weight.dtype)
+        parts = first.chunk(self.layers * self.parts, dim=-1)
         return tuple(parts[n : n + self.parts] for n in range(0, len(parts), self.parts))
 
 
