@@ -195,8 +195,10 @@ class Report:
 
 
 def _folded(text: str) -> str:
-    """A long command in several lines."""
-    return " \\\n".join(textwrap.wrap(text, 118, subsequent_indent="    ", break_on_hyphens=False))
+    """A long command in several lines, broken before options alone."""
+    bound = text.replace(" ", "\0").replace("\0--", " --")
+    lines = textwrap.wrap(bound, 116, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
+    return " \\\n".join(lines).replace("\0", " ")
 
 
 def _picture(name: str) -> str:
