@@ -123,10 +123,10 @@ def run(page: Path) -> None:
 
 
 def shown(page: str, block: Block) -> list[str]:
-    """The lines that the page shows as printed right behind a block."""
+    """The lines that the page shows as printed right behind a block; what a model says is left out."""
     behind = "\n".join(page.splitlines()[block.line + block.text.count("\n") :])
     found = re.match(r"\s*```\n\n```text\n(.*?)```", behind, flags=re.DOTALL)
-    return found[1].splitlines() if found else []
+    return [line for line in found[1].splitlines() if "→" not in line] if found else []
 
 
 def _blurred(line: str) -> str:
