@@ -1,0 +1,357 @@
+"""Parity of layers, models and the beam with torch's and transformers' own, weights copied from one to the other."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard import Causal, Lengths, MultiHead
+from regard.layers.beam import beam
+from regard.layers.recurrent import Encoder
+from regard.layers.search import Step, greedy
+from regard.layers.transformer import DecoderLayer, EncoderLayer
+from regard.models import Transformer
+
+# sizes that share no factor: a swapped axis must fail
+B, S, T, H, D, F, V = 3, 7, 5, 3, 12, 13, 11
+LENGTHS = torch.tensor([4, 7, 1])
+
+Linked = list[tuple[Tensor, Tensor]]
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def both(ours: nn.Module, theirs: nn.Module, *names: tuple[str, str]) -> Linked:
+    """Weights and biases of modules that stand for each other."""
+    return [
+        (ours.get_parameter(f"{one}.{kind}").data, theirs.get_parameter(f"{other}.{kind}").data)
+        for one, other in names
+        for kind in ("weight", "bias")
+    ]
+
+
+def heads(ours: MultiHead, theirs: nn.MultiheadAttention) -> Linked:
+    linked = both(ours, theirs, ("out", "out_proj"))
+    for n, linear in enumerate((ours.query, ours.key, ours.value)):
+        linked.append((linear.weight.data, theirs.in_proj_weight.data.chunk(3)[n]))
+        linked.append((linear.bias.data, theirs.in_proj_bias.data.chunk(3)[n]))
+    return linked
+
+
+def encoder_layers(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -> Linked:
+    return heads(ours.attention, theirs.self_attn) + both(
+        ours,
+        theirs,
+        ("feed.inner", "linear1"),
+        ("feed.outer", "linear2"),
+        ("around_attention.norm", "norm1"),
+        ("around_feed.norm", "norm2"),
+    )
+
+
+def decoder_layers(ours: DecoderLayer, theirs: nn.TransformerDecoderLayer) -> Linked:
+    return (
+        heads(ours.self_attention, theirs.self_attn)
+        + heads(ours.cross_attention, theirs.multihead_attn)
+        + both(
+            ours,
+            theirs,
+            ("feed.inner", "linear1"),
+            ("feed.outer", "linear2"),
+            ("around_self.norm", "norm1"),
+            ("around_cross.norm", "norm2"),
+            ("around_feed.norm", "norm3"),
+        )
+    )
+
+
+def copied(linked: Linked, ours_to_theirs: bool) -> None:
+    for one, other in linked:
+        nn.init.normal_(one, std=0.4)
+        nn.init.normal_(other, std=0.4)
+        if ours_to_theirs:
+            other.copy_(one)
+        else:
+            one.copy_(other)
+
+
+def same_slopes(linked: Linked, ours: nn.Module, theirs: nn.Module, **tolerance: float) -> None:
+    """The gradients of what stands for each other, put where the weights are and compared there."""
+    for module in (ours, theirs):
+        for p in module.parameters():
+            p.data.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
+    for one, other in linked:
+        torch.testing.assert_close(one, other, **tolerance)
+    assert any(one.abs().max() > 1e-3 for one, _ in linked)
+
+
+way = pytest.mark.parametrize("ours_to_theirs", [True, False], ids=["ours to theirs", "theirs to ours"])
+norms = pytest.mark.parametrize("norm", ["pre", "post"])
+
+
+@norms
+@way
+def test_an_encoder_layer_is_torch_s(norm: str, ours_to_theirs: bool) -> None:
+    ours = EncoderLayer(D, F, MultiHead(D, H), norm=norm, dropout=0.0)
+    theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre")
+    linked = encoder_layers(ours, theirs)
+    assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in theirs.parameters())
+    copied(linked, ours_to_theirs)
+    x = torch.randn(B, S, D, requires_grad=True)
+    real = torch.arange(S) < LENGTHS[:, None]
+    got, want = ours(x, Lengths(LENGTHS)), theirs(x, src_key_padding_mask=~real)
+    torch.testing.assert_close(got[real], want[real])
+    to_x = []
+    for out in (got, want):
+        out[real].square().sum().backward()
+        to_x.append(x.grad)
+        x.grad = None
+    torch.testing.assert_close(*to_x)
+    same_slopes(linked, ours, theirs)
+
+
+@norms
+@way
+def test_a_decoder_layer_is_torch_s(norm: str, ours_to_theirs: bool) -> None:
+    ours = DecoderLayer(D, F, MultiHead(D, H), MultiHead(D, H), norm=norm, dropout=0.0)
+    theirs = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre")
+    linked = decoder_layers(ours, theirs)
+    assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in theirs.parameters())
+    copied(linked, ours_to_theirs)
+    x, source = torch.randn(B, T, D, requires_grad=True), torch.randn(B, S, D, requires_grad=True)
+    hidden = torch.arange(S) >= LENGTHS[:, None]
+    got = ours(x, source, mask=Causal(), source_mask=Lengths(LENGTHS)).out
+    later = torch.ones(T, T, dtype=torch.bool).triu(1)
+    want = theirs(x, source, tgt_mask=later, memory_key_padding_mask=hidden)
+    torch.testing.assert_close(got, want)
+    slopes = [torch.autograd.grad(out.square().sum(), [x, source], retain_graph=True) for out in (got, want)]
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other)
+    for out in (got, want):
+        out.square().sum().backward()
+    same_slopes(linked, ours, theirs)
+
+
+@norms
+@way
+def test_the_whole_transformer_is_torch_s(norm: str, ours_to_theirs: bool) -> None:
+    """nn.Transformer on embeddings with the positions of the paper, whose formula is written out here."""
+    ours = Transformer(V, V + 2, width=D, heads=H, layers=2, feed=F, norm=norm, dropout=0.0)
+    kind = {"batch_first": True, "norm_first": norm == "pre"}
+    ends = [nn.LayerNorm(D) if norm == "pre" else None for _ in range(2)]
+    theirs = nn.Transformer(
+        D,
+        H,
+        custom_encoder=nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(D, H, F, 0.0, **kind), 2, ends[0], enable_nested_tensor=False
+        ),
+        custom_decoder=nn.TransformerDecoder(nn.TransformerDecoderLayer(D, H, F, 0.0, **kind), 2, ends[1]),
+        **kind,
+    )
+    linked = []
+    for n in range(2):
+        linked += encoder_layers(ours.encoder[n], theirs.encoder.layers[n])
+        linked += decoder_layers(ours.decoder[n], theirs.decoder.layers[n])
+    if norm == "pre":
+        linked += both(ours, theirs, ("source_norm", "encoder.norm"), ("target_norm", "decoder.norm"))
+    assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in theirs.parameters())
+    copied(linked, ours_to_theirs)
+    source, target = torch.randint(1, V, (B, S)), torch.randint(1, V, (B, T))
+
+    def placed(table: nn.Embedding, tokens: Tensor) -> Tensor:
+        x = table(tokens) * math.sqrt(D)
+        waves = [
+            [(math.sin if d % 2 == 0 else math.cos)(p / 10000 ** (d // 2 * 2 / D)) for d in range(D)]
+            for p in range(tokens.shape[1])
+        ]
+        return x + torch.tensor(waves)
+
+    hidden = torch.arange(S) >= LENGTHS[:, None]
+    want = theirs(
+        placed(ours.source, source),
+        placed(ours.target, target),
+        tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),
+        src_key_padding_mask=hidden,
+        memory_key_padding_mask=hidden,
+    )
+    want = want @ ours.target.weight.T + ours.output.bias
+    got = ours(source, LENGTHS, target)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)  # our waves are taken in float32
+    for out in (got, want):
+        out.square().sum().backward()
+    same_slopes(linked, ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_an_encoder_is_torch_s(cell: str) -> None:
+    """Line by line, without packing."""
+    ours = Encoder(D, F, layers=2, cell=cell)
+    theirs = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](D, F, 2, batch_first=True, bidirectional=True)
+    theirs.load_state_dict(ours.rnn.state_dict())
+    x = torch.randn(B, S, D)
+    got = ours(x, LENGTHS)
+    for n, length in enumerate(LENGTHS.tolist()):
+        torch.testing.assert_close(got.outputs[n, :length], theirs(x[n, :length])[0])
+
+
+def small(kind: str, seed: int = 0) -> nn.Module:
+    """A tiny model of transformers with random weights: Marian norms behind, Pegasus before."""
+    import transformers
+
+    torch.manual_seed(seed)
+    config = {"marian": transformers.MarianConfig, "pegasus": transformers.PegasusConfig}[kind](
+        vocab_size=V,
+        d_model=D,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=H,
+        decoder_attention_heads=H,
+        encoder_ffn_dim=F,
+        decoder_ffn_dim=F,
+        max_position_embeddings=32,
+        activation_function="relu",
+        scale_embedding=True,
+        dropout=0.0,
+        attention_dropout=0.0,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        forced_eos_token_id=None,
+        init_std=0.6,
+        **({"decoder_vocab_size": V} if kind == "marian" else {}),
+    )
+    make = {"marian": transformers.MarianMTModel, "pegasus": transformers.PegasusForConditionalGeneration}[kind]
+    model = make(config).double().eval()
+    nn.init.normal_(model.final_logits_bias)
+    return model
+
+
+def as_ours(theirs: nn.Module, norm: str) -> Transformer:
+    """The same numbers in our model; their places, whatever their waves, as learned ones."""
+    ours = Transformer(
+        V, V, width=D, heads=H, layers=2, feed=F, norm=norm, positions="learned", longest=32, dropout=0.0, tied="all"
+    )
+    linked: Linked = [
+        (ours.target.weight.data, theirs.model.shared.weight.data),
+        (ours.output.bias.data, theirs.final_logits_bias[0]),
+        (ours.source_place.table.weight.data, theirs.model.encoder.embed_positions.weight.data),
+        (ours.target_place.table.weight.data, theirs.model.decoder.embed_positions.weight.data),
+    ]
+    projections = ("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("out", "out_proj")
+    feed = ("feed.inner", "fc1"), ("feed.outer", "fc2"), ("around_feed.norm", "final_layer_norm")
+    for one, other in zip(ours.encoder, theirs.model.encoder.layers, strict=True):
+        linked += both(one.attention, other.self_attn, *projections)
+        linked += both(one, other, *feed, ("around_attention.norm", "self_attn_layer_norm"))
+    for one, other in zip(ours.decoder, theirs.model.decoder.layers, strict=True):
+        linked += both(one.self_attention, other.self_attn, *projections)
+        linked += both(one.cross_attention, other.encoder_attn, *projections)
+        linked += both(one, other, *feed, ("around_self.norm", "self_attn_layer_norm"))
+        linked += both(one, other, ("around_cross.norm", "encoder_attn_layer_norm"))
+    if norm == "pre":
+        linked += both(ours, theirs.model, ("source_norm", "encoder.layer_norm"), ("target_norm", "decoder.layer_norm"))
+    for one, other in linked:
+        one.copy_(other)
+    assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in ours.parameters())
+    return ours.eval()
+
+
+kinds = pytest.mark.parametrize(("kind", "norm"), [("marian", "post"), ("pegasus", "pre")])
+
+
+@kinds
+@torch.no_grad()
+def test_a_model_of_transformers(kind: str, norm: str) -> None:
+    theirs = small(kind)
+    ours = as_ours(theirs, norm)
+    source, target = torch.randint(3, V, (B, S)), torch.randint(3, V, (B, T))
+    real = torch.arange(S) < LENGTHS[:, None]
+    want = theirs(input_ids=source, attention_mask=real.long(), decoder_input_ids=target).logits
+    torch.testing.assert_close(ours(source, LENGTHS, target), want)
+
+
+class Said(NamedTuple):
+    """All that the hypotheses have said, and their sources."""
+
+    source: Tensor  # "b s"
+    mask: Tensor  # "b s"
+    tokens: Tensor  # "b n t"
+
+    def reorder(self, index: Tensor) -> "Said":
+        return self._replace(tokens=self.tokens[torch.arange(len(index)).unsqueeze(-1), index])
+
+    def keep(self, index: Tensor) -> "Said":
+        return Said(*(part[index] for part in self))
+
+
+class Wrapped:
+    """A model of transformers as our searches call it: everything again at every step."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def step(self, tokens: Tensor, state: Said, weights: bool = False) -> Step:
+        said = torch.cat([state.tokens, tokens.unsqueeze(-1)], dim=-1)
+        n = said.shape[1]
+        logits = self.model(
+            input_ids=state.source.repeat_interleave(n, 0),
+            attention_mask=state.mask.repeat_interleave(n, 0),
+            decoder_input_ids=said.flatten(0, 1),
+        ).logits
+        return Step(logits[:, -1].unflatten(0, (-1, n)), state._replace(tokens=said))
+
+
+@kinds
+@pytest.mark.parametrize("seed", range(3))
+@torch.no_grad()
+def test_the_beam_finds_what_theirs_finds(kind: str, norm: str, seed: int) -> None:
+    """Their model under our search, our model under our search, and their search on their model.
+
+    The beam is so wide that each finds the best there is: what they keep beside it is up to them.
+    """
+    theirs = small(kind, seed)
+    ours = as_ours(theirs, norm)
+    source, real = torch.randint(3, V, (B, S)), (torch.arange(S) < LENGTHS[:, None]).long()
+    limit, size, nbest = 4, 24, 3
+    made = theirs.generate(
+        input_ids=source,
+        attention_mask=real,
+        max_new_tokens=limit,
+        num_beams=size,
+        num_return_sequences=nbest,
+        length_penalty=0.0,
+        early_stopping=False,
+        do_sample=False,
+        suppress_tokens=[0, 1],
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    want = []
+    for row, score in zip(made.sequences[:, 1:].tolist(), made.sequences_scores.tolist(), strict=True):
+        said = row[: row.index(2)] if 2 in row else row
+        want.append((tuple(said), score))
+    options = {"bos": 1, "eos": 2, "limits": torch.full((B,), limit), "forbidden": (0, 1)}
+    wrapped, start = Wrapped(theirs), Said(source, real, torch.zeros(B, 1, 0, dtype=torch.long))
+    for decoder, state in ((wrapped, start), (ours, ours.start(source, LENGTHS))):
+        found = beam(decoder, state, size=size, nbest=nbest, length_penalty=0.0, **options)
+        got = [(one.tokens, one.score) for sentence in found for one in sentence]
+        assert [tokens for tokens, _ in got] == [tokens for tokens, _ in want]
+        torch.testing.assert_close([score for _, score in got], [score for _, score in want], rtol=1e-5, atol=1e-5)
+    single = theirs.generate(
+        input_ids=source,
+        attention_mask=real,
+        max_new_tokens=limit,
+        num_beams=1,
+        do_sample=False,
+        suppress_tokens=[0, 1],
+    )
+    for row, one in zip(single[:, 1:].tolist(), greedy(ours, ours.start(source, LENGTHS), **options), strict=True):
+        assert one.tokens == tuple(row[: row.index(2)] if 2 in row else row)
