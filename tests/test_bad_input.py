@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard import Attention, Memory, MultiHead, Need, Trained
-from regard.losses import Baseline, reinforce
+from regard.losses import Baseline, likelihood, reinforce
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -26,6 +26,12 @@ def call(*tensors: object, **terms: object) -> Callable[[], object]:
 
 def a_map() -> regard.AttentionMap:
     return regard.attend(Q, K, need=Need(map=True)).map
+
+
+def twice() -> None:
+    total, _ = likelihood(t(3, 4).requires_grad_(), t(7, 4), torch.arange(3))
+    total.backward(retain_graph=True)
+    total.backward()
 
 
 BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
@@ -266,6 +272,22 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: reinforce(t(2), t(2), entropy_weight=0.5),
         ["entropy must be given", "entropy_weight=0.5", "Need(entropy=True)"],
     ),
+    "states as wide as no vocabulary": (
+        ValueError,
+        lambda: likelihood(t(3, 4), t(7, 5), torch.arange(3)),
+        ["states must be as wide as weight", "(3, 4)", "(7, 5)", "nn.Linear(4, 7)"],
+    ),
+    "targets of another shape": (
+        ValueError,
+        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(2)),
+        ["targets must be one a row", "(2)", "(3, 4)", "states[keep]"],
+    ),
+    "smoothing all": (
+        ValueError,
+        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(3), smoothing=1.0),
+        ["smoothing", "1.0", "try 0.1"],
+    ),
+    "a second backward of the likelihood": (RuntimeError, twice, ["one backward pass", "call likelihood again"]),
     # what would otherwise be torch's own error, or no error at all
     "alibi of other heads": (ValueError, call(t(2, 3, 3, 4), t(2, 3, 5, 4), bias=regard.ALiBi(4)), ["ALiBi", "4", "3"]),
     "alibi without heads": (ValueError, call(t(3, 4), t(5, 4), bias=regard.ALiBi(4)), ["ALiBi", "4"]),
