@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from regard.tasks.interpreter import Interpreter
@@ -65,7 +67,7 @@ class Translate:
     model: Literal["seq2seq", "transformer"] = "seq2seq"
     """Recurrent encoder and decoder, or one that only attends."""
     attention: str | None = None
-    """A mechanism by name, for a Transformer also one a head: dot,entmax,…; left open, that of the paper."""
+    """A mechanism by name (see `regard list`), for a Transformer also one a head: dot,entmax,…; that of the paper."""
     decoder: Literal["bahdanau", "luong", "luong-feeding", "fixed"] | None = None
     """seq2seq: attend before the step (bahdanau), after it (luong), with input feeding, or never (fixed); bahdanau."""
     cell: Literal["gru", "lstm"] | None = None
@@ -96,9 +98,18 @@ class Translate:
     valid_lines: int = 1000
     """Validate on at most this many pairs."""
     seed: int = 0
-    """Decides initial weights, the order of batches and what dropout drops."""
+    """Decides initial weights, the order of batches, what dropout drops, and which pairs are drawn or held out."""
 
     def __post_init__(self) -> None:
+        for name, known in _choices().items():
+            _check_choice(name, getattr(self, name), known)
+        for name in ("train", "valid", "test"):
+            paths = getattr(self, name)
+            if isinstance(paths, str | Path):
+                raise TypeError(
+                    f"{name} must be a tuple of one or two paths, got {str(paths)!r}; write ({str(paths)!r},)"
+                )
+            object.__setattr__(self, name, tuple(map(Path, paths)))
         if self.data is not None and self.train:
             raise ValueError(f"data={self.data!r} and train={_said(self.train)} exclude each other; give one of them")
         for name in ("valid", "test"):
@@ -126,6 +137,8 @@ class Translate:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}; leave it out for a value that suits")
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or more, got {self.seed}; try seed={-self.seed}")
         for name in ("dropout", "smoothing"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -159,9 +172,29 @@ class Translate:
         """The task that a run recorded."""
         known = {field.name for field in fields(Translate)}
         if unknown := told.keys() - known:
-            raise ValueError(f"the run has options that this version does not know: {', '.join(sorted(unknown))}")
-        paths = {name: tuple(map(Path, told.get(name, ()))) for name in ("train", "valid", "test")}
-        return Translate(**{**told, **paths})
+            raise ValueError(
+                f"the run has options that this version does not know: {', '.join(sorted(unknown))}; "
+                "install the version that trained it, which its run.json names"
+            )
+        return Translate(**told)
+
+
+@cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """The options that are one of a few words, and these words."""
+    hints = get_type_hints(Translate)
+    literals = {
+        name: [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal] for name, hint in hints.items()
+    }
+    return {name: get_args(found[0]) for name, found in literals.items() if found}
+
+
+def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value is None or value in known:
+        return
+    near = difflib.get_close_matches(str(value), known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"unknown {name} {value!r}; {hint}known are: {', '.join(known)}")
 
 
 def _said(paths: tuple[Path, ...]) -> str:
