@@ -7,15 +7,19 @@ Answers = Sequence[Sequence[str]]  # everything that is right for each line
 
 def bleu(said: Sequence[str], answers: Answers) -> float:
     """Corpus BLEU, cased, tokenised by 13a  (Papineni et al. 2002; Post 2018)."""
-    from sacrebleu.metrics.bleu import BLEU
-
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError as error:
+        raise _needs_sacrebleu("bleu") from error
     return BLEU().corpus_score(list(said), _columns(answers)).score
 
 
 def chrf(said: Sequence[str], answers: Answers) -> float:
     """Corpus chrF2: the F score of character n-grams  (Popović 2015)."""
-    from sacrebleu.metrics.chrf import CHRF
-
+    try:
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError as error:
+        raise _needs_sacrebleu("chrf") from error
     return CHRF().corpus_score(list(said), _columns(answers)).score
 
 
@@ -56,6 +60,10 @@ SCORES: dict[str, tuple[Callable[[Sequence[str], Answers], float], bool]] = {
     "per": (per, False),
     "wer": (wer, False),
 }
+
+
+def _needs_sacrebleu(name: str) -> ImportError:
+    return ImportError(f"{name} needs sacrebleu; install it with: pip install 'regard[train]'")
 
 
 def _columns(answers: Answers) -> list[list[str]]:
