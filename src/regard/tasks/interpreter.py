@@ -85,9 +85,10 @@ class Interpreter:
 
     @torch.no_grad()
     def translate(self, lines: Sequence[str], search: Search = Greedy()) -> list[list[Said]]:
-        """The translations of every line, the best first; an empty line has the empty one."""
+        """The translations of every line, the best first; a line of nothing, or of white space, has the empty one."""
         encoded = self.vocabularies.source.encode(lines)
-        order = sorted((n for n in range(len(lines)) if encoded[n]), key=lambda n: len(encoded[n]))
+        said_there = (n for n, line in enumerate(lines) if line.strip())
+        order = sorted(said_there, key=lambda n: len(encoded[n]))
         said: list[list[Said]] = [[Said("", (), 0.0, 0.0, True)] for _ in lines]
         training = self.model.training
         self.model.eval()
