@@ -41,6 +41,9 @@ def read(path: Path) -> dict[str, Any]:
         place = f"[{name}] of {path}" if table is value else str(path)
         for key, choice in table.items():
             option = key.replace("-", "_")
+            if table is value and option not in known and option in hints:
+                (other,) = TABLES.keys() - {name}
+                raise ValueError(f"{key} is no option of [{name}] but of [{other}]; put it there in {path}")
             among(f"option in {place}:", option, known)
             chosen[option] = _typed(choice, hints[option], f"{key} in {place}")
     return chosen
@@ -96,6 +99,6 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
         return float(value)
     elif type(value) is kind:
         return value
-    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: 'a "name"', Path: 'a "file"'}
-    said = wanted.get(kind, f"a list of {wanted.get(get_args(kind)[0])}s" if get_args(kind) else str(kind))
-    raise ValueError(f"{name} must be {said}, got {value!r}; write it as such")
+    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: 'a "name"'}
+    several = {tuple[Path, ...]: 'a list of "files"', tuple[float, float]: "a list of two numbers"}
+    raise ValueError(f"{name} must be {wanted.get(kind) or several[kind]}, got {value!r}; write it as such")

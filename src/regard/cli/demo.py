@@ -34,7 +34,7 @@ class Options:
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard demo", args)
     task = Translate(data="dates", valid_lines=500)
-    training = Training(minutes=typed.minutes, lr=3e-3, warmup=200, validate_every=200, log_every=20)
+    training = Training(minutes=typed.minutes, lr=3e-3, warmup=200, validate_every=100, log_every=20, average=3)
     run = typed.out / "run"
     from regard.cli.fitting import train
     from regard.train.run import RECORD

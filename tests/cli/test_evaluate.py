@@ -1,0 +1,69 @@
+"""regard evaluate: scores of a run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import LINES, Regard
+
+
+def test_scores_and_samples(regard: Regard, trained: Path) -> None:
+    ran = regard("evaluate", trained)
+    assert ran.code == 0, ran.err
+    said = ran.out.splitlines()
+    assert said[0].startswith("bleu ")
+    assert "|tok:13a|" in said[0]
+    assert [line.split()[0] for line in said[:3]] == ["bleu", "chrf", "exact"]
+    assert "1 lines in " in said[3]
+    assert "beam 5, best weights, of step " in said[3]
+    assert "→" in said[5]
+    assert ran.err == f"regard: 1 lines of the validation pairs of {trained}, which has no test pairs\n"
+
+
+def test_other_pairs_json_and_a_file(regard: Regard, trained: Path, pairs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "said.txt"
+    ran = regard("evaluate", trained, "--test", pairs, "--json", "--out", out, "--beam", 2, "--weights", "last")
+    told = json.loads(ran.out)
+    assert told["lines"] == len(LINES)
+    assert told["pairs"] == str(pairs)
+    assert told["step"] == 4
+    assert set(told["scores"]) == {"bleu", "chrf", "exact"}
+    assert "|tok:13a|" in told["signature"]
+    said = out.read_text(encoding="utf-8").split("\n")
+    assert len(said) == len(LINES) + 1
+    translated = regard("translate", trained, "--beam", 2, "--weights", "last", *LINES).out
+    assert translated == out.read_text(encoding="utf-8")
+    right = sum(one == line[::-1] for one, line in zip(said[:-1], LINES, strict=True))
+    assert told["scores"]["exact"] == pytest.approx(100 * right / len(LINES))
+
+
+def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
+    ran = regard("evaluate", trained, "--beam", 1, "--split", "valid")
+    assert "the likeliest token each time, best weights" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--beam", "0"], "--beam must be 1 or more, got 0"),
+        (["--split", "valid", "--test", "x"], "--split valid and --test x exclude each other; give one of them"),
+        (["--beam", "1", "--length-penalty", "2"], "--length-penalty 2.0 means nothing to --beam 1; raise --beam"),
+        (["--test", "nix"], "nix does not exist"),
+        (["--out", "nix/x"], "nix/x: No such file or directory"),
+    ],
+)
+def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, trained: Path) -> None:
+    ran = regard("evaluate", trained, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1].startswith(f"regard: {said}")
+
+
+def test_files_that_are_gone(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    for path in trained.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    told = json.loads((trained / "run.json").read_text(encoding="utf-8"))
+    told["task"]["train"] = ["/nowhere/pairs.tsv"]
+    (tmp_path / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    ran = regard("evaluate", tmp_path)
+    assert ran.code == 2
+    assert "/nowhere/pairs.tsv does not exist" in ran.err

@@ -1,0 +1,62 @@
+"""regard list and regard explain."""
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Regard
+
+import regard as package
+from regard.cli.formulas import page, terms
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_everything_has_a_line(regard: Regard) -> None:
+    ran = regard("list")
+    assert ran.code == 0
+    for name in [*package.MECHANISMS, "seq2seq", "transformer", "dates", "reverse", "pronounce"]:
+        (line,) = [line for line in ran.out.splitlines() if line.startswith(f"  {name} ")]
+        assert len(line.split(maxsplit=1)[1]) > 20
+
+
+def test_one_kind(regard: Regard) -> None:
+    ran = regard("list", "data")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["dates", "reverse", "pronounce"]
+
+
+def test_no_two_mechanisms_have_the_same_line(regard: Regard) -> None:
+    said = [line.split(maxsplit=1)[1] for line in regard("list", "mechanisms").out.splitlines()]
+    assert len(set(said)) == len(said) == len(package.MECHANISMS)
+
+
+@pytest.mark.parametrize("name", package.MECHANISMS)
+def test_every_mechanism_is_explained(name: str, regard: Regard) -> None:
+    ran = regard("explain", name, "--queries", 5, "--keys", 7, "--width", 6)
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(f"{name}\n")
+    for term in terms(package.mechanism(name, 6)):
+        assert term.formula in ran.out
+    assert "runs:" in ran.out or "does not tell which backends" in ran.out
+    assert (ROOT / page(name)).exists()
+    assert f"`{name}`" in (ROOT / page(name)).read_text(encoding="utf-8")
+
+
+def test_a_call_of_a_size(regard: Regard) -> None:
+    ran = regard("explain", "general", "--queries", 5, "--keys", 7, "--width", 6, "--key-width", 4, "--batch", 3)
+    assert "q (3, 5, " in ran.out
+    assert "v (3, 7, 4)" in ran.out
+    assert "Causal()" in regard("explain", "dot", "--causal").out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["adtive"], "unknown mechanism 'adtive'; did you mean 'additive'?"),
+        (["dot", "--keys", "0"], "--keys must be 1 or more, got 0"),
+        (["dot", "--key-width", "5"], "compares q and k of one width"),
+    ],
+)
+def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard) -> None:
+    ran = regard("explain", *args)
+    assert ran.code == 2
+    assert said in ran.err

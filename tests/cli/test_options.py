@@ -1,0 +1,97 @@
+"""Options out of dataclasses: every one is documented, shown as it is typed, and left as it was if it is not."""
+
+import importlib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Regard
+
+from regard.cli import VERBS
+from regard.cli.compare import Options as Compare
+from regard.cli.demo import Options as Demo
+from regard.cli.evaluate import Options as Evaluate
+from regard.cli.explain import Options as Explain
+from regard.cli.listing import Options as Listing
+from regard.cli.options import MINUTES, documented, metavar, parse
+from regard.cli.train import New, Resume
+from regard.cli.translate import Options as Translating
+from regard.tasks.translate import Translate
+from regard.train.training import Training
+
+ALL = [Compare, Demo, Evaluate, Explain, Listing, New, Resume, Translating, Translate, Training]
+
+
+@pytest.mark.parametrize("of", ALL, ids=lambda of: f"{of.__module__}.{of.__name__}")
+def test_every_option_is_documented(of: Any) -> None:
+    said = documented(of)
+    for one in fields(of):
+        if "of" not in one.metadata:
+            assert said[one.name].endswith((".", "…")), one.name
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb(verb: str, regard: Regard) -> None:
+    task = ["translate"] if verb in ("train", "compare") else []
+    ran = regard(verb, *task, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"usage: regard {' '.join([verb, *task])}")
+    assert "None}" not in ran.out
+    assert "default: None" not in ran.out
+    assert "<" not in ran.out
+    assert hasattr(importlib.import_module(f"regard.cli.{'listing' if verb == 'list' else verb}"), "verb")
+
+
+def test_help_shows_what_will_be(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    said = " ".join(regard("train", "translate", "--help").out.replace("│", " ").split())
+    assert "--width INT The width of embeddings, and of a Transformer's layers. (default: 64 for dates and" in said
+    assert "--train FILE [FILE] Your own pairs" in said
+    assert "--clip FLOAT|None Gradients are shortened to this global norm" in said
+    assert "--lr FLOAT The peak of the learning rate. (default: 0.001)" in said
+    assert ", ".join(f"{minutes:g} for {kind}" for kind, minutes in MINUTES.items()) in said
+
+
+def test_what_is_not_typed_is_what_is_given() -> None:
+    typed = parse(New, "regard", ["--lr", "2", "--train", "a", "b"], {"lr": 5.0, "betas": (0.5, 0.6), "width": 7})
+    assert typed.training["lr"] == 2.0
+    assert typed.training["betas"] == (0.5, 0.6)
+    assert typed.task["width"] == 7
+    assert typed.task["train"] == (Path("a"), Path("b"))
+    assert typed.task["valid"] == ()
+
+
+def test_untyped_options_are_the_dataclass_itself() -> None:
+    typed = parse(New, "regard", ["--steps", "3"])
+    assert Translate(**typed.task) == Translate()
+    assert Training(**typed.training) == Training(steps=3)
+
+
+def test_none_can_be_typed() -> None:
+    assert parse(New, "regard", ["--clip", "None"]).training["clip"] is None
+
+
+def test_a_choice_is_told_the_nearest() -> None:
+    with pytest.raises(
+        ValueError, match="unknown --data 'datse'; did you mean 'dates'\\? known are: dates, reverse, pronounce"
+    ):
+        parse(New, "regard", ["--data", "datse"])
+    with pytest.raises(ValueError, match="unknown what 'dta'; did you mean 'data'\\?"):
+        parse(Listing, "regard", ["dta"])
+
+
+@pytest.mark.parametrize(
+    ("hint", "default", "shown"),
+    [
+        (int, 3, "INT"),
+        (float | None, None, "FLOAT"),
+        (float | None, 1.0, "FLOAT|None"),
+        (tuple[Path, ...], (), "FILE [FILE]"),
+        (bool | None, None, "{True,False}"),
+        (bool, False, None),
+        (Path | None, None, "FILE"),
+    ],
+)
+def test_metavars(hint: Any, default: object, shown: str | None) -> None:
+    assert metavar("name", hint, default) == shown

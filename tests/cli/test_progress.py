@@ -1,0 +1,84 @@
+"""Events on the screen: lines where they are read later, a bar where somebody watches."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from regard.cli.progress import Bar, Lines, clock, number, score_line, screen, start_line, step_line, watch
+from regard.tasks.task import Score
+from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+
+STARTED = Started(Path("run"), 1234, "cpu", 1, 2, {1: 0.5, 2: 0.25}, 0, 10, 7, False)
+STEPPED = Stepped(5, 10, 0.5, 1.25, 1e-3, 0.5, 2345.6, 61.0, 3599.6)
+VALIDATED = Validated(5, Score({"exact": 43.21, "nll": 0.5}, "exact", True, "[a] → b"), True, 1.0)
+EVENTS: list[Event] = [STARTED, Warned("slow"), STEPPED, VALIDATED, Saved(Path("x"), 5), Stopped(5, "done", "over")]
+
+
+def told() -> Iterator[Event]:
+    yield from EVENTS
+
+
+def nothing() -> Iterator[Event]:
+    yield from ()
+
+
+def test_lines() -> None:
+    out = io.StringIO()
+    with screen(out) as shown:
+        assert isinstance(shown, Lines)
+        assert watch(told(), shown) == EVENTS[-1]
+    assert out.getvalue().splitlines() == [
+        "1,234 parameters on cpu, 2 threads (a batch with 1: 500 ms, 2: 250 ms); 7 batches an epoch",
+        "warning: slow",
+        "step 5 of 10  loss 1.2500  2,346 tokens/s  1:01, 1:00:00 left",
+        "step 5: exact 43.21  nll 0.5  (the best so far)",
+        "    [a] → b",
+    ]
+
+
+def test_a_bar_for_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with screen(out) as shown:
+        assert isinstance(shown, Bar)
+        watch(told(), shown)
+    said = out.getvalue()
+    assert "warning: slow" in said
+    # brackets are text, not markup
+    assert "    [a] → b" in said
+    assert "step 5 of 10  loss 1.2500" in said
+
+
+def test_a_process_that_is_told_nothing() -> None:
+    out = io.StringIO()
+    with screen(out) as shown:
+        assert watch(nothing(), shown) is None
+    assert out.getvalue() == ""
+
+
+def test_words() -> None:
+    one = Started(Path("run"), 5, "cpu", 3, 1, {}, 4, None, 1, True)
+    assert start_line(one) == (
+        "5 parameters on cpu, 1 thread in each of 3 processes; 1 batches an epoch; goes on after step 4"
+    )
+    assert step_line(Stepped(5, None, 0.5, 1.25, 1e-3, 0.5, 10.0, 3.0, None)) == (
+        "step 5  loss 1.2500  10 tokens/s  0:03"
+    )
+    average = Validated(9, Score({"per": 7.5}, "per", False), False, 1.0, "average")
+    assert score_line(average) == "the average of checkpoints: per 7.5"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0:00"), (59.6, "1:00"), (3599.4, "59:59"), (3600, "1:00:00")])
+def test_clock(seconds: float, said: str) -> None:
+    assert clock(seconds) == said
+
+
+@pytest.mark.parametrize(("value", "said"), [(0.0, "0.00"), (97.123, "97.12"), (0.00123456, "0.001235"), (9.5, "9.5")])
+def test_number(value: float, said: str) -> None:
+    assert number(value) == said

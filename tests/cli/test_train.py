@@ -1,0 +1,209 @@
+"""regard train: new runs, old runs, and the ways in which both end."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import LINES, TINY, Regard
+
+from regard.cli import config
+from regard.cli.options import MINUTES
+from regard.cli.train import task_of, training_of
+from regard.tasks.translate import Translate
+from regard.train.training import Training
+
+NEW = ["train", "translate"]
+
+
+def steps(run: Path) -> list[int]:
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line["step"] for line in map(json.loads, lines) if line["kind"] == "step"]
+
+
+def test_from_a_file_to_a_run(regard: Regard, pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "a b" / "run"
+    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 4, "--log-every", 2, "--validate-every", 2, "--run", run)
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    said = ran.out.splitlines()
+    assert said[0] == f"{run}: {len(LINES) - 1} pairs to train on, 1 to validate, 10 and 10 tokens"
+    assert re.fullmatch(r"[\d,]+ parameters on cpu, 1 thread; \d+ batches an epoch", said[1])
+    assert re.fullmatch(r"step 2 of 4  loss \d.\d{4}  [\d,]+ tokens/s  0:\d\d, 0:\d\d left", said[2])
+    assert re.fullmatch(r"step 2: bleu \S+  chrf \S+  nll \S+  \(the best so far\)", said[3])
+    assert "→" in said[4]
+    assert "Step 4 of 4 is done." in said
+    assert f"Go on with: regard translate '{run}', or regard evaluate '{run}'" in said
+    assert {"run.json", "config.toml", "best.safetensors", "last.safetensors", "memory.json"} <= {
+        path.name for path in run.iterdir()
+    }
+
+
+def test_resume_goes_on_with_what_was_typed(regard: Regard, pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert regard(*NEW, "--train", pairs, *TINY, "--steps", 2, "--lr", 0.5, "--run", run).code == 0
+    ran = regard("train", "--resume", run)
+    assert ran.code == 0
+    assert "Nothing is left to train: step 2 of 2 is done; raise steps or epochs to go on." in ran.out
+    ran = regard("train", f"--resume={run}", "--steps", 5, "--log-every", 1)
+    assert ran.code == 0
+    assert "goes on after step 2" in ran.out
+    assert steps(run) == [2, 3, 4, 5]
+    told = config.read(run / "config.toml")
+    assert (told["lr"], told["steps"]) == (0.5, 5)
+    # the name of the task may stand there
+    assert regard(*NEW, "--resume", run, "--steps", 6).code == 0
+
+
+def test_help_of_a_resume_shows_the_run_s_own(regard: Regard, trained: Path) -> None:
+    ran = regard("train", "--resume", trained, "--help")
+    assert ran.code == 0
+    assert "usage: regard train" in ran.out
+
+
+def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
+    typed = dict.fromkeys(("steps", "epochs", "minutes"))
+    for kind, minutes in MINUTES.items():
+        task = Translate(train=(pairs,)) if kind == "files" else Translate(data=kind)  # type: ignore[arg-type]
+        training, end = training_of(typed, task)
+        assert training == Training(minutes=minutes)
+        assert end == f"ends after {minutes:g} minutes, as no --steps, --epochs or --minutes is given"
+    assert training_of({**typed, "epochs": 3.0}, task) == (Training(epochs=3.0), "")
+
+
+def test_files_are_known_by_their_full_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert task_of({"train": (Path("a"),), "valid": (), "test": ()}) == Translate(train=(tmp_path / "a",))
+
+
+def test_embedded_data_and_a_folder_named_after_the_time(
+    regard: Regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from regard.data import embedded, reverse
+
+    few = embedded.Embedded("few", lambda seed: reverse.splits(seed, 50, 5, 5), "characters", "characters")
+    monkeypatch.setitem(embedded.EMBEDDED, "dates", few)
+    monkeypatch.chdir(tmp_path)
+    ran = regard(*NEW, "--minutes", 1e-9, "--width", 6, "--hidden", 8, "--threads", 1)
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("No --train and no --data: dates it is.\n")
+    (run,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"translate-\d{8}-\d{6}", run.name)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--train", "nix.tsv"], "nix.tsv does not exist; it would be sought at"),
+        (["--train", "latin.tsv"], "latin.tsv:2: byte 0xfc at place 2 is not UTF-8; convert the file"),
+        (["--train", "a", "b", "c"], "train must be one .tsv file or two text files, got 3; join them first"),
+        (["--data", "dates", "--train", "a"], "exclude each other; give one of them"),
+        (["--attention", "dot", "--decoder", "fixed"], "attention='dot' has no place in decoder='fixed'"),
+        (["--attention", "entmx", "--train", "PAIRS"], "unknown attention 'entmx'; did you mean 'entmax'?"),
+        (["--attention", "bidaf", "--train", "PAIRS"], "AttentionFlow"),
+        (["--heads", "2"], "heads=2 belongs to model='transformer', not to 'seq2seq'"),
+        (["--lr", "-1"], "lr must be positive, got -1.0; try lr=0.001"),
+        (["--schedule", "cosine"], "schedule 'cosine' must know how many steps it goes over"),
+        (["--schedule", "cosin"], "unknown --schedule 'cosin'; did you mean 'cosine'?"),
+        (["--train", "PAIRS", "--tokens", "bpe", "--vocabulary", "9"], "9"),
+        (["--config", "nix.toml"], "there is no file nix.toml"),
+        (["--train", "PAIRS", "--run", "PAIRS"], "is a file, not a folder; take another one"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    args: list[str], said: str, regard: Regard, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin.tsv").write_bytes(b"a\tb\n\xe4\xfc\tb\n".replace(b"\xe4", b"x"))
+    run = [] if "--run" in args else ["--run", "run"]
+    ran = regard(*NEW, *(pairs if one == "PAIRS" else one for one in args), "--hidden", 6, "--minutes", 1e-6, *run)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.startswith("regard: ")
+    assert ran.err.count("\n") == 1
+    assert not Path("run").exists()
+
+
+def test_a_folder_with_a_run_is_not_overwritten(regard: Regard, pairs: Path, trained: Path) -> None:
+    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 1, "--run", trained)
+    assert ran.code == 2
+    assert ran.err == f"regard: {trained} holds a run already; resume it (--resume {trained}), or take another folder\n"
+
+
+def test_resume_of_nothing(regard: Regard, tmp_path: Path) -> None:
+    ran = regard("train", "--resume", tmp_path)
+    assert ran.code == 2
+    assert f"{tmp_path} holds no run: there is no run.json in it" in ran.err
+    assert regard("train", "--resume").code == 2
+
+
+def test_resume_of_a_damaged_run(regard: Regard, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{", encoding="utf-8")
+    ran = regard("train", "--resume", tmp_path)
+    assert ran.code == 2
+    assert f"{tmp_path / 'run.json'} cannot be read" in ran.err
+
+
+def test_resume_of_another_kind(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    told = json.loads((trained / "run.json").read_text(encoding="utf-8"))
+    (tmp_path / "run.json").write_text(json.dumps({**told, "kind": "Paint"}), encoding="utf-8")
+    ran = regard("train", "--resume", tmp_path)
+    assert ran.code == 2
+    assert ran.err == f"regard: {tmp_path} is a run of Paint, which this version does not know; update regard\n"
+
+
+def test_a_resumed_run_keeps_its_task(regard: Regard, trained: Path) -> None:
+    ran = regard("train", "--resume", trained, "--width", 9)
+    assert ran.code == 2
+    assert "Unrecognized options: --width" in ran.err
+
+
+def test_diverging_is_1(regard: Regard, pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 50, "--lr", 1e30, "--clip", "None", "--run", run)
+    assert ran.code == 1
+    assert "weights and checkpoints are as before" in ran.err
+    assert f"regard train --resume {run} --lr 5e+29" in ran.err
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "regard", *map(str, args)]
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(regard: Regard, pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    args = [*NEW, "--train", pairs, *TINY, "--steps", 10**6, "--log-every", 1, "--run", run]
+    with subprocess.Popen(command(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        for line in child.stdout:
+            if line.startswith("step 3 "):
+                break
+        child.send_signal(signal.SIGINT)
+        rest, said, code = child.stdout.read(), child.stderr.read(), child.wait()
+    assert code == 130
+    assert said == ""
+    found = re.search(r"interrupted after step ([\d,]+); go on with: regard train --resume (\S+)\n$", rest)
+    assert found is not None
+    assert found[2] == str(run)
+    done = int(found[1].replace(",", ""))
+    ran = regard("train", "--resume", run, "--steps", done + 2)
+    assert ran.code == 0
+    assert f"goes on after step {done:,}" in ran.out
+    assert steps(run) == list(range(1, done + 3))
+
+
+def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None:
+    args = [*NEW, "--train", pairs, *TINY, "--steps", 3, "--log-every", 1, "--validate-every", 2]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "regard", *map(str, args)]
+    ran = subprocess.run(torchrun, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    # no --run: both must name the folder after the same moment
+    (run,) = (tmp_path / "runs").iterdir()
+    assert steps(run) == [1, 2, 3]
+    assert ran.stdout.count("\nstep 1 of 3 ") == 1
+    assert "in each of 2 processes" in ran.stdout
+    assert ran.stdout.count("Step 3 of 3 is done.") == 1

@@ -1,0 +1,197 @@
+"""regard translate: from words, files, pipes and people, to lines and pictures."""
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import LINES, Ran, Regard
+
+from regard.data.tokens import Tokens
+from regard.tasks.interpreter import Beam, Greedy
+
+
+def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+
+
+@pytest.fixture
+def right(trained: Path) -> list[str]:
+    """What the model says of every line, without the command line."""
+    from regard.cli.loading import load
+
+    found = load(trained, "best", "cpu", 1).interpreter.translate(LINES, Beam(5))
+    return [said[0].text for said in found]
+
+
+def lines(ran: Ran) -> list[str]:
+    assert ran.code == 0, ran.err
+    assert ran.out.endswith("\n")
+    return ran.out[:-1].split("\n")
+
+
+def test_words(regard: Regard, trained: Path, right: list[str]) -> None:
+    assert lines(regard("translate", trained, *LINES[:3])) == right[:3]
+    assert lines(regard("translate", trained, "\n".join(LINES[:3]))) == right[:3]
+
+
+def test_a_file_and_an_empty_line(regard: Regard, trained: Path, right: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress("\n".join([*LINES, "", LINES[0]]).encode()))
+    assert lines(regard("translate", trained, "--file", path)) == [*right, "", right[0]]
+
+
+@pytest.mark.parametrize("dash", [["-"], []], ids=["dash", "pipe"])
+def test_a_pipe(
+    dash: list[str], regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped("\r\n".join(LINES).encode(), monkeypatch)
+    assert lines(regard("translate", trained, *dash)) == right
+
+
+def test_an_empty_pipe_says_nothing(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(b"", monkeypatch)
+    assert regard("translate", trained) == (0, "", "")
+
+
+def test_bad_bytes_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(b"a b\nx\xff\n", monkeypatch)
+    ran = regard("translate", trained, "-")
+    assert ran.code == 2
+    assert ran.err == (
+        "regard: stdin:2: byte 0xff at place 2 is not UTF-8; convert it, as in: iconv -f latin1 -t utf8\n"
+    )
+
+
+def test_a_person(regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{LINES[0]}\n{LINES[1]}\n"))
+    ran = regard("translate", trained)
+    assert lines(ran) == right[:2]
+    assert ran.err.startswith("regard: type a line to translate, Ctrl-D to end\n> > > \n")
+
+
+def test_beam_one_is_greedy(regard: Regard, trained: Path) -> None:
+    from regard.cli.loading import load
+
+    found = load(trained, "best", "cpu", 1).interpreter.translate(LINES, Greedy())
+    assert lines(regard("translate", trained, "--beam", 1, *LINES)) == [said[0].text for said in found]
+
+
+def test_nbest_is_a_numbered_list(regard: Regard, trained: Path, right: list[str]) -> None:
+    rows = [line.split("\t") for line in lines(regard("translate", trained, *LINES[:2], "--nbest", 3))]
+    assert [row[0] for row in rows] == ["1", "2", "3"] * 2
+    assert [rows[0][2], rows[3][2]] == right[:2]
+    scores = [float(row[1]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+
+
+def test_json(regard: Regard, trained: Path, right: list[str]) -> None:
+    told = [json.loads(line) for line in lines(regard("translate", trained, *LINES[:2], "--nbest", 2, "--json"))]
+    assert [one["source"] for one in told] == LINES[:2]
+    assert [one["translations"][0]["text"] for one in told] == right[:2]
+    assert set(told[0]["translations"][1]) == {"text", "score", "log_prob", "finished"}
+
+
+def test_draws_repeat_with_their_seed(regard: Regard, trained: Path) -> None:
+    args = ["translate", trained, *LINES[:2], "--sample", "--nbest", 4, "--temperature", 2, "--top-k", 5]
+    one, same, other = (regard(*args, "--seed", seed).out for seed in (3, 3, 4))
+    assert one == same != other
+
+
+def test_what_the_model_cannot_read_is_noted(regard: Regard, trained: Path) -> None:
+    ran = regard("translate", trained, "a zzz yyy")
+    assert "regard: 2 tokens were not in the vocabulary, so the model could not read them\n" in ran.err
+    assert ran.out.count("\n") == 1
+
+
+def test_a_line_feed_in_a_translation_makes_no_line(
+    regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tokens, "decode", lambda self, ids: "a\nb")
+    assert regard("translate", trained, LINES[0]).out == "a b\n"
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".svg", ".pdf", ".txt"])
+def test_alignments(suffix: str, regard: Regard, trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"seen{suffix}"
+    ran = regard("translate", trained, *LINES[:2], "", "--alignment", path)
+    assert len(lines(ran)) == 3
+    assert f"regard: what was looked at is drawn in {path}\n" in ran.err
+    assert path.stat().st_size > 300
+
+
+def test_an_alignment_is_of_what_was_said(regard: Regard, trained: Path, right: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "seen.txt"
+    regard("translate", trained, LINES[3], "--alignment", path)
+    said = path.read_text(encoding="utf-8")
+    assert f"source       {LINES[3]}\n" in said
+    assert f"translation  {right[3] or '(nothing)'}\n" in said
+    assert said.startswith("line 1, score ")
+
+
+def test_nothing_to_draw(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    ran = regard("translate", trained, "", "--alignment", tmp_path / "seen.txt")
+    assert ran.code == 0
+    assert "nothing was translated, so there is nothing to draw" in ran.err
+
+
+def test_without_attention_nothing_is_drawn(regard: Regard, unattended: Path, tmp_path: Path) -> None:
+    ran = regard("translate", unattended, "a b", "--alignment", tmp_path / "seen.html")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "regard: --alignment needs attention, and this model has none (decoder fixed); leave --alignment out\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["a", "--file", "x"], "--file x and the text 'a' exclude each other; give one of them"),
+        (["-", "a"], "- reads all text from stdin, so it must stand alone; leave the other words out"),
+        (["a", "--sample", "--beam", "3"], "--beam 3 means nothing with --sample; leave one of them out"),
+        (["a", "--top-k", "3"], "--top-k 3 means nothing without --sample; add --sample or leave it out"),
+        (["a", "--beam", "0"], "--beam must be 1 or more, got 0"),
+        (["a", "--nbest", "6"], "--nbest 6 wants more than --beam 5 finds; raise --beam"),
+        (["a", "--sample", "--top-p", "7"], "top_p must be"),
+        (["a", "--alignment", "x.doc"], "unknown suffix '.doc'"),
+        (["a", "--alignment", "nix/x.txt"], "--alignment nix/x.txt: there is no folder nix; make it first"),
+        (["a", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
+        (["a", "--weights", "bst"], "unknown --weights 'bst'; did you mean 'best'?"),
+        (["--file", "nix"], "nix does not exist"),
+    ],
+)
+def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, trained: Path) -> None:
+    ran = regard("translate", trained, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_damaged_run(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    for path in trained.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "best.safetensors").write_bytes(b"damaged")
+    ran = regard("translate", tmp_path, "a")
+    assert ran.code == 2
+    assert "best.safetensors is damaged or no safetensors file" in ran.err
+    (tmp_path / "tokens.source.json").write_text("{", encoding="utf-8")
+    assert "tokens.source.json is no vocabulary" in regard("translate", tmp_path, "a").err
+
+
+def test_a_run_without_weights(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes((trained / "run.json").read_bytes())
+    ran = regard("translate", tmp_path, "a")
+    assert ran.code == 2
+    assert f"has no best.safetensors yet; train it: regard train --resume {tmp_path}" in ran.err
+
+
+def test_a_run_of_another_kind(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    told = json.loads((trained / "run.json").read_text(encoding="utf-8"))
+    (tmp_path / "run.json").write_text(json.dumps({**told, "kind": "Paint"}), encoding="utf-8")
+    assert "is a run of Paint, which does not translate; name another one" in regard("translate", tmp_path, "a").err
