@@ -7,6 +7,11 @@ from regard.models.translator import Translator
 from regard.tasks.translate import Translate
 
 
+def places(task: Translate) -> int:
+    """How far learned positions reach: beyond all that is learned from, as lines to translate may be longer."""
+    return 2 * task.max_length + 2
+
+
 def build(task: Translate, source_size: int, target_size: int, shared: bool) -> Translator:
     """The model, fresh; one vocabulary means one embedding."""
     tied = "all" if shared else "target"
@@ -36,7 +41,7 @@ def build(task: Translate, source_size: int, target_size: int, shared: bool) -> 
         norm=task.norm or "pre",
         positions=task.positions or "sinusoidal",
         attention=names[0] if names is not None and len(names) == 1 else names,
-        longest=2 * task.max_length + 2,
+        longest=places(task),
         dropout=dropout,
         tied=tied,
         padding=PAD,

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, collate, plan
 from regard.data.corpus import Corpus
 from regard.data.embedded import EMBEDDED
+from regard.data.lines import Lines
 from regard.data.special import PAD
 from regard.data.text import Pairs, Splits, read_pairs
 from regard.layers.decoders import Taught
 from regard.losses import likelihood, reinforce
 from regard.models.translator import Translator
-from regard.tasks.build import build
+from regard.tasks.build import build, places
 from regard.tasks.interpreter import Greedy, Interpreter, Search
 from regard.tasks.scores import SCORES
 from regard.tasks.task import Loss, Score
@@ -58,16 +59,13 @@ class Translation:
         _same_data(splits, folder)
         sides = vocabularies.source, vocabularies.target
         corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
-        if not len(corpus):
-            raise ValueError(
-                f"no training pair is left: {dropped}; raise max_length={task.max_length} or look at the files"
-            )
         some = slice(task.valid_lines)
         right = splits.valid.references
         valid = Pairs(splits.valid.source[some], splits.valid.target[some], None if right is None else right[some])
         # nothing is dropped here: every line counts
         longest = max(map(len, (*valid.source, *valid.target)), default=0) * 4 + 1
         valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
+        _room(task, valid_corpus)
         told = f"{len(corpus)} pairs to train on, {len(valid)} to validate, {len(sides[0])} and {len(sides[1])} tokens"
         told += f"; {dropped}" if dropped.too_long or dropped.empty else ""
         return Translation(task, vocabularies, corpus, valid, valid_corpus, splits.test, told)
@@ -166,12 +164,30 @@ def read(task: Translate) -> Splits:
             raise ValueError(
                 f"train has {len(train)} pair, and one is needed to validate on; give more lines, or valid as well"
             )
-        valid, train = _picked(train, np.sort(order[:held])), _picked(train, np.sort(order[held:]))
+        train, valid = _parted(train, order[:held])
     return Splits(train, valid, read_pairs(task.test) if task.test else valid)
 
 
-def _picked(pairs: Pairs, index: NDArray[np.int64]) -> Pairs:
-    return Pairs([pairs.source[n] for n in index], [pairs.target[n] for n in index])
+def _parted(pairs: Pairs, held: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
+    """The pairs without those that are held out, and those; neither need fit into memory."""
+    out = np.zeros(len(pairs), bool)
+    out[held] = True
+    sides = [(Lines(), Lines()) for _ in range(2)]
+    for line, other, apart in zip(pairs.source, pairs.target, out.tolist(), strict=True):
+        source, target = sides[apart]
+        source.add(line)
+        target.add(other)
+    return Pairs(*sides[False]), Pairs(*sides[True])
+
+
+def _room(task: Translate, valid: Corpus) -> None:
+    """A line to validate on that has no place is told before training, not after its first hours."""
+    longest = 1 + int(max(valid.source.lengths.max(), valid.target.lengths.max()))
+    if task.positions == "learned" and longest > places(task):
+        raise ValueError(
+            f"positions='learned' knows {places(task)} places at max_length={task.max_length}, a line to validate on "
+            f"has {longest} tokens; raise max_length to {longest // 2}, drop the line, or choose positions='sinusoidal'"
+        )
 
 
 def _likelihood(model: Translator, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Taught, Tensor]:

@@ -42,6 +42,7 @@ class Vocabularies:
         return Vocabularies(both, both)
 
     def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         for name, tokens in ((SHARED, self.source),) if self.shared else ((SOURCE, self.source), (TARGET, self.target)):
             unfinished = folder / f".{name}.{os.getpid()}"
             unfinished.write_text(tokens.to_json(), encoding="utf-8")
