@@ -110,7 +110,7 @@ CASES: dict[str, Case] = {
     "dates": Case(
         "dates of the world to ISO 8601, days never seen: what `regard demo` trains",
         Translate(data="dates", valid_lines=500),
-        Training(minutes=2.0, lr=3e-3, warmup=200, validate_every=200, log_every=20),
+        Training(steps=800, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20),
         search="greedy",
         goals={"exact": Bound("least", 97)},
     ),

@@ -21,7 +21,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_from_nothing_to_pictures_and_again(regard: Regard, tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    ran = regard("demo", "--minutes", 0.01, "--out", out)
+    ran = regard("demo", "--steps", 3, "--out", out)
     assert ran.code == 0, ran.err
     for language in dates.TEN:
         (line,) = [line for line in ran.out.splitlines() if f" {language}: " in line and "wrong: it is" in line]
@@ -33,14 +33,14 @@ def test_from_nothing_to_pictures_and_again(regard: Regard, tmp_path: Path) -> N
     assert str(out / "alignment.png") in ran.out
     assert str(out / "alignment.html") in ran.out
 
-    again = regard("demo", "--minutes", 0.01, "--out", out)
+    again = regard("demo", "--steps", 3, "--out", out)
     assert again.code == 0
-    assert again.out.startswith(f"{out / 'run'} is there already: it goes on, if 0.01 minutes are not over;")
+    assert again.out.startswith(f"{out / 'run'} is there already: it goes on, if 3 steps are not done;")
     assert "Nothing is left to train" in again.out
 
 
 def test_wrong_input(regard: Regard, tmp_path: Path) -> None:
-    ran = regard("demo", "--minutes", 0, "--out", tmp_path / "demo")
+    ran = regard("demo", "--steps", 0, "--out", tmp_path / "demo")
     assert ran.code == 2
-    assert "minutes must be positive, got 0.0" in ran.err
+    assert "steps must be positive, got 0" in ran.err
     assert not (tmp_path / "demo").exists()

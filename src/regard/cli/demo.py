@@ -25,8 +25,8 @@ class Options:
     "Παρασκευή 5 Μαΐου 2017" is 2017-05-05. Then it reads dates that it has never seen.
     """
 
-    minutes: float = 2.0
-    """How long to train, validation included."""
+    steps: int = 800
+    """How long to train: 800 steps are about two minutes of two cores."""
     out: Path = Path("demo-output")
     """The folder for the run and the pictures; a run that is there already goes on, or is shown again."""
 
@@ -34,16 +34,16 @@ class Options:
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard demo", args)
     task = Translate(data="dates", valid_lines=500)
-    training = Training(minutes=typed.minutes, lr=3e-3, warmup=200, validate_every=100, log_every=20, average=3)
+    training = Training(
+        steps=typed.steps, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20
+    )
     run = typed.out / "run"
     from regard.cli.fitting import train
     from regard.train.run import RECORD
 
     resume = (run / RECORD).exists()
     if resume:
-        print(
-            f"{run} is there already: it goes on, if {typed.minutes:g} minutes are not over; remove it to start anew."
-        )
+        print(f"{run} is there already: it goes on, if {typed.steps} steps are not done; remove it to start anew.")
     code = train(task, run, training, resume)
     return code or _show(run, typed.out)
 
