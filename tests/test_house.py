@@ -40,7 +40,10 @@ def python(code: str, *arguments: object, cwd: Path | None = None, **environment
 
 def test_import_is_quick() -> None:
     # The processor's time, not the clock's, and the least of several: what else the machine does is not ours.
-    code = "import time, torch; start = time.process_time(); import regard; regard.attention; print(time.process_time() - start)"
+    code = (
+        "import time, torch; start = time.process_time(); import regard; regard.attention; "
+        "print(time.process_time() - start)"
+    )
     times: list[float] = []
     while len(times) < 7 and min(times, default=1.0) > IMPORT_TIME:
         times.append(float(python(code)))
@@ -48,9 +51,18 @@ def test_import_is_quick() -> None:
 
 
 def test_import_is_light() -> None:
-    code = "import sys, torch; had = set(sys.modules); import regard; regard.attention; print(*sorted(set(sys.modules) - had))"
+    code = (
+        "import sys, torch; had = set(sys.modules); import regard; regard.attention; "
+        "print(*sorted(set(sys.modules) - had))"
+    )
     brought = set(python(code).split())
     assert not brought.intersection(HEAVY), "import these where they are used, inside the function"
+
+
+def test_nothing_is_loaded_before_a_name_is_used() -> None:
+    assert python("import sys, regard; print('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
+    # also where a room of that name was imported first
+    assert python("import regard.attention.layer, regard; print(callable(regard.attention))") == "True"
 
 
 def test_version_is_one() -> None:
