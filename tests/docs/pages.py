@@ -99,6 +99,20 @@ def commands(block: str) -> list[list[str]]:
     return [words[1:] for words in found if words] if all(w[0] == "regard" for w in found if w) else []
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Examples are small: on a busy machine two threads wait for each other longer than they work."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
 def run(page: Path) -> None:
     """Every block of the page that is to run, in the present folder."""
     namespace: dict[str, object] = {"__name__": "__page__"}
@@ -174,9 +188,6 @@ def drawn(page: Path) -> None:
 
 
 def main() -> None:
-    import torch
-
-    torch.set_num_threads(1)
     named = [Path(name).resolve() for name in sys.argv[1:]]
     for page in named or [path for path in PAGES if path.parent.name == "guides"]:
         text = page.read_text(encoding="utf-8")
