@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
 from regard.cli import main
 
@@ -27,7 +28,11 @@ Regard = Callable[..., Ran]
 def regard(capsys: pytest.CaptureFixture[str]) -> Regard:
     def run(*args: object) -> Ran:
         capsys.readouterr()
-        code = main([str(word) for word in args])
+        threads = torch.get_num_threads()
+        try:
+            code = main([str(word) for word in args])
+        finally:
+            torch.set_num_threads(threads)
         return Ran(code, *capsys.readouterr())
 
     return run

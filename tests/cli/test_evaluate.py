@@ -14,10 +14,10 @@ def test_scores_and_samples(regard: Regard, trained: Path) -> None:
     assert said[0].startswith("bleu ")
     assert "|tok:13a|" in said[0]
     assert [line.split()[0] for line in said[:3]] == ["bleu", "chrf", "exact"]
-    assert "1 lines in " in said[3]
+    assert "1 line in " in said[3]
     assert "beam 5, best weights, of step " in said[3]
     assert "→" in said[5]
-    assert ran.err == f"regard: 1 lines of the validation pairs of {trained}, which has no test pairs\n"
+    assert ran.err == f"regard: 1 line of the validation pairs of {trained}, which has no test pairs\n"
 
 
 def test_other_pairs_json_and_a_file(regard: Regard, trained: Path, pairs: Path, tmp_path: Path) -> None:

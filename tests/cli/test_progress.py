@@ -65,7 +65,7 @@ def test_a_process_that_is_told_nothing() -> None:
 def test_words() -> None:
     one = Started(Path("run"), 5, "cpu", 3, 1, {}, 4, None, 1, True)
     assert start_line(one) == (
-        "5 parameters on cpu, 1 thread in each of 3 processes; 1 batches an epoch; goes on after step 4"
+        "5 parameters on cpu, 1 thread in each of 3 processes; 1 batch an epoch; goes on after step 4"
     )
     assert step_line(Stepped(5, None, 0.5, 1.25, 1e-3, 0.5, 10.0, 3.0, None)) == (
         "step 5  loss 1.2500  10 tokens/s  0:03"

@@ -31,7 +31,7 @@ def test_from_a_file_to_a_run(regard: Regard, pairs: Path, tmp_path: Path) -> No
     assert ran.err == ""
     said = ran.out.splitlines()
     assert said[0] == f"{run}: {len(LINES) - 1} pairs to train on, 1 to validate, 10 and 10 tokens"
-    assert re.fullmatch(r"[\d,]+ parameters on cpu, 1 thread; \d+ batches an epoch", said[1])
+    assert re.fullmatch(r"[\d,]+ parameters on cpu, 1 thread; \d+ batch(es)? an epoch", said[1])
     assert re.fullmatch(r"step 2 of 4  loss \d.\d{4}  [\d,]+ tokens/s  0:\d\d, 0:\d\d left", said[2])
     assert re.fullmatch(r"step 2: bleu \S+  chrf \S+  nll \S+  \(the best so far\)", said[3])
     assert "→" in said[4]

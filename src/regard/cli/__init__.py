@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from regard import __version__
 
@@ -30,6 +31,10 @@ def main(args: Sequence[str] | None = None) -> int:
     until = typed.index("--") if "--" in typed else len(typed)
     debug = "--debug" in typed[:until]
     typed = [word for n, word in enumerate(typed) if n > until or word != "--debug"]
+    for stream in (sys.stdout, sys.stderr):
+        # a screen without a letter shows its number: nothing stops for that
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _run(typed)
     except SystemExit as stop:
@@ -111,4 +116,4 @@ def sentence(error: BaseException) -> str:
 def _ours(error: BaseException) -> bool:
     """Was it raised in words of this package, or by the system? A library's own complaint is a bug of ours."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return isinstance(error, OSError) or f"{os.sep}regard{os.sep}" in frame.filename
+    return isinstance(error, OSError) or Path(frame.filename).is_relative_to(Path(__file__).parents[1])

@@ -1,5 +1,6 @@
 """regard demo: dates of the world, read by a model that attends."""
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ class Options:
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard demo", args)
-    task = Translate(data="dates", valid_lines=500)
+    task = Translate(data="dates", metric="nll", valid_lines=500)
     training = Training(
         steps=typed.steps, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20
     )
@@ -44,7 +45,7 @@ def verb(args: Sequence[str]) -> int:
     resume = (run / RECORD).exists()
     if resume:
         print(f"{run} is there already: it goes on, if {typed.steps} steps are not done; remove it to start anew.")
-    code = train(task, run, training, resume)
+    code = train(task, run, training, resume, command=shlex.join(["regard", "demo", *args]))
     return code or _show(run, typed.out)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from regard.cli.options import Flag, left_open, parse
-from regard.cli.progress import number
+from regard.cli.progress import counted, number
 
 if TYPE_CHECKING:
     from regard.cli.loading import Loaded
@@ -75,7 +75,7 @@ def verb(args: Sequence[str]) -> int:
     search = Greedy() if typed.beam == 1 else Beam(typed.beam, length_penalty=penalty)
     main = loaded.task.choice("metric")
     names = [main, *_SCORES[loaded.task.kind]] if main != "nll" else _SCORES[loaded.task.kind]
-    print(f"regard: {len(pairs):,} lines of {named}", file=sys.stderr)
+    print(f"regard: {counted(len(pairs), 'line')} of {named}", file=sys.stderr)
     begun = time.perf_counter()
     scores, said = evaluate(loaded.interpreter, pairs, search, tuple(dict.fromkeys(names)))
     seconds = time.perf_counter() - begun
@@ -95,7 +95,6 @@ def verb(args: Sequence[str]) -> int:
     }
     if "bleu" in scores:
         found["signature"] = _signature(pairs)
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     if typed.json:
         print(json.dumps(found, indent=2))
     else:
@@ -125,7 +124,7 @@ def _show(found: dict[str, object], pairs: "Pairs", said: Sequence[str]) -> None
         print(f"{name:7}{number(value)}" + (f"   {found['signature']}" if name == "bleu" else ""))
     search = "the likeliest token each time" if found["beam"] == 1 else f"beam {found['beam']}"
     print(
-        f"{found['lines']:,} lines in {found['seconds']:.1f} s, {found['tokens_per_second']:,.0f} tokens/s; "
+        f"{counted(len(pairs), 'line')} in {found['seconds']:.1f} s, {found['tokens_per_second']:,.0f} tokens/s; "
         f"{search}, {found['weights']} weights, of step {found['step']:,}\n"
     )
     for n in range(0, len(said), max(1, len(said) // _SAMPLES))[:_SAMPLES]:

@@ -16,13 +16,14 @@ from regard.train.run import BEST, RECORD
 from regard.train.training import Training
 
 
-def train(task: Translate, run: Path, training: Training, resume: bool) -> int:
-    """Trains, shows it, says what to do next; the exit code."""
-    again = f"regard train --resume {shlex.quote(str(run))}"
+def train(task: Translate, run: Path, training: Training, resume: bool, command: str | None = None) -> int:
+    """Trains, shows it, says what to do next; the exit code. `command` goes on with the run; left out, --resume."""
+    named = shlex.quote(str(run))
+    again = f"regard train --resume {named}" if command is None else command
     try:
         stopped = fitted(task, run, training, resume)
     except Diverged as error:
-        say_error(f"{sentence(error)}: {again} --lr {training.lr / 2:g}")
+        say_error(f"{sentence(error)}: regard train --resume {named} --lr {training.lr / 2:g}")
         return 1
     except KeyboardInterrupt:
         if (run / RECORD).exists():
@@ -35,7 +36,12 @@ def train(task: Translate, run: Path, training: Training, resume: bool) -> int:
         print(f"interrupted after step {stopped.step:,}; go on with: {again}")
         return 130
     print(stopped.text[:1].upper() + stopped.text[1:] + ".")
-    summary(run)
+    if (run / BEST).exists():
+        facts = checkpoint.read(run / BEST).facts
+        scores = ", ".join(f"{name} {number(value)}" for name, value in facts["score"].items())
+        print(f"The best weights, of step {facts['step']:,}, are in {run / BEST}: {scores}.")
+    if command is None:
+        print(f"Go on with: regard translate {named}, or regard evaluate {named}")
     return 0
 
 
@@ -48,16 +54,6 @@ def fitted(task: Translate, run: Path, training: Training, resume: bool) -> Stop
     if stopped is not None:
         memory.write(run)
     return stopped
-
-
-def summary(run: Path) -> None:
-    """What the run has come to and what can be done with it."""
-    named = shlex.quote(str(run))
-    if (run / BEST).exists():
-        facts = checkpoint.read(run / BEST).facts
-        scores = ", ".join(f"{name} {number(value)}" for name, value in facts["score"].items())
-        print(f"The best weights, of step {facts['step']:,}, are in {run / BEST}: {scores}.")
-    print(f"Go on with: regard translate {named}, or regard evaluate {named}")
 
 
 def _tell_what_is_read(task: Translate, run: Path, training: Training, shown: Screen) -> None:

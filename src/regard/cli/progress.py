@@ -106,14 +106,14 @@ def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
 
 
 def start_line(event: Started) -> str:
-    threads = f"{event.threads} thread{'s' if event.threads > 1 else ''}"
+    threads = counted(event.threads, "thread")
     if event.thread_times:
         tried = ", ".join(f"{count}: {1000 * seconds:.0f} ms" for count, seconds in event.thread_times.items())
         threads += f" (a batch with {tried})"
     where = f"{event.parameters:,} parameters on {event.device}, {threads}"
     if event.processes > 1:
         where += f" in each of {event.processes} processes"
-    batches = f"{event.batches:,} batches an epoch"
+    batches = f"{event.batches:,} {'batch' if event.batches == 1 else 'batches'} an epoch"
     return f"{where}; {batches}" + (f"; goes on after step {event.step:,}" if event.resumed else "")
 
 
@@ -135,6 +135,10 @@ def score_line(event: Validated) -> str:
 def number(value: float) -> str:
     """A score as people read it: percentages with two places, small numbers with more."""
     return f"{value:.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def clock(seconds: float) -> str:

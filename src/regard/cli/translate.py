@@ -1,5 +1,6 @@
 """regard translate: text in, one line of text out for each."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -105,8 +106,9 @@ class _Translator:
         self.lines = self.unknown = self.unfinished = 0
 
     def all(self) -> None:
-        # what a terminal or a locale takes for text is not what a file of text is
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        if hasattr(sys.stdout, "reconfigure"):
+            # text is UTF-8 with line feeds, as the files it is made from, whatever the system takes for text
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         for lines in _lines(self.typed):
             self._print(lines)
         if self.unknown:
@@ -203,14 +205,24 @@ def _decoded(line: bytes, number: int) -> str:
 
 def _asked() -> Iterator[list[str]]:
     """Lines typed at a prompt, until Ctrl-D."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  input() can be edited once it is there
     _note("type a line to translate, Ctrl-D to end")
     while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
+        try:
+            yield [input("> ") if sys.stdout.isatty() else _answer("> ")]
+        except EOFError:
             print(file=sys.stderr)
             return
-        yield [line.rstrip("\r\n")]
+
+
+def _answer(prompt: str) -> str:
+    """As input, but stdout is left alone."""
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\r\n")
 
 
 def _can_draw(path: Path, loaded: "Loaded") -> None:
