@@ -198,7 +198,17 @@ def test_ctrl_c_saves_and_says_how_to_go_on(regard: Regard, pairs: Path, tmp_pat
 
 def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None:
     args = [*NEW, "--train", pairs, *TINY, "--steps", 3, "--log-every", 1, "--validate-every", 2]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "regard", *map(str, args)]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "--",
+        "regard",
+        *map(str, args),
+    ]
     ran = subprocess.run(torchrun, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     # no --run: both must name the folder after the same moment

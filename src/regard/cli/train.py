@@ -15,7 +15,8 @@ from regard.train.training import Training
 TASKS = {"translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal"}
 _ABOUT = """`regard train TASK --help` lists the options of a task.
 `regard train --resume RUN` goes on with a run, whatever its task; options of training given there hold from now on.
-`torchrun --nproc-per-node 2 -m regard train ...` trains with two processes."""
+`torchrun --nproc-per-node 2 -m -- regard train ...` trains with two processes; without the dashes
+torchrun takes --run for an option of its own."""
 
 
 @dataclass(frozen=True)
