@@ -172,4 +172,4 @@ def command(name: str, case: Case) -> str:
             if value != option.default:
                 said = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
                 words.append(f"--{option.name.replace('_', '-')} {said}")
-    return " ".join([*words, f"--run runs/{name}"])
+    return " ".join([*words, f"--out runs/{name}"])

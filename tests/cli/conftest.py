@@ -50,7 +50,7 @@ def trained(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of four steps; tests read it and leave it as it is."""
     run = tmp_path_factory.mktemp("trained") / "run"
     args = ["train", "translate", "--train", str(pairs), *TINY, "--steps", "4", "--validate-every", "2"]
-    assert main([*args, "--run", str(run)]) == 0
+    assert main([*args, "--out", str(run)]) == 0
     return run
 
 
@@ -59,5 +59,5 @@ def unattended(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a decoder that does not attend."""
     run = tmp_path_factory.mktemp("unattended") / "run"
     args = ["train", "translate", "--train", str(pairs), *TINY, "--steps", "1", "--decoder", "fixed"]
-    assert main([*args, "--run", str(run)]) == 0
+    assert main([*args, "--out", str(run)]) == 0
     return run

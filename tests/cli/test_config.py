@@ -78,18 +78,18 @@ def test_no_file() -> None:
 def test_the_command_line_wins_and_a_run_repeats(regard: Regard, pairs: Path) -> None:
     own = written(f'train = "{pairs}"\nsteps = 1\nhidden = 10\n')
     args = [one for n, one in enumerate(TINY) if "--hidden" not in TINY[max(n - 1, 0) : n + 1]]
-    assert regard("train", "translate", "--config", own, *args, "--steps", 2, "--run", "one").code == 0
+    assert regard("train", "translate", "--config", own, *args, "--steps", 2, "--out", "one").code == 0
     told = config.read(Path("one/config.toml"))
     assert told["steps"] == 2
     assert told["hidden"] == 10
     assert told["train"] == (pairs,)
-    assert regard("train", "translate", "--config", "one/config.toml", "--run", "two").code == 0
+    assert regard("train", "translate", "--config", "one/config.toml", "--out", "two").code == 0
     assert Path("one/best.safetensors").read_bytes() == Path("two/best.safetensors").read_bytes()
     assert Path("one/config.toml").read_bytes() == Path("two/config.toml").read_bytes()
 
 
 def test_an_unknown_key_stops_before_training(regard: Regard) -> None:
-    ran = regard("train", "translate", "--config", written("widht = 3"), "--run", "one")
+    ran = regard("train", "translate", "--config", written("widht = 3"), "--out", "one")
     assert ran.code == 2
     assert ran.err.startswith("regard: unknown option in own.toml: 'widht'; did you mean 'width'?")
     assert not Path("one").exists()

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def steps(run: Path) -> list[int]:
 
 def test_from_a_file_to_a_run(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "a b" / "run"
-    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 4, "--log-every", 2, "--validate-every", 2, "--run", run)
+    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 4, "--log-every", 2, "--validate-every", 2, "--out", run)
     assert ran.code == 0, ran.err
     assert ran.err == ""
     said = ran.out.splitlines()
@@ -44,7 +45,7 @@ def test_from_a_file_to_a_run(regard: Regard, pairs: Path, tmp_path: Path) -> No
 
 def test_resume_goes_on_with_what_was_typed(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert regard(*NEW, "--train", pairs, *TINY, "--steps", 2, "--lr", 0.5, "--run", run).code == 0
+    assert regard(*NEW, "--train", pairs, *TINY, "--steps", 2, "--lr", 0.5, "--out", run).code == 0
     ran = regard("train", "--resume", run)
     assert ran.code == 0
     assert "Nothing is left to train: step 2 of 2 is done; raise steps or epochs to go on." in ran.out
@@ -110,7 +111,7 @@ def test_embedded_data_and_a_folder_named_after_the_time(
         (["--schedule", "cosin"], "unknown --schedule 'cosin'; did you mean 'cosine'?"),
         (["--train", "PAIRS", "--tokens", "bpe", "--vocabulary", "9"], "9"),
         (["--config", "nix.toml"], "there is no file nix.toml"),
-        (["--train", "PAIRS", "--run", "PAIRS"], "is a file, not a folder; take another one"),
+        (["--train", "PAIRS", "--out", "PAIRS"], "is a file, not a folder; take another one"),
     ],
 )
 def test_wrong_input_is_one_sentence(
@@ -118,7 +119,7 @@ def test_wrong_input_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("latin.tsv").write_bytes(b"a\tb\n\xe4\xfc\tb\n".replace(b"\xe4", b"x"))
-    run = [] if "--run" in args else ["--run", "run"]
+    run = [] if "--out" in args else ["--out", "run"]
     ran = regard(*NEW, *(pairs if one == "PAIRS" else one for one in args), "--hidden", 6, "--minutes", 1e-6, *run)
     assert ran.code == 2
     assert said in ran.err
@@ -128,7 +129,7 @@ def test_wrong_input_is_one_sentence(
 
 
 def test_a_folder_with_a_run_is_not_overwritten(regard: Regard, pairs: Path, trained: Path) -> None:
-    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 1, "--run", trained)
+    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 1, "--out", trained)
     assert ran.code == 2
     assert ran.err == f"regard: {trained} holds a run already; resume it (--resume {trained}), or take another folder\n"
 
@@ -163,7 +164,7 @@ def test_a_resumed_run_keeps_its_task(regard: Regard, trained: Path) -> None:
 
 def test_diverging_is_1(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 50, "--lr", 1e30, "--clip", "None", "--run", run)
+    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 50, "--lr", 1e30, "--clip", "None", "--out", run)
     assert ran.code == 1
     assert "weights and checkpoints are as before" in ran.err
     assert f"regard train --resume {run} --lr 5e+29" in ran.err
@@ -175,7 +176,7 @@ def command(*args: object) -> list[str]:
 
 def test_ctrl_c_saves_and_says_how_to_go_on(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    args = [*NEW, "--train", pairs, *TINY, "--steps", 10**6, "--log-every", 1, "--run", run]
+    args = [*NEW, "--train", pairs, *TINY, "--steps", 10**6, "--log-every", 1, "--out", run]
     with subprocess.Popen(command(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stderr is not None
@@ -196,6 +197,15 @@ def test_ctrl_c_saves_and_says_how_to_go_on(regard: Regard, pairs: Path, tmp_pat
     assert steps(run) == list(range(1, done + 3))
 
 
+def test_torchrun_leaves_every_option_alone() -> None:
+    """It takes the beginning of its own options for them, in what it starts as well."""
+    from torch.distributed.run import get_args_parser
+
+    names = [one.name for of in (Translate, Training) for one in fields(of)] + ["out", "config", "resume"]
+    told = [*NEW, *(f"--{name.replace('_', '-')}" for name in names)]
+    assert get_args_parser().parse_args(["-m", "regard", *told]).training_script_args == told
+
+
 def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None:
     args = [*NEW, "--train", pairs, *TINY, "--steps", 3, "--log-every", 1, "--validate-every", 2]
     torchrun = [
@@ -205,13 +215,12 @@ def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None
         "--nproc-per-node",
         "2",
         "-m",
-        "--",
         "regard",
         *map(str, args),
     ]
     ran = subprocess.run(torchrun, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    # no --run: both must name the folder after the same moment
+    # no --out: both must name the folder after the same moment
     (run,) = (tmp_path / "runs").iterdir()
     assert steps(run) == [1, 2, 3]
     assert ran.stdout.count("\nstep 1 of 3 ") == 1

@@ -5,7 +5,7 @@
     minutes = 5
 
 A word on the command line wins over the file. Every run writes its options into config.toml, so that
-`regard train translate --config RUN/config.toml --run OTHER` repeats it. "None" is written for nothing.
+`regard train translate --config RUN/config.toml --out OTHER` repeats it. "None" is written for nothing.
 """
 
 import json

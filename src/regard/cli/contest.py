@@ -50,7 +50,7 @@ def run(name: str, task: Translate, out: Path, config: Path) -> int:
         options = ["--resume", str(folder)]
     else:
         own = ["--decoder", "fixed"] if task.decoder == "fixed" else ["--attention", str(task.attention)]
-        options = ["translate", "--config", str(config), "--run", str(folder), *own]
+        options = ["translate", "--config", str(config), "--out", str(folder), *own]
     code = _process(["train", *options])
     told = {"done": code in (0, 1), "diverged": code == 1, "peak_bytes": memory.read(folder)}
     files.write(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])

@@ -15,20 +15,19 @@ from regard.train.training import Training
 TASKS = {"translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal"}
 _ABOUT = """`regard train TASK --help` lists the options of a task.
 `regard train --resume RUN` goes on with a run, whatever its task; options of training given there hold from now on.
-`torchrun --nproc-per-node 2 -m -- regard train ...` trains with two processes; without the dashes
-torchrun takes --run for an option of its own."""
+`torchrun --nproc-per-node 2 -m regard train ...` trains with two processes."""
 
 
 @dataclass(frozen=True)
 class New:
     """Train a translator on files of your own (--train) or on embedded data (--data), with any attention.
 
-    Example: regard train translate --train en.txt de.txt --valid en.val de.val --minutes 60 --run runs/en-de
+    Example: regard train translate --train en.txt de.txt --valid en.val de.val --minutes 60 --out runs/en-de
 
     Ctrl-C saves and says how to go on. The run folder holds all there is: weights, vocabularies, metrics, options.
     """
 
-    run: Path | None = None
+    out: Path | None = None
     """A new folder for all that the training leaves behind; left open, runs/translate-DATE-TIME."""
     config: Path | None = None
     """A TOML file with options, such as the config.toml of another run; those typed here win over it."""
@@ -81,7 +80,7 @@ def _new(args: Sequence[str]) -> int:
     typed: New = chosen(New, "regard train translate", args)
     task = task_of(typed.task)
     training, end = training_of(typed.training, task)
-    run = _folder(training) if typed.run is None else typed.run
+    run = _folder(training) if typed.out is None else typed.out
     if first():
         if task.data is None and not task.train:
             print("No --train and no --data: dates it is.")
