@@ -37,14 +37,14 @@ class _Likelihood(torch.autograd.Function):
             some, right = states[here], targets[here].unsqueeze(-1)
             logits = F.linear(some, matrix, None if bias is None else bias.to(some.dtype)).to(total.dtype)
             picked = logits.gather(-1, right).squeeze(-1)
-            logs = torch.log_softmax(logits, dim=-1)
-            nll[here] = -logs.gather(-1, right).squeeze(-1)
+            slope = torch.softmax(logits, dim=-1)
+            # log Σ exp by the largest, which is never too small for its logarithm: one exponential a word serves both
+            nll[here] = logits.amax(-1) - slope.amax(-1).log_() - picked
             total += nll[here].sum()
             if smoothing:
                 total += smoothing * (picked - (some @ mean).to(total.dtype) - level).sum()
             if to_states is None or to_weight is None:
                 continue
-            slope = logs.exp_()
             slope.scatter_add_(-1, right, torch.full_like(right, -(1 - smoothing), dtype=slope.dtype))
             slope = slope.to(states.dtype)
             torch.mm(slope, matrix, out=to_states[here])
