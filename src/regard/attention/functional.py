@@ -8,7 +8,7 @@ from regard.backends import fused
 from regard.parts import checks
 from regard.parts.bias import Bias
 from regard.parts.call import NOTHING, Attended, Call, Need, resolve
-from regard.parts.map import AttentionMap
+from regard.parts.map import Computed
 from regard.parts.mask import Mask
 from regard.parts.memory import Memory
 from regard.parts.normalize import Normalizer, Softmax
@@ -81,7 +81,7 @@ def attend(
     got = backends.choose(call, backend).run(call)
     if felt is not None:
         got = poisoned(got, felt)
-    return got._replace(map=AttentionMap(call)) if need.map else got
+    return got._replace(map=Computed(call)) if need.map else got
 
 
 def explain(

@@ -1,7 +1,9 @@
 """AttentionMap: weights that are computed when they are looked at, so that no (q, k) matrix is ever kept."""
 
 import copy
+import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,23 +27,27 @@ class Top(NamedTuple):
     columns: Tensor  # "*b rows n"
 
 
-class AttentionMap:
-    """weights[i, j], kept as projected queries and keys: linear memory, whole rows on demand.
-
-    `map[rows, columns]` as on a tensor's last two axes, `map.rows(index)`, `map.topk(n)`, `map.entropy()`,
-    `map.coarse(height, width)`, `map.dense()`.
+class AttentionMap(ABC):
+    """weights[i, j], whole rows on demand: `map[rows, columns]` as on a tensor's last two axes, `map.rows(index)`,
+    `map.topk(n)`, `map.entropy()`, `map.coarse(height, width)`, `map.dense()`; before them `map.pick(sample, head)`.
     """
 
-    def __init__(self, call: Call) -> None:
-        self._call = _still(call)
-        self._picked: tuple[int | slice, ...] = ()
-
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """(*b, q, k)"""
-        whole = torch.empty(self._call.batch, device="meta")[self._picked] if self._picked else None
-        batch = self._call.batch if whole is None else tuple(whole.shape)
-        return (*batch, self._call.queries.shape[-2], self._call.keys.shape[-2])
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+    @abstractmethod
+    def rows(self, rows: Tensor | slice) -> Tensor:  # -> "*b rows k"
+        """The whole weights of some queries, in float32 at least."""
+
+    @abstractmethod
+    def _at(self, index: tuple[int | slice, ...]) -> "AttentionMap":
+        """The map of some of the leading axes."""
 
     def pick(self, *index: int | slice) -> "AttentionMap":
         """The map of one sample, of one head: `map.pick(0, 3)` takes axes away from the front, as an index does."""
@@ -49,20 +55,10 @@ class AttentionMap:
             raise IndexError(
                 f"pick takes at most the {len(self.shape) - 2} leading axes of {self}, got {len(index)}; see shape"
             )
-        picked = AttentionMap(self._call)
-        picked._picked = index
-        return picked
+        return self._at(index)
 
     def __repr__(self) -> str:
         return f"AttentionMap{self.shape}"
-
-    @torch.no_grad()
-    def rows(self, rows: Tensor | slice) -> Tensor:  # -> "*b rows k"
-        """The whole weights of some queries, in float32 at least."""
-        part = self._call.part(rows, slice(None))
-        s = scores(part)
-        weights = part.normalize.weights(s, allowed_for(part, s))
-        return weights.expand(*self._call.batch, *weights.shape[-2:])[self._picked]
 
     def __getitem__(self, index: object) -> Tensor:
         """map[rows, columns] on the last two axes; map[rows] has all columns. An integer takes its axis away."""
@@ -74,7 +70,7 @@ class AttentionMap:
                 f"a map is indexed by [rows, columns], got {len(rows)} indices; pick(sample, head) comes before"
             )
         one_row, one_column = _whole(rows), _whole(columns)
-        chosen = self.rows(_several(rows, self.shape[-2], self._call.q.device))
+        chosen = self.rows(_several(rows, self.shape[-2], self.device))
         if one_column is None and not isinstance(columns, slice):
             columns = torch.as_tensor(columns, device=chosen.device)
         chosen = chosen[..., columns if one_column is None else one_column]
@@ -82,15 +78,16 @@ class AttentionMap:
 
     def _pieces(self, rows: Tensor) -> Iterator[Tensor]:
         """Weights of `rows`, some at a time."""
-        each = 1
-        for n in (*self._call.batch, self.shape[-1]):
-            each *= n
-        step = max(1, _AT_ONCE // max(each, 1))
+        step = max(1, _AT_ONCE // max(self._each(), 1))
         for start in range(0, len(rows), step):
             yield self.rows(rows[start : start + step])
 
+    def _each(self) -> int:
+        """How many weights a row costs."""
+        return math.prod(self.shape[:-2]) * self.shape[-1]
+
     def _all(self) -> Tensor:
-        return torch.arange(self.shape[-2], device=self._call.q.device)
+        return torch.arange(self.shape[-2], device=self.device)
 
     def topk(self, n: int, rows: Tensor | slice | list[int] | None = None) -> Top:
         """The n greatest weights of every row, or of some."""
@@ -98,17 +95,17 @@ class AttentionMap:
             raise ValueError(
                 f"n must be between 1 and the number of keys, {self.shape[-1]}, got {n}; try {min(5, self.shape[-1])}"
             )
-        index = self._all() if rows is None else self._all()[_several(rows, self.shape[-2], self._call.q.device)]
+        index = self._all() if rows is None else self._all()[_several(rows, self.shape[-2], self.device)]
         best = [torch.topk(piece, n, dim=-1) for piece in self._pieces(index)]
         if not best:
-            empty = torch.zeros(*self.shape[:-2], 0, n, device=self._call.q.device)
+            empty = torch.zeros(*self.shape[:-2], 0, n, device=self.device)
             return Top(empty, empty.long())
         return Top(torch.cat([b.values for b in best], dim=-2), torch.cat([b.indices for b in best], dim=-2))
 
     def entropy(self) -> Tensor:  # -> "*b q"
         """−Σ_j w_j log w_j of every row, in nats."""
         found = [entropy_of(piece) for piece in self._pieces(self._all())]
-        return torch.cat(found, dim=-1) if found else torch.zeros(self.shape[:-1], device=self._call.q.device)
+        return torch.cat(found, dim=-1) if found else torch.zeros(self.shape[:-1], device=self.device)
 
     def coarse(self, height: int, width: int) -> Tensor:  # -> "*b height width"
         """The map in few cells: each is the weight that an average query of its rows gives to all its columns together.
@@ -120,14 +117,15 @@ class AttentionMap:
                 raise ValueError(f"{name} must be 1 or more, got {n}; try coarse(256, 256)")
         *batch, q, k = self.shape
         height, width = min(height, max(q, 1)), min(width, max(k, 1))
-        rows = torch.arange(q, device=self._call.q.device)
+        rows = torch.arange(q, device=self.device)
         cell_of_row, cell_of_column = (
             rows * height // max(q, 1),
             torch.arange(k, device=rows.device) * width // max(k, 1),
         )
-        cells = torch.zeros(*batch, height, width, device=rows.device, dtype=checks.widened(self._call.queries.dtype))
+        cells = torch.zeros(*batch, height, width, device=rows.device)
         start = 0
         for piece in self._pieces(rows):
+            cells = cells.to(piece.dtype)
             narrow = piece.new_zeros(*piece.shape[:-1], width).index_add_(-1, cell_of_column, piece)
             cells.index_add_(-2, cell_of_row[start : start + piece.shape[-2]], narrow)
             start += piece.shape[-2]
@@ -136,6 +134,66 @@ class AttentionMap:
     def dense(self) -> Tensor:  # -> "*b q k"
         """All weights. This forms the matrix: quadratic memory."""
         return self.rows(slice(None))
+
+
+class Computed(AttentionMap):
+    """weights = normalize(score(q, k) + bias, mask), kept as projected queries and keys: linear memory."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = _still(call)
+        self._picked: tuple[int | slice, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        whole = torch.empty(self._call.batch, device="meta")[self._picked] if self._picked else None
+        batch = self._call.batch if whole is None else tuple(whole.shape)
+        return (*batch, self._call.queries.shape[-2], self._call.keys.shape[-2])
+
+    @property
+    def device(self) -> torch.device:
+        return self._call.q.device
+
+    @torch.no_grad()
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        part = self._call.part(rows, slice(None))
+        s = scores(part)
+        weights = part.normalize.weights(s, allowed_for(part, s))
+        return weights.expand(*self._call.batch, *weights.shape[-2:])[self._picked]
+
+    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        picked = copy.copy(self)
+        picked._picked = index
+        return picked
+
+    def _each(self) -> int:
+        return math.prod(self._call.batch) * self.shape[-1]  # what is not picked is computed all the same
+
+
+class Kept(AttentionMap):
+    """Weights that are there: of an attention that is not the equation, or that forms its matrix anyway."""
+
+    def __init__(self, weights: Tensor) -> None:  # "*b q k"
+        if weights.ndim < 2 or not weights.is_floating_point():
+            raise TypeError(
+                f"weights must be floating, (…, queries, keys), got {weights.dtype} {checks.shape(weights)}; "
+                "give a vector an axis of one query, weights.unsqueeze(-2)"
+            )
+        self._weights = weights.detach()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._weights.shape)
+
+    @property
+    def device(self) -> torch.device:
+        return self._weights.device
+
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        chosen = self._weights[..., rows, :]
+        return chosen.to(checks.widened(chosen.dtype))
+
+    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        return Kept(self._weights[index])
 
 
 def _whole(index: object) -> int | None:

@@ -1,0 +1,43 @@
+"""Recorded: one attention map as a model used it, and how far it can be trusted."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.parts.map import AttentionMap
+
+# self and cross attention; an encoder-decoder's alignment, step by step; in place over a feature map; at a drawn place;
+# over the slots of a memory, hop by hop
+Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """The weights that one call of a module used, "*b q k", usually (sample, head, query, key).
+
+    `certificate` is max |P·V − out| over the rows that were checked: how far the map is from what the model computed.
+    Beyond `tolerance`, or where nothing could be checked (None), the map is not `verified` and is never shown without
+    saying so.
+    """
+
+    name: str  # of the module, as `named_modules` tells it; "" is the model itself
+    kind: Kind
+    weights: AttentionMap
+    call: int = 0  # which call of that module this was, from 0
+    step: int = 0  # absolute position of the first query: 0, or how many tokens a cache held before
+    certificate: float | None = None
+    tolerance: float = 1e-4
+    how: str = "regard"  # what was listened to: "regard", "sdpa", "multi_head_attention", "flex_attention", "softmax"
+    grid: tuple[int, int] | None = None  # keys that are places of an image: (height, width) of the last height·width
+
+    @property
+    def verified(self) -> bool:
+        return self.certificate is not None and self.certificate <= self.tolerance
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(*b, q, k)"""
+        return self.weights.shape
+
+    def __repr__(self) -> str:
+        sure = "unverified" if not self.verified else f"certificate {self.certificate:.1e}"
+        return f"Recorded({self.name or 'model'!r}, {self.kind}, {self.shape}, {sure})"
