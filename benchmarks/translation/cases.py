@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.table import Bound
+from regard.cli import demo
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
@@ -109,8 +110,8 @@ _REVERSE = Training(
 CASES: dict[str, Case] = {
     "dates": Case(
         "dates of the world to ISO 8601, days never seen: what `regard demo` trains",
-        Translate(data="dates", valid_lines=500),
-        Training(steps=800, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20),
+        demo.TASK,
+        demo.TRAINING,
         search="greedy",
         goals={"exact": Bound("least", 97)},
     ),

@@ -100,7 +100,7 @@ def test_commands_say_what_cases_are(name: str) -> None:
     words = command(name, CASES[name]).split()
     assert words[:3] == ["regard", "train", "translate"]
     told = train_verb.chosen(train_verb.New, "regard train translate", words[3:])
-    assert told.run == Path("runs") / name
+    assert told.out == Path("runs") / name
     task = train_verb.task_of(told.task)
     assert task == case.task
     assert train_verb.training_of(told.training, task) == (case.training, "")

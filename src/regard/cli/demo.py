@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from regard.data.text import Pairs
     from regard.tasks.interpreter import Interpreter
 
+STEPS = 800
+# the benchmark trains the same
+TASK = Translate(data="dates", metric="nll", valid_lines=500)
+TRAINING = Training(
+    steps=STEPS, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20
+)
+
 
 @dataclass(frozen=True)
 class Options:
@@ -26,7 +33,7 @@ class Options:
     "Παρασκευή 5 Μαΐου 2017" is 2017-05-05. Then it reads dates that it has never seen.
     """
 
-    steps: int = 800
+    steps: int = STEPS
     """How long to train: 800 steps are about two minutes of two cores."""
     out: Path = Path("demo-output")
     """The folder for the run and the pictures; a run that is there already goes on, or is shown again."""
@@ -34,10 +41,7 @@ class Options:
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard demo", args)
-    task = Translate(data="dates", metric="nll", valid_lines=500)
-    training = Training(
-        steps=typed.steps, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20
-    )
+    task, training = TASK, replace(TRAINING, steps=typed.steps)
     run = typed.out / "run"
     from regard.cli.fitting import train
     from regard.train.run import RECORD

@@ -37,7 +37,7 @@ class Beam:
 
 @dataclass(frozen=True)
 class Draw:
-    """`count` translations by chance."""
+    """`count` translations by chance, the likeliest first."""
 
     count: int = 1
     temperature: float = 1.0
@@ -125,7 +125,7 @@ class Interpreter:
             )
         # the draws of a batch depend on the seed and on which batch it is, not on what was drawn before
         generator = torch.Generator(source.device).manual_seed(search.seed + first)
-        return sample(
+        drawn = sample(
             self.model,
             state,
             bos=BOS,
@@ -138,6 +138,7 @@ class Interpreter:
             generator=generator,
             count=search.count,
         )
+        return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
 
     def _said(self, found: Found) -> Said:
         text = self.vocabularies.target.decode(found.tokens)
