@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from tests.train.toy import Net
 from torch import Tensor, nn
 
+from regard import disk
 from regard.train import checkpoint
 from regard.train.average import average
 from regard.train.checkpoint import Stored
@@ -20,7 +21,7 @@ class Odd(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        for i, dtype in enumerate(checkpoint._TYPES):
+        for i, dtype in enumerate(getattr(torch, name) for name in disk.TYPES):
             self.register_buffer(f"b{i}", torch.arange(7).to(dtype))
         self.register_buffer("none", torch.zeros(0, 3))
         self.scale = nn.Parameter(torch.tensor(2.5))

@@ -7,7 +7,7 @@ stored whole, so a file does not depend on the number of processes.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard import disk
 from regard.train import files
 
 FORMAT = 1
 _KEY = "regard"
-_TYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 
 
 @dataclass(frozen=True)
@@ -80,25 +69,8 @@ def gather(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
 
 def write(path: Path, stored: Stored, facts: Mapping[str, Any]) -> None:
     """The file, whole or not at all."""
-    files.write(path, _safetensors(stored, {"format": FORMAT, "tied": dict(stored.tied), **facts}))
-
-
-def _safetensors(stored: Stored, facts: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
-    """The format as its specification has it: length of the header, header in JSON, the tensors' bytes.
-
-    Not by its library, which makes a temporary file under a name of its own: a killed process would leave it behind.
-    """
-    header: dict[str, Any] = {"__metadata__": {_KEY: json.dumps(facts)}}
-    end = 0
-    for name, t in stored.tensors.items():
-        header[name] = {"dtype": _TYPES[t.dtype], "shape": list(t.shape), "data_offsets": [end, end + t.nbytes]}
-        end += t.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little")
-    yield text
-    for t in stored.tensors.values():
-        yield t.reshape(-1).view(torch.uint8).numpy().data
+    told = json.dumps({"format": FORMAT, "tied": dict(stored.tied), **facts})
+    files.write(path, disk.safetensors(stored.tensors, {_KEY: told}))
 
 
 def read(path: Path) -> Stored:
