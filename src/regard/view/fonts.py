@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 
 # Drawn as boxes or as bitmaps: they have every character and show none.
-_USELESS = ("Last Resort", "LastResort", "Emoji")
+_USELESS = ("Last Resort", "LastResort", "Color Emoji", "Blank")
 # Scripts that one font draws together, under a name that is not theirs.
 _TOGETHER = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "HANGUL": "CJK", "FULLWIDTH": "CJK", "IDEOGRAPHIC": "CJK"}
 
@@ -47,6 +47,11 @@ def _nearness(family: str, script: str) -> tuple[bool, bool, bool, str]:
     return (script not in family.upper(), "Sans" not in family, not family.startswith("Noto"), family)
 
 
+def _script(character: str) -> str:
+    name = unicodedata.name(character, "?").split()[0]
+    return _TOGETHER.get(name, name)
+
+
 def families(words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
     """The fonts to draw these words with, the usual one first, and the characters that none of them has."""
     from matplotlib import font_manager, rcParams
@@ -58,8 +63,7 @@ def families(words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
     for character in lacking:
         if any(ord(character) in _characters(_installed()[family]) for family in found):
             continue
-        script = unicodedata.name(character, "?").split()[0]
-        script = _TOGETHER.get(script, script)
+        script = _script(character)
         for family in sorted(_installed(), key=lambda family: _nearness(family, script)):
             if ord(character) in _characters(_installed()[family]):
                 found.append(family)
@@ -67,6 +71,27 @@ def families(words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
         else:
             missing.add(character)
     return [*rcParams["font.family"], *found], frozenset(missing)
+
+
+def wanted(words: Iterable[str]) -> str:
+    """Which fonts would have the characters of these words that no font here has; nothing if all are there."""
+    _, missing = families(words)
+    fonts: dict[str, str] = {}
+    for character in sorted(missing):
+        fonts.setdefault(_noto(character), character)
+    if not fonts:
+        return ""
+    said = ", ".join(f"{font} (for U+{ord(character):04X})" for font, character in fonts.items())
+    return f"no font here has every character of this; install {said}"
+
+
+def _noto(character: str) -> str:
+    """What a font that has the character is called."""
+    # what lies this high and is no letter is a picture
+    if ord(character) >= 0x1F000 and unicodedata.category(character) in ("So", "Sk"):
+        return "Noto Emoji"
+    script = _script(character)
+    return f"Noto Sans {script if script == 'CJK' else script.title()}"
 
 
 def spelt(text: str, missing: frozenset[str]) -> str:

@@ -1,0 +1,198 @@
+"""Board: a figure laid out in inches from its upper left corner, under a title, with rulers whose labels thin out."""
+
+import contextlib
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard.view import fonts, labels
+from regard.view.figure import sheet
+
+# points: of the title, of the notes under it, and of labels, which are never smaller than they can be read in print
+_TITLE, _NOTE = 9.0, 6.5
+LEAST, MOST = 5.0, 8.0
+# inches around everything, and the least that a title needs
+_EDGE, _NARROW = 0.12, 3.0
+# longer labels are cut
+_COLUMNS = 18
+# colours that colour-blind eyes tell apart: of weights, and of differences around nothing
+WEIGHTS, DIFFERENCES = "cividis", "PuOr_r"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What colours mean: from `low` to `high`, by `power` of the distance from nothing (0.5 is the square root)."""
+
+    high: float
+    low: float = 0.0
+    power: float = 1.0
+    name: str = "weight"
+
+    @property
+    def label(self) -> str:
+        return self.name if self.power == 1.0 else f"{self.name}, by its square root"
+
+    @property
+    def map(self) -> str:
+        return DIFFERENCES if self.low < 0 else WEIGHTS
+
+    def norm(self) -> Any:
+        from matplotlib.colors import Normalize, PowerNorm
+
+        if self.power == 1.0:
+            return Normalize(self.low, self.high)
+        return PowerNorm(self.power, self.low, self.high)
+
+
+def scale(cells: Iterable[Tensor], *, signed: bool = False, power: float = 1.0) -> Scale:
+    """From nothing to the largest weight there is; of differences, as far down as up."""
+    high = max((float(one.abs().max()) for one in cells if one.numel()), default=0.0) or 1.0
+    return Scale(high, -high if signed else 0.0, power, "difference" if signed else "weight")
+
+
+class Board:
+    """A sheet of `width` × `height` inches below its title."""
+
+    def __init__(self, drawn: Any, spelt: Callable[[str], str], title: str, notes: Sequence[str], width: float) -> None:
+        self.drawn, self.spelt, self.width = drawn, spelt, max(width, _NARROW)
+        # a letter is about six tenths as wide as it is high
+        self._title = _wrapped([title], self.width, _TITLE)
+        self._notes = _wrapped([note for note in notes if note], self.width, _NOTE)
+        self._header = (len(self._title) * _TITLE + len(self._notes) * _NOTE) * 1.3 / 72 + 0.08
+
+    def resize(self, height: float) -> None:
+        """As high as what stands below the title, and then the title."""
+        self._height = height + self._header + 2 * _EDGE
+        self.drawn.set_size_inches(self.width + 2 * _EDGE, self._height)
+        at = -self._header
+        for lines, size, style in ((self._title, _TITLE, "bold"), (self._notes, _NOTE, "normal")):
+            for line in lines:
+                self.write(line, 0.0, at, size, va="top", weight=style)
+                at += size * 1.3 / 72
+
+    def _at(self, left: float, top: float) -> tuple[float, float]:
+        return (left + _EDGE) / (self.width + 2 * _EDGE), 1 - (top + self._header + _EDGE) / self._height
+
+    def write(self, text: str, left: float, top: float, size: float, **how: Any) -> Any:
+        """Text at a point, as matplotlib's `text` takes its manner."""
+        return self.drawn.text(*self._at(left, top), self.spelt(text), fontsize=size, **how)
+
+    def place(self, left: float, top: float, width: float, height: float) -> Any:
+        """Axes at a place."""
+        (x0, y1), (x1, y0) = self._at(left, top), self._at(left + width, top + height)
+        axes = self.drawn.add_axes((x0, y0, x1 - x0, y1 - y0))
+        axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=LEAST + 1)
+        axes.spines[:].set_linewidth(0.5)
+        return axes
+
+    def bar(self, left: float, top: float, height: float, meaning: Scale) -> None:
+        """What the colours mean."""
+        from matplotlib.cm import ScalarMappable
+
+        axes = self.place(left, top, 0.1, height)
+        bar = self.drawn.colorbar(ScalarMappable(meaning.norm(), meaning.map), cax=axes)
+        bar.outline.set_linewidth(0.5)
+        ticks = _round(meaning)
+        bar.set_ticks(ticks, labels=[f"{tick:.2g}".replace("-", "−") for tick in ticks])
+        bar.ax.minorticks_off()
+        axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=LEAST + 1)
+        bar.set_label(meaning.label, fontsize=LEAST + 1)
+
+    def heat(self, axes: Any, cells: Tensor, rows: int, columns: int, meaning: Scale) -> None:
+        """Cells as one picture over so many rows and columns, of which a cell may be several."""
+        where = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+        if cells.numel():
+            colours = {"cmap": meaning.map, "norm": meaning.norm()}
+            axes.imshow(cells.numpy(), **colours, aspect="auto", interpolation="nearest", extent=where)
+        else:
+            axes.text(0.5, 0.5, "nothing", ha="center", va="center", transform=axes.transAxes, fontsize=LEAST + 1)
+            axes.set(xlim=(-0.5, 0.5), ylim=(0.5, -0.5))
+
+
+BAR = 0.62  # inches that a bar takes with its numbers
+
+
+def _round(meaning: Scale) -> list[float]:
+    """Both ends and what lies between."""
+    if meaning.low < 0:
+        return [meaning.low, meaning.low / 2, 0.0, meaning.high / 2, meaning.high]
+    return [meaning.high * part ** (1 / meaning.power) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
+
+
+def _wrapped(lines: Iterable[str], width: float, size: float) -> list[str]:
+    letters = max(int(width * 72 / (size * 0.58)), 10)
+    return [part for line in lines for part in textwrap.wrap(line, letters) or [""]]
+
+
+def breadth(text: str, size: float) -> float:
+    """About how many inches a label takes."""
+    return labels.columns(text) * size * 0.62 / 72
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Labels along an axis of so many inches: at every `step`-th position, `size` points high, cut where too long."""
+
+    labels: tuple[str, ...]
+    inches: float
+    step: int
+    size: float
+
+    @property
+    def room(self) -> float:
+        """Inches that the widest label takes."""
+        return max((breadth(label, self.size) for label in self.labels), default=0.0) + 0.05
+
+    @property
+    def flat(self) -> bool:
+        """Whether the labels fit beside each other, so that they need not be turned."""
+        pitch = self.inches / max(len(self.labels), 1)
+        return self.room + 0.02 <= pitch * self.step
+
+    @property
+    def below(self) -> float:
+        """Inches that it takes under or over an axis that runs across."""
+        return self.size * 1.3 / 72 + 0.05 if self.flat else self.room + 0.03
+
+    def lay(self, axis: Any, spelt: Callable[[str], str]) -> None:
+        at = range(0, len(self.labels), self.step)
+        axis.set_ticks(at, [spelt(self.labels[n]) for n in at], fontsize=self.size)
+        if axis.axis_name == "x" and not self.flat:
+            axis.set_tick_params(rotation=90)
+
+
+def ruler(pieces: Sequence[str], inches: float) -> Ruler:
+    """All labels where they fit, else every second, fifth, tenth …: never one over another, never too small."""
+    pitch = 72 * inches / max(len(pieces), 1)
+    steps = (n * 10**power for power in range(12) for n in (1, 2, 5))
+    step = next(n for n in steps if n * pitch >= LEAST * 1.15 or n >= len(pieces))
+    size = min(max(step * pitch / 1.15, LEAST), MOST - 1)
+    return Ruler(tuple(labels.shortened(piece, _COLUMNS) for piece in pieces), inches, step, size)
+
+
+def side(count: int, least: float = 0.5, most: float = 5.0) -> float:
+    """Inches for so many positions: a sixth each, as long as that fits on a page."""
+    return min(max(count / 6, least), most)
+
+
+@contextlib.contextmanager
+def board(
+    path: str | Path, title: str, notes: Sequence[str], words: Iterable[str], width: float, height: float | None = None
+) -> Iterator[Board]:
+    """A board, written to `path` at the end; without a height, who draws calls `resize` when it is known.
+
+    A character that no font of the machine has is spelt U+XXXX, and a note says which font would have it.
+    """
+    path, words = Path(path), list(words)
+    with sheet(path, [title, *notes, *words], (width, height or 1.0)) as (drawn, spelt):
+        # an SVG leaves the drawing of letters to who reads it
+        lacking = "" if path.suffix == ".svg" else fonts.wanted([title, *notes, *words])
+        drawn.set_layout_engine("none")
+        made = Board(drawn, spelt, title, [*notes, lacking], width)
+        if height is not None:
+            made.resize(height)
+        yield made

@@ -1,0 +1,265 @@
+"""Which map of a recording is looked at: its layer, sample and head, its rows and columns in words, its name."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.parts import checks
+from regard.parts.map import AttentionMap
+from regard.parts.read import entropy as entropy_of
+from regard.tape.recorded import Recorded
+from regard.tape.recording import Recording
+from regard.view import labels
+
+# how far a weight in low precision may lie below nothing
+_SLACK = 1e-2
+# rows that stand for all when only a mean is wanted
+_ROWS = 64
+# how many weights are looked at together
+_AT_ONCE = 1 << 22
+KINDS = {
+    "self": "self attention",
+    "cross": "cross attention",
+    "alignment": "alignment",
+    "gate": "gate",
+    "glimpse": "glimpse",
+    "hop": "memory hop",
+}
+
+
+class Mean(AttentionMap):
+    """Σ_h weights_h / heads: one map of all the leading axes, row by row, so that no matrix is formed."""
+
+    def __init__(self, of: AttentionMap) -> None:
+        self._of = of
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._of.shape[-2:]
+
+    @property
+    def device(self) -> torch.device:
+        return self._of.device
+
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        found = self._of.rows(rows)
+        return found.reshape(-1, *found.shape[-2:]).mean(0)
+
+    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        return self  # there is no axis left, so there is no index
+
+    def _each(self) -> int:
+        return math.prod(self._of.shape[:-2]) * self.shape[-1]
+
+
+class Less(AttentionMap):
+    """weights_a − weights_b, row by row."""
+
+    def __init__(self, a: AttentionMap, b: AttentionMap) -> None:
+        self._a, self._b = a, b
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._a.shape
+
+    @property
+    def device(self) -> torch.device:
+        return self._a.device
+
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        return self._a.rows(rows) - self._b.rows(rows)
+
+    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        return Less(self._a.pick(*index), self._b.pick(*index))
+
+
+def less(a: Recording, b: Recording) -> Recording:
+    """a − b, map by map: what the first looked at and the second did not, and the other way round."""
+    checks.term("other", b, Recording, "Recording(...)")
+    theirs = {(one.name, one.call): one for one in b}
+    maps = []
+    for one in a:
+        twin = theirs.get((one.name, one.call))
+        if twin is None or twin.shape != one.shape:
+            got = "nothing" if twin is None else f"{twin.shape}"
+            raise ValueError(
+                f"other must hold a map of {one.name or 'model'!r}, call {one.call}, of shape {one.shape}, got {got}; "
+                "record both with inputs of one length, or pass the part that both have, recording['name']"
+            )
+        known = None if one.certificate is None or twin.certificate is None else one.certificate + twin.certificate
+        both = one.tolerance + twin.tolerance if one.verified and twin.verified else 0.0
+        maps.append(replace(one, weights=Less(one.weights, twin.weights), certificate=known, tolerance=both))
+    return replace(a, maps=tuple(maps))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One map, "q k": of one head, or the mean of all; `number` is its place in the recording."""
+
+    one: Recorded
+    number: int
+    map: AttentionMap  # "q k"
+    head: str  # "head 3 of 12", "mean of 12 heads", or nothing where there is one
+    rows: list[str]
+    columns: list[str]
+
+    @property
+    def named(self) -> str:
+        """The module, its call where there were several, and the head."""
+        return " · ".join(part for part in (called(self.one), self.head) if part)
+
+    def cells(self, most: int, *, signed: bool = False) -> Tensor:  # -> "height width"
+        """The weights to be drawn, in at most `most` cells a side."""
+        long = max(self.map.shape) > most
+        return sane(self.map.coarse(most, most) if long else self.map.dense(), self.one, signed=signed)
+
+    def pooled(self, most: int) -> str:
+        """What to say of a map in few cells; nothing if all are there."""
+        q, k = self.map.shape
+        if max(q, k) <= most:
+            return ""
+        return f"pooled from {q} × {k}: a cell is what an average row of it gives to all its columns"
+
+
+def called(one: Recorded) -> str:
+    """The name of a map: its module, and which call that was, if not the first."""
+    return labels.legible(one.name or "model") + (f" · call {one.call}" if one.call else "")
+
+
+def trust(one: Recorded) -> str:
+    """How far a map is sure, in words."""
+    if one.verified:
+        return f"certificate {one.certificate:.1g}"
+    return "UNVERIFIED: " + (
+        "nothing could be checked" if one.certificate is None else f"|P·V − out| up to {one.certificate:.1g}"
+    )
+
+
+def sane(cells: Tensor, one: Recorded, *, signed: bool = False) -> Tensor:
+    """The cells on the CPU in float32, if they can be drawn."""
+    cells = cells.detach().to("cpu", torch.float32)
+    if not bool(torch.isfinite(cells).all()):
+        raise ValueError(
+            f"weights of {called(one)!r} must be finite to be drawn, got {cells[~torch.isfinite(cells)][0].item()}; "
+            "leave that map out, recording['name'] picks some"
+        )
+    if not signed and cells.numel() and float(cells.min()) < -_SLACK:
+        raise ValueError(
+            f"weights of {called(one)!r} must not be negative, got {float(cells.min()):.3g}; "
+            "draw differences with what='difference'"
+        )
+    return cells if signed else cells.clamp_min(0.0)
+
+
+def layers(recording: Recording, layer: int | str | None) -> list[int]:
+    """The places in the recording that a layer stands for: all, one by its number, or all calls of a module."""
+    checks.term("recording", recording, Recording, "tape")
+    if not len(recording):
+        raise ValueError("recording must hold at least one map, got none; run the model under regard.record first")
+    if layer is None:
+        return list(range(len(recording)))
+    if isinstance(layer, str):
+        checks.known("layer", layer, recording.names)
+        return [n for n, one in enumerate(recording) if one.name == layer]
+    return [_within("layer", layer, len(recording), "maps of the recording")]
+
+
+def _within(name: str, value: int, count: int, of: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, got {value!r}; try {name}=0")
+    if not -count <= value < count:
+        raise ValueError(f"{name} must be one of the {count} {of}, 0 to {count - 1}, got {value}; try {name}=0")
+    return value % count
+
+
+def heads(one: Recorded, sample: int) -> AttentionMap:  # -> "h q k"
+    """The heads of one sample. Of leading axes the first counts samples; all others, if there are several, heads."""
+    *lead, _, _ = one.shape
+    number = _within("sample", sample, lead[0] if lead else 1, f"samples of {called(one)!r}")
+    return one.weights.pick(number) if lead else one.weights
+
+
+def each(found: AttentionMap) -> Iterator[AttentionMap]:
+    """Head by head."""
+    lead = found.shape[:-2]
+    for n in range(math.prod(lead)):
+        yield found.pick(*(int(i) for i in torch.unravel_index(torch.tensor(n), lead))) if lead else found
+
+
+def query(one: Chosen, asked: int) -> int:
+    return _within("query", asked, one.map.shape[0], f"queries of {called(one.one)!r}")
+
+
+def pick(recording: Recording, number: int, sample: int, head: int | None) -> Chosen:
+    one = recording[number]
+    found = heads(one, sample)
+    count = math.prod(found.shape[:-2])
+    if head is None:
+        said = f"mean of {count} heads" if count > 1 else ""
+        shown = Mean(found) if len(found.shape) > 2 else found
+    else:
+        chosen = _within("head", head, count, f"heads of {called(one)!r}")
+        said = f"head {chosen} of {count}"
+        shown = list(each(found))[chosen]
+    rows, columns = pieces(recording, one, sample)
+    return Chosen(one, number, shown, said, rows, columns)
+
+
+def first(recording: Recording, layer: int | str | None, sample: int, head: int | None) -> Chosen:
+    """The map of that layer; without one, the first of the recording."""
+    numbers = layers(recording, layer)
+    if isinstance(layer, str) and len(numbers) > 1:
+        raise ValueError(
+            f"layer {layer!r} was called {len(numbers)} times; pass the number of one call, layer={numbers[0]} "
+            f"to layer={numbers[-1]}"
+        )
+    return pick(recording, numbers[0], sample, head)
+
+
+def pieces(recording: Recording, one: Recorded, sample: int) -> tuple[list[str], list[str]]:
+    """What stands at the rows and columns of a map: pieces of the text where they are known, else positions."""
+    *_, q, k = one.shape
+    rows, columns = [str(one.step + n) for n in range(q)], [str(n) for n in range(k)]
+    if sample or recording.queries is None or recording.keys is None:  # the pieces are those of sample 0
+        return rows, columns
+    if one.kind == "self":
+        text = _text(recording, one)
+        if text is not None and len(text) >= max(one.step + q, k):
+            return _shown(text[one.step : one.step + q]), _shown(text[:k])
+        return rows, columns
+    if len(recording.queries) >= one.step + q:
+        rows = _shown(recording.queries[one.step : one.step + q])
+    if len(recording.keys) == k:
+        columns = _shown(recording.keys)
+    return rows, columns
+
+
+def _text(recording: Recording, one: Recorded) -> Sequence[str] | None:
+    """Whose pieces a self attention is over: those that are as many; of two such, what its module is called decides."""
+    asked, seen = recording.queries or (), recording.keys or ()
+    if asked == seen:
+        return asked
+    fits = [text for text in (asked, seen) if len(text) == one.step + one.shape[-2]]
+    if len(fits) < 2:
+        return fits[0] if fits else None
+    parts = one.name.split(".")
+    return seen if "encoder" in parts else asked if "decoder" in parts else None
+
+
+def _shown(text: Sequence[str]) -> list[str]:
+    return [labels.shown(piece) for piece in text]
+
+
+def entropies(found: AttentionMap) -> tuple[Tensor, int]:  # -> "h"
+    """−Σ w log w in nats, the mean over rows of every head, and of how many rows: all, or some of many."""
+    *lead, q, k = found.shape
+    count = math.prod(lead)
+    rows = torch.linspace(0, q - 1, min(q, _ROWS)).round().long().to(found.device)
+    step = max(1, _AT_ONCE // max(count * k, 1))
+    total = torch.zeros(count)
+    for n in range(0, len(rows), step):
+        total += entropy_of(found.rows(rows[n : n + step])).reshape(count, -1).sum(-1).to(total)
+    return total / len(rows), len(rows)

@@ -1,0 +1,54 @@
+"""A recording as a figure in a file: PNG, SVG or PDF by suffix, the same bytes for the same recording."""
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+
+from regard.parts import checks
+from regard.tape.recording import Recording
+from regard.view import recording_maps
+
+# what can be drawn; each takes the options that it has a use for
+FIGURES: dict[str, Callable[..., Path]] = {
+    "map": recording_maps.whole,
+    "heads": recording_maps.heads,
+    "hops": recording_maps.hops,
+    "difference": recording_maps.difference,
+}
+
+
+def draw_recording(
+    recording: Recording,
+    path: str | os.PathLike[str],
+    *,
+    what: str = "heads",
+    sample: int = 0,
+    layer: int | str | None = None,
+    head: int | None = None,
+    query: int | None = None,
+    image: Tensor | str | os.PathLike[str] | None = None,
+    other: Recording | None = None,
+    interpolation: str | None = None,
+) -> Path:
+    """Draws `what` of FIGURES into a .png, .svg or .pdf. An option that a figure has no use for is refused.
+
+    `layer` is the number of a map in the recording or the name of a module, `query` the row of a map; without a `head`
+    the mean of all is drawn. Every figure names what it shows and marks a map that is not verified.
+    """
+    path = Path(path)
+    checks.known("what", what, FIGURES)
+    checks.term("recording", recording, Recording, "tape")
+    takes = [name for name in inspect.signature(FIGURES[what]).parameters if name not in ("recording", "path")]
+    options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
+    given = {name: value for name, value in (options | {"interpolation": interpolation}).items() if value is not None}
+    for name in given:
+        if name not in takes:
+            able = [what for what, figure in FIGURES.items() if name in inspect.signature(figure).parameters]
+            raise ValueError(
+                f"{name} is of no use for what={what!r}, which takes {', '.join(takes)}; "
+                f"leave it out, or draw what={' or '.join(map(repr, able))}"
+            )
+    return FIGURES[what](recording, path, sample=sample, **given)

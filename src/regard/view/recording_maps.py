@@ -1,0 +1,201 @@
+"""Recordings as maps: one with rulers, all heads as thumbnails, memory slots by hop, and what differs between two."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.parts.map import AttentionMap
+from regard.tape.recorded import Recorded
+from regard.tape.recording import Recording
+from regard.view import chosen, labels
+from regard.view.board import BAR, LEAST, Scale, board, breadth, ruler, scale, side
+from regard.view.chosen import KINDS, Chosen
+
+# cells a side: of a map, more than which a screen has no pixels for, and of a thumbnail
+_CELLS, _SMALL = 512, 64
+# positions beyond which a look is spread so far that a straight scale would show nothing but the dark
+_SHARP = 40
+# inches of a page's width, of a thumbnail at least and at most, and between them
+_WIDE, _LEAST, _MOST, _GAP = 7.2, 0.36, 1.3, 0.07
+# layers that are drawn; more are counted
+_LAYERS = 48
+
+
+def whole(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
+          head: int | None = None) -> Path:  # fmt: skip
+    """One head, or the mean of all: a heat map with its pieces as rulers."""
+    return _one(chosen.first(recording, layer, sample, head), path)
+
+
+def _one(seen: Chosen, path: str | Path, *, signed: bool = False, title: str = "") -> Path:
+    q, k = seen.map.shape
+    cells = seen.cells(_CELLS, signed=signed)
+    meaning = scale([cells], signed=signed, power=0.5 if max(q, k) > _SHARP and not signed else 1.0)
+    # few positions get room for their labels, many share what a page has
+    wide, high = side(k), side(q)
+    rows, columns = ruler(seen.rows, high), ruler(seen.columns, wide)
+    notes = [f"{KINDS[seen.one.kind]}, {q} × {k}, {chosen.trust(seen.one)}", seen.pooled(_CELLS)]
+    left, top = rows.room + 0.22, columns.below + 0.14
+    with board(
+        path,
+        title + seen.named + _mark(seen.one),
+        notes,
+        [*seen.rows, *seen.columns],
+        left + wide + 0.12 + BAR,
+        top + max(high, 0.8),
+    ) as b:
+        axes = b.place(left, top, wide, high)
+        b.heat(axes, cells, q, k, meaning)
+        axes.xaxis.tick_top()
+        if cells.numel():
+            rows.lay(axes.yaxis, b.spelt)
+            columns.lay(axes.xaxis, b.spelt)
+        else:
+            axes.set(xticks=[], yticks=[])
+        b.write("looked at", left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
+        b.write("looking", 0.1, top + high / 2, LEAST + 1, ha="center", va="center", rotation=90, color="#555555")
+        b.bar(left + wide + 0.12, top, max(high, 0.8), meaning)
+    return Path(path)
+
+
+def _mark(one: Recorded) -> str:
+    return "" if one.verified else " (unverified)"
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A row of thumbnails: what it is called, its heads and a number under each."""
+
+    one: Recorded
+    cells: list[Tensor]
+    numbers: list[float]
+
+
+def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None) -> Path:
+    """A thumbnail a head, a row a layer; under each its entropy."""
+    found, counted = [], set()
+    numbers = chosen.layers(recording, layer)
+    for number in numbers[:_LAYERS]:
+        one = recording[number]
+        maps = chosen.heads(one, sample)
+        entropy, count = chosen.entropies(maps)
+        counted.add(count)
+        found.append(_Layer(one, _thumbnails(maps, one), entropy.tolist()))
+    some = f" (of {max(counted)} rows)" if max(counted) < max(one.one.shape[-2] for one in found) else ""
+    notes = [_left_out(numbers), f"below each head: its entropy in nats, the mean of its rows{some}", _size(found)]
+    meaning = scale([cells for one in found for cells in one.cells], power=0.5)
+    return _grid(found, path, _heading("heads", found), notes, meaning)
+
+
+def _heading(what: str, found: Sequence[_Layer]) -> str:
+    unsure = sum(not one.one.verified for one in found)
+    said = f" ({unsure} of {len(found)} unverified, marked *)" if unsure else ""
+    count = f"{len(found)} layers" if len(found) > 1 else chosen.called(found[0].one)
+    return f"{what} of {count}{said}"
+
+
+def _left_out(numbers: Sequence[int]) -> str:
+    return f"the first {_LAYERS} of {len(numbers)} maps; pass layer= for another" if len(numbers) > _LAYERS else ""
+
+
+def _size(found: Sequence[_Layer]) -> str:
+    shapes = sorted({one.one.shape[-2:] for one in found})
+    said = ", ".join(f"{q} × {k}" for q, k in shapes[:3]) + (" …" if len(shapes) > 3 else "")
+    pooled = f", pooled to {_SMALL} cells a side" if max(map(max, shapes)) > _SMALL else ""
+    return f"{said} (queries × keys){pooled}"
+
+
+def _thumbnails(maps: AttentionMap, one: Recorded, *, signed: bool = False) -> list[Tensor]:
+    cells = maps.coarse(_SMALL, _SMALL) if max(maps.shape[-2:]) > _SMALL else maps.dense()
+    return list(chosen.sane(cells, one, signed=signed).flatten(0, -3) if cells.ndim > 2 else [cells])
+
+
+def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence[str], meaning: Scale) -> Path:
+    most = max(len(one.cells) for one in found)
+    names = [labels.shortened(chosen.called(one.one) + ("" if one.one.verified else " *"), 30) for one in found]
+    left = max(breadth(name, LEAST + 1) for name in names) + 0.08
+    size = min(max((_WIDE - left - BAR) / max(most, 1) - _GAP, _LEAST), _MOST)
+    under = (LEAST + 0.5) * 1.25 / 72
+    pitch, top = size + under + _GAP, 0.16
+    height = max(top + len(found) * pitch, 0.9)
+    with board(path, title, notes, names, left + most * (size + _GAP) + 0.05 + BAR, height) as b:
+        for n in range(most):
+            b.write(str(n), left + n * (size + _GAP) + size / 2, 0.12, LEAST + 1, ha="center")
+        for row, (name, one) in enumerate(zip(names, found, strict=True)):
+            at = top + row * pitch
+            b.write(name, left - 0.08, at + size / 2, LEAST + 1, ha="right", va="center")
+            for n, (cells, number) in enumerate(zip(one.cells, one.numbers, strict=True)):
+                axes = b.place(left + n * (size + _GAP), at, size, size)
+                b.heat(axes, cells, cells.shape[0], cells.shape[1], meaning)
+                axes.set(xticks=[], yticks=[])
+                below = at + size + under * 0.9
+                b.write(f"{number:.2f}", left + n * (size + _GAP) + size / 2, below, LEAST + 0.5, ha="center")
+        b.bar(left + most * (size + _GAP) + 0.02, top, min(height - top, 2.5), meaning)
+    return Path(path)
+
+
+def hops(recording: Recording, path: str | Path, *, sample: int = 0, query: int | None = None) -> Path:
+    """The slots of a memory, one a line, and how much each hop read of each."""
+    numbers = [n for n in chosen.layers(recording, None) if recording[n].kind == "hop"]
+    if not numbers:
+        kinds = ", ".join(dict.fromkeys(one.kind for one in recording))
+        raise ValueError(f"what='hops' draws maps of kind 'hop', the recording has: {kinds}; draw what='heads'")
+    seen = [chosen.pick(recording, n, sample, None) for n in numbers]
+    slots = {one.map.shape[-1] for one in seen}
+    if len(slots) > 1:
+        raise ValueError(f"hops must read one memory, got memories of {sorted(slots)} slots; pass recording['name']")
+    if query is None and len(seen) > 1 and max(one.map.shape[0] for one in seen) > 1:
+        raise ValueError(f"query must pick one of the {seen[0].map.shape[0]} queries of every hop; try query=0")
+    parts = [one.map.dense() if query is None else one.map[[chosen.query(one, query)]] for one in seen]
+    # every row of one map is a hop, or every map is one
+    cells = torch.cat([chosen.sane(part, one.one) for part, one in zip(parts, seen, strict=True)])
+    names = [str(n + 1) for n in range(len(cells))]
+    unsure = " (unverified)" if any(not one.one.verified for one in seen) else ""
+    return _slots(cells, names, [labels.shortened(c, 60) for c in seen[0].columns], path, seen, unsure)
+
+
+def _slots(
+    cells: Tensor, hops: list[str], slots: list[str], path: str | Path, seen: Sequence[Chosen], unsure: str
+) -> Path:
+    k = cells.shape[1]
+    wide, high = side(len(hops), 0.5, 4.0), side(k, 0.5, 6.0)
+    meaning = scale([cells])
+    rows, columns = ruler(slots, high), ruler(hops, wide)
+    rows = type(rows)(tuple(slots), rows.inches, rows.step, rows.size)  # a slot is a sentence: it is not cut so short
+    notes = [f"{len(hops)} hops over {k} slots, {chosen.trust(max((o.one for o in seen), key=_worry))}"]
+    left, top = rows.room, columns.below + 0.14
+    with board(path, f"memory by hop{unsure}", notes, slots, left + wide + 0.12 + BAR, top + max(high, 0.8)) as b:
+        axes = b.place(left, top, wide, high)
+        b.heat(axes, cells.T, k, len(hops), meaning)
+        axes.xaxis.tick_top()
+        if cells.numel():
+            rows.lay(axes.yaxis, b.spelt)
+            columns.lay(axes.xaxis, b.spelt)
+        b.write("hop", left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
+        b.bar(left + wide + 0.12, top, max(high, 0.8), meaning)
+    return Path(path)
+
+
+def _worry(one: Recorded) -> float:
+    """Greatest for the map that is least sure."""
+    return math.inf if one.certificate is None else one.certificate / one.tolerance if one.tolerance else math.inf
+
+
+def difference(recording: Recording, path: str | Path, *, other: Recording | None = None, sample: int = 0,
+               layer: int | str | None = None, head: int | None = None) -> Path:  # fmt: skip
+    """The recording less `other`, or a recording of differences itself: one map with `layer`, else all heads."""
+    against = recording if other is None else chosen.less(recording, other)
+    numbers = chosen.layers(against, layer)
+    if len(numbers) == 1 or head is not None:
+        return _one(chosen.first(against, layer, sample, head), path, signed=True, title="difference: ")
+    found = []
+    for number in numbers[:_LAYERS]:
+        cells = _thumbnails(chosen.heads(against[number], sample), against[number], signed=True)
+        found.append(_Layer(against[number], cells, [float(c.abs().max()) if c.numel() else 0.0 for c in cells]))
+    notes = [_left_out(numbers), "below each head: its largest difference of a cell", _size(found)]
+    meaning = scale([cells for one in found for cells in one.cells], signed=True)
+    return _grid(found, path, _heading("difference", found), notes, meaning)
