@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.parts import checks
+from regard.parts import checks, cut
 from regard.parts.bias import Added
 from regard.parts.call import Call, allowed_for, scores
 from regard.parts.read import entropy as entropy_of
@@ -137,7 +137,10 @@ class AttentionMap(ABC):
 
 
 class Computed(AttentionMap):
-    """weights = normalize(score(q, k) + bias, mask), kept as projected queries and keys: linear memory."""
+    """weights = normalize(score(q, k) + bias, mask), kept as projected queries and keys: linear memory.
+
+    `pick` cuts the call, so that one head of a long map costs what one head costs.
+    """
 
     def __init__(self, call: Call) -> None:
         self._call = _still(call)
@@ -155,18 +158,47 @@ class Computed(AttentionMap):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        part = self._call.part(rows, slice(None))
-        s = scores(part)
-        weights = part.normalize.weights(s, allowed_for(part, s))
+        # under autocast even float32 would be multiplied in halves
+        with torch.autocast(self.device.type, enabled=False):
+            part = widened(self._call.part(rows, slice(None)))
+            s = scores(part)
+            weights = part.normalize.weights(s, allowed_for(part, s))
         return weights.expand(*self._call.batch, *weights.shape[-2:])[self._picked]
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         picked = copy.copy(self)
-        picked._picked = index
+        picked._call, picked._picked = cut.picked(self._call, _after(self._picked, index, self._call.batch))
         return picked
 
     def _each(self) -> int:
-        return math.prod(self._call.batch) * self.shape[-1]  # what is not picked is computed all the same
+        return math.prod(self._call.batch) * self.shape[-1]  # what could not be cut is computed all the same
+
+
+def widened(call: Call) -> Call:
+    """Queries and keys of a half type in float32, where the score compares them as they are."""
+    half = call.queries.dtype in (torch.float16, torch.bfloat16)
+    if not half or call.score.comparison != "dot" or not call.keys.is_floating_point():
+        return call
+    return replace(call, queries=call.queries.float(), keys=call.keys.float())
+
+
+def _after(
+    picked: tuple[int | slice, ...], index: tuple[int | slice, ...], batch: tuple[int, ...]
+) -> tuple[int | slice, ...]:
+    """What `index` takes of what was `picked` before, as one index of all axes."""
+    whole = [*picked, *[slice(None)] * (len(batch) - len(picked))]
+    left = [(axis, range(batch[axis])[one]) for axis, one in enumerate(whole) if isinstance(one, slice)]
+    for (axis, before), one in zip(left, index, strict=False):
+        if isinstance(one, slice):
+            taken = before[one]
+            whole[axis] = slice(taken.start, taken.stop, taken.step)
+        elif -len(before) <= one < len(before):
+            whole[axis] = before[one]
+        else:
+            raise IndexError(
+                f"{one} is not on axis {axis} of a map, which has {len(before)}; use 0 to {len(before) - 1}"
+            )
+    return tuple(whole)
 
 
 class Kept(AttentionMap):
