@@ -28,6 +28,7 @@ class Recorded:
     tolerance: float = 1e-4
     how: str = "regard"  # what was listened to: "regard", "sdpa", "multi_head_attention", "flex_attention", "softmax"
     grid: tuple[int, int] | None = None  # keys that are places of an image: (height, width) of the last height·width
+    slope: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
 
     @property
     def verified(self) -> bool:
