@@ -1,0 +1,92 @@
+"""regard serve: a trained model behind HTTP, with a page to type into."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from regard.cli.options import Flag, left_open, parse
+
+
+@dataclass(frozen=True)
+class Options:
+    """Serve a trained model: a page where one types and sees what it looks at, and a JSON API. Ctrl-C stops it.
+
+    POST /v1/translate {"text": …}, GET /v1/model, /health, /metrics, /openapi.json. Only this machine reaches it,
+    unless --host says otherwise; texts are neither kept nor logged.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The folder of a training."""
+    host: str = "127.0.0.1"
+    """The address to listen at; 0.0.0.0 lets other machines in."""
+    port: int = 8080
+    """The port to listen at; 0 takes a free one, and the address is printed."""
+    allow_host: tuple[str, ...] = ()
+    """Further names that the service goes by, such as that of a proxy in front of it."""
+
+    batch: int = 64
+    """The model answers up to so many sentences at once."""
+    waiting: int = 512
+    """So many sentences may wait; who comes then is told to come back (429)."""
+    seconds: float = 30.0
+    """An answer takes at most so long (503)."""
+    texts: int = 32
+    """At most so many texts in a request."""
+    characters: int = 4000
+    """At most so many characters in a text."""
+    tokens: int | None = left_open("as many as in training")
+    """At most so many tokens in a text."""
+    beam: int = 10
+    """At most so many hypotheses may be asked for."""
+    body: int = 1_000_000
+    """At most so many bytes in a request."""
+
+    log: Flag = False
+    """Print a line for each request: when, which path, which status, how long; never its text."""
+    weights: Literal["best", "last", "average"] = "best"
+    """Which weights of the run: of the best validation, of the last step, or their average if one was made."""
+    threads: int | None = None
+    """Threads of the processor; left open, as many as the training found best."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute; auto takes a GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65536:
+            raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
+        for name in ("batch", "waiting", "texts", "characters", "tokens", "beam", "body", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} must be 1 or more, got {value}")
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"--seconds must be more than 0 and finite, got {self.seconds}")
+
+
+def verb(args: Sequence[str]) -> int:
+    typed = parse(Options, "regard serve", args)
+    from regard.cli.loading import load
+    from regard.serve.limits import Limits
+    from regard.serve.running import address, listen, note, serve
+
+    limits = Limits(
+        texts=typed.texts,
+        characters=typed.characters,
+        tokens=typed.tokens,
+        beam=typed.beam,
+        body=typed.body,
+        batch=typed.batch,
+        waiting=typed.waiting,
+        seconds=typed.seconds,
+    )
+    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
+    from regard.serve.translating import Translating
+
+    name = typed.run.resolve().name
+    served = Translating(loaded.task, loaded.interpreter, limits, run=name, step=loaded.step)
+    with listen(typed.host, typed.port) as at:
+        print(f"{typed.run} is served at {address(at)} (Ctrl-C stops it)", flush=True)
+        count = serve(served, limits, at, host=typed.host, allowed=typed.allow_host, log=typed.log)
+    note(f"stopped; {count} request{'s' * (count != 1)} answered")
+    return 0

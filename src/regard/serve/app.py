@@ -1,0 +1,156 @@
+"""The application: a page, POST /v1/<task>, GET /v1/model, /health, /metrics, /openapi.json."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from regard import __version__
+from regard.serve import metrics, page
+from regard.serve.door import Door, names
+from regard.serve.limits import Limits
+from regard.serve.metrics import Metrics
+from regard.serve.reading import read
+from regard.serve.refused import Refused, told
+from regard.serve.served import Served
+from regard.serve.worker import Worker
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": {"type": "string", "description": "One sentence: what is wrong, and the way out."}},
+}
+_ERRORS = {
+    400: "The body is not JSON in UTF-8.",
+    403: "Another site asks, or the service does not go by this name.",
+    408: "The body took too long to arrive.",
+    413: "The body is too large.",
+    415: "The body is not said to be application/json.",
+    422: "A field is wrong, unknown or beyond a limit.",
+    429: "Too many wait; ask again after Retry-After seconds.",
+    500: "A fault of the service.",
+    503: "No answer in time, or the service is stopping; ask again after Retry-After seconds.",
+}
+
+
+def build(
+    served: Served, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: bool = False
+) -> ASGIApp:
+    """The service of one task, as it listens at `host`."""
+    counted = Metrics()
+    worker = Worker(served, counted, batch=limits.batch, waiting=limits.waiting)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        with worker:
+            yield
+
+    # its own pages of documentation would load scripts from elsewhere
+    app = FastAPI(
+        title=served.face.title, version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
+        redirect_slashes=False,
+    )  # fmt: skip
+    _routes(app, served, limits, worker, counted)
+    _pages(app, served)
+    _errors(app)
+    paths = {route.path for route in app.routes if hasattr(route, "path")}
+    app.state.worker, app.state.metrics = worker, counted
+    return Door(app, names=names(host, allowed), paths=paths, limits=limits, metrics=counted, log=log)
+
+
+def _routes(app: FastAPI, served: Served, limits: Limits, worker: Worker, counted: Metrics) -> None:
+    @app.post(f"/v1/{served.name}", **_documented(served))
+    async def ask(request: Request) -> Response:
+        asked = served.read(await read(request, limits))
+        return _json(await _answered(request, worker, asked, limits.seconds))
+
+    @app.get("/v1/model", summary="What the model is, and what it bears")
+    async def model() -> Response:
+        return _json(_bytes(served.about()))
+
+    @app.get("/health", summary="Whether the model answers")
+    async def health() -> Response:
+        if not worker.alive:
+            raise Refused(503, "the service is stopping", retry=5)
+        return _json(_bytes({"status": "ok"}))
+
+    @app.get("/metrics", summary="Counts and times, as Prometheus reads them")
+    async def numbers() -> Response:
+        waiting = {"regard_waiting_sentences": ("sentences that wait for the model", worker.waiting)}
+        return Response(counted.text(waiting), media_type=metrics.CONTENT_TYPE)
+
+
+async def _answered(request: Request, worker: Worker, asked: Any, seconds: float) -> bytes:
+    """The answer, unless it takes too long or nobody waits for it any more."""
+    job = worker.ask(asked)
+    answer = asyncio.wrap_future(job.answer)
+    gone = asyncio.ensure_future(_gone(request))
+    either: set[asyncio.Future[Any]] = {answer, gone}
+    try:
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return await answer
+        if gone.done():
+            raise Refused(499, "the connection ended before the answer came")
+        raise Refused(503, f"no answer within {seconds:g} seconds; ask for less, or ask again later", retry=5)
+    finally:
+        gone.cancel()
+        worker.forget(job)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _pages(app: FastAPI, served: Served) -> None:
+    written = page.files(served.face)
+
+    def give(content: bytes, kind: str) -> Any:
+        async def given() -> Response:
+            return Response(content, media_type=kind)
+
+        return given
+
+    for path, (content, kind) in written.items():
+        app.get(path, include_in_schema=False)(give(content, kind))
+
+
+def _errors(app: FastAPI) -> None:
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        after = {} if error.retry is None else {"retry-after": str(error.retry)}
+        return Response(error.body(), error.status, after, "application/json")
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        sentence = f"there is no {request.method} {request.url.path[:80]} here; /openapi.json lists what there is"
+        return Response(told(sentence), error.status_code, error.headers, "application/json")
+
+    @app.exception_handler(Exception)
+    async def failed(_: Request, __: Exception) -> Response:
+        return Response(told("the service failed, which is its fault; its log tells more"), 500, {}, "application/json")
+
+
+def _documented(served: Served) -> dict[str, Any]:
+    schema = served.schema
+    errors = {
+        status: {"description": about, "content": {"application/json": {"schema": _ERROR}}}
+        for status, about in _ERRORS.items()
+    }
+    answer = {"description": "The answers.", "content": {"application/json": {"schema": schema.answer}}}
+    body = {"required": True, "content": {"application/json": {"schema": schema.request}}}
+    return {"summary": schema.summary, "responses": {200: answer, **errors}, "openapi_extra": {"requestBody": body}}
+
+
+def _bytes(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")

@@ -1,0 +1,33 @@
+"""What the service bears: how much of everything, and how long."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Numbers that a request must keep to; `GET /v1/model` tells them."""
+
+    texts: int = 32  # in one request
+    characters: int = 4000  # of a text
+    tokens: int | None = None  # of a text; None: as many as the longest that was trained on
+    beam: int = 10
+    pictures: int = 16  # alignments in one answer
+    body: int = 1_000_000  # bytes of a request
+    batch: int = 64  # sentences that the model answers at once
+    waiting: int = 512  # sentences that wait for the model
+    seconds: float = 30.0  # from the last byte of a request to its answer
+    arrival: float = 10.0  # seconds for a body to arrive
+    connections: int = 512
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(
+                    f"{one.name} must be more than 0 and finite, got {value}; the default is {one.default}"
+                )
+        if self.texts > self.waiting:
+            raise ValueError(
+                f"waiting must hold the texts of one request, {self.texts}, got {self.waiting}; "
+                f"try waiting={self.texts} or texts={self.waiting}"
+            )

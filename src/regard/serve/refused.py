@@ -1,0 +1,19 @@
+"""Refused: why a request gets no answer, in one sentence."""
+
+import json
+
+
+class Refused(Exception):
+    """Becomes {"error": sentence} with this status; `retry` is after how many seconds it may be tried again."""
+
+    def __init__(self, status: int, sentence: str, retry: int | None = None) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence, self.retry = status, sentence, retry
+
+    def body(self) -> bytes:
+        return told(self.sentence)
+
+
+def told(sentence: str) -> bytes:
+    """The body of every error."""
+    return json.dumps({"error": sentence}, ensure_ascii=False).encode("utf-8", "backslashreplace")

@@ -1,0 +1,78 @@
+"""Running: the service on a socket, from its first request to the last after it was told to stop."""
+
+import logging
+import math
+import socket
+import sys
+from collections.abc import Collection
+
+from regard.serve.door import loopback
+from regard.serve.limits import Limits
+from regard.serve.served import Served
+from regard.train.interrupts import Interrupts
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        if isinstance(error, socket.gaierror):
+            raise ValueError(f"host {host!r} is no address of this machine; try 127.0.0.1") from error
+        raise ValueError(
+            f"port {port} of {host} cannot be listened at ({error.strerror}); try --port 0, which takes a free one"
+        ) from error
+
+
+def address(at: socket.socket) -> str:
+    host, port = at.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(
+    served: Served, limits: Limits, at: socket.socket, *, host: str, allowed: Collection[str] = (), log: bool = False
+) -> int:
+    """Serves until Ctrl-C or SIGTERM, then answers what it has; a second Ctrl-C does not wait. How many requests."""
+    try:
+        import uvicorn
+
+        from regard.serve.app import build
+        from regard.serve.connection import Connection
+    except ImportError as error:
+        raise ImportError(
+            "a service needs FastAPI and uvicorn; install them with: pip install 'regard[serve]'"
+        ) from error
+
+    class Limited(Connection):
+        most = limits.connections
+
+    app = build(served, limits, host=host, allowed=allowed, log=log)
+    # Faults go to stderr, requests nowhere: what people translate is theirs.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        app,
+        http=Limited,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(limits.seconds + limits.arrival) + 1,
+    )
+    server = uvicorn.Server(config)
+    if not loopback(host):
+        note(
+            f"--host {host} lets in everyone who reaches this machine, without a password and unencrypted; "
+            "put a proxy with both in front of it, or leave --host out"
+        )
+    # uvicorn raises what stopped it once more at its end: here it is noted, and the service has ended well
+    with Interrupts():
+        server.run(sockets=[at])
+    return int(server.server_state.total_requests)
+
+
+def note(text: str) -> None:
+    print(f"regard: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,220 @@
+"""Translating: a Translate run behind the service, text in, translations and what they looked at out."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.data.batches import source_batch
+from regard.data.special import BOS, EOS, PAD, UNK
+from regard.parts.call import Need
+from regard.serve.limits import Limits
+from regard.serve.reading import kind, short
+from regard.serve.refused import Refused
+from regard.serve.served import Face, Schema
+from regard.serve.translating_schema import ANSWER, BEAM, REQUEST
+from regard.tasks.build import places
+from regard.tasks.interpreter import Aligned, Beam, Greedy, Interpreter, Said, Search
+from regard.tasks.translate import Translate
+from regard.view import labels
+
+
+@dataclass(frozen=True)
+class Asks:
+    """Texts to translate, and how."""
+
+    texts: tuple[str, ...]
+    search: Search
+    alignment: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.texts)
+
+
+class Translating:
+    """Answers of `Interpreter.translate`, many requests at a time; `run` is what the model is called."""
+
+    name = "translate"
+
+    def __init__(self, task: Translate, interpreter: Interpreter, limits: Limits, *, run: str, step: int) -> None:
+        self.task, self.interpreter, self.limits, self.run, self.step = task, interpreter, limits, run, step
+        self.attends = task.decoder != "fixed"
+        self.tokens = limits.tokens or task.max_length
+        if task.positions == "learned" and self.tokens >= places(task):
+            raise ValueError(
+                f"tokens={self.tokens} is more than the {places(task) - 1} places that this model learned; "
+                f"try tokens={task.max_length}"
+            )
+
+    @property
+    def face(self) -> Face:
+        limits = {"characters": self.limits.characters, "texts": self.limits.texts, "pictures": self.limits.pictures}
+        empty = {"title": "", "note": "", "text": ["", ""], "source": [], "target": [], "weights": ""}
+        data = {"run": self.run, "attends": self.attends, "beam": self.limits.beam, "limits": limits, "shown": {}}
+        return Face(f"Translate with {self.run}", "alignments", "translate", {**data, "alignments": [empty]})
+
+    @property
+    def schema(self) -> Schema:
+        return Schema("Translate one text or several", REQUEST, ANSWER)
+
+    def about(self) -> dict[str, object]:
+        limits, vocabularies = self.limits, self.interpreter.vocabularies
+        return {
+            "task": self.name,
+            "run": self.run,
+            "step": self.step,
+            "model": self.task.model,
+            "attends": self.attends,
+            "parameters": sum(p.numel() for p in self.interpreter.model.parameters()),
+            "vocabulary": {"source": len(vocabularies.source), "target": len(vocabularies.target)},
+            "limits": {
+                "texts": limits.texts,
+                "characters": limits.characters,
+                "tokens": self.tokens,
+                "beam": limits.beam,
+                "pictures": limits.pictures,
+                "body": limits.body,
+                "seconds": limits.seconds,
+            },
+        }
+
+    def read(self, body: Mapping[str, object]) -> Asks:
+        for name in body:
+            if name not in REQUEST["properties"]:
+                near = difflib.get_close_matches(name, REQUEST["properties"], n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise Refused(422, f"unknown field {short(name)}; {hint}known are: {', '.join(REQUEST['properties'])}")
+        texts = self._texts(body)
+        beam = _whole(body, "beam", min(BEAM, self.limits.beam), self.limits.beam)
+        nbest = _whole(body, "nbest", 1, self.limits.beam)
+        if nbest > beam:
+            raise Refused(422, f"nbest={nbest} wants more than beam={beam} finds; raise beam")
+        alignment = body.get("alignment", False)
+        if not isinstance(alignment, bool):
+            raise Refused(422, f"alignment must be true or false, got {kind(alignment)}")
+        if alignment and not self.attends:
+            raise Refused(422, "alignment needs attention, and this model has none (decoder fixed); leave it out")
+        if alignment and len(texts) * nbest > self.limits.pictures:
+            raise Refused(
+                422,
+                f"alignment is given for at most {self.limits.pictures} translations a request, "
+                f"got {len(texts)} texts with nbest={nbest}; ask for fewer, or leave alignment out",
+            )
+        return Asks(texts, Greedy() if beam == 1 else Beam(beam, nbest), alignment)
+
+    def _texts(self, body: Mapping[str, object]) -> tuple[str, ...]:
+        if ("text" in body) == ("texts" in body):
+            raise Refused(422, "give text, a string, or texts, a list of strings, and not both")
+        name = "text" if "text" in body else "texts"
+        texts = [body["text"]] if name == "text" else body["texts"]
+        if not isinstance(texts, list):
+            raise Refused(422, f"texts must be a list of strings, got {kind(texts)}; for one write text")
+        if not 1 <= len(texts) <= self.limits.texts:
+            raise Refused(422, f"texts must be 1 to {self.limits.texts}, got {len(texts)}; ask several times")
+        for n, text in enumerate(texts):
+            self._text(name if name == "text" else f"texts[{n}]", text)
+        encoded = self.interpreter.vocabularies.source.encode(texts)
+        for n, ids in enumerate(encoded):
+            if len(ids) > self.tokens:
+                where = name if name == "text" else f"texts[{n}]"
+                raise Refused(
+                    422, f"{where} must have at most {self.tokens} tokens, got {len(ids)}; ask sentence by sentence"
+                )
+        return tuple(texts)
+
+    def _text(self, where: str, text: object) -> None:
+        if not isinstance(text, str):
+            raise Refused(422, f"{where} must be a string, got {kind(text)}")
+        if len(text) > self.limits.characters:
+            most = self.limits.characters
+            raise Refused(
+                422, f"{where} must have at most {most} characters, got {len(text)}; ask sentence by sentence"
+            )
+        half = next((n for n, c in enumerate(text, 1) if "\ud800" <= c <= "\udfff"), 0)
+        if half:
+            raise Refused(422, f"{where} holds half a character (a lone surrogate) at place {half}; send it whole")
+
+    def answer(self, asked: Sequence[Asks]) -> list[dict[str, object]]:
+        said: list[list[list[Said]]] = [[] for _ in asked]
+        for search in dict.fromkeys(one.search for one in asked):  # in order, each once
+            those = [n for n, one in enumerate(asked) if one.search == search]
+            found = iter(self.interpreter.translate([text for n in those for text in asked[n].texts], search))
+            for n in those:
+                said[n] = [next(found) for _ in asked[n].texts]
+        wanted = [
+            (text, one)
+            for ask, several in zip(asked, said, strict=True)
+            if ask.alignment
+            for text, found in zip(ask.texts, several, strict=True)
+            for one in found
+        ]
+        looked = iter(align(self.interpreter, [text for text, _ in wanted], [one for _, one in wanted]))
+        return [
+            {
+                "answers": [
+                    {
+                        "source": text,
+                        "unknown": self.interpreter.vocabularies.source.encode([text])[0].count(UNK),
+                        "translations": [_written(one, next(looked) if ask.alignment else None) for one in found],
+                    }
+                    for text, found in zip(ask.texts, several, strict=True)
+                ]
+            }
+            for ask, several in zip(asked, said, strict=True)
+        ]
+
+
+def _whole(body: Mapping[str, object], name: str, otherwise: int, most: int) -> int:
+    value = body.get(name, otherwise)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        got = value if isinstance(value, int | float) and not isinstance(value, bool) else kind(value)
+        raise Refused(422, f"{name} must be a whole number from 1 to {most}, got {str(got)[:40]}")
+    return value
+
+
+def _written(one: Said, looked: Aligned | None) -> dict[str, object]:
+    found: dict[str, object] = {
+        "text": one.text,
+        "score": one.score,
+        "log_prob": one.log_prob,
+        "finished": one.finished,
+    }
+    if looked is not None:
+        found["alignment"] = {
+            "source": [labels.shown(piece) for piece in looked.source],
+            "target": [labels.shown(piece) for piece in looked.target],
+            # seven places are all that float32 knows of a share, in half the letters
+            "weights": looked.weights.double().round(decimals=7).tolist(),
+        }
+    return found
+
+
+@torch.no_grad()
+def align(interpreter: Interpreter, lines: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
+    """As `Interpreter.align`, in batches of translations of like length: what stands behind a target changes nothing
+    before it."""
+    source, target = interpreter.vocabularies.source, interpreter.vocabularies.target
+    encoded = source.encode(lines)
+    model = interpreter.model
+    device = next(model.parameters()).device
+    # what is not finished said no end of the sentence
+    spoken = [[*one.tokens, EOS] if one.finished else [*one.tokens] for one in said]
+    order = sorted(range(len(lines)), key=lambda n: len(spoken[n]))
+    looked: list[Tensor] = [torch.empty(0)] * len(lines)
+    for first in range(0, len(order), interpreter.batch):
+        here = order[first : first + interpreter.batch]
+        ids, lengths = source_batch([encoded[n] for n in here])
+        longest = max(len(spoken[n]) for n in here)
+        known = [[BOS, *spoken[n][:-1], *[PAD] * (longest - len(spoken[n]))] for n in here]
+        heard = torch.tensor(known, device=device)
+        weights = model.teach(ids.to(device), lengths.to(device), heard, Need(weights=True)).weights
+        assert weights is not None
+        for n, one in zip(here, weights.float().cpu(), strict=True):
+            looked[n] = one[: len(spoken[n]), : len(encoded[n]) + 1]
+    return [
+        Aligned(source.pieces([*ids, EOS]), target.pieces(words), weights)
+        for ids, words, weights in zip(encoded, spoken, looked, strict=True)
+    ]
