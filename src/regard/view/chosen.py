@@ -254,12 +254,17 @@ def _shown(text: Sequence[str]) -> list[str]:
 
 
 def entropies(found: AttentionMap) -> tuple[Tensor, int]:  # -> "h"
-    """−Σ w log w in nats, the mean over rows of every head, and of how many rows: all, or some of many."""
+    """−Σ w log w in nats, the mean over rows of every head, and of how many rows: all, or some of many.
+
+    Of differences, which are no weights, there is none: NaN.
+    """
     *lead, q, k = found.shape
     count = math.prod(lead)
     rows = torch.linspace(0, q - 1, min(q, _ROWS)).round().long().to(found.device)
     step = max(1, _AT_ONCE // max(count * k, 1))
     total = torch.zeros(count)
     for n in range(0, len(rows), step):
-        total += entropy_of(found.rows(rows[n : n + step])).reshape(count, -1).sum(-1).to(total)
-    return total / len(rows), len(rows)
+        some = found.rows(rows[n : n + step])
+        spread = entropy_of(some) if not some.numel() or float(some.min()) >= -_SLACK else some.sum(-1) * math.nan
+        total += spread.reshape(count, -1).sum(-1).to(total)
+    return total / max(len(rows), 1), len(rows)

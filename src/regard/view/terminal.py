@@ -14,6 +14,11 @@ _CIVIDIS = (
     (0, 34, 78), (26, 56, 111), (67, 78, 108), (97, 101, 111), (125, 124, 120),
     (155, 148, 118), (188, 174, 108), (222, 201, 88), (254, 232, 56),
 )  # fmt: skip
+# and its PuOr_r (Brewer 2003), purple below nothing and orange above, for differences
+_DIVERGING = (
+    (45, 0, 75), (83, 39, 135), (128, 115, 172), (178, 171, 210), (247, 247, 247),
+    (253, 184, 99), (224, 130, 20), (178, 87, 6), (127, 59, 8),
+)  # fmt: skip
 # Longer labels are cut: the picture is of the weights.
 _ROW, _COLUMN = 16, 12
 # The mark that keeps Arabic and Hebrew letters of neighbouring columns in their columns.
@@ -30,21 +35,26 @@ def _padded(label: str, width: int, *, right: bool = False) -> str:
 
 
 def _block(weight: float) -> str:
-    block = _BLOCKS[round(8 * weight)]
-    return "· " if block == "·" else block * 2
+    block = _BLOCKS[min(round(8 * abs(weight)), 8)]
+    return "· " if block == "·" else block * 2 if weight > 0 else "-" + block
 
 
-def _colour(weight: float) -> str:
-    place = weight * (len(_CIVIDIS) - 1)
-    low = min(int(place), len(_CIVIDIS) - 2)
-    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(_CIVIDIS[low], _CIVIDIS[low + 1], strict=True))
+def _colour(weight: float, colours: Sequence[tuple[int, int, int]] = _CIVIDIS) -> str:
+    place = min(max(weight, 0.0), 1.0) * (len(colours) - 1)
+    low = min(int(place), len(colours) - 2)
+    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(colours[low], colours[low + 1], strict=True))
     return f"\x1b[48;2;{';'.join(map(str, mixed))}m  "
+
+
+def legend(full: float) -> str:
+    """What blocks mean where a full one is not 1."""
+    return f"weights: · 0   ▂ {full / 4:.2g}   ▄ {full / 2:.2g}   ▆ {3 * full / 4:.2g}   █ {full:.2g}"
 
 
 def most(row: Sequence[float], pieces: Sequence[str], count: int = 1) -> str:
     """Where a row looks, in words: 'April' 0.87, '4' 0.05."""
-    best = sorted(range(len(row)), key=lambda j: (-row[j], j))[:count]
-    words = [f"'{_kept(pieces[j])}' {row[j]:.2f}" for j in best if row[j] >= 0.005]
+    best = sorted(range(len(row)), key=lambda j: (-abs(row[j]), j))[:count]
+    words = [f"'{_kept(pieces[j])}' {row[j]:.2f}" for j in best if abs(row[j]) >= 0.005]
     return ", ".join(words) or "nothing"
 
 
@@ -58,12 +68,19 @@ def _header(columns: Sequence[str]) -> list[str]:
 
 
 def heat(
-    weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, width: int = 100, colour: bool = False
+    weights: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    width: int = 100,
+    colour: bool = False,
+    full: float = 1.0,
 ) -> str:  # "r c"
     """One line a row: its label, a block a column, and in words where it looks most.
 
     A map wider than `width` is told in words alone, the three columns of most weight in each row. `colour` writes the
-    cells as background colours for a terminal of 24-bit colour.
+    cells as background colours for a terminal of 24-bit colour. `full` is the weight of a full block; a block after a
+    minus stands for a weight below nothing, as differences have.
     """
     cells: list[list[float]] = weights.tolist()
     rows, columns = [labels.shown(r) for r in rows], [labels.shown(c) for c in columns]
@@ -80,7 +97,13 @@ def heat(
     words = [most(row, [labels.shortened(c, _ROW) for c in columns]) for row in cells]
     # a line that the terminal wraps would tear the picture
     told = grid + 1 + max(map(labels.columns, words)) <= width
+    signed = any(cell < 0 for row in cells for cell in row)
     for name, row, word in zip(names, cells, words, strict=True):
-        drawn = "".join(map(_colour, row)) + "\x1b[0m" if colour else "".join(map(_block, row))
+        if colour and signed:
+            drawn = "".join(_colour((cell / full + 1) / 2, _DIVERGING) for cell in row) + "\x1b[0m"
+        elif colour:
+            drawn = "".join(_colour(cell / full) for cell in row) + "\x1b[0m"
+        else:
+            drawn = "".join(_block(cell / full) for cell in row)
         lines.append(f"{_padded(name, gutter, right=True)} {drawn}{' ' + word if told else ''}".rstrip(" "))
     return "\n".join(lines)

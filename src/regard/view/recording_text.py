@@ -1,0 +1,94 @@
+"""A recording for a terminal: the list of its maps, and one of them as a shaded table."""
+
+import itertools
+import math
+
+from regard.parts import checks
+from regard.tape.recording import Recording
+from regard.view import chosen, labels, terminal
+from regard.view.chosen import Chosen
+
+# maps that are listed, and rows of the table; more are counted, or pooled
+_LISTED, _ROWS = 48, 60
+_NARROW = 40
+
+
+def text(
+    recording: Recording,
+    *,
+    width: int = 100,
+    colour: bool = False,
+    sample: int = 0,
+    layer: int | str | None = None,
+    head: int | None = None,
+) -> str:
+    """The maps of the recording, one a line, and the weights of one: of a head, or the mean of all.
+
+    Without a `layer` that is the first map. `colour` is for a terminal of 24-bit colour.
+    """
+    checks.sizes("text", width=width)
+    if width < _NARROW:
+        raise ValueError(f"width must be {_NARROW} or more for text, got {width}; widen the terminal or try width=80")
+    seen = chosen.first(recording, layer, sample, head)
+    lines = [*_list(recording, sample, width), "", *_table(seen, width, colour)]
+    return "\n".join(lines) + "\n"
+
+
+def _list(recording: Recording, sample: int, width: int) -> list[str]:
+    rows = [("", "module", "kind", "heads", "queries × keys", "entropy", "certificate")]
+    for number, one in enumerate(recording.maps[:_LISTED]):
+        *_, q, k = one.shape
+        found = chosen.heads(one, sample)
+        entropy = float(chosen.entropies(found)[0].mean())
+        certificate = "none" if one.certificate is None else f"{one.certificate:.1g}"
+        rows.append(
+            (
+                str(number),
+                chosen.called(one),
+                one.kind,
+                str(math.prod(found.shape[:-2])),
+                f"{q} × {k}",
+                "–" if math.isnan(entropy) else f"{entropy:.2f}",
+                certificate if one.verified else f"{certificate}, UNVERIFIED",
+            )
+        )
+    sizes = [max(labels.columns(row[n]) for row in rows) for n in range(len(rows[0]))]
+    # names give way first
+    sizes[1] = max(min(sizes[1], width - sum(sizes) + sizes[1] - 2 * len(sizes) + 2), 8)
+    lines = []
+    for row in rows:
+        cut = [labels.shortened(cell, size) for cell, size in zip(row, sizes, strict=True)]
+        # words to the left, numbers to the right
+        padded = [
+            " " * (size - labels.columns(cell)) + cell
+            if n in (0, 3, 4, 5)
+            else cell + " " * (size - labels.columns(cell))
+            for n, (cell, size) in enumerate(zip(cut, sizes, strict=True))
+        ]
+        lines.append(labels.shortened("  ".join(padded).rstrip(), width))
+    left = len(recording) - _LISTED
+    return [*lines, f"… and {left} more"] if left > 0 else lines
+
+
+def _table(seen: Chosen, width: int, colour: bool) -> list[str]:
+    q, k = seen.map.shape
+    mark = "" if seen.one.verified else f" ({chosen.trust(seen.one)})"
+    lines = [labels.shortened(f"{seen.number}  {seen.named}{mark}", max(width, labels.columns(mark) + 20))]
+    rows, columns = seen.rows, seen.columns
+    if q > _ROWS:
+        rows = _ranges(q, _ROWS)
+        cells = seen.map.coarse(_ROWS, (width - max(map(len, rows)) - 1) // 2)
+        columns = [part.split("–")[0] for part in _ranges(k, cells.shape[1])]
+        lines.append(seen.pooled(_ROWS))
+    else:
+        cells = seen.map.dense()
+    cells = chosen.sane(cells, seen.one, signed=True)
+    full = float(cells.abs().max()) if cells.numel() and bool(cells.any()) else 1.0
+    lines.append(terminal.heat(cells, rows, columns, width=width, colour=colour, full=full))
+    return lines if colour else [*lines, "", terminal.legend(full)]
+
+
+def _ranges(count: int, cells: int) -> list[str]:
+    """The positions that each cell of a pooled axis stands for, as `AttentionMap.coarse` deals them out."""
+    starts = [-(-n * count // cells) for n in range(cells + 1)]
+    return [f"{a}–{b - 1}" if b - a > 1 else str(a) for a, b in itertools.pairwise(starts)]
