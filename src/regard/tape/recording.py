@@ -1,11 +1,19 @@
 """Recording: the attention maps of a forward pass, in the order of the calls, and the words they are about."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from pathlib import Path
+from typing import Literal, overload
+
+from torch import Tensor
 
 from regard.parts import checks
+from regard.parts.map import AttentionMap
+from regard.tape import chosen, files, flow, sinks
+from regard.tape.made import HeadMean, Mean, Shares, changed, made
 from regard.tape.recorded import Recorded
+from regard.tape.words import Merged, Words
 
 
 @dataclass(frozen=True)
@@ -14,6 +22,9 @@ class Recording(Sequence[Recorded]):
 
     `queries` and `keys` are the pieces of the text, of sample 0 in self attention and cross attention alike; without
     any, positions stand for them. `about` says where the recording comes from (model, versions): text only.
+
+    What is worked out from maps is a recording again, computed when it is looked at, and as sure as the least sure map
+    that is in it.
     """
 
     maps: tuple[Recorded, ...] = ()
@@ -48,4 +59,162 @@ class Recording(Sequence[Recorded]):
 
     def labelled(self, queries: Sequence[str], keys: Sequence[str] | None = None) -> "Recording":
         """With the pieces of the text; keys are the queries unless they are given."""
+        for name, pieces in (("queries", queries), ("keys", keys)):
+            if isinstance(pieces, str):
+                raise TypeError(f"{name} must be pieces, got the text {pieces!r}; split it, as in {name}.split()")
         return replace(self, queries=tuple(queries), keys=tuple(queries if keys is None else keys))
+
+    def labels(self, one: Recorded) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """The pieces at the rows and at the columns of one of the maps; None where there are none, or too few.
+
+        Self attention is of the text that is as long as it has keys; that is the keys' text in an encoder, whose
+        queries are words of the source.
+        """
+        queries, keys = self.queries, self.keys
+        end, k = one.step + one.shape[-2], one.shape[-1]
+        if one.kind == "self" and queries is not None and keys is not None:
+            queries = keys = keys if len(keys) == k != len(queries) else queries
+        rows = None if queries is None or len(queries) < end else queries[one.step : end]
+        return rows, None if keys is None or len(keys) < k else keys[:k]
+
+    # some of it
+
+    def select(
+        self,
+        layers: str | Sequence[str] | None = None,
+        *,
+        heads: chosen.Index | None = None,
+        kind: str | Sequence[str] | None = None,
+        sample: int | None = None,
+        calls: chosen.Index | None = None,
+    ) -> "Recording":
+        """The maps of modules whose names fit a pattern (`"encoder.*"`, or several), of a kind, of some calls; of
+        these, some heads and one sample. All axes stay, so that one head is an axis of one.
+
+        The pieces of the text are those of sample 0: another sample goes without.
+        """
+        maps = chosen.maps(self.maps, layers, kind, calls)
+        if heads is not None:
+            maps = tuple(chosen.heads(one, heads) for one in maps)
+        if sample is None:
+            return replace(self, maps=maps)
+        maps = tuple(chosen.sample(one, sample) for one in maps)
+        return replace(self, maps=maps) if sample == 0 else replace(self, maps=maps, queries=None, keys=None)
+
+    def without(self, keys: Sequence[int]) -> "Recording":
+        """P_ij / Σ_{j ∉ S} P_ij: some keys hidden, `without(sinks())`, and the rest of each row brought to one again.
+
+        A row that looked at those alone is left with nothing.
+        """
+        return self._each("rest", lambda one: sinks.Without(one.weights, sinks.hidden(keys, one)))
+
+    # several in one
+
+    def mean(self, over: Literal["heads", "layers", "maps"]) -> "Recording":
+        """1/H Σ_h P_h of every map (over="heads"); 1/L Σ_l P_l of all maps, head by head ("layers"); of all heads of
+        all maps together ("maps"). An axis of one head stays."""
+        checks.known("over", over, ("heads", "layers", "maps"))
+        if over != "layers":
+            for one in self.maps:
+                if len(one.shape) < 4:
+                    raise ValueError(
+                        f"{one.name!r} has no heads: its map is {one.shape}, (sample, query, key); mean(over='layers')"
+                    )
+        if over == "heads":
+            return self._each("mean", lambda one: HeadMean(one.weights))
+        of = [HeadMean(one.weights) if over == "maps" else one.weights for one in self._some("mean")]
+        shapes = dict.fromkeys(one.shape for one in of)
+        if len(shapes) > 1:
+            raise ValueError(
+                f"a mean over {over} is of maps of one shape, got {' and '.join(map(str, shapes))}; "
+                "take those of one kind and call, as in select(kind='self', calls=0)"
+            )
+        kinds = {one.kind for one in self.maps}
+        if len(kinds) > 1:
+            raise ValueError(f"a mean over {over} is of one kind of attention, got {sorted(kinds)}; select(kind=...)")
+        return self._one(made("mean", self.maps[0].kind, Mean(*of), self.maps, "mean"))
+
+    def rollout(self, residual: float = 0.5) -> "Recording":
+        """A_L' ⋯ A_1', A' = (1 − r) · mean_h P + r · I, rows renormalised  (Abnar and Zuidema 2020, section 3).
+
+        What a position of the last layer has of each input, if attention and the residual way around it were all that
+        carries. One map of one head; of a model with more than one stack, select one first.
+        """
+        return self._one(flow.rollout(self.maps, residual))
+
+    def relevance(self) -> "Recording":
+        """R ← R + Ā R from R = I, Ā = mean_h (∂L/∂P ∘ P)⁺  (Chefer, Gur and Wolf 2021, eq. 5 and 6).
+
+        Needs `record(model, gradients=True)` and a backward pass from what is to be explained, such as the logit of
+        one class. Rows are no distribution: `shares()` makes them one.
+        """
+        return self._one(flow.relevance(self.maps))
+
+    def stitched(self) -> "Recording":
+        """The steps of a generation as one map a module: rows by absolute position, nothing for keys not yet there."""
+        return replace(self, maps=chosen.stitched(self.maps))
+
+    def minus(self, other: "Recording") -> "Recording":
+        """P − Q of the maps with the same name and call: between −1 and 1."""
+        checks.term("other", other, Recording, "Recording(...)")
+        return replace(self, maps=chosen.differences(self.maps, other.maps))
+
+    # told in other words
+
+    def shares(self) -> "Recording":
+        """P_ij / Σ_j P_ij: every row brought to one; a row of nothing stays nothing."""
+        return self._each("shares", lambda one: Shares(one.weights))
+
+    def merged(self, queries: Words | None = None, keys: Words | None = None) -> "Recording":
+        """mean_{i ∈ u} Σ_{j ∈ v} P_ij: words for pieces, rows averaged, columns summed  (Clark et al. 2019, 4.1).
+
+        Left out, the words are found by the marks in the labels; keys are the queries' unless given.
+        """
+        queries, keys = chosen.words(self.queries, self.keys, queries, keys)
+
+        def merged(one: Recorded) -> Merged:
+            return Merged(one.weights, *chosen.fitting(one, queries, keys))
+
+        maps = tuple(replace(changed(one, merged(one), "words"), grid=None) for one in self.maps)
+        return replace(self, maps=maps, queries=queries.text, keys=keys.text)
+
+    def entropy(self) -> tuple[Tensor, ...]:
+        """−Σ_j P_ij log P_ij of every row of every map, in nats: "*b q" each."""
+        return tuple(one.weights.entropy() for one in self.maps)
+
+    def sinks(self, threshold: float = 0.3, *, most: float = 0.5, sample: int = 0) -> tuple[int, ...]:
+        """The keys j whose share α_j = Σ_i P_ij / Σ_ij P_ij is above the threshold in `most` of all heads.
+
+        After Gu et al. 2025, who take 0.3 and count heads the same way; the name is from Xiao et al. 2024. The share
+        is of all queries, padding too if there is some.
+        """
+        return sinks.sinks(self.maps, threshold, most, sample)
+
+    # on disk
+
+    def save(self, path: str | os.PathLike[str], *, most: int = 2 << 30) -> Path:
+        """Writes one .safetensors file, or one into a folder; what was there before stays until it is whole.
+
+        Maps computed by a dot product and a softmax are stored as queries and keys; others as weights. A file of more
+        than `most` bytes is refused.
+        """
+        told = {"queries": self.queries, "keys": self.keys, "about": self.about}
+        return files.write(Path(path), self.maps, told, most)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Recording":
+        """What `save` wrote. Nothing is unpickled."""
+        maps, told = files.read(Path(path))
+        queries, keys = (None if told[name] is None else tuple(told[name]) for name in ("queries", "keys"))
+        return Recording(tuple(maps), queries, keys, dict(told["about"]))
+
+    def _each(self, how: str, worked: Callable[[Recorded], AttentionMap]) -> "Recording":
+        return replace(self, maps=tuple(changed(one, worked(one), how) for one in self.maps))
+
+    def _one(self, one: Recorded) -> "Recording":
+        return replace(self, maps=(one,))
+
+    def _some(self, what: str) -> tuple[Recorded, ...]:
+        if not self.maps:
+            raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")
+        return self.maps

@@ -1,0 +1,118 @@
+"""A recording as one safetensors file: tensors, and all else as JSON in its metadata. Nothing is ever unpickled.
+
+A map that is computed from projected queries and keys by a dot product and a softmax is stored as those, so that a long
+text stays small: `queries`, `keys`, scale, temperature, positions, and the terms of mask and bias. Any other map is
+stored as its weights.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard import disk
+from regard.parts.map import AttentionMap
+from regard.tape import forms
+from regard.tape.recorded import Recorded
+
+FORMAT = 1
+SUFFIX = ".safetensors"
+# in a folder the recording is this file
+NAME = f"recording{SUFFIX}"
+_KEY = "regard.recording"
+
+
+def place(path: Path) -> Path:
+    """The file that `path` means: itself, or the recording in that folder."""
+    if path.suffix == SUFFIX and not path.is_dir():
+        return path
+    if path.suffix and not path.is_dir():
+        raise ValueError(
+            f"a recording is a {SUFFIX} file or a folder, got {path}; "
+            f"write {path.with_suffix(SUFFIX)}, or show(recording).save({path.name!r}) for a picture"
+        )
+    return path / NAME
+
+
+def write(path: Path, maps: Sequence[Recorded], facts: Mapping[str, Any], most: int) -> Path:
+    path = place(path)
+    size = sum(forms.size(one.weights) + (0 if one.slope is None else forms.size(one.slope)) for one in maps)
+    if size > most:
+        full = sum(not forms.small(one.weights) for one in maps)
+        raise ValueError(
+            f"the recording would take {size / 1e9:.3g} GB, more than most={most / 1e9:.3g} GB, and {full} of its "
+            f"{len(maps)} maps are stored as weights; select fewer layers, heads or samples, or raise most"
+        )
+    tensors: dict[str, Tensor] = {}
+    told = [_told(number, one, tensors) for number, one in enumerate(maps)]
+    text = json.dumps({"format": FORMAT, **facts, "maps": told})
+    if not path.parent.is_dir():
+        disk.folder(path.parent)
+    disk.write(path, disk.safetensors(tensors, {_KEY: text}))
+    return path
+
+
+def read(path: Path) -> tuple[list[Recorded], dict[str, Any]]:
+    """The maps, and what was told of them all."""
+    path = place(path)
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise ImportError("recordings need safetensors; install it with: pip install 'regard[train]'") from error
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no recording {path}; save one, or name another file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get(_KEY, "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        raise ValueError(f"{path} is damaged or no safetensors file ({error}); take another one") from error
+    if not isinstance(facts, dict) or "format" not in facts:
+        raise ValueError(f"{path} is no recording: its metadata says nothing of one; save it with Recording.save")
+    if facts["format"] > FORMAT:
+        raise ValueError(f"{path} has format {facts['format']}, this version reads up to {FORMAT}; update regard")
+    try:
+        return [_recorded(one, tensors.__getitem__) for one in facts.pop("maps")], facts
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} does not hold what it should ({error!r}); take another one") from error
+
+
+def _told(number: int, one: Recorded, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    def stored(of: AttentionMap, what: str) -> dict[str, Any]:
+        def put(name: str, t: Tensor) -> str:
+            key = f"{number}.{what}.{name}"
+            tensors[key] = t.detach().to("cpu").contiguous()
+            return key
+
+        return forms.stored(of, put)
+
+    return {
+        "name": one.name,
+        "kind": one.kind,
+        "map": stored(one.weights, "map"),
+        "call": one.call,
+        "step": one.step,
+        # JSON has no infinity
+        "certificate": None if one.certificate is None else repr(one.certificate),
+        "tolerance": repr(one.tolerance),
+        "how": one.how,
+        "grid": one.grid,
+        "slope": None if one.slope is None else stored(one.slope, "slope"),
+    }
+
+
+def _recorded(told: Mapping[str, Any], get: Callable[[str], Tensor]) -> Recorded:
+    return Recorded(
+        told["name"],
+        told["kind"],
+        forms.loaded(told["map"], get),
+        call=told["call"],
+        step=told["step"],
+        certificate=None if told["certificate"] is None else float(told["certificate"]),
+        tolerance=float(told["tolerance"]),
+        how=told["how"],
+        grid=None if told["grid"] is None else (int(told["grid"][0]), int(told["grid"][1])),
+        slope=None if told["slope"] is None else forms.loaded(told["slope"], get),
+    )

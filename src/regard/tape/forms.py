@@ -1,0 +1,232 @@
+"""A map as tensors and JSON: its queries and keys with the terms of the call, or its weights."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.parts.bias import Added, ALiBi, Bias, T5Buckets
+from regard.parts.call import MIX, NOTHING, Call, resolve
+from regard.parts.cut import _SomeOf as SomeOf
+from regard.parts.map import AttentionMap, Computed, Kept
+from regard.parts.mask import And, Causal, Documents, Given, Joined, Lengths, Mask, Not, Or, Prefix, Window
+from regard.parts.normalize import Softmax
+from regard.parts.score import Dot
+from regard.tape.made import Heads, Made, Stitched
+
+Put = Callable[[str, Tensor], str]
+Get = Callable[[str], Tensor]
+
+_JOINED: dict[str, type[Joined]] = {"and": And, "or": Or, "not": Not}
+# made of maps that may be small
+_MADE: dict[str, type[Made]] = {"heads": Heads, "steps": Stitched}
+
+
+class _NoForm(Exception):
+    """A term that has no form in a file: the map is stored as its weights."""
+
+
+def stored(of: AttentionMap, put: Put) -> dict[str, Any]:
+    """The map in JSON, its tensors put away under names."""
+    for kind, made in _MADE.items():
+        if type(of) is made:
+            return {kind: [stored(one, _under(put, str(n))) for n, one in enumerate(of.of)]}
+    linear = _linear(of)
+    if linear is not None:
+        return _dot(linear, put)
+    return {"weights": put("weights", of._weights if isinstance(of, Kept) else of.dense())}
+
+
+def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
+    """The map that was stored so."""
+    for kind, made in _MADE.items():
+        if kind in form:
+            return made(*[loaded(one, get) for one in form[kind]])
+    return Kept(get(form["weights"])) if "weights" in form else Computed(_call(form, get))
+
+
+def size(of: AttentionMap) -> int:
+    """Bytes that a map takes in a file."""
+    if isinstance(of, Made) and type(of) in _MADE.values():
+        return sum(map(size, of.of))
+    linear = _linear(of)
+    if linear is None:
+        return math.prod(of.shape) * (of._weights.element_size() if isinstance(of, Kept) else 4)
+    found: list[Tensor] = []
+
+    def count(_: str, t: Tensor) -> str:
+        found.append(t)
+        return ""
+
+    _dot(linear, count)
+    return sum(t.nbytes for t in found)
+
+
+def small(of: AttentionMap) -> bool:
+    """Is it stored in linear memory?"""
+    return all(map(small, of.of)) if isinstance(of, Made) and type(of) in _MADE.values() else _linear(of) is not None
+
+
+def _under(put: Put, prefix: str) -> Put:
+    return lambda name, t: put(f"{prefix}.{name}", t)
+
+
+def _linear(of: AttentionMap) -> Call | None:
+    """The call of a map that can be stored as one, if it is."""
+    if not isinstance(of, Computed) or any(one != slice(None) for one in of._picked):
+        return None
+    call = of._call
+    if call.score.comparison != "dot" or call.queries.dtype != call.keys.dtype:
+        return None
+    if type(call.normalize) is not Softmax or call.normalize.temperature is None:
+        return None
+    try:
+        _dot(call, lambda _name, _t: "")
+    except _NoForm:
+        return None
+    return call
+
+
+def _dot(call: Call, put: Put) -> dict[str, Any]:
+    """softmax(scale · queries · keysᵀ + bias, mask), where the projections are done."""
+    assert isinstance(call.normalize, Softmax)
+    return {
+        "queries": put("queries", _small(call.queries, -2 if call.group == 1 else -3)),
+        "keys": put("keys", _small(call.keys, -2 if call.group == 1 else -3)),
+        "batch": call.batch,
+        "scale": call.score.scale_of(call.queries.shape[-1]),
+        "temperature": call.normalize.temperature,
+        "mask": None if call.mask is None else _mask(call.mask, put, "mask"),
+        "bias": None if call.bias is None else _bias(call.bias, put),
+        "positions": None
+        if call.given is None
+        else [put(f"positions.{axis}", _small(t, -1)) for axis, t in zip("ij", call.given, strict=True)],
+    }
+
+
+def _call(form: Mapping[str, Any], get: Get) -> Call:
+    queries, keys = get(form["queries"]), get(form["keys"])
+    batch = tuple(form["batch"])
+    shared = keys.shape[-3:-2] if len(batch) and keys.ndim > 2 and keys.shape[-3] not in (1, batch[-1]) else batch[-1:]
+    positions = None if form["positions"] is None else (get(form["positions"][0]), get(form["positions"][1]))
+    call, _ = resolve(
+        queries,
+        keys,
+        # no values, only the batch that they had
+        keys.new_zeros(*batch[:-1], *shared, keys.shape[-2], 0),
+        Dot(form["scale"]),
+        None if form["bias"] is None else _biased(form["bias"], get),
+        None if form["mask"] is None else _masked(form["mask"], get),
+        Softmax(form["temperature"]),
+        MIX,
+        0.0,
+        positions,
+        NOTHING,
+        look=False,
+    )
+    if call.batch != batch:
+        raise ValueError(f"queries and keys are those of a batch {call.batch}, not {batch}")
+    return call
+
+
+def _small(t: Tensor, own: int) -> Tensor:
+    """A tensor with each axis before its `own` last that only repeats itself cut to one."""
+    for axis in range(t.ndim + own):
+        if t.stride(axis) == 0 and t.shape[axis] > 1:
+            t = t.narrow(axis, 0, 1)
+    return t
+
+
+def _mask(mask: Mask, put: Put, name: str) -> dict[str, Any]:
+    if isinstance(mask, SomeOf):
+        mask = _cut(mask.mask, mask.axes + mask.axis, mask.index)
+    if isinstance(mask, Joined):
+        for kind, joined in _JOINED.items():
+            if type(mask) is joined:
+                return {"kind": kind, "of": [_mask(m, put, f"{name}.{n}") for n, m in enumerate(mask.masks)]}
+    if type(mask) in (Window, Causal):
+        assert isinstance(mask, Window)
+        return {"kind": "window", "left": mask.left, "right": mask.right}
+    if type(mask) is Prefix:
+        length = mask.length
+        return {"kind": "prefix", "length": put(f"{name}.length", length) if isinstance(length, Tensor) else length}
+    if type(mask) is Lengths:
+        return {"kind": "lengths", "lengths": put(f"{name}.lengths", mask.lengths)}
+    if type(mask) is Documents:
+        queries = None if mask.queries is None else put(f"{name}.queries", mask.queries)
+        return {"kind": "documents", "ids": put(f"{name}.ids", mask.ids), "queries": queries}
+    if type(mask) is Given:
+        return {"kind": "given", "allowed": put(f"{name}.allowed", _small(mask.allowed, 0))}
+    raise _NoForm
+
+
+def _cut(mask: Mask, axis: int, index: Tensor) -> Mask:
+    """Some samples or heads of a mask, as a mask of the same kind."""
+
+    def some(t: Tensor, own: int) -> Tensor:
+        return t.index_select(axis, index) if t.ndim - own > axis and t.shape[axis] > 1 else t
+
+    if isinstance(mask, SomeOf):
+        mask = _cut(mask.mask, mask.axes + mask.axis, mask.index)
+    if isinstance(mask, Joined):
+        return type(mask)(*[_cut(one, axis, index) for one in mask.masks])
+    if type(mask) is Prefix and isinstance(mask.length, Tensor):
+        return Prefix(some(mask.length, 0))
+    if type(mask) is Lengths:
+        return Lengths(some(mask.lengths, 0))
+    if type(mask) is Documents:
+        return Documents(some(mask.ids, 1), None if mask.queries is None else some(mask.queries, 1))
+    return Given(some(mask.allowed, 2)) if type(mask) is Given else mask
+
+
+def _masked(told: Mapping[str, Any], get: Get) -> Mask:
+    kind = told["kind"]
+    if kind in _JOINED:
+        return _JOINED[kind](*[_masked(one, get) for one in told["of"]])
+    if kind == "window":
+        causal = told["left"] is None and told["right"] == 0
+        return Causal() if causal else Window(told["left"], told["right"])
+    if kind == "prefix":
+        return Prefix(get(told["length"]) if isinstance(told["length"], str) else told["length"])
+    if kind == "lengths":
+        return Lengths(get(told["lengths"]))
+    if kind == "documents":
+        return Documents(get(told["ids"]), None if told["queries"] is None else get(told["queries"]))
+    if kind == "given":
+        return Given(get(told["allowed"]))
+    raise ValueError(f"unknown mask {kind!r}")
+
+
+def _bias(bias: Bias, put: Put) -> dict[str, Any]:
+    if type(bias) is Added:
+        return {"kind": "added", "values": put("bias.values", _small(bias.values, 0))}
+    if type(bias) is ALiBi:
+        return {"kind": "alibi", "heads": len(bias.slopes)}
+    if type(bias) is T5Buckets:
+        return {
+            "kind": "t5",
+            "table": put("bias.table", bias.table.weight),
+            "max_distance": bias.max_distance,
+            "bidirectional": bias.bidirectional,
+        }
+    raise _NoForm
+
+
+def _biased(told: Mapping[str, Any], get: Get) -> Bias | Tensor:
+    if told["kind"] == "added":
+        return get(told["values"])
+    if told["kind"] == "alibi":
+        return ALiBi(told["heads"])
+    if told["kind"] != "t5":
+        raise ValueError(f"unknown bias {told['kind']!r}")
+    table = get(told["table"])
+    bias = T5Buckets(
+        table.shape[1],
+        buckets=table.shape[0],
+        max_distance=told["max_distance"],
+        bidirectional=told["bidirectional"],
+    )
+    bias.table.weight = torch.nn.Parameter(table, requires_grad=False)
+    return bias
