@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.functional import Positions
-from regard.attention.weighed import attended, compared, looked, no_values, whole_mask
+from regard.attention.weighed import attended, compared, looked, mixed, no_values, whole_mask
 from regard.parts.call import NOTHING, Attended, Call, Need
 from regard.parts.mask import Mask
 from regard.parts.normalize import Normalizer, Softmax
@@ -84,8 +84,8 @@ class CoAttention(nn.Module):
         there = self.normalize.weights(pairs.scores, whole_mask(pairs.there))
         home = self.normalize.weights(pairs.scores.transpose(-1, -2), whole_mask(pairs.back))
         return Both(
-            attended(pairs.there, there, pairs.there_felt, need, "CoAttention"),
-            attended(pairs.back, home, pairs.back_felt, need, "CoAttention"),
+            attended(pairs.there, there, pairs.there_felt, need, self),
+            attended(pairs.back, home, pairs.back_felt, need, self),
         )
 
 
@@ -160,11 +160,11 @@ class AttentionFlow(nn.Module):
         pairs = _pairs(self.score, q, k, mask, back, positions)
         softmax, scores, allowed = Softmax(), pairs.scores, whole_mask(pairs.there)
         weights = softmax.weights(scores, allowed)
-        read = attended(pairs.there, weights, pairs.there_felt, need, "AttentionFlow")
+        read = attended(pairs.there, weights, pairs.there_felt, need, self)
         best, rows = _best(scores, allowed, whole_mask(pairs.back))
         home = softmax.weights(best, rows)  # (*b, q)
         context = pairs.back.v
-        pooled = home.to(context.dtype).unsqueeze(-2) @ context  # (*b, 1, d)
+        pooled = mixed(home.to(context.dtype).unsqueeze(-2), context, self)  # (*b, 1, d)
         if pairs.back_felt is not None:  # one pool for all rows: it is lost with any word that it may look at
             lost = (rows & ~torch.isfinite(q).all(-1)).any(-1, keepdim=True)
             home, pooled = home.masked_fill(lost, torch.nan), pooled.masked_fill(lost.unsqueeze(-1), torch.nan)

@@ -1,11 +1,13 @@
 """attention, attend, explain: the equation as functions."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from regard import backends
 from regard.backends import fused
-from regard.parts import checks
+from regard.parts import checks, tap
 from regard.parts.bias import Bias
 from regard.parts.call import NOTHING, Attended, Call, Need, resolve
 from regard.parts.map import Computed
@@ -39,6 +41,7 @@ def attention(
     `positions=(i, j)` says where both stand.
     """
     bare = score is None and bias is None and mask is None and normalize is None and read is None and dropout == 0.0
+    bare = bare and tap.listener() is None
     if bare and positions is None and backend is None and isinstance(k, Tensor) and isinstance(v, Tensor):
         out = fused.plain(q, k, v)
         if out is not None:
@@ -78,10 +81,25 @@ def attend(
     call, felt = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
     if need is not NOTHING:
         _check_need(call)
-    got = backends.choose(call, backend).run(call)
+    ear = tap.listener()
+    got = backends.choose(call, backend).run(call) if ear is None else _overheard(call, backend, ear)
     if felt is not None:
         got = poisoned(got, felt)
     return got._replace(map=Computed(call)) if need.map else got
+
+
+def _overheard(call: Call, backend: str | None, ear: tap.Listener) -> Attended:
+    """The same while somebody listens, to whom dropout is told apart."""
+    with ear.quiet():
+        got = backends.choose(call, backend).run(call)
+        plain: Tensor | None = got.out
+        if call.dropout:
+            # a read that draws would draw again, and what comes after it would not be what it is unheard
+            still = replace(call, dropout=0.0, need=NOTHING)
+            with torch.no_grad():
+                plain = None if call.read.draws else backends.choose(still, backend).run(still).out
+    ear.heard(call, got.out, plain)
+    return got
 
 
 def explain(

@@ -83,7 +83,7 @@ class Local(nn.Module):
         scores = matrix(self.score, call, isinstance(k, Memory))
         weights = self.normalize.weights(scores, inside if allowed is None else inside & allowed)
         weights = weights * self.place.log_density(centre, j).exp()
-        return attended(call, weights, felt, need, "Local")
+        return attended(call, weights, felt, need, self)
 
     def extra_repr(self) -> str:
         return f"place={self.place!r}" if isinstance(self.place, Diagonal) else ""

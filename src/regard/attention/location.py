@@ -83,7 +83,7 @@ class LocationAttention(nn.Module):
         call, felt = looked(q, memory, None, mask, positions)
         weights = self._weights(self.score.queries(q), call.keys, whole_mask(call), trace)
         after = trace.after(weights.squeeze(-2).to(trace.cumulative.dtype))
-        return attended(call, weights, felt, need, "LocationAttention"), after
+        return attended(call, weights, felt, need, self), after
 
     def forward(
         self,
@@ -118,7 +118,7 @@ class LocationAttention(nn.Module):
             weights = self._weights(queries[..., here, :], keys, seen, trace)
             trace = trace.after(weights.squeeze(-2).to(keys.dtype))
             steps.append(weights)
-        return attended(call, torch.cat(steps, dim=-2), felt, need, "LocationAttention")
+        return attended(call, torch.cat(steps, dim=-2), felt, need, self)
 
     def _weights(self, queries: Tensor, keys: Tensor, allowed: Tensor | None, trace: Trace) -> Tensor:
         """The weights of one step: to the kernel, keys with their place added are just keys."""

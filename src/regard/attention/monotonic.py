@@ -120,7 +120,7 @@ class Monotonic(nn.Module):
         allowed = whole_mask(call)
         state = expected(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
         weights = self._weights(state.exp().unsqueeze(-2), scores, allowed)
-        return attended(call, weights, felt, need, "Monotonic"), state
+        return attended(call, weights, felt, need, self), state
 
     def decode(
         self,
@@ -139,7 +139,7 @@ class Monotonic(nn.Module):
         allowed = whole_mask(call)
         stop = stopped(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
         weights = self._weights(stop.to(energies.dtype).unsqueeze(-2), scores, allowed)
-        return attended(call, weights, felt, need, "Monotonic"), stop.to(state.dtype).log()
+        return attended(call, weights, felt, need, self), stop.to(state.dtype).log()
 
     def forward(
         self,
@@ -172,7 +172,7 @@ class Monotonic(nn.Module):
             state = expected(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
             steps.append(state.exp().unsqueeze(-2))
         weights = self._weights(torch.cat(steps, dim=-2), scores, allowed)
-        return attended(call, weights, felt, need, "Monotonic")
+        return attended(call, weights, felt, need, self)
 
     def _energies(self, call: Call, kept: bool, noise: float) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
         """The energies of stopping at a key, and the chunk's scores of it."""

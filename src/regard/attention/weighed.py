@@ -1,10 +1,10 @@
 """For uses that make the weights themselves: the call checked, its scores in one matrix, and the weights read."""
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.functional import Positions, poisoned
 from regard.kernels import additive
-from regard.parts import checks
+from regard.parts import checks, tap
 from regard.parts.call import MIX, NOTHING, SOFTMAX, Attended, Call, Need, resolve
 from regard.parts.clean import transformed
 from regard.parts.mask import Mask
@@ -50,18 +50,26 @@ def whole_mask(call: Call) -> Tensor | None:  # -> bool "*b q k"
     return None if allowed is None else allowed.expand(*call.batch, call.q.shape[-2], call.keys.shape[-2])
 
 
-def attended(call: Call, weights: Tensor, felt: Tensor | None, need: Need, owner: str) -> Attended:
+def attended(call: Call, weights: Tensor, felt: Tensor | None, need: Need, owner: nn.Module) -> Attended:
     """The values mixed by these weights, and what else was asked for."""
     for name in ("log_prob", "lse", "map", "place"):
         if getattr(need, name):
-            raise ValueError(f"{name} is not known to {owner}, which mixes by weights of its own; ask for weights")
+            raise ValueError(
+                f"{name} is not known to {type(owner).__name__}, which mixes by weights of its own; ask for weights"
+            )
     kept = weights.to(call.v.dtype)
     got = Attended(
-        kept @ call.spread(call.v),
+        mixed(kept, call.spread(call.v), owner),
         weights=kept if need.weights else None,
         entropy=entropy(weights) if need.entropy else None,
     )
     return got if felt is None else poisoned(got, felt)
+
+
+def mixed(weights: Tensor, v: Tensor, owner: nn.Module) -> Tensor:  # "*b q k", "*b k v" -> "*b q v"
+    """weights · v, heard where somebody listens."""
+    ear = tap.listener()
+    return weights @ v if ear is None else ear.mixed(owner, weights, v)
 
 
 def no_values(v: Tensor | None, owner: str) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import steps
 from regard.catalogue import Factory, width
 from regard.layers.recurrent import Bridge, Encoded, Stack, States
+from regard.parts import tap
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Lengths
 from regard.parts.memory import Memory
@@ -188,20 +189,25 @@ class _Attentive(Decoder):
         """One query of each of n hypotheses, "b n d" -> "b n v"."""
         mask = Lengths(lengths)
         if self._recalls():
-            got, looked = steps.step(
-                self.attention, s.unsqueeze(2), _beside(memory, s.shape[1]), looked, mask=mask, need=need
-            )
+            with tap.aligned(memory):
+                got, looked = steps.step(
+                    self.attention, s.unsqueeze(2), _beside(memory, s.shape[1]), looked, mask=mask, need=need
+                )
             weights = None if got.weights is None else got.weights.squeeze(2)
             return Attended(got.out.squeeze(2), weights), looked
         at = torch.full((s.shape[1],), looked, device=s.device)
         places = torch.arange(len(memory), device=s.device)
-        got = self.attention.attend(s, memory, mask=mask, positions=(at, places), need=need)  # type: ignore[operator]
+        with tap.aligned():
+            got = self.attention.attend(s, memory, mask=mask, positions=(at, places), need=need)  # type: ignore[operator]
         return _of_one(got), looked + 1
 
     def _look_all(self, s: Tensor, encoded: Encoded, lengths: Tensor, need: Need) -> Attended:  # "b t d" -> "b t v"
         """All queries at once, where none depends on what another found."""
         places = tuple(torch.arange(n, device=s.device) for n in (s.shape[1], encoded.outputs.shape[1]))
-        got = self.attention.attend(s, encoded.outputs, mask=Lengths(lengths), positions=places, need=need)  # type: ignore[operator]
+        with tap.aligned():
+            got = self.attention.attend(  # type: ignore[operator]
+                s, encoded.outputs, mask=Lengths(lengths), positions=places, need=need
+            )
         return _of_one(got)
 
 

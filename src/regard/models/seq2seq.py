@@ -11,7 +11,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Encoded, Encoder
 from regard.layers.search import Step
 from regard.models.translator import Translator, embeddings
-from regard.parts import checks
+from regard.parts import checks, tap
 from regard.parts.call import NOTHING, Need
 
 # how a decoder attends, and the attention of its paper
@@ -93,7 +93,9 @@ class Seq2Seq(Translator):
 
     def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
         y = self.dropout(self.target(target))
-        taught = self.decoder.teach(y, self.encode(source, lengths), lengths, need)
+        encoded = self.encode(source, lengths)
+        with tap.aligned():
+            taught = self.decoder.teach(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 
     def start(self, source: Tensor, lengths: Tensor) -> State:
