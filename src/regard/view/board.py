@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.view import fonts, labels
-from regard.view.figure import sheet
+from regard.view.figure import sheet, speller
 
 # points: of the title, of the notes under it, and of labels, which are never smaller than they can be read in print
 _TITLE, _NOTE = 9.0, 6.5
@@ -59,31 +59,37 @@ class Board:
 
     def __init__(self, drawn: Any, spelt: Callable[[str], str], title: str, notes: Sequence[str], width: float) -> None:
         self.drawn, self.spelt, self.width = drawn, spelt, max(width, _NARROW)
-        # a letter is about six tenths as wide as it is high
-        self._title = _wrapped([title], self.width, _TITLE)
-        self._notes = _wrapped([note for note in notes if note], self.width, _NOTE)
-        self._header = (len(self._title) * _TITLE + len(self._notes) * _NOTE) * 1.3 / 72 + 0.08
+        from matplotlib import rcParams
+
+        # the fonts that stand in for other scripts have no bold face, and matplotlib would complain of each
+        self.bold = "bold" if len(rcParams["font.family"]) == 1 else "normal"
+        self._lines = [(line, _TITLE, self.bold) for line in _wrapped([title], self.width, _TITLE)]
+        self._lines += [(line, _NOTE, "normal") for line in _wrapped(filter(None, notes), self.width, _NOTE)]
+        self._header = sum(size for _, size, _ in self._lines) * 1.3 / 72 + 0.08
+        self._written: list[Any] = []
 
     def resize(self, height: float) -> None:
-        """As high as what stands below the title, and then the title."""
+        """As high as what stands below the title; with it, if it does not stand there yet."""
         self._height = height + self._header + 2 * _EDGE
         self.drawn.set_size_inches(self.width + 2 * _EDGE, self._height)
         at = -self._header
-        for lines, size, style in ((self._title, _TITLE, "bold"), (self._notes, _NOTE, "normal")):
-            for line in lines:
-                self.write(line, 0.0, at, size, va="top", weight=style)
-                at += size * 1.3 / 72
+        for number, (line, size, weight) in enumerate(self._lines):
+            if number == len(self._written):
+                self._written.append(self.write(line, 0.0, at, size, va="top", weight=weight))
+            self._written[number].set_position(self.at(0.0, at))
+            at += size * 1.3 / 72
 
-    def _at(self, left: float, top: float) -> tuple[float, float]:
+    def at(self, left: float, top: float) -> tuple[float, float]:
+        """A point of the figure, for matplotlib."""
         return (left + _EDGE) / (self.width + 2 * _EDGE), 1 - (top + self._header + _EDGE) / self._height
 
     def write(self, text: str, left: float, top: float, size: float, **how: Any) -> Any:
         """Text at a point, as matplotlib's `text` takes its manner."""
-        return self.drawn.text(*self._at(left, top), self.spelt(text), fontsize=size, **how)
+        return self.drawn.text(*self.at(left, top), self.spelt(text), fontsize=size, **how)
 
     def place(self, left: float, top: float, width: float, height: float) -> Any:
         """Axes at a place."""
-        (x0, y1), (x1, y0) = self._at(left, top), self._at(left + width, top + height)
+        (x0, y1), (x1, y0) = self.at(left, top), self.at(left + width, top + height)
         axes = self.drawn.add_axes((x0, y0, x1 - x0, y1 - y0))
         axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=LEAST + 1)
         axes.spines[:].set_linewidth(0.5)
@@ -124,6 +130,7 @@ def _round(meaning: Scale) -> list[float]:
 
 
 def _wrapped(lines: Iterable[str], width: float, size: float) -> list[str]:
+    # a letter is about six tenths as wide as it is high
     letters = max(int(width * 72 / (size * 0.58)), 10)
     return [part for line in lines for part in textwrap.wrap(line, letters) or [""]]
 
@@ -158,20 +165,24 @@ class Ruler:
         """Inches that it takes under or over an axis that runs across."""
         return self.size * 1.3 / 72 + 0.05 if self.flat else self.room + 0.03
 
-    def lay(self, axis: Any, spelt: Callable[[str], str]) -> None:
+    def lay(self, axis: Any) -> None:
         at = range(0, len(self.labels), self.step)
-        axis.set_ticks(at, [spelt(self.labels[n]) for n in at], fontsize=self.size)
+        axis.set_ticks(at, [self.labels[n] for n in at], fontsize=self.size)
         if axis.axis_name == "x" and not self.flat:
             axis.set_tick_params(rotation=90)
 
 
-def ruler(pieces: Sequence[str], inches: float) -> Ruler:
-    """All labels where they fit, else every second, fifth, tenth …: never one over another, never too small."""
+def ruler(pieces: Sequence[str], inches: float, path: str | Path, most: int = _COLUMNS) -> Ruler:
+    """All labels where they fit, else every second, fifth, tenth …: never one over another, never too small.
+
+    They are spelt as the kind of file wants it, and cut after `most` columns.
+    """
     pitch = 72 * inches / max(len(pieces), 1)
     steps = (n * 10**power for power in range(12) for n in (1, 2, 5))
     step = next(n for n in steps if n * pitch >= LEAST * 1.15 or n >= len(pieces))
     size = min(max(step * pitch / 1.15, LEAST), MOST - 1)
-    return Ruler(tuple(labels.shortened(piece, _COLUMNS) for piece in pieces), inches, step, size)
+    spelt = speller(path, pieces)
+    return Ruler(tuple(labels.shortened(spelt(piece), most) for piece in pieces), inches, step, size)
 
 
 def side(count: int, least: float = 0.5, most: float = 5.0) -> float:

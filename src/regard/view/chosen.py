@@ -111,6 +111,11 @@ class Chosen:
         """The module, its call where there were several, and the head."""
         return " · ".join(part for part in (called(self.one), self.head) if part)
 
+    def asked(self, row: int) -> str:
+        """A query by its number and, if it is known, its piece."""
+        number = str(self.one.step + row)
+        return f"query {row}" + ("" if self.rows[row] == number else f" '{self.rows[row]}'")
+
     def cells(self, most: int, *, signed: bool = False) -> Tensor:  # -> "height width"
         """The weights to be drawn, in at most `most` cells a side."""
         long = max(self.map.shape) > most
@@ -129,11 +134,21 @@ def called(one: Recorded) -> str:
     return labels.legible(one.name or "model") + (f" · call {one.call}" if one.call else "")
 
 
+def mark(one: Recorded) -> str:
+    """What a title says of a map that is not sure."""
+    return "" if one.verified else " (unverified)"
+
+
+def worry(one: Recorded) -> float:
+    """Greatest for the map that is least sure."""
+    return math.inf if one.certificate is None else one.certificate / one.tolerance if one.tolerance else math.inf
+
+
 def trust(one: Recorded) -> str:
     """How far a map is sure, in words."""
     if one.verified:
         return f"certificate {one.certificate:.1g}"
-    return "UNVERIFIED: " + (
+    return "unverified: " + (
         "nothing could be checked" if one.certificate is None else f"|P·V − out| up to {one.certificate:.1g}"
     )
 
@@ -190,6 +205,7 @@ def each(found: AttentionMap) -> Iterator[AttentionMap]:
 
 
 def query(one: Chosen, asked: int) -> int:
+    """Which row that is, counted from the front."""
     return _within("query", asked, one.map.shape[0], f"queries of {called(one.one)!r}")
 
 

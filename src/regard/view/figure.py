@@ -50,6 +50,14 @@ def _cells(panel: Panel) -> Tensor:
     return weights.detach().to("cpu", torch.float32)
 
 
+def speller(path: str | Path, words: Iterable[str]) -> Callable[[str], str]:
+    """How to write a word into such a file: what no font has is spelt U+XXXX, but in an SVG, whose text stays text."""
+    if Path(path).suffix == ".svg":
+        return str
+    _, missing = fonts.families(words)
+    return lambda word: fonts.spelt(word, missing)
+
+
 @contextlib.contextmanager
 def sheet(path: Path, words: Iterable[str], size: tuple[float, float]) -> Iterator[tuple[Any, Callable[[str], str]]]:
     """An empty matplotlib figure that is written to `path` at the end, and how to write a word on it.
@@ -64,14 +72,15 @@ def sheet(path: Path, words: Iterable[str], size: tuple[float, float]) -> Iterat
     except ImportError as error:
         raise ImportError("figures need matplotlib; install it with: pip install 'regard[view]'") from error
     checks.known("suffix", path.suffix, SUFFIXES)
-    families, missing = fonts.families(words)
+    words = list(words)
+    families, _ = fonts.families(words)
     settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "font.size": 8}
     still = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with rc_context({**settings, "text.parse_math": False, "font.family": families}), warnings.catch_warnings():
         # of an SVG, which names its characters and leaves the drawing to the reader's fonts
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
         drawn = Figure(figsize=size, dpi=150, layout="constrained")
-        yield drawn, (str if path.suffix == ".svg" else lambda word: fonts.spelt(word, missing))
+        yield drawn, speller(path, words)
         drawn.savefig(path, metadata=still[path.suffix])
 
 

@@ -5,16 +5,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from torch import Tensor
-
 from regard.parts import checks
 from regard.tape.recording import Recording
-from regard.view import recording_maps
+from regard.view import recording_images, recording_links, recording_maps
 
 # what can be drawn; each takes the options that it has a use for
 FIGURES: dict[str, Callable[..., Path]] = {
     "map": recording_maps.whole,
     "heads": recording_maps.heads,
+    "lines": recording_links.lines,
+    "text": recording_links.text,
+    "overlay": recording_images.overlay,
+    "glimpses": recording_images.glimpses,
+    "captions": recording_images.captions,
     "hops": recording_maps.hops,
     "difference": recording_maps.difference,
 }
@@ -29,14 +32,16 @@ def draw_recording(
     layer: int | str | None = None,
     head: int | None = None,
     query: int | None = None,
-    image: Tensor | str | os.PathLike[str] | None = None,
+    image: recording_images.Picture | None = None,
     other: Recording | None = None,
     interpolation: str | None = None,
 ) -> Path:
     """Draws `what` of FIGURES into a .png, .svg or .pdf. An option that a figure has no use for is refused.
 
     `layer` is the number of a map in the recording or the name of a module, `query` the row of a map; without a `head`
-    the mean of all is drawn. Every figure names what it shows and marks a map that is not verified.
+    the mean of all is drawn. `image` is a file or a tensor between 0 and 1, `interpolation` "nearest" or "bilinear";
+    `other` is the recording that a difference is taken from. Every figure names what it shows and marks a
+    map that is not verified.
     """
     path = Path(path)
     checks.known("what", what, FIGURES)

@@ -1,6 +1,5 @@
 """Recordings as maps: one with rulers, all heads as thumbnails, memory slots by hop, and what differs between two."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +36,12 @@ def _one(seen: Chosen, path: str | Path, *, signed: bool = False, title: str = "
     meaning = scale([cells], signed=signed, power=0.5 if max(q, k) > _SHARP and not signed else 1.0)
     # few positions get room for their labels, many share what a page has
     wide, high = side(k), side(q)
-    rows, columns = ruler(seen.rows, high), ruler(seen.columns, wide)
+    rows, columns = ruler(seen.rows, high, path), ruler(seen.columns, wide, path)
     notes = [f"{KINDS[seen.one.kind]}, {q} × {k}, {chosen.trust(seen.one)}", seen.pooled(_CELLS)]
     left, top = rows.room + 0.22, columns.below + 0.14
     with board(
         path,
-        title + seen.named + _mark(seen.one),
+        title + seen.named + chosen.mark(seen.one),
         notes,
         [*seen.rows, *seen.columns],
         left + wide + 0.12 + BAR,
@@ -52,18 +51,14 @@ def _one(seen: Chosen, path: str | Path, *, signed: bool = False, title: str = "
         b.heat(axes, cells, q, k, meaning)
         axes.xaxis.tick_top()
         if cells.numel():
-            rows.lay(axes.yaxis, b.spelt)
-            columns.lay(axes.xaxis, b.spelt)
+            rows.lay(axes.yaxis)
+            columns.lay(axes.xaxis)
         else:
             axes.set(xticks=[], yticks=[])
         b.write("looked at", left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
         b.write("looking", 0.1, top + high / 2, LEAST + 1, ha="center", va="center", rotation=90, color="#555555")
         b.bar(left + wide + 0.12, top, max(high, 0.8), meaning)
     return Path(path)
-
-
-def _mark(one: Recorded) -> str:
-    return "" if one.verified else " (unverified)"
 
 
 @dataclass(frozen=True)
@@ -155,7 +150,7 @@ def hops(recording: Recording, path: str | Path, *, sample: int = 0, query: int 
     cells = torch.cat([chosen.sane(part, one.one) for part, one in zip(parts, seen, strict=True)])
     names = [str(n + 1) for n in range(len(cells))]
     unsure = " (unverified)" if any(not one.one.verified for one in seen) else ""
-    return _slots(cells, names, [labels.shortened(c, 60) for c in seen[0].columns], path, seen, unsure)
+    return _slots(cells, names, seen[0].columns, path, seen, unsure)
 
 
 def _slots(
@@ -164,25 +159,20 @@ def _slots(
     k = cells.shape[1]
     wide, high = side(len(hops), 0.5, 4.0), side(k, 0.5, 6.0)
     meaning = scale([cells])
-    rows, columns = ruler(slots, high), ruler(hops, wide)
-    rows = type(rows)(tuple(slots), rows.inches, rows.step, rows.size)  # a slot is a sentence: it is not cut so short
-    notes = [f"{len(hops)} hops over {k} slots, {chosen.trust(max((o.one for o in seen), key=_worry))}"]
+    # a slot is a sentence: it is not cut so short
+    rows, columns = ruler(slots, high, path, most=60), ruler(hops, wide, path)
+    notes = [f"{len(hops)} hops over {k} slots, {chosen.trust(max((one.one for one in seen), key=chosen.worry))}"]
     left, top = rows.room, columns.below + 0.14
     with board(path, f"memory by hop{unsure}", notes, slots, left + wide + 0.12 + BAR, top + max(high, 0.8)) as b:
         axes = b.place(left, top, wide, high)
         b.heat(axes, cells.T, k, len(hops), meaning)
         axes.xaxis.tick_top()
         if cells.numel():
-            rows.lay(axes.yaxis, b.spelt)
-            columns.lay(axes.xaxis, b.spelt)
+            rows.lay(axes.yaxis)
+            columns.lay(axes.xaxis)
         b.write("hop", left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
         b.bar(left + wide + 0.12, top, max(high, 0.8), meaning)
     return Path(path)
-
-
-def _worry(one: Recorded) -> float:
-    """Greatest for the map that is least sure."""
-    return math.inf if one.certificate is None else one.certificate / one.tolerance if one.tolerance else math.inf
 
 
 def difference(recording: Recording, path: str | Path, *, other: Recording | None = None, sample: int = 0,

@@ -8,8 +8,8 @@ from regard.tape.recording import Recording
 from regard.view import chosen, labels, terminal
 from regard.view.chosen import Chosen
 
-# maps that are listed, and rows of the table; more are counted, or pooled
-_LISTED, _ROWS = 48, 60
+# maps that are listed, more are counted; rows of the table, more are pooled to so many
+_LISTED, _ROWS, _POOLED = 48, 60, 30
 _NARROW = 40
 
 
@@ -76,8 +76,8 @@ def _table(seen: Chosen, width: int, colour: bool) -> list[str]:
     lines = [labels.shortened(f"{seen.number}  {seen.named}{mark}", max(width, labels.columns(mark) + 20))]
     rows, columns = seen.rows, seen.columns
     if q > _ROWS:
-        rows = _ranges(q, _ROWS)
-        cells = seen.map.coarse(_ROWS, (width - max(map(len, rows)) - 1) // 2)
+        rows = _ranges(q, _POOLED)
+        cells = seen.map.coarse(_POOLED, (width - max(map(len, rows)) - 1) // 2)
         columns = [part.split("–")[0] for part in _ranges(k, cells.shape[1])]
         lines.append(seen.pooled(_ROWS))
     else:

@@ -16,8 +16,8 @@ _CIVIDIS = (
 )  # fmt: skip
 # and its PuOr_r (Brewer 2003), purple below nothing and orange above, for differences
 _DIVERGING = (
-    (45, 0, 75), (83, 39, 135), (128, 115, 172), (178, 171, 210), (247, 247, 247),
-    (253, 184, 99), (224, 130, 20), (178, 87, 6), (127, 59, 8),
+    (45, 0, 75), (95, 58, 145), (153, 144, 191), (207, 207, 229), (247, 247, 246),
+    (254, 213, 159), (238, 155, 57), (189, 97, 9), (127, 59, 8),
 )  # fmt: skip
 # Longer labels are cut: the picture is of the weights.
 _ROW, _COLUMN = 16, 12
