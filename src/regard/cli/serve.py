@@ -33,6 +33,8 @@ class Options:
     """So many sentences may wait; who comes then is told to come back (429)."""
     seconds: float = 30.0
     """An answer takes at most so long (503)."""
+    arrival: float = 10.0
+    """A request arrives within so many seconds (408)."""
     texts: int = 32
     """At most so many texts in a request."""
     characters: int = 4000
@@ -60,8 +62,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be 1 or more, got {value}")
-        if not 0 < self.seconds < float("inf"):
-            raise ValueError(f"--seconds must be more than 0 and finite, got {self.seconds}")
+        for name in ("seconds", "arrival"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"--{name} must be more than 0 and finite, got {getattr(self, name)}")
 
 
 def verb(args: Sequence[str]) -> int:
@@ -79,6 +82,7 @@ def verb(args: Sequence[str]) -> int:
         batch=typed.batch,
         waiting=typed.waiting,
         seconds=typed.seconds,
+        arrival=typed.arrival,
     )
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     from regard.serve.translating import Translating

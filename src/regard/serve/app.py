@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
 
 from regard import __version__
 from regard.serve import metrics, page
@@ -40,7 +39,7 @@ _ERRORS = {
 
 def build(
     served: Served, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: bool = False
-) -> ASGIApp:
+) -> Door:
     """The service of one task, as it listens at `host`."""
     counted = Metrics()
     worker = Worker(served, counted, batch=limits.batch, waiting=limits.waiting)

@@ -5,16 +5,14 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from regard.serve.limits import Limits
 from regard.serve.refused import told
-
-# Seconds for the first line and the headers to arrive, and for an answer to be taken up.
-HEADERS, TAKEN = 10.0, 30.0
 
 
 class Connection(H11Protocol):
-    """Ends what hangs; says in JSON what was no HTTP. `most` connections at a time."""
+    """Ends what hangs; says in JSON what was no HTTP."""
 
-    most = 512
+    limits = Limits()
 
     def __init__(self, *args: Any, **names: Any) -> None:
         super().__init__(*args, **names)
@@ -23,10 +21,10 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.limits.connections:
             self._say(503, "Service Unavailable", "too many are connected already; come back in a moment")
             return
-        self._hanging = self.loop.call_later(HEADERS, self._end)
+        self._hanging = self.loop.call_later(self.limits.arrival, self._end)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -36,7 +34,7 @@ class Connection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._let_go()
         elif self._hanging is None:
-            self._hanging = self.loop.call_later(HEADERS, self._end)
+            self._hanging = self.loop.call_later(self.limits.arrival, self._end)
 
     def on_response_complete(self) -> None:
         self._let_go()
@@ -50,7 +48,7 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(TAKEN, self.transport.abort)
+        self._unread = self.loop.call_later(self.limits.seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -63,7 +61,7 @@ class Connection(H11Protocol):
 
     def _end(self) -> None:
         if not self.transport.is_closing():
-            self._say(408, "Request Timeout", f"the request did not arrive within {HEADERS:g} seconds")
+            self._say(408, "Request Timeout", f"the request did not arrive within {self.limits.arrival:g} seconds")
 
     def _let_go(self) -> None:
         if self._hanging is not None:

@@ -15,8 +15,8 @@ class Limits:
     body: int = 1_000_000  # bytes of a request
     batch: int = 64  # sentences that the model answers at once
     waiting: int = 512  # sentences that wait for the model
-    seconds: float = 30.0  # from the last byte of a request to its answer
-    arrival: float = 10.0  # seconds for a body to arrive
+    seconds: float = 30.0  # for an answer to be found, and for a client to take it
+    arrival: float = 10.0  # seconds for the head of a request to arrive, and for its body
     connections: int = 512
 
     def __post_init__(self) -> None:

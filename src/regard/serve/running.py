@@ -5,11 +5,15 @@ import math
 import socket
 import sys
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from regard.serve.door import loopback
 from regard.serve.limits import Limits
 from regard.serve.served import Served
 from regard.train.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    import uvicorn
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -30,10 +34,10 @@ def address(at: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(
-    served: Served, limits: Limits, at: socket.socket, *, host: str, allowed: Collection[str] = (), log: bool = False
-) -> int:
-    """Serves until Ctrl-C or SIGTERM, then answers what it has; a second Ctrl-C does not wait. How many requests."""
+def server(
+    served: Served, limits: Limits, *, host: str, allowed: Collection[str] = (), log: bool = False
+) -> "uvicorn.Server":
+    """What runs the service: `run(sockets=[…])` until `should_exit` is set, then it answers what it has."""
     try:
         import uvicorn
 
@@ -45,13 +49,13 @@ def serve(
         ) from error
 
     class Limited(Connection):
-        most = limits.connections
+        pass
 
-    app = build(served, limits, host=host, allowed=allowed, log=log)
+    Limited.limits = limits
     # Faults go to stderr, requests nowhere: what people translate is theirs.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        app,
+        build(served, limits, host=host, allowed=allowed, log=log),
         http=Limited,
         ws="none",
         loop="asyncio",
@@ -62,7 +66,14 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(limits.seconds + limits.arrival) + 1,
     )
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+def serve(
+    served: Served, limits: Limits, at: socket.socket, *, host: str, allowed: Collection[str] = (), log: bool = False
+) -> int:
+    """Serves until Ctrl-C or SIGTERM, then answers what it has; a second Ctrl-C does not wait. How many requests."""
+    running = server(served, limits, host=host, allowed=allowed, log=log)
     if not loopback(host):
         note(
             f"--host {host} lets in everyone who reaches this machine, without a password and unencrypted; "
@@ -70,8 +81,8 @@ def serve(
         )
     # uvicorn raises what stopped it once more at its end: here it is noted, and the service has ended well
     with Interrupts():
-        server.run(sockets=[at])
-    return int(server.server_state.total_requests)
+        running.run(sockets=[at])
+    return int(running.server_state.total_requests)
 
 
 def note(text: str) -> None:

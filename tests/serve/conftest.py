@@ -1,0 +1,181 @@
+"""A run of a few steps, the task it serves, a task that waits, and ways to ask an app without a network."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+
+from regard.cli import main
+from regard.cli.loading import Loaded, load
+from regard.serve.app import build
+from regard.serve.limits import Limits
+from regard.serve.refused import Refused
+from regard.serve.served import Face, Schema, Served
+from regard.serve.translating import Translating
+
+LINES = [" ".join(word) for word in permutations("abcde", 3)]
+TINY = [
+    "--tokens",
+    "words",
+    "--width",
+    "6",
+    "--hidden",
+    "8",
+    "--batch",
+    "96",
+    "--threads",
+    "1",
+    "--schedule",
+    "constant",
+]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that reverses three words, badly; tests read it and leave it as it is."""
+    folder = tmp_path_factory.mktemp("served")
+    pairs = folder / "pairs.tsv"
+    pairs.write_text("".join(f"{line}\t{line[::-1]}\n" for line in LINES), encoding="utf-8")
+    args = ["train", "translate", "--train", str(pairs), *TINY, "--steps", "4", "--validate-every", "2"]
+    threads = torch.get_num_threads()
+    try:
+        assert main([*args, "--out", str(folder / "tiny")]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="session")
+def loaded(run: Path) -> Loaded:
+    return load(run, "best", "cpu", torch.get_num_threads())
+
+
+Make = Callable[..., Translating]
+
+
+@pytest.fixture(scope="session")
+def translating(loaded: Loaded) -> Make:
+    def make(**limits: Any) -> Translating:
+        return Translating(loaded.task, loaded.interpreter, Limits(**limits), run="tiny", step=4)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Word:
+    word: str
+    count: int = 1
+
+
+class Gated:
+    """Another task: says a word back, louder, once the gate is open; remembers what it was asked together."""
+
+    name = "shout"
+    face = Face("Shout", "alignments", "translate", {"alignments": [], "shown": {}})
+    schema = Schema("Shout a word", {"type": "object"}, {"type": "object"})
+
+    def __init__(self) -> None:
+        self.gate, self.begun = threading.Event(), threading.Event()
+        self.gate.set()
+        self.calls: list[list[str]] = []
+
+    def about(self) -> dict[str, object]:
+        return {"task": self.name}
+
+    def read(self, body: Mapping[str, object]) -> Word:
+        word = body.get("word")
+        if not isinstance(word, str):
+            raise Refused(422, "word must be a string")
+        if word == "broken":
+            raise RuntimeError("a fault in reading, with the text 'secret'")
+        return Word(word, int(str(body.get("count", 1))))
+
+    def answer(self, asked: Sequence[Word]) -> list[dict[str, object]]:
+        self.calls.append([one.word for one in asked])
+        self.begun.set()
+        assert self.gate.wait(30)
+        if any(one.word == "poison" for one in asked):
+            raise RuntimeError("it does not go down")
+        return [{"said": one.word.upper()} for one in asked]
+
+
+@pytest.fixture
+def gated() -> Iterator[Gated]:
+    made = Gated()
+    yield made
+    made.gate.set()
+
+
+def visit(
+    served: Served, act: Callable[[httpx.AsyncClient], Awaitable[Any]], limits: Limits | None = None, **options: Any
+) -> Any:
+    """What `act` finds when it talks to the app of a task."""
+
+    async def go() -> Any:
+        door = build(served, limits or getattr(served, "limits", Limits()), **options)
+        app: Any = door.app
+        transport = httpx.ASGITransport(door, raise_app_exceptions=False)
+        client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=60)
+        async with app.router.lifespan_context(app), client:
+            return await act(client)
+
+    return asyncio.run(go())
+
+
+def post(served: Served, body: Any, limits: Limits | None = None, **options: Any) -> httpx.Response:
+    """One POST: bytes as they are, all else as JSON."""
+
+    async def act(client: httpx.AsyncClient) -> httpx.Response:
+        headers = {"content-type": "application/json"}
+        if isinstance(body, bytes):
+            return await client.post(f"/v1/{served.name}", content=body, headers=headers)
+        return await client.post(f"/v1/{served.name}", json=body)
+
+    return visit(served, act, limits, **options)
+
+
+def get(served: Served, path: str, **options: Any) -> httpx.Response:
+    return visit(served, lambda client: client.get(path), **options)
+
+
+class Service:
+    """`regard serve` in a process of its own."""
+
+    def __init__(self, run: Path, *options: object) -> None:
+        command = [sys.executable, "-m", "regard", "serve", str(run), "--port", "0", *map(str, options)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        assert self.process.stdout is not None
+        self.said = self.process.stdout.readline()
+        assert " is served at http://" in self.said, self.process.communicate()
+        self.address = self.said.split(" at ")[1].split(" ")[0]
+        self.port = int(self.address.rpartition(":")[2])
+
+    def stop(self, number: int) -> tuple[int, str]:
+        """Its exit code and what it wrote to stderr."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+
+@pytest.fixture(scope="session")
+def service(run: Path) -> Iterator[Service]:
+    """One for all tests that only ask; it must outlive them."""
+    made = Service(run, "--arrival", 1, "--seconds", 20)
+    yield made
+    assert made.process.poll() is None, "the service ended by itself"
+    made.stop(signal.SIGTERM)

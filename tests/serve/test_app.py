@@ -1,0 +1,192 @@
+"""The application: right answers, found together; limits of time; errors in one sentence; what it says of itself."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import httpx
+import pytest
+from tests.serve.conftest import LINES, Gated, Make, get, post, visit
+from tests.serve.test_metrics import samples
+
+from regard.cli.loading import Loaded
+from regard.serve.limits import Limits
+from regard.tasks.interpreter import Beam
+
+
+def test_right_answers_found_together(translating: Make, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty requests at once: each has its own answer, and the model is called far fewer times."""
+    calls: list[int] = []
+    translate = type(loaded.interpreter).translate
+
+    def counted(self: Any, lines: Any, *args: Any) -> Any:
+        calls.append(len(lines))
+        time.sleep(0.02)  # a model that takes its time
+        return translate(self, lines, *args)
+
+    monkeypatch.setattr(type(loaded.interpreter), "translate", counted)
+
+    async def act(client: httpx.AsyncClient) -> tuple[list[httpx.Response], str]:
+        bodies = [{"text": line, "beam": 3} for line in LINES]
+        answers = await asyncio.gather(*(client.post("/v1/translate", json=body) for body in bodies))
+        return answers, (await client.get("/metrics")).text
+
+    answers, metrics = visit(translating(batch=23), act)
+    assert sum(calls) == len(LINES) == 60
+    assert len(calls) <= 6
+    assert max(calls) == 23
+    for line, answer in zip(LINES, answers, strict=True):
+        assert answer.status_code == 200
+        (one,) = answer.json()["answers"]
+        assert one["source"] == line
+        assert one["translations"][0]["text"] == translate(loaded.interpreter, [line], Beam(3))[0][0].text
+    found = samples(metrics)
+    assert found["regard_requests_total", 'path="/v1/translate",status="200"'] == 60
+    assert found["regard_batch_sentences_count", ""] == len(calls)
+    assert found["regard_batch_sentences_sum", ""] == 60
+    assert found["regard_waiting_sentences", ""] == 0
+
+
+def test_text_comes_back_as_it_was(translating: Make) -> None:
+    for text in ["a\nb", "\u202e‮b \U0001f600 </script>", "a\x00b", " ", ""]:
+        (one,) = post(translating(), {"text": text}).json()["answers"]
+        assert one["source"] == text
+
+
+def test_too_slow_is_503(gated: Gated) -> None:
+    gated.gate.clear()
+
+    async def act(client: httpx.AsyncClient) -> list[httpx.Response]:
+        first = asyncio.create_task(client.post("/v1/shout", json={"word": "a"}))
+        await asyncio.to_thread(gated.begun.wait, 10)
+        second = await client.post("/v1/shout", json={"word": "b"})
+        found = [await first, second, await client.get("/metrics")]
+        gated.gate.set()
+        return [*found, await client.post("/v1/shout", json={"word": "c"})]
+
+    *late, metrics, after = visit(gated, act, Limits(seconds=0.2))
+    for answer in late:
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "5"
+        assert answer.json() == {"error": "no answer within 0.2 seconds; ask for less, or ask again later"}
+    assert samples(metrics.text)["regard_waiting_sentences", ""] == 0
+    assert after.json() == {"said": "C"}
+    # what nobody waits for any more is never begun
+    assert gated.calls == [["a"], ["c"]]
+
+
+def test_too_many_is_429(gated: Gated) -> None:
+    gated.gate.clear()
+
+    async def act(client: httpx.AsyncClient) -> list[httpx.Response]:
+        asking = [asyncio.create_task(client.post("/v1/shout", json={"word": "a"}))]
+        await asyncio.to_thread(gated.begun.wait, 10)
+        asking += [asyncio.create_task(client.post("/v1/shout", json={"word": "b"})) for _ in range(5)]
+        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+        gated.gate.set()
+        return await asyncio.gather(*asking)
+
+    answers = visit(gated, act, Limits(waiting=3, texts=3))
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == [200, 200, 200, 200, 429, 429]
+    many = next(answer for answer in answers if answer.status_code == 429)
+    assert many.headers["retry-after"] == "1"
+    assert many.json() == {"error": "3 sentences wait already and 3 may; ask again in a moment"}
+
+
+def test_who_is_gone_is_not_answered(gated: Gated) -> None:
+    gated.gate.clear()
+
+    async def act(client: httpx.AsyncClient) -> str:
+        first = asyncio.create_task(client.post("/v1/shout", json={"word": "a"}))
+        await asyncio.to_thread(gated.begun.wait, 10)
+        second = asyncio.create_task(client.post("/v1/shout", json={"word": "b"}))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        await asyncio.sleep(0.1)
+        gated.gate.set()
+        await first
+        return (await client.get("/metrics")).text
+
+    found = samples(visit(gated, act))
+    assert gated.calls == [["a"]]
+    assert found["regard_requests_total", 'path="/v1/shout",status="499"'] == 1
+
+
+def test_faults_are_500_without_a_trace(gated: Gated) -> None:
+    for word in ("poison", "broken"):
+        answer = post(gated, {"word": word})
+        assert answer.status_code == 500
+        assert list(answer.json()) == ["error"]
+        assert "Traceback" not in answer.text
+        assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/none", 404), ("GET", "/docs", 404), ("GET", "/redoc", 404), ("GET", "/v1/shout", 405), ("PUT", "/", 405),
+     ("GET", "/health/", 404), ("GET", "/../serve.py", 404), ("POST", "/%ff", 404)],
+)  # fmt: skip
+def test_what_is_not_there(method: str, path: str, status: int, gated: Gated) -> None:
+    answer = visit(gated, lambda client: client.request(method, path))
+    assert answer.status_code == status
+    assert answer.json()["error"].startswith(f"there is no {method} /")
+    assert status == 404 or "allow" in answer.headers
+
+
+def test_what_it_says_of_itself(translating: Make, loaded: Loaded) -> None:
+    served = translating(tokens=17)
+    assert get(served, "/health").json() == {"status": "ok"}
+    about = get(served, "/v1/model").json()
+    assert about["task"] == "translate"
+    assert about["run"] == "tiny"
+    assert about["parameters"] == sum(p.numel() for p in loaded.interpreter.model.parameters())
+    assert about["limits"]["tokens"] == 17
+    metrics = get(served, "/metrics")
+    assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    samples(metrics.text)
+
+
+def test_openapi(translating: Make) -> None:
+    schema = get(translating(), "/openapi.json").json()
+    assert set(schema["paths"]) == {"/v1/translate", "/v1/model", "/health", "/metrics"}
+    asked = schema["paths"]["/v1/translate"]["post"]
+    assert set(asked["responses"]) == {"200", "400", "403", "408", "413", "415", "422", "429", "500", "503"}
+    request = asked["requestBody"]["content"]["application/json"]["schema"]
+    answer = post(translating(), request["example"])
+    assert answer.status_code == 200
+    told = asked["responses"]["200"]["content"]["application/json"]["schema"]
+    _fits(answer.json(), told)
+
+
+def _fits(value: Any, schema: dict[str, Any]) -> None:
+    """The little of JSON Schema that is used here."""
+    kinds = {"object": dict, "array": list, "string": str, "number": (int, float), "integer": int, "boolean": bool}
+    assert isinstance(value, kinds[schema["type"]])
+    if schema["type"] == "object":
+        assert set(schema["required"]) <= set(value) <= set(schema["properties"])
+        for name, part in value.items():
+            _fits(part, schema["properties"][name])
+    if schema["type"] == "array":
+        for part in value:
+            _fits(part, schema["items"])
+
+
+def test_another_task_by_the_same_app(gated: Gated) -> None:
+    assert post(gated, {"word": "a"}).json() == {"said": "A"}
+    assert get(gated, "/v1/model").json() == {"task": "shout"}
+    assert "/v1/shout" in get(gated, "/openapi.json").json()["paths"]
+    assert "<title>Shout</title>" in get(gated, "/").text
+
+
+def test_the_model_stays_in_one_thread(gated: Gated) -> None:
+    threads = set()
+    answer = gated.answer
+    gated.answer = lambda asked: (threads.add(threading.current_thread().name), answer(asked))[1]  # type: ignore[method-assign]
+
+    async def act(client: httpx.AsyncClient) -> None:
+        await asyncio.gather(*(client.post("/v1/shout", json={"word": "a"}) for _ in range(7)))
+
+    visit(gated, act)
+    assert threads == {"regard-model"}

@@ -1,0 +1,114 @@
+"""`regard serve` as a process: hard bodies, one after the other, and it stays up; signals end it well."""
+
+import json
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.serve.conftest import LINES, Make, Service
+from tests.serve.test_metrics import samples
+
+from regard.cli.loading import Loaded
+from regard.serve.limits import Limits
+from regard.serve.running import server
+from regard.tasks.interpreter import Beam
+
+JSON = {"content-type": "application/json"}
+
+
+def test_it_answers_as_the_interpreter(service: Service, loaded: Loaded) -> None:
+    said = httpx.post(f"{service.address}/v1/translate", json={"texts": LINES[:13], "nbest": 2}).json()["answers"]
+    found = loaded.interpreter.translate(LINES[:13], Beam(5, 2))
+    assert [[one["text"] for one in answer["translations"]] for answer in said] == [[s.text for s in f] for f in found]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        (b'{"text": "' + b"a" * 10_000_000 + b'"}', 413, "a body may have at most 1,000,000 bytes"),
+        (b"\xff" * 10_000_000, 413, "a body may have at most 1,000,000 bytes"),
+        (b'{"text": "\xff\xfe"}', 400, "the body must be UTF-8, but byte 0xff at place 11 is not"),
+        (json.dumps({"text": "a " * 10_000}).encode(), 422, "text must have at most 4000 characters, got 20000"),
+        (json.dumps({"text": "a " * 1_000}).encode(), 422, "text must have at most 200 tokens, got 1001"),
+        (b'{"text": "a", "beam": NaN}', 400, "NaN is no number of JSON"),
+        (b'{"text": "a", "beam": 1e400}', 422, "beam must be a whole number from 1 to 10, got inf"),
+        (b"[" * 500_000, 400, "nested too deeply"),
+    ],
+    ids=["10 MB", "10 MB of no text", "bad UTF-8", "10,000 tokens", "1,000 tokens", "NaN", "infinite", "deep"],
+)
+def test_hard_bodies(body: bytes, status: int, sentence: str, service: Service) -> None:
+    answer = httpx.post(f"{service.address}/v1/translate", content=body, headers=JSON, timeout=30)
+    assert answer.status_code == status
+    assert sentence in answer.json()["error"]
+    assert httpx.get(f"{service.address}/health").json() == {"status": "ok"}
+    assert httpx.post(f"{service.address}/v1/translate", json={"text": "a b"}).status_code == 200
+
+
+def test_ten_megabytes_in_parts(service: Service) -> None:
+    parts = (b" " * 100_000 for _ in range(100))
+    answer = httpx.post(f"{service.address}/v1/translate", content=parts, headers=JSON, timeout=30)
+    assert answer.status_code == 413
+
+
+def test_it_counts(service: Service) -> None:
+    def count() -> float:
+        found = samples(httpx.get(f"{service.address}/metrics").text)
+        return found["regard_requests_total", 'path="/v1/translate",status="200"']
+
+    httpx.post(f"{service.address}/v1/translate", json={"text": "a"})
+    before = count()
+    for _ in range(3):
+        httpx.post(f"{service.address}/v1/translate", json={"text": "a"})
+    assert count() == before + 3
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_lets_it_finish(name: str, run: Path) -> None:
+    """What waits when it is told to stop is answered; it says so and ends with 0. Texts are not logged."""
+    open_to_all = ["--host", "0.0.0.0", "--log"] if name == "SIGTERM" else []
+    service = Service(run, "--batch", 1, *open_to_all)
+    address, statuses = f"http://127.0.0.1:{service.port}", []
+
+    def ask() -> None:
+        body = {"texts": LINES[:32], "beam": 10}
+        statuses.append(httpx.post(f"{address}/v1/translate", json=body, timeout=60).status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(7)]
+    for thread in threads:
+        thread.start()
+    waiting = 0.0
+    with httpx.Client(base_url=address) as client:
+        client.post("/v1/translate?text=a+b+c", json={"text": ["a b c"]})
+        while waiting < 3 * 32:
+            waiting = samples(client.get("/metrics").text)["regard_waiting_sentences", ""]
+    code, said = service.stop(getattr(signal, name))
+    for thread in threads:
+        thread.join(60)
+    assert statuses == [200] * 7
+    assert code == 0
+    *lines, last = said.splitlines()
+    assert re.fullmatch(r"regard: stopped; \d+ requests answered", last)
+    if not open_to_all:
+        assert not lines
+        return
+    assert lines[0].startswith("regard: --host 0.0.0.0 lets in everyone who reaches this machine, without a password")
+    assert sum("POST /v1/translate 200" in line for line in lines) == 7
+    assert sum("POST /v1/translate 422" in line for line in lines) == 1
+    assert not re.search("a.b.c", said)
+
+
+def test_it_says_where_it_is(service: Service, run: Path) -> None:
+    assert service.said == f"{run} is served at {service.address} (Ctrl-C stops it)\n"
+
+
+def test_without_fastapi_one_sentence(translating: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.delitem(sys.modules, "regard.serve.app", raising=False)
+    with pytest.raises(
+        ImportError, match=r"a service needs FastAPI and uvicorn; install them with: pip install 'regard\[serve\]'"
+    ):
+        server(translating(), Limits(), host="127.0.0.1")
