@@ -43,10 +43,24 @@ def maps(
 def heads(one: Recorded, index: Index) -> Recorded:
     if len(one.shape) < 4:
         raise ValueError(f"{one.name!r} has no heads: its map is {one.shape}, (sample, query, key); leave heads out")
-    wanted = _indices("heads", index, one.shape[-3], one.name)
+    names = list(range(one.shape[-3])) if one.heads is None else list(one.heads)
+    if one.heads is None or isinstance(index, slice):
+        wanted = _indices("heads", index, len(names), one.name)
+    else:
+        wanted = [_named(h, names, one.name) for h in ([index] if isinstance(index, int) else index)]
     return replace(
-        one, weights=_heads(one.weights, wanted), slope=None if one.slope is None else _heads(one.slope, wanted)
+        one,
+        weights=_heads(one.weights, wanted),
+        slope=None if one.slope is None else _heads(one.slope, wanted),
+        heads=tuple(names[n] for n in wanted),
     )
+
+
+def _named(head: int, names: list[int], owner: str) -> int:
+    """Where a head of the module is among those that were recorded."""
+    if head not in names:
+        raise IndexError(f"heads={head} was not recorded of {owner!r}; there are {', '.join(map(str, names))}")
+    return names.index(head)
 
 
 def _heads(of: AttentionMap, wanted: Sequence[int]) -> AttentionMap:
@@ -95,10 +109,11 @@ def stitched(of: Sequence[Recorded]) -> tuple[Recorded, ...]:
         if len(calls) == 1:
             whole += calls
             continue
-        if any(one.kind != calls[0].kind or one.shape[:-2] != calls[0].shape[:-2] for one in calls):
+        like = {(one.kind, one.shape[:-2], one.heads, one.rows is None) for one in calls}
+        if len(like) > 1 or calls[0].rows is not None:
             raise ValueError(
-                f"the calls of {name!r} are of several kinds or batches, {[one.shape for one in calls[:3]]}; "
-                "stitch one generation, as in select(sample=0, calls=slice(0, 5))"
+                f"the calls of {name!r} are of several kinds or batches, or of some rows only, "
+                f"{[one.shape for one in calls[:3]]}; stitch one generation, as in select(sample=0, calls=slice(0, 5))"
             )
         end = calls[0].step
         for one in calls:
@@ -109,7 +124,7 @@ def stitched(of: Sequence[Recorded]) -> tuple[Recorded, ...]:
                 )
             end += one.shape[-2]
         joined = made(name, calls[0].kind, Stitched(*[one.weights for one in calls]), calls, "steps")
-        whole.append(replace(joined, step=calls[0].step))
+        whole.append(replace(joined, step=calls[0].step, heads=calls[0].heads))
     return tuple(whole)
 
 
@@ -126,13 +141,14 @@ def differences(of: Sequence[Recorded], others: Sequence[Recorded]) -> tuple[Rec
     found = []
     for one in of:
         other = there[one.name, one.call]
-        if one.shape != other.shape:
+        if (one.shape, one.rows, one.heads) != (other.shape, other.rows, other.heads):
             raise ValueError(
-                f"{one.name!r} is {one.shape} in the first recording and {other.shape} in the second; "
+                f"{one.name!r} is {one.shape} in the first recording and {other.shape} in the second, "
+                "or of other rows or heads; "
                 "compare texts of as many pieces, or merged() by as many words"
             )
         both = made(one.name, one.kind, Difference(one.weights, other.weights), [one, other], "difference", one.call)
-        found.append(replace(both, step=one.step))
+        found.append(replace(both, step=one.step, rows=one.rows, heads=one.heads))
     return tuple(found)
 
 
@@ -157,7 +173,7 @@ def fitting(one: Recorded, queries: Words, keys: Words) -> tuple[Words, Words]:
     q, k = one.shape[-2:]
     if one.kind == "self":
         queries = keys = keys if len(keys.of) == k != len(queries.of) else queries
-    if (len(queries.of), len(keys.of)) != (q, k):
+    if (len(queries.of), len(keys.of)) != (q, k) or one.rows is not None:
         raise ValueError(
             f"words must be made of {q} queries and {k} keys for {one.name!r}, got words of {len(queries.of)} and of "
             f"{len(keys.of)} pieces; stitched() joins steps, and select() takes one kind"

@@ -23,6 +23,8 @@ SUFFIX = ".safetensors"
 NAME = f"recording{SUFFIX}"
 _KEY = "regard.recording"
 
+Labels = tuple[str, ...] | None
+
 
 def place(path: Path) -> Path:
     """The file that `path` means: itself, or the recording in that folder."""
@@ -54,8 +56,8 @@ def write(path: Path, maps: Sequence[Recorded], facts: Mapping[str, Any], most: 
     return path
 
 
-def read(path: Path) -> tuple[list[Recorded], dict[str, Any]]:
-    """The maps, and what was told of them all."""
+def read(path: Path) -> tuple[tuple[Recorded, ...], Labels, Labels, dict[str, str]]:
+    """The maps, the pieces of the queries and of the keys, and where it all comes from."""
     path = place(path)
     try:
         from safetensors import SafetensorError, safe_open
@@ -74,7 +76,9 @@ def read(path: Path) -> tuple[list[Recorded], dict[str, Any]]:
     if facts["format"] > FORMAT:
         raise ValueError(f"{path} has format {facts['format']}, this version reads up to {FORMAT}; update regard")
     try:
-        return [_recorded(one, tensors.__getitem__) for one in facts.pop("maps")], facts
+        maps = tuple(_recorded(one, tensors.__getitem__) for one in facts["maps"])
+        queries, keys = (None if facts[name] is None else tuple(facts[name]) for name in ("queries", "keys"))
+        return maps, queries, keys, dict(facts["about"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} does not hold what it should ({error!r}); take another one") from error
 
@@ -99,6 +103,8 @@ def _told(number: int, one: Recorded, tensors: dict[str, Tensor]) -> dict[str, A
         "tolerance": repr(one.tolerance),
         "how": one.how,
         "grid": one.grid,
+        "rows": one.rows,
+        "heads": one.heads,
         "slope": None if one.slope is None else stored(one.slope, "slope"),
     }
 
@@ -114,5 +120,7 @@ def _recorded(told: Mapping[str, Any], get: Callable[[str], Tensor]) -> Recorded
         tolerance=float(told["tolerance"]),
         how=told["how"],
         grid=None if told["grid"] is None else (int(told["grid"][0]), int(told["grid"][1])),
+        rows=None if told["rows"] is None else tuple(told["rows"]),
+        heads=None if told["heads"] is None else tuple(told["heads"]),
         slope=None if told["slope"] is None else forms.loaded(told["slope"], get),
     )

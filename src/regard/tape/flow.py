@@ -101,7 +101,7 @@ def _stack(maps: Sequence[Recorded], what: str) -> None:
     if not maps:
         raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")
     for one in maps:
-        if one.kind != "self" or one.shape[-1] != one.shape[-2]:
+        if one.kind != "self" or one.shape[-1] != one.shape[-2] or one.rows is not None:
             raise ValueError(
                 f"{what} follows self attention from layer to layer, and {one.name!r} is {one.kind} attention of "
                 f"{one.shape[-2]} queries to {one.shape[-1]} keys; "

@@ -163,4 +163,5 @@ def made(name: str, kind: Kind, weights: AttentionMap, of: Sequence[Recorded], h
 
 def changed(one: Recorded, weights: AttentionMap, how: str) -> Recorded:
     """The same call with other weights, worked out from its own."""
-    return replace(made(one.name, one.kind, weights, [one], how, one.call), step=one.step)
+    heads = one.heads if weights.shape[:-2] == one.shape[:-2] else None
+    return replace(made(one.name, one.kind, weights, [one], how, one.call), step=one.step, rows=one.rows, heads=heads)

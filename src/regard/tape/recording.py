@@ -71,10 +71,12 @@ class Recording(Sequence[Recorded]):
         queries are words of the source.
         """
         queries, keys = self.queries, self.keys
-        end, k = one.step + one.shape[-2], one.shape[-1]
+        q, k = one.shape[-2:]
         if one.kind == "self" and queries is not None and keys is not None:
             queries = keys = keys if len(keys) == k != len(queries) else queries
-        rows = None if queries is None or len(queries) < end else queries[one.step : end]
+        places = [one.step + i for i in (range(q) if one.rows is None else one.rows)]
+        known = queries is not None and len(queries) > max(places, default=-1)
+        rows = tuple(queries[i] for i in places) if known and queries is not None else None
         return rows, None if keys is None or len(keys) < k else keys[:k]
 
     # some of it
@@ -89,7 +91,8 @@ class Recording(Sequence[Recorded]):
         calls: chosen.Index | None = None,
     ) -> "Recording":
         """The maps of modules whose names fit a pattern (`"encoder.*"`, or several), of a kind, of some calls; of
-        these, some heads and one sample. All axes stay, so that one head is an axis of one.
+        these, some heads and one sample. All axes stay, so that one head is an axis of one. Heads that were chosen
+        when they were recorded keep their numbers.
 
         The pieces of the text are those of sample 0: another sample goes without.
         """
@@ -124,15 +127,17 @@ class Recording(Sequence[Recorded]):
             return self._each("mean", lambda one: HeadMean(one.weights))
         of = [HeadMean(one.weights) if over == "maps" else one.weights for one in self._some("mean")]
         shapes = dict.fromkeys(one.shape for one in of)
-        if len(shapes) > 1:
+        if len(shapes) > 1 or len({(one.rows, one.heads if over == "layers" else None) for one in self.maps}) > 1:
             raise ValueError(
-                f"a mean over {over} is of maps of one shape, got {' and '.join(map(str, shapes))}; "
+                f"a mean over {over} is of maps of one shape, rows and heads, got {' and '.join(map(str, shapes))}; "
                 "take those of one kind and call, as in select(kind='self', calls=0)"
             )
         kinds = {one.kind for one in self.maps}
         if len(kinds) > 1:
             raise ValueError(f"a mean over {over} is of one kind of attention, got {sorted(kinds)}; select(kind=...)")
-        return self._one(made("mean", self.maps[0].kind, Mean(*of), self.maps, "mean"))
+        first = self.maps[0]
+        mean = made("mean", first.kind, Mean(*of), self.maps, "mean")
+        return self._one(replace(mean, rows=first.rows, heads=first.heads if over == "layers" else None))
 
     def rollout(self, residual: float = 0.5) -> "Recording":
         """A_L' ⋯ A_1', A' = (1 − r) · mean_h P + r · I, rows renormalised  (Abnar and Zuidema 2020, section 3).
@@ -204,9 +209,7 @@ class Recording(Sequence[Recorded]):
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Recording":
         """What `save` wrote. Nothing is unpickled."""
-        maps, told = files.read(Path(path))
-        queries, keys = (None if told[name] is None else tuple(told[name]) for name in ("queries", "keys"))
-        return Recording(tuple(maps), queries, keys, dict(told["about"]))
+        return Recording(*files.read(Path(path)))
 
     def _each(self, how: str, worked: Callable[[Recorded], AttentionMap]) -> "Recording":
         return replace(self, maps=tuple(changed(one, worked(one), how) for one in self.maps))
