@@ -23,21 +23,21 @@ def block(data: object) -> str:
     return text
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return resources.files("regard.view").joinpath(name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def allowed(text: str) -> str:
     """The text as the policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def document(title: str, view: str, data: object, words: str) -> str:
     """The page: `data` is what the script named `view` draws, `words` the same as text for a reader without scripts."""
-    style = _asset("page.css")
-    script = f'"use strict";\n(() => {{\n{_asset("page.js")}\n{_asset(view + ".js")}}})();\n'
+    style = asset("page.css")
+    script = f'"use strict";\n(() => {{\n{asset("page.js")}\n{asset(view + ".js")}}})();\n'
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        f"default-src 'none'; script-src {allowed(script)}; style-src {allowed(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     # A hash is over the text between the tags to the last line feed: nothing may be added around it.

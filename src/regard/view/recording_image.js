@@ -1,0 +1,180 @@
+// Keys that are places of an image: the last height × width of them, row by row; what comes before (a class token) is
+// told in words. Drawn over the image if there is one.
+const source = data.image ? make("img", { src: data.image, alt: "" }) : null;
+source?.addEventListener("load", schedule);
+const opacity = make("input", { type: "range", id: "opacity", min: "0", max: "1", step: "0.05", value: "0.65" });
+const smooth = make("input", { type: "checkbox", id: "smooth" });
+const imageCanvas = make("canvas", { class: "cells" });
+const imageFigure = make("div", { class: "figure", tabindex: "0", role: "application", "aria-roledescription": "image", "aria-label": "weights over the image", "aria-describedby": "keys" }, imageCanvas);
+const imageNote = make("p", { class: "hint" });
+let imageAt = null;
+
+// The places of a row as a small picture, its greatest weight the strongest colour.
+function overlay(map, weights) {
+  const [rows, columns] = map.layer.grid;
+  const before = map.k - rows * columns;
+  let most = 1e-9;
+  for (let n = before; n < map.k; n++) most = Math.max(most, Math.abs(weights[n]));
+  const cells = new Uint8Array(rows * columns);
+  for (let n = 0; n < cells.length; n++) {
+    const part = Math.sqrt(Math.min(1, Math.abs(weights[before + n]) / most));
+    cells[n] = map.signed ? 128 + Math.round(127 * part * Math.sign(weights[before + n])) : Math.round(255 * part);
+  }
+  return { canvas: coloured(cells, rows, columns, shades(map.signed)), most };
+}
+
+function layered(pen, map, weights, x, y, width, height) {
+  if (source?.complete && source.naturalWidth) {
+    pen.imageSmoothingEnabled = source.naturalWidth > width;
+    pen.drawImage(source, x, y, width, height);
+    pen.globalAlpha = Number(opacity.value);
+  }
+  const { canvas, most } = overlay(map, weights);
+  pen.imageSmoothingEnabled = smooth.checked;
+  pen.drawImage(canvas, x, y, width, height);
+  pen.globalAlpha = 1;
+  return most;
+}
+
+const shapeOf = (map) => (source?.complete && source.naturalWidth ? source.naturalHeight / source.naturalWidth : map.layer.grid[0] / map.layer.grid[1]);
+function frame(map, figure, canvas) {
+  const [rows, columns] = map.layer.grid;
+  const width = Math.floor(Math.min(Math.max(200, figure.clientWidth), (innerHeight * 0.66) / shapeOf(map), 640));
+  const height = Math.floor(width * shapeOf(map));
+  const pen = context(canvas, width, height);
+  pen.clearRect(0, 0, width, height);
+  return { pen, width, height, cw: width / columns, ch: height / rows, before: map.k - rows * columns };
+}
+function without(figure, canvas, note, words) {
+  context(canvas, 10, 1).clearRect(0, 0, 10, 1);
+  note.textContent = words;
+}
+
+async function drawImage(mine) {
+  const map = here();
+  if (!map.layer.grid) return without(imageFigure, imageCanvas, imageNote, "The keys of this map are not places of an image; choose another layer.");
+  const { q, k } = point();
+  const { weights, whole } = await row(map, q);
+  if (mine !== ticket) return;
+  const at = frame(map, imageFigure, imageCanvas);
+  const most = layered(at.pen, map, weights, 0, 0, at.width, at.height);
+  const columns = map.layer.grid[1];
+  const box = (n, colour, thick) => {
+    at.pen.strokeStyle = colour;
+    at.pen.lineWidth = thick;
+    at.pen.strokeRect((n % columns) * at.cw + 1, Math.floor(n / columns) * at.ch + 1, at.cw - 2, at.ch - 2);
+  };
+  const [accent, strong] = paints("--accent", "--ink");
+  if (map.q === map.k && q >= at.before) box(q - at.before, strong, 2);
+  if (k >= at.before) box(k - at.before, accent, 3);
+  imageAt = { map, ...at, columns };
+  const outside = Array.from({ length: Math.min(at.before, 8) }, (_, n) => `${short(map, "k", n)} ${number(weights[n])}`);
+  imageNote.textContent =
+    `The strongest colour is ${number(most)}, the greatest weight of this query in the image.` +
+    (outside.length ? ` Outside of the image: ${outside.join(", ")}.` : "") +
+    (map.q === map.k ? " A click on a place chooses it as the query; it has a frame." : "") +
+    (whole ? "" : ` Only the ${map.top} greatest weights of the row are kept.`);
+}
+imageCanvas.addEventListener("click", (event) => {
+  if (!imageAt) return;
+  const box = imageCanvas.getBoundingClientRect();
+  const [x, y] = [Math.floor((event.clientX - box.left) / imageAt.cw), Math.floor((event.clientY - box.top) / imageAt.ch)];
+  const n = imageAt.before + y * imageAt.columns + x;
+  change(imageAt.map.q === imageAt.map.k ? { q: n } : { k: n });
+});
+
+// Steps over an image: one small overlay a step, the word below.
+async function drawStrip(mine, now) {
+  const map = here();
+  const width = Math.max(220, stepFigure.clientWidth);
+  const side = 96;
+  const across = Math.max(1, Math.floor(width / (side + 10)));
+  const count = Math.min(steps.length, across * 4);
+  const first = clamp(now - Math.floor(count / 2), 0, steps.length - count);
+  const some = steps.slice(first, first + count);
+  const rows = await Promise.all(some.map((step) => row(maps[step.map], step.q)));
+  if (mine !== ticket) return;
+  const tall = Math.round(side * shapeOf(map));
+  const pen = context(stepCanvas, width, Math.ceil(count / across) * (tall + 28));
+  pen.clearRect(0, 0, width, Math.ceil(count / across) * (tall + 28));
+  const [soft, accent] = paints("--soft", "--accent");
+  some.forEach((step, n) => {
+    const [x, y] = [(n % across) * (side + 10) + 2, Math.floor(n / across) * (tall + 28) + 2];
+    layered(pen, maps[step.map], rows[n].weights, x, y, side, tall);
+    const chosen = first + n === now;
+    if (chosen) {
+      pen.strokeStyle = accent;
+      pen.lineWidth = 3;
+      pen.strokeRect(x, y, side, tall);
+    }
+    pen.fillStyle = chosen ? accent : soft;
+    pen.font = `${chosen ? "600 " : ""}13px ${fontFamily}`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.fillText(cut(pen, short(maps[step.map], "q", step.q), side), x + side / 2, y + tall + 12);
+  });
+  stepNote.textContent = "A picture is a step; its strongest colour is the greatest weight of that step.";
+}
+
+// Glimpses: where each query looked, as a numbered window around what it saw with at least half of its greatest weight.
+const glimpseCanvas = make("canvas", { class: "cells" });
+const glimpseFigure = make("div", { class: "figure", tabindex: "0", role: "application", "aria-roledescription": "glimpses", "aria-label": "path of glimpses", "aria-describedby": "keys" }, glimpseCanvas);
+const glimpseNote = make("p", { class: "hint" });
+
+function windowOf(map, weights) {
+  const [rows, columns] = map.layer.grid;
+  const before = map.k - rows * columns;
+  let most = 0;
+  for (let n = before; n < map.k; n++) most = Math.max(most, weights[n]);
+  if (!most) return null;
+  const box = [Infinity, Infinity, -1, -1];
+  for (let n = 0; n < rows * columns; n++) {
+    if (weights[before + n] < most / 2) continue;
+    const [y, x] = [Math.floor(n / columns), n % columns];
+    box.splice(0, 4, Math.min(box[0], y), Math.min(box[1], x), Math.max(box[2], y + 1), Math.max(box[3], x + 1));
+  }
+  return box;
+}
+
+async function drawGlimpses(mine) {
+  const map = here();
+  if (!map.layer.grid) return without(glimpseFigure, glimpseCanvas, glimpseNote, "The keys of this map are not places of an image; choose another layer.");
+  const all = stepsOf(map);
+  const now = all.findIndex((step) => step.map === map.n && step.q === point().q);
+  const some = all.slice(0, 64);
+  const rows = await Promise.all(some.map((step) => row(maps[step.map], step.q)));
+  if (mine !== ticket) return;
+  const at = frame(map, glimpseFigure, glimpseCanvas);
+  layered(at.pen, map, rows[Math.min(now, some.length - 1)].weights, 0, 0, at.width, at.height);
+  const [accent, strong, card] = paints("--accent", "--ink", "--card");
+  const boxes = rows.map(({ weights }, n) => windowOf(maps[some[n].map], weights));
+  const middle = (box) => [((box[1] + box[3]) / 2) * at.cw, ((box[0] + box[2]) / 2) * at.ch];
+  at.pen.strokeStyle = strong;
+  at.pen.lineWidth = 1.5;
+  at.pen.beginPath();
+  boxes.filter(Boolean).forEach((box, n) => (n ? at.pen.lineTo(...middle(box)) : at.pen.moveTo(...middle(box))));
+  at.pen.stroke();
+  boxes.forEach((box, n) => {
+    if (!box) return;
+    at.pen.strokeStyle = n === now ? accent : strong;
+    at.pen.lineWidth = n === now ? 3 : 1.25;
+    at.pen.strokeRect(box[1] * at.cw, box[0] * at.ch, (box[3] - box[1]) * at.cw, (box[2] - box[0]) * at.ch);
+  });
+  at.pen.textAlign = "center";
+  at.pen.textBaseline = "middle";
+  at.pen.font = `600 12px ${fontFamily}`;
+  boxes.forEach((box, n) => {
+    if (!box) return;
+    const [x, y] = middle(box);
+    at.pen.fillStyle = n === now ? accent : strong;
+    at.pen.beginPath();
+    at.pen.arc(x, y, 10, 0, 2 * Math.PI);
+    at.pen.fill();
+    at.pen.fillStyle = card;
+    at.pen.fillText(String(n), x, y + 0.5);
+  });
+  glimpseCanvas.dataset.windows = JSON.stringify(boxes);
+  glimpseNote.textContent = `${boxes.filter(Boolean).length} glimpses in their order, from 0; arrow up and down step through them.` + (all.length > some.length ? ` The first ${some.length} of ${all.length} are drawn.` : "");
+}
+for (const figure of [imageFigure, glimpseFigure]) figure.addEventListener("keydown", (event) => walk(event) && event.preventDefault());
+for (const input of [opacity, smooth]) input.addEventListener("input", schedule);

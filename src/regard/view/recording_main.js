@@ -1,0 +1,156 @@
+// The page put together.
+const heat = heatMap(plainPainter, "heat map");
+const difference = heatMap(differencePainter, "difference of two maps");
+
+const button = (text, label, act) => {
+  const made = make("button", { type: "button", "aria-label": label, title: label }, text);
+  made.addEventListener("click", act);
+  return made;
+};
+const zoomed = () => (state.tab === "difference" ? difference : heat);
+const zooms = make("div", { class: "zooms" }, button("−", "zoom out", () => zoomed().zoom(0.5)), button("+", "zoom in", () => zoomed().zoom(2)), button("whole", "show the whole map", () => zoomed().whole()));
+const chooser = (id, name, ...options) => {
+  const select = make("select", { id }, ...options);
+  return [select, make("span", { class: "field" }, make("label", { for: id }, name), select)];
+};
+
+// Against which map the difference is taken
+const [againstLayer, againstLayerField] = chooser("against-layer", "less layer");
+const [againstHead, againstHeadField] = chooser("against-head", "head");
+const fits = (map) => data.layers.filter((layer) => layer.q === map.q && layer.k === map.k);
+// The same head of the other recording, or the next head.
+function counterpart(map) {
+  const twinLayer = data.layers.find((layer) => layer.side !== map.layer.side && layer.name === map.layer.name && layer.call === map.layer.call && layer.q === map.q && layer.k === map.k);
+  if (twinLayer) return twinLayer.first + Math.min(map.head, twinLayer.heads - 1);
+  return map.layer.first + ((map.head + 1) % map.layer.heads);
+}
+const differenceNote = make("p", { class: "hint" });
+function drawDifference() {
+  const map = here();
+  const other = maps[state.against];
+  if (!other || other.q !== map.q || other.k !== map.k) state.against = counterpart(map);
+  const against = maps[state.against];
+  const layers = fits(map).slice(0, 200);
+  againstLayer.replaceChildren(...layers.map((layer) => make("option", { value: layer.number }, layerName(layer))));
+  againstLayer.value = against.layer.number;
+  againstHead.replaceChildren(...Array.from({ length: against.layer.heads }, (_, h) => make("option", { value: h }, String(h))));
+  againstHead.value = against.head;
+  differenceNote.textContent = `Orange: ${mapName(map)} gives more; blue: ${mapName(against)} does.`;
+  difference.draw();
+}
+againstLayer.addEventListener("change", () => change({ against: data.layers[againstLayer.value].first }));
+againstHead.addEventListener("change", () => change({ against: maps[state.against].layer.first + Number(againstHead.value) }));
+
+// Tabs
+const field = (label, input, ...more) => make("span", { class: "field" }, make("label", { for: input.id }, label), input, ...more);
+const tabs = [
+  { name: "heat", title: "Heat map", draw: () => heat.draw(), parts: [heat.figure, make("p", { class: "hint" }, "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
+  { name: "lines", title: "Lines", draw: drawLines, parts: [make("div", { class: "tools" }, field("from a weight of", threshold, thresholdSaid)), linesFigure, linesNote] },
+  { name: "text", title: "Text", draw: drawText, parts: [textFigure, textNote] },
+  { name: "image", title: "Image", draw: drawImage, parts: [make("div", { class: "tools" }, field("opacity", opacity), field("smooth", smooth)), imageFigure, imageNote] },
+  { name: "glimpses", title: "Glimpses", draw: drawGlimpses, parts: [glimpseFigure, glimpseNote] },
+  { name: "steps", title: "Steps", draw: drawSteps, parts: [make("div", { class: "tools" }, stepBack, field("step", stepRange, stepSaid), stepOn), stepFigure, stepNote] },
+  { name: "difference", title: "Difference", draw: drawDifference, parts: [make("div", { class: "tools" }, againstLayerField, againstHeadField), difference.figure, differenceNote] },
+  { name: "table", title: "Table", draw: drawTable, parts: [make("div", { class: "tools" }, twinSave), twinBox, twinNote] },
+].filter(({ name }) => (name === "image" ? data.layers.some((layer) => layer.grid) : name !== "glimpses" || data.layers.some((layer) => layer.kind === "glimpse" && layer.grid)));
+for (const tab of tabs) {
+  tab.button = make("button", { type: "button", role: "tab", id: `tab-${tab.name}`, "aria-controls": `panel-${tab.name}` }, tab.title);
+  tab.panel = make("div", { role: "tabpanel", id: `panel-${tab.name}`, "aria-labelledby": `tab-${tab.name}` }, ...tab.parts);
+  tab.button.addEventListener("click", () => change({ tab: tab.name }));
+}
+const tabList = make("div", { role: "tablist", "aria-label": "ways to look", class: "tabs" }, ...tabs.map((tab) => tab.button));
+tabList.addEventListener("keydown", (event) => {
+  const now = tabs.findIndex((tab) => tab.name === state.tab);
+  const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: tabs.length - 1 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  const tab = tabs[(to + tabs.length) % tabs.length];
+  change({ tab: tab.name });
+  tab.button.focus();
+});
+
+// Choosing a map by name
+const modules = [...new Map(data.layers.map((layer) => [`${layer.side} ${layer.name}`, layer])).values()];
+const [moduleSelect, moduleField] = chooser("module", "layer", ...modules.map((layer, n) => make("option", { value: n }, layer.name + (layer.side === "B" ? " (other recording)" : ""))));
+const callInput = make("input", { type: "number", id: "call", min: "0" });
+const callField = field("call", callInput);
+const [headSelect, headField] = chooser("head", "head");
+const [scaleSelect, scaleField] = chooser("scale", "colours", ...Object.entries(SCALES).map(([value, name]) => make("option", { value }, name)));
+const hideSinks = make("input", { type: "checkbox", id: "sinks" });
+const sure = make("p", { class: "sure" });
+moduleSelect.addEventListener("change", () => {
+  const layer = calls(modules[moduleSelect.value])[0];
+  change({ map: layer.first + Math.min(here().head, layer.heads - 1) });
+});
+callInput.addEventListener("change", () => {
+  const layer = calls(here().layer)[clamp(Number(callInput.value) || 0, 0, calls(here().layer).length - 1)];
+  change({ map: layer.first + Math.min(here().head, layer.heads - 1) });
+});
+headSelect.addEventListener("change", () => change({ map: here().layer.first + Number(headSelect.value) }));
+scaleSelect.addEventListener("change", () => change({ scale: scaleSelect.value }));
+hideSinks.addEventListener("change", () => change({ hide: hideSinks.checked }));
+
+function drawControls() {
+  const { layer, head } = here();
+  moduleSelect.value = modules.findIndex((one) => one.name === layer.name && one.side === layer.side);
+  const several = calls(layer);
+  callField.hidden = several.length < 2;
+  callInput.max = several.length - 1;
+  callInput.value = several.indexOf(layer);
+  if (headSelect.length !== layer.heads) headSelect.replaceChildren(...Array.from({ length: layer.heads }, (_, h) => make("option", { value: h }, String(h))));
+  headSelect.value = head;
+  scaleSelect.value = state.scale;
+  sorting.value = state.sort;
+  hideSinks.checked = state.hide;
+  sure.hidden = layer.verified;
+  sure.textContent = layer.certificate === null
+    ? "Unverified: nothing could be checked, so this map may not be what the model used."
+    : `Unverified: max |P·V − out| is ${layer.certificate}, more than ${layer.tolerance}. This map is not what the model used.`;
+  zooms.hidden = !["heat", "difference"].includes(state.tab);
+  for (const tab of tabs) {
+    const chosen = tab.name === state.tab;
+    tab.button.setAttribute("aria-selected", chosen);
+    tab.button.tabIndex = chosen ? 0 : -1;
+    tab.panel.hidden = !chosen;
+  }
+}
+
+function draw() {
+  const mine = ++ticket;
+  drawControls();
+  drawLegend();
+  drawThumbs();
+  const drawn = tabs.find((tab) => tab.name === state.tab).draw(mine);
+  Promise.all([drawn, drawDetail(mine), speak(mine)]).then(() => (document.body.dataset.drawn = mine), trouble);
+  moved = false;
+}
+
+const about = Object.entries(data.about).map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, make("bdi", {}, text))));
+document.getElementById("page").append(
+  make("header", {}, make("h1", { dir: "auto" }, document.title), make("p", { class: "note" }, data.caution), alarm),
+  make("section", { class: "card heads", "aria-label": "layers and heads" },
+    make("div", { class: "tools" }, make("span", { class: "field" }, make("label", { for: "sorting" }, "heads by"), sorting)),
+    gallery,
+    make("p", { class: "hint" }, "Rows are layers, columns heads, counted from 0." + (data.layers.every((layer) => layer.verified) ? "" : " A cut corner marks an unverified map."))),
+  make("section", { class: "card look", "aria-label": "the chosen map" },
+    make("div", { class: "tools choose" }, moduleField, callField, headField, scaleField, make("span", { class: "field" }, hideSinks, make("label", { for: "sinks" }, "hide sinks"))),
+    sure, status, tabList,
+    make("div", { class: "tools between" }, make("div", { class: "legend" }, ramp, marks), zooms),
+    ...tabs.map((tab) => tab.panel),
+    make("p", { id: "keys", class: "hint" },
+      "Rows are queries, columns keys. Arrow keys move, Home and End go to the first and last key, Page Up and Page Down leap; [ and ] change the head, { and } the layer; + and − zoom, 0 shows all, Enter pins, Escape lets go.")),
+  detail,
+  make("footer", {}, ...data.notes.map((note) => make("p", { class: "told" }, note)), make("dl", { class: "facts" }, ...about)),
+);
+dark.addEventListener("change", schedule);
+addEventListener("resize", schedule);
+addEventListener("hashchange", () => {
+  if (!recall()) trouble(new Error(`${location.hash} names nothing on this page`));
+  moved = true;
+  schedule();
+});
+if (!("DecompressionStream" in window)) trouble(new Error("this browser is too old to unpack the weights; use one from 2023 or later"));
+if (!recall()) trouble(new Error(`${location.hash} names nothing on this page`));
+draw();
+thumbInSight();
+if (data.remote) gatherThumbs();

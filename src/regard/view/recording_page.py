@@ -1,0 +1,304 @@
+"""One HTML file of a Recording: every layer and head, from the small picture to the single weight, without a network.
+
+What a page draws is bytes (see scan.py), packed by deflate into base64, a block a head that is unpacked when looked at;
+beside them stand the exact float32 values of the greatest weights of every row. A page keeps to its budget of bytes: it
+leaves out detail, the finest first, and says on the page what it left out.
+"""
+
+import html as markup
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.parts import checks
+from regard.tape.recorded import Recorded
+from regard.tape.recording import Recording
+from regard.view import labels, page, recording_pack
+from regard.view.recording_pack import Head
+from regard.view.scan import Scan, coarsest
+
+# joined into one script, in this order: each file uses what stands before it
+SCRIPTS = (
+    "page",
+    "recording_source",
+    "recording_state",
+    "recording_thumbs",
+    "recording_heat",
+    "recording_tiles",
+    "recording_detail",
+    "recording_lines",
+    "recording_text",
+    "recording_image",
+    "recording_table",
+    "recording_main",
+)
+CAUTION = "Attention maps are evidence about the computation, not by themselves an explanation of it."
+# (exact weights a row, how many times the overview is halved): what a page tries until it keeps to its budget
+_DETAIL = ((8, 0), (4, 0), (4, 1), (2, 2), (1, 3))
+# where there are no more weights than this in all, every one is kept exactly
+_EXACT = 250_000
+# the page of a reader without scripts: rows of its table
+_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One recorded map as a row of the page: what it is called, and what its rows and columns are labelled with."""
+
+    one: Recorded
+    rows: tuple[str, ...] | None
+    columns: tuple[str, ...] | None
+    side: str  # "A", or "B" for the recording that A is compared with
+
+    def heads(self, sample: int) -> Iterable[Head]:
+        """The maps of one sample: of every head, or the only one."""
+        *batch, _, _ = self.one.shape
+        if not batch:
+            yield Head(self.one.weights, self.one.kind)
+            return
+        if not 0 <= sample < batch[0]:
+            raise ValueError(f"sample must be one of the {batch[0]} of {self.one!r}, got {sample}; try sample=0")
+        for n in torch.cartesian_prod(*map(torch.arange, batch[1:])).reshape(-1, len(batch) - 1) if batch[1:] else [()]:
+            yield Head(self.one.weights.pick(sample, *map(int, n)), self.one.kind)
+
+
+def html(
+    recording: Recording,
+    *,
+    budget: int = 20_000_000,
+    sample: int = 0,
+    image: Tensor | None = None,  # "c h w" or "h w", from 0 to 1
+    other: Recording | None = None,
+) -> str:
+    """The page as text: of one sample, over its image if keys are places of one, beside another recording if given.
+
+    The same input gives the same bytes.
+    """
+    checks.term("recording", recording, Recording, "Recording(maps)")
+    checks.positive("budget", budget, "a page")
+    layers = laid(recording, other)
+    heads = [list(layer.heads(sample)) for layer in layers]
+    header = described(recording, layers, [len(some) for some in heads], image)
+    flat = [head for some in heads for head in some]
+    weights = sum(head.weights.shape[0] * head.weights.shape[1] for head in flat)
+    scans = [_read(head, weights) for head in flat]
+    words = _words(recording, scans)
+    bare = document(header, recording_pack.thumbs(scans, heads), [], words)
+    packed, told = _kept(scans, budget - len(bare.encode()) - 1000, weights <= _EXACT)
+    header["maps"] = [pack.facts for pack in packed]
+    header["notes"] = [*told, *_odd(scans)]
+    return document(header, recording_pack.thumbs(scans, heads), [pack.block for pack in packed], words)
+
+
+def write(
+    recording: Recording,
+    path: str | os.PathLike[str],
+    *,
+    budget: int = 20_000_000,
+    sample: int = 0,
+    image: Tensor | None = None,  # "c h w" or "h w", from 0 to 1
+    other: Recording | None = None,
+) -> Path:
+    """Writes the page into a file of at most `budget` bytes."""
+    path = Path(path)
+    checks.known("suffix", path.suffix, (".html",))
+    path.write_bytes(html(recording, budget=budget, sample=sample, image=image, other=other).encode())
+    return path
+
+
+def laid(recording: Recording, other: Recording | None) -> list[Layer]:
+    """The rows of the page, those of the other recording last."""
+    found = []
+    for name, side, some in (("recording", "A", recording), ("other", "B", other)):
+        if some is None:
+            continue
+        if not len(some):
+            raise ValueError(f"{name} must hold at least one map, got none; record a forward pass first")
+        found += [Layer(one, *_labels(one, some), side) for one in some]
+    return found
+
+
+def _labels(one: Recorded, recording: Recording) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """What stands at the rows and at the columns; None where the pieces do not fit the map."""
+    q, k = one.shape[-2:]
+    texts = [text for text in (recording.queries, recording.keys) if text is not None]
+    if one.kind == "self":
+        whole = next((text for text in texts if len(text) == k), None)
+        whole = whole or next((text for text in texts if len(text) > k and one.step + q <= len(text)), None)
+        return (None, None) if whole is None else (_from(whole, one.step, q), whole[:k])
+    rows = None if recording.queries is None else _from(recording.queries, one.step, q)
+    if one.kind not in ("cross", "alignment") and rows is not None and len(recording.queries or ()) != q:
+        rows = None
+    columns = recording.keys if recording.keys is not None and len(recording.keys) == k else None
+    return rows, columns
+
+
+def _from(text: tuple[str, ...], step: int, count: int) -> tuple[str, ...] | None:
+    return text[step : step + count] if step + count <= len(text) else None
+
+
+def described(
+    recording: Recording, layers: Sequence[Layer], heads: Sequence[int], image: Tensor | None
+) -> dict[str, object]:
+    """What the page knows before it has unpacked a single weight."""
+    texts: dict[tuple[str, ...] | None, int] = {}
+    for layer in layers:
+        for text in (layer.rows, layer.columns):
+            texts.setdefault(text, len(texts))
+    pieces = {piece for text in texts if text is not None for piece in text}
+    return {
+        "about": dict(sorted(recording.about.items())),
+        "caution": CAUTION,
+        "texts": [None if text is None else list(text) for text in texts],
+        "shown": {piece: labels.shown(piece) for piece in sorted(pieces) if labels.shown(piece) != piece},
+        "layers": [_described(layer, count, texts) for layer, count in zip(layers, heads, strict=True)],
+        "image": None if image is None else recording_pack.picture(image),
+        "maps": [],
+        "notes": [],
+        "remote": False,
+    }
+
+
+def _described(layer: Layer, heads: int, texts: dict[tuple[str, ...] | None, int]) -> dict[str, object]:
+    one = layer.one
+    q, k = one.shape[-2:]
+    if one.grid is not None and one.grid[0] * one.grid[1] > k:
+        raise ValueError(f"grid {one.grid} of {one!r} has more places than its {k} keys; give the grid of those keys")
+    return {
+        "name": one.name or "model",
+        "kind": one.kind,
+        "call": one.call,
+        "step": one.step,
+        "side": layer.side,
+        "heads": heads,
+        "q": q,
+        "k": k,
+        "grid": one.grid,
+        "how": one.how,
+        "verified": one.verified,
+        "certificate": None if one.certificate is None else f"{one.certificate:.1e}",
+        "tolerance": f"{one.tolerance:.0e}",
+        "rows": texts[layer.rows],
+        "columns": texts[layer.columns],
+    }
+
+
+def _read(head: Head, weights: int) -> Scan:
+    q, k = head.weights.shape
+    top = k if weights <= _EXACT else _DETAIL[0][0]
+    scan = Scan(head.weights, head.kind, top=top, finest=coarsest(q, k))
+    for _ in scan.read():
+        pass
+    return scan
+
+
+def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[recording_pack.Pack], list[str]]:
+    """As much of every head as there is room for, and what was left out, in words."""
+    told: list[str] = []
+    for top, halvings in _DETAIL:
+        top = max((scan.k for scan in scans), default=1) if exact else top
+        packed = [recording_pack.packed(scan, top, coarsest(scan.q, scan.k) + halvings) for scan in scans]
+        if sum(pack.size for pack in packed) <= room:
+            break
+    else:
+        need = sum(pack.size for pack in packed) - room
+        raise ValueError(
+            f"budget is {need:,} bytes too small for {len(scans)} heads at their coarsest; "
+            "give more, or fewer heads: recording.select(...)"
+        )
+    if (top, halvings) != _DETAIL[0] and not exact:
+        told.append(
+            f"To keep to the budget, the overview is halved {halvings} times and {top} exact values a row are kept."
+        )
+    room -= sum(pack.size for pack in packed)
+    large = [n for n, scan in enumerate(scans) if coarsest(scan.q, scan.k) + halvings > 0]
+    missed = 0
+    # what is sharp is worth a closer look, and small
+    for n in sorted(large, key=lambda n: (scans[n].entropy, n)):
+        scan = scans[n]
+        if missed > 3:
+            break
+        fine = Scan(scan.weights, scan.kind, top=1, finest=0)
+        for _ in fine.read():
+            pass
+        more = recording_pack.finer(packed[n], fine)
+        if more.size - packed[n].size > room:
+            missed += 1
+            continue
+        room -= more.size - packed[n].size
+        packed[n] = more
+    full = sum(packed[n].finest == 0 for n in large)
+    if full < len(large):
+        told.append(
+            f"To keep to the budget, single weights are kept for {full} of {len(large)} large heads, the sharpest; the "
+            f"others are drawn from cells that show the greatest weight in them. The {top} greatest weights of every "
+            "row are exact in all."
+        )
+    return packed, told
+
+
+def _odd(scans: Sequence[Scan]) -> list[str]:
+    odd = sum(scan.odd for scan in scans)
+    return [f"{odd:,} weights are not finite numbers; they are drawn as nought."] if odd else []
+
+
+def _words(recording: Recording, scans: Sequence[Scan]) -> str:
+    """A table for a reader without scripts: what the first rows of the first head look at most."""
+    scan, one = scans[0], recording[0]
+    rows, columns = _labels(one, recording)
+
+    def name(text: tuple[str, ...] | None, n: int) -> str:
+        return str(n) if text is None else f"{n} <bdi>{markup.escape(labels.shown(text[n]))}</bdi>"
+
+    body = []
+    for i in range(min(_ROWS, scan.q)):
+        best = "".join(
+            f"<td>{name(columns, int(j))}: {float(w):.4f}</td>"
+            for w, j in zip(scan.values[i][:3], scan.columns[i][:3], strict=True)
+        )
+        body.append(f'<tr><th scope="row">{name(rows, i)}</th>{best}</tr>')
+    sure = "" if one.verified else " (unverified)"
+    title = markup.escape(labels.legible(one.name or "model"))
+    return (
+        f"<p>{CAUTION} This page draws with a script, which did not run. What the first queries of the first head of "
+        f"{title}{sure} look at most:</p><table>{''.join(body)}</table>"
+    )
+
+
+def document(header: dict[str, object], thumbs: dict[str, object], blocks: Sequence[str], words: str) -> str:
+    """The page around its data; the script stands before the blocks, so that it draws while they are still read."""
+    style = page.asset("page.css") + page.asset("recording.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(page.asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
+    reach = "connect-src 'self'; " if header["remote"] else ""
+    policy = (
+        f"default-src 'none'; script-src {page.allowed(script)}; style-src {page.allowed(style)}; "
+        f"img-src data: blob:; {reach}base-uri 'none'; form-action 'none'"
+    )
+    held = "".join(f'<script type="text/plain" id="m{n}">{block}</script>\n' for n, block in enumerate(blocks))
+    about = header["about"]
+    assert isinstance(about, dict)
+    title = labels.legible(f"Attention of {about['model']}" if "model" in about else "Attention, layer by layer")
+    # A hash is over the text between the tags to the last line feed: nothing may be added around it.
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{markup.escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<main id="page" class="recording"></main>
+<noscript>{words}</noscript>
+<script type="application/json" id="data">{page.block(header | thumbs)}</script>
+<script>{script}</script>
+{held}</body>
+</html>
+"""

@@ -1,0 +1,169 @@
+"""One head of a map read once, block of rows by block of rows, into what a page draws: linear in what is kept.
+
+A weight w is kept as the byte round(255·sqrt(w / scale)), so that small weights stay visible; where weights are below
+nought, as round(128 + 127·sign(w)·sqrt(|w| / scale)). `scale` is 1 unless a weight is greater. A level L cell is the
+greatest of its 2^L by 2^L weights: what stands out is never pooled away, and a cell bounds the weights in it.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.parts.map import AttentionMap
+
+# cells of a tile, a side; and of a thumbnail
+TILE, THUMB = 256, 48
+# so many rows, evenly spaced, tell the greatest weight and where the sinks are
+_SAMPLE = 1024
+# weights in memory at a time: 64 MB
+_AT_ONCE = 1 << 24
+# a key that gets this share of all weight, on average, is a sink (Gu et al. 2025, "When attention sink emerges")
+_SINK, _SINKS = 0.3, 4
+# kinds of attention in which a key stands for a piece of text, so that there can be a sink
+_TEXT = ("self", "cross", "alignment")
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+
+def coarsest(q: int, k: int) -> int:
+    """The level at which a whole map is one tile."""
+    return max(0, math.ceil(math.log2(max(q, k, 1) / TILE)))
+
+
+def side(n: int, level: int) -> int:
+    """How many cells of a level cover n weights."""
+    return -(-n // (1 << level))
+
+
+class Scan:
+    """What is known of one head after `for _ in scan.read(): ...`, and of its first `done` rows while that runs."""
+
+    def __init__(self, weights: AttentionMap, kind: str = "self", *, top: int = 8, finest: int = 0) -> None:
+        self.weights, self.kind = weights, kind  # "q k"
+        self.q, self.k = weights.shape
+        self.top = min(top, self.k)
+        self.finest = min(finest, coarsest(self.q, self.k))
+        self.done = 0
+        sample = self._sample()
+        self.signed = bool((sample < 0).any())
+        self.scale = max(1.0, float(sample.abs().max())) if sample.numel() else 1.0
+        self.sinks = self._sinks(sample) if kind in _TEXT and not self.signed else ()
+        shapes = {n: (side(self.q, n), side(self.k, n)) for n in range(self.finest, coarsest(self.q, self.k) + 4)}
+        self.levels = {n: np.full(shape, self.nought, np.uint8) for n, shape in shapes.items()}
+        thumb = (min(THUMB, self.q), min(THUMB, self.k))
+        self.thumb, self.bare = (np.full(thumb, self.nought, np.uint8) for _ in range(2))
+        self.values: Floats = np.zeros((self.q, self.top), np.float32)
+        self.columns: NDArray[np.int64] = np.zeros((self.q, self.top), np.int64)
+        self.spread: Floats = np.zeros(self.q, np.float32)  # entropy of each row, in nats
+        self.received: Floats = np.zeros(self.k, np.float32)  # mean weight of each column
+        self.drained: Floats = np.zeros((self.q, len(self.sinks)), np.float32)  # what the sinks got
+        self.odd = 0  # weights that are no numbers: drawn as nought, and counted
+        self.sums = (0.0, 0.0)  # of the rows, the least and the greatest
+
+    @property
+    def nought(self) -> int:
+        """The byte of no weight."""
+        return 128 if self.signed else 0
+
+    @property
+    def entropy(self) -> float:
+        """Of the mean row, in nats."""
+        return float(self.spread.mean()) if self.q else 0.0
+
+    def _sample(self) -> Tensor:
+        count = max(64, min(_SAMPLE, _AT_ONCE // max(self.k, 1)))
+        rows = torch.arange(self.q, device=self.weights.device)
+        if self.q > count:
+            rows = torch.linspace(0, self.q - 1, count, device=rows.device).round().long()
+        return torch.nan_to_num(self.weights.rows(rows).cpu().float(), posinf=0.0, neginf=0.0)
+
+    def _sinks(self, sample: Tensor) -> tuple[int, ...]:
+        if min(self.q, self.k) < 4:
+            return ()
+        share = sample.mean(0)
+        found = (share >= _SINK * self.scale).nonzero().flatten()
+        return tuple(sorted(found[share[found].argsort(descending=True)][:_SINKS].tolist()))
+
+    def read(self) -> Iterator[int]:
+        """Reads the map, a block of rows at a time; gives how many rows are done."""
+        low, high, total = math.inf, -math.inf, np.zeros(self.k, np.float64)
+        for start in range(0, self.q, TILE):
+            w = self.weights.rows(slice(start, min(start + TILE, self.q))).cpu().float()
+            end = start + w.shape[0]
+            wrong = ~torch.isfinite(w)
+            if bool(wrong.any()):
+                self.odd += int(wrong.sum())
+                w = w.masked_fill(wrong, 0.0)
+            sums = w.sum(-1)
+            low, high = min(low, float(sums.min())), max(high, float(sums.max()))
+            total += w.sum(0).double().numpy()
+            self.spread[start:end] = -torch.special.xlogy(w, w.clamp_min(0)).sum(-1).numpy()
+            best = torch.topk(w.abs() if self.signed else w, self.top)
+            self.values[start:end] = w.gather(-1, best.indices).numpy()
+            self.columns[start:end] = best.indices.numpy()
+            self._draw(w, start, end)
+            self.done = end
+            yield end
+        self.sums = (low, high) if self.q else (0.0, 0.0)
+        self.received = (total / max(self.q, 1)).astype(np.float32)
+
+    def _draw(self, w: Tensor, start: int, end: int) -> None:
+        _thumbed(self.thumb, self.bytes(w), start, self.q, self.signed)
+        if self.sinks:
+            self.drained[start:end] = w[:, list(self.sinks)].numpy()
+            w = w.clone()
+            w[:, list(self.sinks)] = 0.0
+            left = (self.scale - torch.from_numpy(self.drained[start:end]).sum(-1, keepdim=True)).clamp_min(1e-6)
+            cells = self.bytes((w / left * self.scale).clamp_max(self.scale))
+            _thumbed(self.bare, cells, start, self.q, self.signed)
+        cells = self.bytes(w)
+        for level in range(max(self.levels, default=-1) + 1):
+            if level in self.levels:
+                # a block is 2^8 rows: beyond that level several blocks share a row of cells
+                row = start >> level
+                kept = self.levels[level][row : row + cells.shape[0]]
+                kept[:] = _greater(kept, cells, self.signed)
+            cells = halved(cells, self.signed)
+
+    def bytes(self, w: Tensor) -> Bytes:
+        """Weights as bytes."""
+        root = (w.abs() / self.scale).clamp_max(1.0).sqrt()
+        cells = 128 + 127 * root * w.sign() if self.signed else 255 * root * (w > 0)
+        return cells.round().to(torch.uint8).numpy()
+
+
+def _greater(a: Bytes, b: Bytes, signed: bool) -> Bytes:
+    if not signed:
+        return np.maximum(a, b)
+    far = np.abs(a.astype(np.int16) - 128) >= np.abs(b.astype(np.int16) - 128)
+    return np.where(far, a, b)
+
+
+def halved(cells: Bytes, signed: bool = False) -> Bytes:
+    """The next level: of every four cells the greatest."""
+    h, w = cells.shape
+    even = np.pad(cells, ((0, h % 2), (0, w % 2)), constant_values=128 if signed else 0)
+    tall = _greater(even[0::2], even[1::2], signed)
+    return _greater(tall[:, 0::2], tall[:, 1::2], signed)
+
+
+def _thumbed(thumb: Bytes, cells: Bytes, start: int, q: int, signed: bool) -> None:
+    """Draws rows from `start` into a small picture of all q."""
+    height, width = thumb.shape
+    if not height or not width:
+        return
+    k = cells.shape[1]
+    columns = -(-np.arange(width) * k // width)  # the first column of each cell
+    place = (np.arange(start, start + cells.shape[0]) * height) // q
+    rows = np.flatnonzero(np.diff(place, prepend=-1))
+    high = np.maximum.reduceat(np.maximum.reduceat(cells, columns, axis=1), rows, axis=0)
+    if signed:
+        low = np.minimum.reduceat(np.minimum.reduceat(cells, columns, axis=1), rows, axis=0)
+        high = _greater(high, low, True)
+    kept = thumb[place[0] : place[-1] + 1]
+    kept[:] = _greater(kept, high, signed)
