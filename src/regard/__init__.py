@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.names import *
+    from regard.view.show import show
 
 __version__ = "0.1.0"
 
@@ -92,9 +93,18 @@ __all__ = [
     "Memory",
     "Segment",
     "Trained",
+    # what a model looked at
+    "Recording",
+    "Recorded",
+    "Words",
+    "show",
     "losses",
     "steps",
 ]
+
+
+# what lies above the room of names
+_ABOVE = {"show": "regard.view.show"}
 
 
 class _Package(ModuleType):
@@ -111,8 +121,11 @@ sys.modules[__name__].__class__ = _Package
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'regard' has no attribute {name!r}; dir(regard) lists those it has")
+    if name in _ABOVE:
+        globals()[name] = getattr(import_module(_ABOVE[name]), name)
+        return globals()[name]
     names = import_module("regard.names")
-    globals().update({known: getattr(names, known) for known in __all__ if known != "__version__"})
+    globals().update({known: getattr(names, known) for known in __all__ if known not in ("__version__", *_ABOVE)})
     return globals()[name]
 
 

@@ -35,3 +35,6 @@ from regard.parts.score import (
     Score,
     Trilinear,
 )
+from regard.tape.recorded import Recorded
+from regard.tape.recording import Recording
+from regard.tape.words import Words
