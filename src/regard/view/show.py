@@ -179,8 +179,8 @@ def show(
 
     `x` is a recording or one of its maps, a map or a tensor of weights, (queries, keys), (heads, queries, keys) or
     (samples, heads, queries, keys), or alignments. `queries` and `keys` are the pieces that stand at the rows and at
-    the columns; without keys, the queries at both. Of several samples the first is drawn, or `sample`. `what` is the figure of a recording, a name of
-    `regard.view.recording_figure.FIGURES`: all heads, unless there is only one.
+    the columns; without keys, the queries at both. Of several samples the first is drawn, or `sample`. `what` is the
+    figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless there is only one.
     """
     if isinstance(x, Alignment) or (isinstance(x, list | tuple) and x and isinstance(x[0], Alignment)):
         for name, value in (("queries", queries), ("keys", keys), ("what", what), ("sample", sample)):
