@@ -94,6 +94,7 @@ __all__ = [
     "Segment",
     "Trained",
     # what a model looked at
+    "record",
     "Recording",
     "Recorded",
     "Words",

@@ -1,6 +1,7 @@
 """A call cut to some of its samples and heads, so that what is not looked at is not computed."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -27,19 +28,20 @@ def picked(call: Call, index: Index) -> tuple[Call, Index]:
             left.append(0)
         if len(taken) == size and taken.step == 1:
             continue
-        if _knows_heads(call) and axis == len(call.batch) - 1:
+        if knows_heads(call) and axis == len(call.batch) - 1:
             left[-1] = one
         else:
-            call = _cut(call, axis, taken)
+            call = some(call, axis, taken)
     return call, tuple(left)
 
 
-def _knows_heads(call: Call) -> bool:
+def knows_heads(call: Call) -> bool:
     """Could a term, written elsewhere, tell the heads apart?"""
     return any(not type(term).__module__.startswith("regard.") for term in (call.score, call.normalize))
 
 
-def _cut(call: Call, axis: int, taken: range) -> Call:
+def some(call: Call, axis: int, taken: Sequence[int]) -> Call:
+    """The call for some of what lies on one of its leading axes."""
     axes = len(call.batch) + 2
     heads = axis == axes - 3
     index = torch.tensor(taken, device=call.q.device)

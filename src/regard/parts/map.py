@@ -4,7 +4,7 @@ import copy
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,8 +14,11 @@ from torch import Tensor
 from regard.parts import checks, cut
 from regard.parts.bias import Added
 from regard.parts.call import Call, allowed_for, scores
+from regard.parts.mask import Mask
 from regard.parts.read import entropy as entropy_of
 
+# the copy of a tensor, by what it is: queries, keys, mask, bias, positions, weights
+Copied = Callable[[str, Tensor], Tensor]
 # how many weights are formed at a time: 16 MB of float32
 _AT_ONCE = 1 << 22
 
@@ -136,14 +139,31 @@ class AttentionMap(ABC):
         return self.rows(slice(None))
 
 
-class Computed(AttentionMap):
+class Copyable(AttentionMap):
+    """A map that still looks at somebody's tensors, and can be cut and copied before they change."""
+
+    @abstractmethod
+    def of_rows(self, rows: Sequence[int]) -> "Copyable":
+        """The map of some of its queries."""
+
+    @abstractmethod
+    def of_heads(self, heads: Sequence[int]) -> "Copyable":
+        """The map of some of its heads, which are the last of the leading axes."""
+
+    @abstractmethod
+    def own(self, copied: Copied) -> "Copyable":
+        """The same map of tensors that are its own: what a model does to its own later does not reach it."""
+
+
+class Computed(Copyable):
     """weights = normalize(score(q, k) + bias, mask), kept as projected queries and keys: linear memory.
 
     `pick` cuts the call, so that one head of a long map costs what one head costs.
     """
 
-    def __init__(self, call: Call) -> None:
-        self._call = _still(call)
+    def __init__(self, call: Call, freeze: Callable[[Any], Any] | None = None) -> None:
+        """`freeze` gives terms that no training step will change: copies, unless somebody keeps such copies already."""
+        self._call = _still(call, frozen if freeze is None else freeze)
         self._picked: tuple[int | slice, ...] = ()
 
     @property
@@ -173,6 +193,51 @@ class Computed(AttentionMap):
     def _each(self) -> int:
         return math.prod(self._call.batch) * self.shape[-1]  # what could not be cut is computed all the same
 
+    def of_rows(self, rows: Sequence[int]) -> "Computed":
+        few = copy.copy(self)
+        few._call = self._call.part(torch.tensor(rows, device=self.device), slice(None))
+        return few
+
+    def of_heads(self, heads: Sequence[int]) -> "Computed":
+        assert not self._picked, "heads come before what is picked"
+        if cut.knows_heads(self._call):
+            raise ValueError(
+                f"heads={list(heads)} cannot be taken from {self}: {self._call.score!r} or {self._call.normalize!r} "
+                "was written elsewhere and may tell heads apart; leave heads out"
+            )
+        few = copy.copy(self)
+        few._call = cut.some(self._call, len(self._call.batch) - 1, heads)
+        return few
+
+    def own(self, copied: Copied) -> "Computed":
+        mine, call = copy.copy(self), self._call
+        bias = Added(copied("bias", call.bias.values)) if isinstance(call.bias, Added) else call.bias
+        queries = copied("queries", call.queries)
+        apart = call.q is not call.queries and bias is not None and not isinstance(bias, Added)
+        mine._call = replace(
+            call,
+            q=copied("queries", call.q) if apart else queries,
+            queries=queries,
+            keys=copied("keys", call.keys),
+            bias=bias,
+            mask=None if call.mask is None else own_mask(call.mask, copied),
+            given=None if call.given is None else tuple(copied("positions", t) for t in call.given),  # type: ignore[arg-type]
+        )
+        return mine
+
+
+def own_mask(mask: Mask, copied: Copied) -> Mask:
+    """A mask with its own tensors."""
+    mine = copy.copy(mask)
+    for name, value in vars(mask).items():
+        if isinstance(value, Tensor):
+            setattr(mine, name, copied("mask", value))
+        elif isinstance(value, Mask):
+            setattr(mine, name, own_mask(value, copied))
+        elif isinstance(value, tuple) and value and isinstance(value[0], Mask):
+            setattr(mine, name, tuple(own_mask(one, copied) for one in value))
+    return mine
+
 
 def widened(call: Call) -> Call:
     """Queries and keys of a half type in float32, where the score compares them as they are."""
@@ -201,7 +266,7 @@ def _after(
     return tuple(whole)
 
 
-class Kept(AttentionMap):
+class Kept(Copyable):
     """Weights that are there: of an attention that is not the equation, or that forms its matrix anyway."""
 
     def __init__(self, weights: Tensor) -> None:  # "*b q k"
@@ -227,6 +292,15 @@ class Kept(AttentionMap):
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return Kept(self._weights[index])
 
+    def of_rows(self, rows: Sequence[int]) -> "Kept":
+        return Kept(self._weights[..., list(rows), :])
+
+    def of_heads(self, heads: Sequence[int]) -> "Kept":
+        return Kept(self._weights[..., list(heads), :, :])
+
+    def own(self, copied: Copied) -> "Kept":
+        return Kept(copied("weights", self._weights))
+
 
 def _whole(index: object) -> int | None:
     """An index that is one whole number, however it is written."""
@@ -250,7 +324,7 @@ def _several(rows: object, count: int, device: torch.device) -> Tensor | slice:
     return several
 
 
-def _still(call: Call) -> Call:
+def _still(call: Call, freeze: Callable[[Any], Any]) -> Call:
     """The call as it is now: no graph, no values, and parameters that no training step will change."""
     q = call.q.detach()
     return replace(
@@ -259,14 +333,19 @@ def _still(call: Call) -> Call:
         queries=q if call.queries is call.q else call.queries.detach(),
         keys=call.keys.detach(),
         v=call.v.detach()[..., :0],
-        score=_frozen(call.score),
-        bias=Added(call.bias.values.detach()) if isinstance(call.bias, Added) else _frozen(call.bias),
-        normalize=_frozen(call.normalize),
+        score=freeze(call.score),
+        bias=Added(call.bias.values.detach()) if isinstance(call.bias, Added) else freeze(call.bias),
+        normalize=freeze(call.normalize),
         total=call.total.detach() if isinstance(call.total, Tensor) else call.total,
     )
 
 
-def _frozen(term: Any) -> Any:
+def frozen(term: Any) -> Any:
+    """A term with copies of its parameters; itself if it has none."""
     learned = [] if term is None else list(term.parameters())
-    still = {id(p): torch.nn.Parameter(p.detach().clone(), requires_grad=False) for p in learned}
-    return copy.deepcopy(term, still) if learned else term
+    if not learned:
+        return term
+    still: dict[int, Any] = {id(p): torch.nn.Parameter(p.detach().clone(), requires_grad=False) for p in learned}
+    for module in term.modules():  # who listens to the model does not listen to its copy
+        still |= {id(hooks): type(hooks)() for name, hooks in vars(module).items() if name.endswith("_hooks")}
+    return copy.deepcopy(term, still)

@@ -14,9 +14,9 @@ Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop"]
 class Recorded:
     """The weights that one call of a module used, "*b q k", usually (sample, head, query, key).
 
-    `certificate` is max |P·V − out| over the rows that were checked: how far the map is from what the model computed.
-    Beyond `tolerance`, or where nothing could be checked (None), the map is not `verified` and is never shown without
-    saying so.
+    `certificate` is max |P·V − out| over the rows that were checked: how far the map is from what the model computed
+    (without its dropout, which is no part of a map). Beyond `tolerance`, or where nothing could be checked (None), the
+    map is not `verified` and is never shown without saying so.
     """
 
     name: str  # of the module, as `named_modules` tells it; "" is the model itself
@@ -29,6 +29,8 @@ class Recorded:
     how: str = "regard"  # what was listened to: "regard", "sdpa", "multi_head_attention", "flex_attention", "softmax"
     grid: tuple[int, int] | None = None  # keys that are places of an image: (height, width) of the last height·width
     slope: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
+    rows: tuple[int, ...] | None = None  # which queries of the call these are, if not all were recorded
+    heads: tuple[int, ...] | None = None  # which heads
 
     @property
     def verified(self) -> bool:

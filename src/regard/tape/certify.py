@@ -1,0 +1,63 @@
+"""The certificate of a map: max |P·V − out| over some of its rows, and how much of it rounding explains."""
+
+import torch
+from torch import Tensor
+
+from regard.parts.map import AttentionMap
+
+# how many rows are checked, the first and the last among them
+ROWS = 32
+# of the greatest value, what a kernel's rounding may leave
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
+
+
+def checked(queries: int) -> Tensor | slice:
+    """The rows that are looked at: all, or some that lie evenly."""
+    if queries <= ROWS:
+        return slice(None)
+    return torch.linspace(0, queries - 1, ROWS).round().long()
+
+
+@torch.no_grad()
+def certificate(of: AttentionMap, v: Tensor, out: Tensor, hard: bool = False) -> float:  # "*b k v", "*b q v"
+    """max |P·V − out|; of a hard read, which takes one value, how far that is from the nearest it may have taken."""
+    if 0 in of.shape or out.numel() == 0:
+        return 0.0
+    rows = checked(of.shape[-2])
+    rows = rows if isinstance(rows, slice) else rows.to(of.device)
+    # under autocast even float32 would be multiplied in halves
+    with torch.autocast(of.device.type, enabled=False):
+        weights = of.rows(rows)
+        found, values = out[..., rows, :].to(weights.dtype), spread(v, weights).to(weights.dtype)
+        if hard:
+            return _nearest(weights, values, found)
+        return float((weights @ values - found).abs().max())
+
+
+def _nearest(weights: Tensor, values: Tensor, found: Tensor) -> float:
+    """How far what a hard read found is from the nearest value of any weight; nothing, where there is none."""
+    worst = 0.0
+    for n in range(weights.shape[-2]):
+        gap = (values - found[..., n : n + 1, :]).abs().amax(-1)
+        alive = weights[..., n, :] > 0
+        nearest = gap.masked_fill(~alive, torch.inf).amin(-1)
+        empty = found[..., n, :].abs().amax(-1)
+        worst = max(worst, float(torch.where(alive.any(-1), nearest, empty).max()))
+    return worst
+
+
+def spread(v: Tensor, weights: Tensor) -> Tensor:
+    """Values with every head repeated for the query heads that share it."""
+    if v.ndim < 3 or weights.ndim < 3 or v.shape[-3] in (1, weights.shape[-3]):
+        return v
+    return v.repeat_interleave(weights.shape[-3] // v.shape[-3], dim=-3)
+
+
+@torch.no_grad()
+def tolerance(v: Tensor, out: Tensor) -> float:
+    """What rounding may leave, by the type that was computed in and the greatest value."""
+    coarse = max(ROUNDING.get(t.dtype, 4e-2) for t in (v, out))
+    if v.numel() == 0:
+        return coarse
+    low, high = torch.aminmax(v)
+    return coarse * max(abs(float(low)), abs(float(high)))

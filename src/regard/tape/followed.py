@@ -1,0 +1,114 @@
+"""Scores and weights on their way through a model that writes its attention out: what is known of a tensor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.parts.bias import Added
+from regard.parts.call import Call
+from regard.tape import sdpa
+
+# what `t.mT` calls
+FLIP: Any = vars(torch._C.TensorBase)["mT"].__get__
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """scale · q kᵀ + Σ biases."""
+
+    q: Tensor  # "*b q d"
+    k: Tensor  # "*b k d"
+    scale: float = 1.0
+    biases: tuple[Tensor, ...] = ()
+
+    def times(self, factor: float) -> "Scores":
+        return replace(self, scale=self.scale * factor, biases=tuple(b * factor for b in self.biases))
+
+    def plus(self, bias: Tensor) -> "Scores":
+        return replace(self, biases=(*self.biases, bias))
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A tensor that holds weights: as they came from the softmax, or after dropout and reshaping."""
+
+    scores: Scores | None
+    before: Tensor | None  # the same without dropout; None: it is the tensor itself
+    flipped: bool = False  # keys before queries
+
+
+def as_call(scores: Scores | None, v: Tensor, weights: Tensor) -> Call | None:
+    """The call of scores that were followed all the way."""
+    if scores is None or weights.ndim < 3 or scores.q.shape[-2] != weights.shape[-2]:
+        return None
+    bias = None
+    for one in scores.biases:
+        bias = one if bias is None else bias + one
+    call = sdpa.as_call(scores.q, scores.k, v, bias, False, scores.scale)
+    return call if (*call.batch, scores.q.shape[-2], scores.k.shape[-2]) == tuple(weights.shape) else None
+
+
+def headed(
+    call: Call | None, weights: Tensor, v: Tensor, seen: Callable[[Tensor], Tensor], heads: int
+) -> tuple[Call | None, Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Samples and heads that lie on one axis, apart."""
+
+    def apart(t: Tensor) -> Tensor:
+        return t if t.shape[0] == 1 and heads > 1 else t.unflatten(0, (-1, heads))
+
+    if call is not None:
+        bias = call.bias.values if isinstance(call.bias, Added) else None
+        if bias is not None and bias.ndim == 3:
+            bias = apart(bias) if bias.shape[0] > 1 else bias.unsqueeze(0)
+        call = sdpa.as_call(apart(call.q), apart(call.keys), apart(v), bias, False, call.score.scale_of(1))
+    return call, apart(weights), apart(v), lambda t: apart(seen(t))
+
+
+def moved(scores: Scores | None, like: Tensor) -> Scores | None:
+    """Scores whose leading axes were laid out anew; None where a bias is not the same for all of them."""
+    if scores is None or any(b.ndim > 2 and b.shape[:-2].numel() > 1 for b in scores.biases):
+        return None
+    lead = like.shape[:-2]
+    whole = torch.broadcast_shapes(scores.q.shape[:-2], scores.k.shape[:-2])
+    q, k = (t.expand(*whole, *t.shape[-2:]).reshape(*lead, *t.shape[-2:]) for t in (scores.q, scores.k))
+    return replace(scores, q=q, k=k, biases=tuple(b if b.ndim <= 2 else b.reshape(b.shape[-2:]) for b in scores.biases))
+
+
+def last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Does this turn the last two axes, and no others?"""
+    n = args[0].ndim
+    if func is FLIP:
+        return True
+    axes = [*args[1:], *kwargs.values()]
+    if len(axes) == 1 and isinstance(axes[0], list | tuple):
+        axes = list(axes[0])
+    axes = [axis % n for axis in axes if isinstance(axis, int)]
+    return (
+        axes in ([n - 2, n - 1], [n - 1, n - 2]) if len(axes) == 2 and n != 2 else axes == [*range(n - 2), n - 1, n - 2]
+    )
+
+
+def turn(held: Weights) -> Weights:
+    return replace(held, flipped=not held.flipped)
+
+
+def same(t: Tensor) -> Tensor:
+    return t
+
+
+def turned(t: Tensor) -> Tensor:
+    return t.mT
+
+
+def number(value: Any) -> float | None:
+    """A number, or a tensor of one."""
+    if isinstance(value, int | float):
+        return float(value)
+    return float(value) if isinstance(value, Tensor) and value.numel() == 1 and not value.requires_grad else None
+
+
+def broadcasts(t: Tensor, to: Tensor) -> bool:
+    return t.ndim <= to.ndim and all(n in (1, m) for n, m in zip(reversed(t.shape), reversed(to.shape), strict=False))

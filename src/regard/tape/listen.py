@@ -1,0 +1,69 @@
+"""The ear: it hears every call of torch in this thread, and hands those that attend to whoever understands them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from regard.parts.clean import transformed
+from regard.tape import flex, heads, sdpa, softmax
+from regard.tape.places import Frame
+from regard.tape.recorder import Recorder
+
+Hear = Callable[["Ear", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+aten = torch.ops.aten
+_ATTEND: dict[Any, Hear] = {
+    F.scaled_dot_product_attention: sdpa.hear,
+    aten.scaled_dot_product_attention: sdpa.hear,
+    aten.scaled_dot_product_attention.default: sdpa.hear,
+    F.multi_head_attention_forward: heads.hear,
+}
+
+
+class Ear(TorchFunctionMode):
+    """Listens for a recorder. Inside one of its own handlers nothing is heard, so that nothing is heard twice."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.eager = softmax.Eager(self)
+        # what the attention that runs is part of, where that says more than its arguments
+        self.how: str | None = None
+        self.around: Frame | None = None
+        self.heads: int | None = None
+        self._hear: dict[Any, Hear] = {**_ATTEND, **self.eager.table}
+
+    @property
+    def frame(self) -> Frame:
+        return self.recorder.places.here if self.around is None else self.around
+
+    @contextmanager
+    def inside(self, how: str, frame: Frame, heads: int) -> Iterator[None]:
+        """What is heard now is part of an attention called `how`, with so many heads."""
+        before = self.how, self.around, self.heads
+        self.how, self.around, self.heads = how, frame, heads
+        try:
+            with self:
+                yield
+        finally:
+            self.how, self.around, self.heads = before
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        hear = self._hear.get(func)
+        if hear is None and type(func).__name__ == "FlexAttentionHOP":
+            hear = flex.hear
+        if hear is None or self.recorder.silent:
+            return func(*args, **kwargs)
+        if hear in (sdpa.hear, heads.hear, flex.hear) and transformed():
+            raise RuntimeError(
+                f"record cannot listen inside torch.func: {self.frame.name or 'the model'!r} attends under vmap or "
+                "grad; record a plain call, and take slopes by gradients=True"
+            )
+        return hear(self, func, args, kwargs)

@@ -1,0 +1,109 @@
+"""The layers of this library, which say themselves what they do: every score, normalizer, mask and read of theirs."""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from torch import Tensor, nn
+
+from regard.attention.hop import Hop
+from regard.attention.multihead import MultiHead
+from regard.attention.pooling import KeyValue, Pool
+from regard.parts.call import Call
+from regard.parts.map import Computed, Kept
+from regard.parts.mask import Causal
+from regard.parts.memory import Memory
+from regard.parts.score import Score
+from regard.parts.tap import Listener
+from regard.tape.places import Frame, looks_elsewhere
+from regard.tape.recorded import Kind
+from regard.tape.recorder import Heard, Recorder
+
+# what is around an attention and gives it its name
+_AROUND = (MultiHead, Pool, Hop, KeyValue)
+
+
+class Native(Listener):
+    """Hears the equation where it runs."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._aligning = 0
+        self._source: weakref.ref[Tensor] | None = None
+        self._next: dict[str, int] = {}
+
+    def quiet(self) -> AbstractContextManager[None]:
+        return self.recorder.quiet()
+
+    def heard(self, call: Call, out: Tensor, plain: Tensor | None) -> None:
+        frame, head = self._frame(call.score)
+        kind = self._kind(frame, call.q, call.keys, call.mask)
+        queries, keys = call.queries.shape[-2], call.keys.shape[-2]
+        if call.given is not None:
+            step = int(call.given[0].reshape(-1)[0]) if queries else 0
+            self.recorder.step(kind, queries, step)
+        else:
+            step = self.recorder.step(kind, queries, max(keys - queries, 0))
+        if not self.recorder.wants(frame.name):
+            return
+        weights = Computed(call, self.recorder.shelf.freeze)
+        self.recorder.keep(
+            frame,
+            Heard(weights, call.v, out, "regard", kind, step, plain=plain, hard=call.read.hard, heads=head),
+        )
+
+    def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
+        with self.recorder.quiet():
+            out = weights @ v
+        frame, _ = self._frame(owner)
+        kind = self._kind(frame, weights, v, None)
+        step = 0
+        if self._aligning and self._source is not None and self._source() is not None:
+            step = self._next.get(frame.name, 0)
+            self._next[frame.name] = step + weights.shape[-2]
+        if self.recorder.wants(frame.name):
+            self.recorder.keep(frame, Heard(Kept(weights), v, out, "regard", kind, step, plain=out))
+        return out
+
+    @contextmanager
+    def aligned(self, memory: Memory | None) -> Iterator[None]:
+        if memory is not None and (self._source is None or self._source() is not memory.values):
+            self._source, self._next = weakref.ref(memory.values), {}
+        self._aligning += 1
+        try:
+            with self.recorder.together():
+                yield
+        finally:
+            self._aligning -= 1
+
+    def _frame(self, part: nn.Module) -> tuple[Frame, tuple[int, int] | None]:
+        """The layer that `part` is, or whose score; and which of its heads, where they are heard one by one."""
+        places = self.recorder.places
+        here = places.here
+        if not places.known(part):
+            return here, None
+        name, head = places.name_of(part), None
+        if isinstance(part, Score):
+            name = name.rpartition(".")[0]
+        above = name.rpartition(".")[0]
+        if isinstance(places.modules.get(above), nn.ModuleList):
+            outer = places.modules.get(above.rpartition(".")[0])
+            if isinstance(outer, MultiHead):
+                head = (int(name.rpartition(".")[2]), outer.heads)
+                name, above = above, above.rpartition(".")[0]
+        if name.rpartition(".")[2] == "attention" and isinstance(places.modules.get(above), _AROUND):
+            name = above
+        module = places.modules[name]
+        return (here if here.module is module else Frame(name, module)), head
+
+    def _kind(self, frame: Frame, q: Tensor, k: Tensor, mask: object) -> Kind:
+        if self._aligning:
+            return "alignment"
+        if isinstance(frame.module, Hop):
+            return "hop"
+        if isinstance(frame.module, Pool):
+            return "cross"
+        if len(frame.args) > 1 and isinstance(frame.args[1], Tensor) and frame.module is not None:
+            return "self" if frame.args[1] is frame.args[0] else "cross"
+        causal = type(mask) is Causal
+        return "cross" if looks_elsewhere(frame, q.shape[-2], k.shape[-2]) and not causal else "self"

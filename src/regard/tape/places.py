@@ -1,0 +1,105 @@
+"""Where in a model something happens: the names of the modules that are running, and what the innermost was given."""
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from regard.parts import checks
+
+# how modules that look at another sequence are called, and what they are given
+_CROSS = re.compile(r"cross|encoder_att|enc_?dec", re.IGNORECASE)
+_SELF = re.compile(r"self", re.IGNORECASE)
+_SOURCES = ("key_value_states", "encoder_hidden_states")
+_CACHES = ("past_key_values", "past_key_value", "layer_past", "kv_cache", "cache_position")
+
+
+class Frame(NamedTuple):
+    """A module that is running."""
+
+    name: str
+    module: nn.Module | None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
+
+
+class Places:
+    """The stack of a model's modules that are running, kept by hooks of its own."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.names: dict[int, list[str]] = {}
+        self.modules: dict[str, nn.Module] = {}
+        for full, module in model.named_modules(remove_duplicate=False):
+            name = plain(full)
+            self.modules[name] = module
+            self.names.setdefault(id(module), []).append(name)
+        self.stack: list[Frame] = []
+        self._model = model
+
+    def attach(self) -> list[RemovableHandle]:
+        handles = []
+        for module in self._model.modules():
+            # torch's own leaves and the terms of this library attend to nothing by themselves, and there are many
+            room = type(module).__module__
+            leaf = room.startswith("torch.nn.modules.") and next(module.children(), None) is None
+            if leaf or room.startswith("regard.parts."):
+                continue
+            handles.append(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=True))
+            handles.append(module.register_forward_hook(self._leave, always_call=True))
+        return handles
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.stack.append(Frame(self.name_of(module), module, args, kwargs))
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
+        # a forward that raised may have left others behind
+        while self.stack and self.stack.pop().module is not module:
+            pass
+
+    @property
+    def here(self) -> Frame:
+        return self.stack[-1] if self.stack else Frame("", self._model)
+
+    def name_of(self, part: nn.Module) -> str:
+        """The name of a module; of one that has several, that which lies where the model is running."""
+        names = self.names.get(id(part), [""])
+        if len(names) > 1 and self.stack:
+            inside = [name for name in names if name.startswith(self.stack[-1].name)]
+            return (inside or names)[0]
+        return names[0]
+
+    def known(self, part: nn.Module) -> bool:
+        return id(part) in self.names
+
+
+def plain(name: str) -> str:
+    """The name without what torch.compile wraps around."""
+    return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".")
+
+
+def looks_elsewhere(frame: Frame, queries: int, keys: int) -> bool:
+    """Is this attention to another sequence?  By what the module was given, by its name, by the lengths."""
+    if any(isinstance(frame.kwargs.get(name), Tensor) for name in _SOURCES):
+        return True
+    own = frame.name.rsplit(".", 2)[-2:]
+    if any(_CROSS.search(part) for part in own):
+        return True
+    if queries == keys or any(_SELF.search(part) for part in own):
+        return False
+    return not any(frame.kwargs.get(name) is not None for name in _CACHES)
+
+
+def chosen(patterns: str | Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
+    """Patterns of module names, each of which fits some."""
+    if patterns is None:
+        return None
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in wanted:
+        if not isinstance(pattern, str):
+            raise TypeError(f"layers must be names or patterns of modules, got {pattern!r}; try layers='encoder.*'")
+        if not any(fnmatchcase(name, pattern) for name in names):
+            checks.known("layers", pattern, [name for name in names if name][:40])
+    return wanted

@@ -1,0 +1,261 @@
+"""The recorder: what was heard is cut, certified, copied within the budget, and put on the tape."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from regard.parts.map import Copyable, Kept
+from regard.tape import certify
+from regard.tape.made import Heads, Stitched
+from regard.tape.places import Frame, Places
+from regard.tape.recorded import Kind, Recorded
+from regard.tape.shelf import Shelf, said
+from regard.tape.slope import Came, Slope
+
+
+def _same(t: Tensor) -> Tensor:
+    return t
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """One attention as a model ran it, still in the model's own tensors."""
+
+    weights: Copyable
+    v: Tensor  # "*b k v", with as many heads as there are, or fewer that several queries' heads share
+    out: Tensor  # what came out, in whatever shape
+    how: str
+    kind: Kind
+    step: int = 0
+    seen: Callable[[Tensor], Tensor] = _same  # `out`, or its gradient, as "*b q v"
+    plain: Tensor | None = None  # what P·V is to be: seen(out), or that without dropout; None: it cannot be told
+    hard: bool = False
+    exact: Tensor | None = None  # the weights themselves, where they were formed
+    heads: tuple[int, int] | None = None  # one of several heads that are heard one by one: (which, of how many)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of all that is heard is recorded, and how."""
+
+    layers: Sequence[str] | None
+    heads: Sequence[int] | None
+    rows: Sequence[int] | slice | None
+    weights: bool  # keep the weights, not queries and keys
+    gradients: bool
+    tolerance: float | None
+
+
+class Recorder:
+    """Keeps what it hears on `tape`."""
+
+    def __init__(self, places: Places, shelf: Shelf, choice: Choice, tape: list[Recorded]) -> None:
+        self.places, self.shelf, self.choice, self.tape = places, shelf, choice, tape
+        self.silent = 0
+        self._calls: dict[str, int] = {}
+        self._beside: dict[str, list[Recorded]] = {}
+        self._group: list[Recorded] | None = None
+        self._last_self = (0, 0)  # queries and step of the last self attention
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        self.silent += 1
+        try:
+            yield
+        finally:
+            self.silent -= 1
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is kept inside, of each module, becomes one map: steps one after the other."""
+        if self._group is not None:
+            yield
+            return
+        group: list[Recorded] = []
+        self._group = group
+        try:
+            yield
+        finally:
+            self._group = None
+            for name in dict.fromkeys(one.name for one in group):
+                self._put(_joined([one for one in group if one.name == name], Stitched))
+
+    def wants(self, name: str) -> bool:
+        patterns = self.choice.layers
+        return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    def step(self, kind: Kind, queries: int, own: int) -> int:
+        """The position of the first query: its own in self attention; elsewhere that of the self attention before."""
+        if kind == "self":
+            self._last_self = (queries, own)
+            return own
+        return self._last_self[1] if self._last_self[0] == queries else 0
+
+    @torch.no_grad()
+    def keep(self, frame: Frame, heard: Heard) -> None:
+        """Certify, cut and copy one map. Normal tensors, also where the model runs in inference mode."""
+        with torch.inference_mode(False):
+            one = self._kept(frame, heard)
+        if heard.heads is None:
+            self._put(one)
+            return
+        which, count = heard.heads
+        before = self._beside.setdefault(one.name, [])
+        before.append(one)
+        if which == count - 1:
+            del self._beside[one.name]
+            self._put(_joined(before, Heads))
+
+    def _put(self, one: Recorded) -> None:
+        if self._group is not None:
+            self._group.append(one)
+            return
+        self.tape.append(replace(one, call=self._count(one.name)))
+
+    def _count(self, name: str) -> int:
+        self._calls[name] = self._calls.get(name, -1) + 1
+        return self._calls[name]
+
+    def _kept(self, frame: Frame, heard: Heard) -> Recorded:
+        weights, v, plain, name = heard.weights, heard.v.detach(), heard.plain, frame.name
+        exact, cuts = heard.exact, []
+        heads = self._heads(weights.shape, name) if heard.heads is None else None
+        if heads is not None:
+            which = torch.tensor(heads, device=v.device)
+            group = weights.shape[-3] // v.shape[-3] if v.ndim >= 3 and v.shape[-3] > 1 else 1
+            weights = weights.of_heads(heads)
+            v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, which // group)
+            cuts.append(lambda t: t.index_select(-3, which))
+            exact = None if exact is None else exact.index_select(-3, which)
+        rows = self._rows(weights.shape[-2], name)
+        if rows is not None:
+            index = torch.tensor(rows, device=v.device)
+            weights = weights.of_rows(rows)
+            cuts.append(lambda t: t.index_select(-2, index))
+            exact = None if exact is None else exact.index_select(-2, index)
+        for cut in cuts:
+            plain = None if plain is None else cut(plain)
+        sure, allowed = self._certified(weights, v, plain, heard.hard)
+        if exact is not None and (sure is None or sure > allowed):
+            # what was computed from is not all that was done to the scores: the weights themselves are
+            weights = Kept(exact)
+            sure, allowed = self._certified(weights, v, plain, heard.hard)
+        kept = self._stored(weights, frame)
+
+        def seen(t: Tensor) -> Tensor:
+            t = heard.seen(t)
+            for cut in cuts:
+                t = cut(t)
+            return t
+
+        return Recorded(
+            name,
+            heard.kind,
+            kept,
+            step=heard.step,
+            certificate=sure,
+            tolerance=allowed,
+            how=heard.how,
+            slope=self._slope(heard.out, seen, v, kept.shape, name) if self.choice.gradients else None,
+            rows=None if rows is None else tuple(rows),
+            heads=None if heads is None else tuple(heads),
+        )
+
+    def _certified(self, weights: Copyable, v: Tensor, plain: Tensor | None, hard: bool) -> tuple[float | None, float]:
+        given = self.choice.tolerance
+        if plain is None:
+            return None, given or 0.0
+        sure = certify.certificate(weights, v, plain, hard)
+        return sure, certify.tolerance(v, plain) if given is None else given
+
+    def _stored(self, weights: Copyable, frame: Frame) -> Copyable:
+        def copied(what: str, t: Tensor) -> Tensor:
+            return self.shelf.copied(what, t, frame.name)
+
+        size = 4 * math.prod(weights.shape) if self.choice.weights else _size(weights)
+        if frame.name not in self._calls:
+            self._foreseen(size, frame)
+        if not self.choice.weights:
+            return weights.own(copied)
+        self.shelf.spend(size, frame.name)
+        return Kept(weights.dense())
+
+    def _foreseen(self, size: int, frame: Frame) -> None:
+        """The first map of a module: would as much for each of its like that is to come go beyond the budget?"""
+        kind = type(frame.module)
+        like = {name for name, one in self.places.modules.items() if type(one) is kind and self.wants(name)}
+        to_come = len(like - self._calls.keys()) or 1
+        left = self.shelf.budget - self.shelf.used
+        if size * to_come > left:
+            raise MemoryError(
+                f"the budget of {said(self.shelf.budget)} will not do: {frame.name!r} takes {said(size)}, "
+                f"{to_come} such are to come with it, {said(left)} are left; record fewer layers=, heads= or rows=, "
+                f"{'keep queries and keys instead of weights, ' if self.choice.weights else ''}or raise budget="
+            )
+
+    def _slope(
+        self, out: Tensor, seen: Callable[[Tensor], Tensor], v: Tensor, shape: tuple[int, ...], name: str
+    ) -> Slope:
+        if not out.requires_grad:
+            raise ValueError(
+                f"gradients=True needs an output with a gradient, and that of {name!r} has none; "
+                "call the model without torch.no_grad(), with parameters or inputs that require one"
+            )
+        came = Came(name)
+        out.register_hook(came.back)
+        self.shelf.spend(v.nbytes + out.nbytes, name)
+        return Slope(came, seen, v.clone(), shape)
+
+    def _heads(self, shape: tuple[int, ...], name: str) -> list[int] | None:
+        if self.choice.heads is None:
+            return None
+        count = shape[-3] if len(shape) > 3 else 0
+        wrong = [h for h in self.choice.heads if not -count <= h < count]
+        if wrong:
+            there = f"has heads 0 to {count - 1}" if count else "has no heads"
+            raise IndexError(f"heads={wrong} are not there: {name!r} {there}; choose others, or layers= that have them")
+        return [h % count for h in self.choice.heads]
+
+    def _rows(self, count: int, name: str) -> list[int] | None:
+        rows = self.choice.rows
+        if rows is None:
+            return None
+        if isinstance(rows, slice):
+            return list(range(count)[rows])
+        wrong = [i for i in rows if not -count <= i < count]
+        if wrong:
+            raise IndexError(
+                f"rows={wrong} are not there: {name!r} has queries 0 to {count - 1}; a slice takes those there are"
+            )
+        return [i % count for i in rows]
+
+
+def _size(weights: Copyable) -> int:
+    """Bytes of what the map is made of, as it will be copied; what layers share left out."""
+    found = []
+
+    def count(what: str, t: Tensor) -> Tensor:
+        if what not in ("mask", "bias", "positions"):
+            found.append(t.nbytes)
+        return t
+
+    weights.own(count)
+    return sum(found)
+
+
+def _joined(parts: list[Recorded], how: type[Heads] | type[Stitched]) -> Recorded:
+    slopes = [one.slope for one in parts if one.slope is not None]
+    return replace(
+        parts[0],
+        weights=parts[0].weights if len(parts) == 1 else how(*[one.weights for one in parts]),
+        certificate=None
+        if any(one.certificate is None for one in parts)
+        else max(one.certificate or 0.0 for one in parts),
+        tolerance=max(one.tolerance for one in parts),
+        slope=None if not slopes else slopes[0] if len(slopes) == 1 else how(*slopes),
+    )
