@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -85,3 +86,35 @@ def test_it_ends_when_all_is_answered(gated: Gated) -> None:
     with pytest.raises(Refused, match="the service is stopping; ask again when it is back") as caught:
         worker.ask(Word("d"))
     assert caught.value.status == 503
+
+
+def test_company_is_waited_for_and_a_lone_one_is_not(worker: Worker, gated: Gated) -> None:
+    busy(worker, gated)
+    together = [worker.ask(Word(word)) for word in "abc"]
+    gated.gate.set()
+    for job in together:
+        job.answer.result(10)
+    # the last call had three requests, but took no time: nobody waits long
+    start = time.perf_counter()
+    worker.ask(Word("alone")).answer.result(10)
+    assert time.perf_counter() - start < 5
+    worker._company, worker._patience = 3, 30.0
+    again = []
+    for word in "def":
+        again.append(worker.ask(Word(word)))
+        time.sleep(0.05)
+    for job in again:
+        job.answer.result(10)
+    assert gated.calls == [["first"], ["a", "b", "c"], ["alone"], ["d", "e", "f"]]
+    # what is waited for need not be whole requests: a full batch is enough
+    worker._company, worker._patience = 3, 30.0
+    worker.ask(Word("g", 5)).answer.result(10)
+
+
+def test_the_end_waits_for_no_company(gated: Gated) -> None:
+    with Worker(gated, Metrics(), batch=5, waiting=9) as worker:
+        worker._company, worker._patience = 3, 30.0
+        job = worker.ask(Word("a"))
+        start = time.perf_counter()
+    assert time.perf_counter() - start < 10
+    assert job.answer.done()

@@ -14,6 +14,8 @@ from regard.serve.refused import Refused
 from regard.serve.served import Asked, Served
 
 _log = logging.getLogger("regard.serve")
+# how long a call may wait for others, as a share of the time that the last one took
+_PATIENCE = 0.25
 
 
 @dataclass(eq=False)
@@ -25,7 +27,11 @@ class Job:
 
 
 class Worker:
-    """Whoever asks while the model is busy is answered next, up to `batch` sentences at once; nobody waits for company.
+    """Whoever asks while the model is busy is answered next, up to `batch` sentences at once.
+
+    Who asks alone is answered at once. After a call in company the next one waits until as many are there again, at
+    most a quarter of the time that the last call took: clients that were answered together ask again together, and the
+    first of them would otherwise be answered alone, in the time that all of them need.
 
     Entered, it runs; left, it answers what still waits and ends.
     """
@@ -36,6 +42,7 @@ class Worker:
         self._jobs: deque[Job] = deque()
         self._ready = threading.Condition()
         self._ending = False
+        self._company, self._patience = 1, 0.0  # requests that may be expected, and for how many seconds
         self._thread = threading.Thread(target=self._run, name="regard-model", daemon=True)
 
     def __enter__(self) -> "Worker":
@@ -88,6 +95,7 @@ class Worker:
                     if self._ending:
                         return []
                     self._ready.wait()
+                self._gather()
                 room = self.batch
                 while self._jobs and (not taken or self._jobs[0].asked.count <= room):
                     job = self._jobs.popleft()
@@ -96,6 +104,12 @@ class Worker:
                         taken.append(job)
                         room -= job.asked.count
             return taken
+
+    def _gather(self) -> None:
+        until = time.perf_counter() + self._patience
+        while len(self._jobs) < self._company and self.waiting < self.batch and not self._ending:
+            if not self._ready.wait(until - time.perf_counter()):
+                return
 
     def _answer(self, jobs: Sequence[Job]) -> None:
         start = time.perf_counter()
@@ -116,6 +130,8 @@ class Worker:
             sentence = "the model failed on this request, which is a fault of the service; its log tells more"
             jobs[0].answer.set_exception(Refused(500, sentence))
             return
-        self.metrics.batch(sum(job.asked.count for job in jobs), time.perf_counter() - start)
+        sentences, seconds = sum(job.asked.count for job in jobs), time.perf_counter() - start
+        self._company, self._patience = max(len(jobs), self._company // 2), seconds * _PATIENCE
+        self.metrics.batch(sentences, seconds)
         for job, answer in zip(jobs, written, strict=True):
             job.answer.set_result(answer)
