@@ -70,8 +70,7 @@ def translation(setting: Setting, folder: Path, own: bool) -> Translation:
         smoothing=setting.smoothing,
         batch=even(corpus, setting.sentences) if own else None,
     )
-    nothing = Pairs([], [])
-    return Translation(task, Vocabularies(one, one), corpus, nothing, corpus, nothing, "")
+    return Translation(task, Vocabularies(one, one), corpus, Pairs([], []), corpus, corpus.stretch, "")
 
 
 def even(corpus: Corpus, sentences: int) -> int:
@@ -87,6 +86,8 @@ def even(corpus: Corpus, sentences: int) -> int:
 
 class Work:
     """Translation with a model of the setting's sizes, perhaps in the batches of others, and counted."""
+
+    told = ""
 
     def __init__(self, setting: Setting, folder: Path, own: bool) -> None:
         self.setting, self.own = setting, own
@@ -125,7 +126,7 @@ class Task:
     work: Work
     seed: int
 
-    def prepare(self, folder: Path) -> Work:
+    def prepare(self, folder: Path, new: bool = True) -> Work:
         return self.work
 
 
@@ -174,8 +175,11 @@ class Regard:
 
     def decode(self, start: int, stop: int, beam: int, alpha: float, longest: int) -> Answer:
         began = time.process_time()
-        vocabularies, most = self.work.translation.vocabularies, longest - 1  # the end of sentence is one more
-        interpreter = Interpreter(self.model, vocabularies, batch=self.setting.sentences, max_length=most)
+        vocabularies = self.work.translation.vocabularies
+        stretch = self.work.translation.stretch
+        interpreter = Interpreter(
+            self.model, vocabularies, batch=self.setting.sentences, stretch=stretch, longest=longest
+        )
         said = interpreter.translate(self.test[start:stop], Beam(beam, length_penalty=alpha))
         seconds = time.process_time() - began
         # the end of sentence counts, as it does for the others

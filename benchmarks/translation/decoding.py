@@ -56,7 +56,13 @@ def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = pri
     checkpoint.load(interpreter.model, run / BEST)
     source = list(read_splits(task).test.source[:lines])
     ways = {
-        size: Interpreter(interpreter.model, interpreter.vocabularies, batch=size, max_length=task.max_length)
+        size: Interpreter(
+            interpreter.model,
+            interpreter.vocabularies,
+            batch=size,
+            stretch=interpreter.stretch,
+            longest=interpreter.longest,
+        )
         for size in (BATCH, 1)
     }
     threads = torch.get_num_threads()

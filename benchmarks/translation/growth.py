@@ -132,7 +132,7 @@ class _Seen:
     def seed(self) -> int:
         return self.task.seed
 
-    def prepare(self, folder: Path) -> Any:
+    def prepare(self, folder: Path, new: bool = True) -> Any:
         self.made.append(self.task.prepare(folder))
         return self.made[-1]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-_UNFINISHED = ".unfinished"
+UNFINISHED = ".unfinished"
 
 _CAUSES = {
     errno.ENOSPC: "the disk is full; free some space and resume",
@@ -40,7 +40,7 @@ TYPES = {
 
 def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     """The chunks as one file. On any failure the file that was there before stays as it was."""
-    unfinished = path.with_name(f".{path.name}{_UNFINISHED}")
+    unfinished = path.with_name(f".{path.name}{UNFINISHED}")
     try:
         with open(unfinished, "wb") as file:
             for chunk in chunks:
@@ -96,7 +96,7 @@ def folder(path: Path) -> None:
 
 def sweep(path: Path) -> None:
     """Removes what a killed process left unfinished."""
-    for left in path.glob(f".*{_UNFINISHED}"):
+    for left in path.glob(f".*{UNFINISHED}"):
         left.unlink(missing_ok=True)
 
 

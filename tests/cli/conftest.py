@@ -12,7 +12,7 @@ from regard.cli import main
 
 # words of one letter, in threes, and the same backwards: so little that a training takes a moment
 LINES = [" ".join(word) for word in permutations("abcde", 3)]
-TINY = ["--tokens", "words", "--width", "6", "--hidden", "8", "--batch", "96", "--threads", "1", "--warmup", "0"]
+TINY = ["--tokens", "words", "--width", "6", "--hidden", "8", "--batch", "96", "--threads", "1", "--warmup", "1"]
 
 
 class Ran(NamedTuple):

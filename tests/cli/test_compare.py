@@ -57,7 +57,7 @@ def test_a_table_a_plot_and_going_on(pairs: Path, tmp_path: Path, capfd: pytest.
 
 def test_every_mechanism_that_can_is_taken() -> None:
     base = Translate(data="reverse", width=6, hidden=8)
-    names = [name for name in MECHANISMS if name not in ("co-attention", "bidaf")]
+    names = [name for name in MECHANISMS if name not in ("co-attention", "bidaf", "hard-argmax")]
     check(_tasks(base, ",".join([*names, "none"])))
 
 
@@ -66,6 +66,10 @@ def test_every_mechanism_that_can_is_taken() -> None:
     [
         (["--attention", "dot,co-attention"], "co-attention cannot be compared:"),
         (["--attention", "dot,bidaf"], "bidaf cannot be compared:"),
+        (
+            ["--attention", "dot,hard-argmax"],
+            "hard-argmax cannot be compared: attention='hard-argmax' cannot be learned",
+        ),
         (["--attention", "dot,sparsmax"], "sparsmax cannot be compared: unknown attention 'sparsmax'; did you mean"),
         (["--attention", "dot, dot"], "--attention names 'dot' twice; name each once"),
         (

@@ -49,7 +49,7 @@ def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
         (["--split", "valid", "--test", "x"], "--split valid and --test x exclude each other; give one of them"),
         (["--beam", "1", "--length-penalty", "2"], "--length-penalty 2.0 means nothing to --beam 1; raise --beam"),
         (["--test", "nix"], "nix does not exist"),
-        (["--out", "nix/x"], "nix/x: No such file or directory"),
+        (["--out", "nix/x"], "--out nix/x: there is no folder nix; make it, or name another file"),
     ],
 )
 def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, trained: Path) -> None:
@@ -67,3 +67,8 @@ def test_files_that_are_gone(regard: Regard, trained: Path, tmp_path: Path) -> N
     ran = regard("evaluate", tmp_path)
     assert ran.code == 2
     assert "/nowhere/pairs.tsv does not exist" in ran.err
+    # pairs to judge by that are files of their own need no others
+    told["task"]["test"] = told["task"]["valid"] = json.loads((trained / "run.json").read_text())["task"]["train"]
+    (tmp_path / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    for split in ("valid", "test"):
+        assert regard("evaluate", tmp_path, "--split", split).code == 0

@@ -96,7 +96,7 @@ def test_forbidden_tokens_and_those_of_no_probability_never_come(search: Callabl
 def test_samples_are_as_frequent_as_they_are_probable(temperature: float) -> None:
     toy, count = Toy.random(3, 3, sharp=0.7), 4000
     toy.logits *= temperature  # so that what is drawn from is the same in both cases
-    drawn = go(sample, toy, [3, 5], [1, 3], count=count, temperature=temperature, generator=torch.manual_seed(0))
+    drawn = go(sample, toy, [3, 5], [1, 3], count=count, temperature=temperature)
     toy.logits /= temperature
     # critical values of χ² at 0.001, for 3 - 1 and for 1 + 2 + 4 + 8 - 1 degrees of freedom
     for sentence, limit, founds, critical in zip([3, 5], [1, 3], drawn, [13.82, 36.12], strict=True):
@@ -121,13 +121,24 @@ def test_log_prob_of_samples_is_the_decoders_own() -> None:
     assert toy.seen[-1][0] < 7
 
 
-def test_a_seed_draws_the_same_again() -> None:
+def test_chance_decides_of_each_sentence_alone() -> None:
     toy = Toy.random(7, 4)
-    first, again, other = (
-        go(sample, toy, SENTENCES, LIMITS, count=3, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
-    )
-    assert first == again
-    assert first != other
+    chance, other = torch.rand(2, len(SENTENCES), 3, max(LIMITS), dtype=torch.float64).unbind()
+    first = go(sample, toy, SENTENCES, LIMITS, count=3, chance=chance)
+    assert first == go(sample, toy, SENTENCES, LIMITS, count=3, chance=chance)
+    assert first != go(sample, toy, SENTENCES, LIMITS, count=3, chance=other)
+    for n in range(len(SENTENCES)):
+        alone = go(sample, toy, SENTENCES[n : n + 1], LIMITS[n : n + 1], count=3, chance=chance[n : n + 1])
+        assert [[one.tokens for one in found] for found in alone] == [[one.tokens for one in first[n]]]
+
+
+def test_the_ends_of_chance_draw_what_has_a_probability() -> None:
+    toy = Toy.random(7, 4)
+    toy.logits[:, [0, 6]] = -torch.inf
+    for point in (0.0, 1.0):
+        chance = torch.full((len(SENTENCES), 1, max(LIMITS)), point, dtype=torch.float64)
+        for (found,) in go(sample, toy, SENTENCES, LIMITS, chance=chance):
+            assert not {0, 6} & set(found.tokens)
 
 
 @pytest.mark.parametrize("options", [{"temperature": 1e-30}, {"top_k": 1}, {"top_p": 1e-9}])
@@ -247,6 +258,11 @@ class Misshapen(Always):
         ({"top_p": 0.0}, "top_p must be above 0 and at most 1, got 0.0; 1 keeps everything, try top_p=0.9"),
         ({"top_p": 1.1}, "top_p must be above 0 and at most 1, got 1.1"),
         ({"top_p": "most"}, "top_p must be a number for sample, got 'most'"),
+        (
+            {"chance": torch.zeros(1, 1, 2)},
+            r"chance must be \(sentences, count, steps\) = \(1, 1, 3\) at least, got \(1, 1, 2\); "
+            r"draw it by torch.rand\(1, 1, 3\)",
+        ),
         ({"count": 0}, "count must be a whole number, 1 or more, for sample, got 0"),
     ],
 )

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batches import source_batch
+from regard.data.corpus import SHORT
 from regard.data.special import BOS, EOS, PAD, UNK
 from regard.data.text import Pairs
-from regard.tasks.interpreter import Beam, Draw, Greedy, Interpreter, Search
+from regard.tasks.interpreter import SPARE, Beam, Draw, Greedy, Interpreter, Search
 from regard.tasks.translate import Translate
 from regard.tasks.vocabularies import Vocabularies
 
@@ -34,20 +35,22 @@ def interpreter(name: str, batch: int = 64, max_length: int = 9, **options: Any)
     for key, p in made.model.named_parameters():
         if "norm" not in key:
             nn.init.normal_(p, std=1.5)
-    return Interpreter(made.model, vocabularies, batch=batch, max_length=made.max_length)
+    return Interpreter(made.model, vocabularies, batch=batch, stretch=0.4, longest=made.longest)
 
 
 def test_of_a_task() -> None:
     task = Translate(data="reverse", max_length=9)
     vocabularies = Vocabularies.train(task, Pairs(["abc"], ["xy"]))
     made = Interpreter.of(task, vocabularies)
-    assert made.max_length == 9
+    assert made.longest is None
     assert made.model.source.num_embeddings == len(vocabularies.source) == 7
     assert made.model.target.num_embeddings == len(vocabularies.target) == 6
 
 
 @every
-@pytest.mark.parametrize("search", [Greedy(), Beam(size=3, nbest=2), Beam(size=4, coverage=0.2)], ids=repr)
+@pytest.mark.parametrize(
+    "search", [Greedy(), Beam(size=3, nbest=2), Beam(size=4, coverage=0.2), Draw(count=3, seed=5)], ids=repr
+)
 def test_order_is_kept_and_batches_change_nothing(name: str, search: Search) -> None:
     whole = interpreter(name).translate(LINES, search)
     assert len(whole) == len(LINES)
@@ -75,12 +78,12 @@ def test_blank_lines_stay_blank(name: str) -> None:
 @every
 def test_what_is_said_is_text_within_the_limit(name: str) -> None:
     made = interpreter(name)
-    for found in made.translate(LINES, Draw(count=4, temperature=2.0)):
+    for line, found in zip(LINES, made.translate(LINES, Draw(count=4, temperature=2.0)), strict=True):
         for said in found:
             assert not {PAD, BOS, EOS, UNK}.intersection(said.tokens)
             assert said.text == made.vocabularies.target.decode(said.tokens)
             # the end of the sentence is counted
-            assert len(said.tokens) + said.finished <= made.max_length + 1
+            assert len(said.tokens) + said.finished <= math.ceil(0.4 * (len(line) + 1 + SHORT)) + SPARE
 
 
 @every
@@ -127,7 +130,8 @@ def test_the_alignment_is_that_of_what_was_said(name: str) -> None:
             rows: list[Tensor] = []
             with torch.no_grad():
                 state = made.model.start(source, lengths)
-                for token in (BOS, *one.tokens):
+                # what came to no end has no row for one
+                for token in (BOS, *(one.tokens if one.finished else one.tokens[:-1])):
                     got = made.model.step(torch.tensor([[token]]), state, weights=True)
                     state = got.state
                     assert got.weights is not None
@@ -135,12 +139,12 @@ def test_the_alignment_is_that_of_what_was_said(name: str) -> None:
                     if isinstance(search, Greedy) and len(rows) <= len(one.tokens):
                         allowed = got.logits[0, 0].index_fill(0, torch.tensor([PAD, BOS, UNK]), -math.inf)
                         assert int(allowed.argmax()) == one.tokens[len(rows) - 1]
-            assert aligned.weights.shape == (len(one.tokens) + 1, len(ids[0]) + 1)
+            assert aligned.weights.shape == (len(one.tokens) + one.finished, len(ids[0]) + 1)
             torch.testing.assert_close(aligned.weights, torch.stack(rows))
             torch.testing.assert_close(aligned.weights.sum(-1), torch.ones(len(rows)).double())
             assert aligned.source == [*line, "<eos>"] or " " in line
             assert len(aligned.source) == len(ids[0]) + 1
-            assert aligned.target == [*one.text, "<eos>"]
+            assert aligned.target == [*one.text, *["<eos>"] * one.finished]
 
 
 def test_the_alignment_of_a_blank_line() -> None:
@@ -174,6 +178,11 @@ def test_draws_are_decided_by_their_seed(name: str) -> None:
     torch.rand(3)  # another stream
     assert drawn(5) == once
     assert drawn(6) != once
+    # a line is drawn by its number, whatever comes with it
+    later = made.translate(LINES[3:], Draw(count=3, seed=5), first=3)
+    assert [[said.text for said in found] for found in later] == once[3:]
+    same = [said[0].text for said in made.translate(["fed"] * 9, Draw(seed=5))]
+    assert len(set(same)) > 1
     assert any(len(set(found)) > 1 for found in once)
     assert drawn(5, top_k=1) == [
         [said[0].text] * (1 if n in BLANK else 3) for n, said in enumerate(made.translate(LINES))
@@ -198,6 +207,10 @@ def test_the_model_is_left_as_it_was(name: str) -> None:
 
 def test_a_line_beyond_learned_places_is_told() -> None:
     made = interpreter("transformer", positions="learned", max_length=2)
-    with pytest.raises(ValueError, match="the source has 8 tokens, but positions='learned' knows longest=6 places"):
-        made.translate(["abcabca"])
-    assert len(made.translate(["abcab"])[0][0].tokens) <= 3
+    told = (
+        "line 2 has 7 tokens, but this model knows 5 places; shorten it, or train with max_length=4 or "
+        "positions='sinusoidal'"
+    )
+    with pytest.raises(ValueError, match=told):
+        made.translate(["ab", "abcabca"])
+    assert len(made.translate(["abcab"])[0][0].tokens) <= 6

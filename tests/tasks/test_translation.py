@@ -19,9 +19,9 @@ from regard.data.text import Pairs, Splits
 from regard.layers.decoders import Taught
 from regard.losses import likelihood
 from regard.tasks import translation
-from regard.tasks.interpreter import Beam, Greedy, Interpreter
+from regard.tasks.interpreter import SPARE, Beam, Greedy, Interpreter
 from regard.tasks.translate import Translate
-from regard.tasks.translation import Translation, evaluate, read
+from regard.tasks.translation import Translation, evaluate, read, read_one
 
 MODELS: dict[str, dict[str, Any]] = {
     "bahdanau": {"hidden": 24},
@@ -133,8 +133,8 @@ def test_a_draw_is_paid_by_what_it_led_to(decoder: str, tmp_path: Path) -> None:
     want = 0.0
     for b, row in enumerate(rewards):
         for t, reward in enumerate(row):
-            others = [other[t] for other in rewards if t < len(other)]
-            advantage = reward - sum(others) / len(others)
+            others = [other[t] for n, other in enumerate(rewards) if t < len(other) and n != b]
+            advantage = reward - sum(others) / len(others) if others else 0.0
             want -= advantage * log_of[b][t] + translation._ENTROPY * entropy_of[b][t]
     assert float(got) == pytest.approx(want, rel=1e-5)
 
@@ -149,8 +149,11 @@ def test_hard_attention_is_taught_where_to_look(decoder: str, tmp_path: Path) ->
         assert p.grad.any(), key
     # in evaluation nothing is drawn, and the loss is the likelihood alone
     model.eval()
+    targets = batch.target[:, 1:]
+    logits = model(batch.source, batch.source_lengths, batch.target[:, :-1])
+    want = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, reduction="sum")
     loss = work.loss(model, batch)
-    torch.testing.assert_close(loss.total, work.loss(model, batch).total)
+    torch.testing.assert_close(loss.sums["nll"], want)
 
 
 def test_validation(tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ def test_saved_once_and_the_same_when_resumed(tmp_path: Path) -> None:
     assert names == ["data.json", "tokens.source.json", "tokens.target.json"]
     assert json.loads((tmp_path / "data.json").read_text())["train"] == 83
     saved = {name: (tmp_path / name).read_bytes() for name in names}
-    again = work.task.prepare(tmp_path)
+    again = work.task.prepare(tmp_path, new=False)
     assert [p.tolist() for p in again.batches(3)] == [p.tolist() for p in work.batches(3)]
     assert {name: (tmp_path / name).read_bytes() for name in names} == saved
     assert "83 pairs to train on, 11 to validate" in work.told
@@ -252,15 +255,99 @@ def test_data_that_changed_is_told(name: str, change: str, tmp_path: Path) -> No
     path = getattr(work.task, name)[0]
     text = path.read_text()
     path.write_text(text + "ab\tba\n" if change == "a line more" else text.replace("a", "b"))
-    now = 84 if (name, change) == ("train", "a line more") else 83
+    had = {"train": 83, "valid": 11}[name]
+    now = had + (change == "a line more")
     with pytest.raises(
         ValueError,
-        match=f"the data of .* has changed: it had 83 training pairs, now {now}, and other text; "
+        match=f"the {name} data of .* has changed: it had {had} pairs, now {now}, and other text; "
         "put the files back as they were, or train in another folder",
     ):
-        work.task.prepare(tmp_path)
+        work.task.prepare(tmp_path, new=False)
     path.write_text(text)
-    work.task.prepare(tmp_path)
+    work.task.prepare(tmp_path, new=False)
+
+
+def test_a_test_file_may_change(tmp_path: Path) -> None:
+    test = tmp_path / "test.tsv"
+    test.write_text("ab\tba\n")
+    work = prepared(tmp_path, test=(test,))
+    test.write_text("ab\tba\nba\tab\n")
+    work.task.prepare(tmp_path, new=False)
+
+
+def test_a_new_run_learns_its_own_vocabularies(tmp_path: Path) -> None:
+    """Whatever one that failed has left in the folder."""
+    prepared(tmp_path, tokens="characters")
+    work = prepared(tmp_path, tokens="words")
+    assert work.vocabularies.source.kind == "words"
+    assert work.task.interpreter(tmp_path).vocabularies.source.kind == "words"
+    prepared(tmp_path, tokens="bpe", vocabulary=300, shared=True)
+    assert not (tmp_path / "tokens.source.json").exists()
+
+
+def test_a_resumed_run_that_was_killed_while_it_read_learns_them(tmp_path: Path) -> None:
+    work = prepared(tmp_path)
+    (tmp_path / "data.json").unlink()
+    assert work.task.prepare(tmp_path, new=False).stretch == work.stretch
+    assert (tmp_path / "data.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "holds no data.json; name the folder of a training run"),
+        ("{}", "data.json does not tell of data .*; restore it, or train in another folder"),
+        ("[", "data.json does not tell of data .*; restore it, or train in another folder"),
+    ],
+)
+def test_facts_that_are_none(text: str | None, said: str, tmp_path: Path) -> None:
+    work = prepared(tmp_path)
+    (tmp_path / "data.json").unlink()
+    if text is not None:
+        (tmp_path / "data.json").write_text(text)
+    with pytest.raises((FileNotFoundError, ValueError), match=said):
+        work.task.interpreter(tmp_path)
+
+
+def test_one_split_needs_no_other_file(tmp_path: Path) -> None:
+    options = files(tmp_path)
+    (tmp_path / "test.tsv").write_text("ab\tba\n")
+    task = Translate(**options, test=(tmp_path / "test.tsv",))
+    want = read(task)
+    task.train[0].unlink()
+    assert list(read_one(task, "test").source) == ["ab"]
+    assert list(read_one(task, "valid").source) == list(want.valid.source)
+    with pytest.raises(ValueError, match=r"train\.tsv"):
+        read_one(task, "train")
+
+
+def test_what_is_held_out_was_never_seen(tmp_path: Path) -> None:
+    lines = [f"{word}\t{n}" for n in range(10) for word in ("ab", "cd", "ef", "gh", "ij", "kl")]
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
+    splits = read(Translate(train=(tmp_path / "train.tsv",)))
+    assert len(splits.train) + len(splits.valid) == 60
+    assert not set(splits.train.source) & set(splits.valid.source)
+
+
+def test_pairs_to_validate_on_have_two_sides(tmp_path: Path) -> None:
+    (tmp_path / "valid.tsv").write_text("ab\t \n\tba\n")
+    with pytest.raises(ValueError, match="valid has 2 lines and none with two sides; give pairs to validate on"):
+        prepared(tmp_path, valid=(tmp_path / "valid.tsv",))
+
+
+def test_targets_much_longer_than_their_sources_are_not_cut(tmp_path: Path) -> None:
+    """The limit is learned from the pairs: no target of theirs is beyond it."""
+    (tmp_path / "train.tsv").write_text("a\t" + "x" * 40 + "\nbbb\t" + "y" * 60 + "\n")
+    (tmp_path / "valid.tsv").write_text("a\tx\n")
+    task = Translate(train=(tmp_path / "train.tsv",), valid=(tmp_path / "valid.tsv",), tokens="characters")
+    work = task.prepare(tmp_path)
+    assert work.stretch == pytest.approx(61 / (4 + 10))
+    model = work.model()  # made to say one token for ever
+    for p in model.parameters():
+        torch.nn.init.zeros_(p)
+    torch.nn.init.constant_(model.output.bias[-1:], 9.0)
+    (said,) = Interpreter(model, work.vocabularies, stretch=work.stretch).translate(["bbb"])
+    assert len(said[0].tokens) == 61 + SPARE
 
 
 def test_what_is_dropped_is_told(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class Broken(Toy):
     kind: str = "loss"
     at: int = 8
 
-    def prepare(self, folder: Path) -> "BrokenWork":
+    def prepare(self, folder: Path, new: bool = True) -> "BrokenWork":
         (folder / "tokens.json").write_text("{}")
         if self.kind == "prepare":
             raise ValueError("no data")

@@ -79,7 +79,7 @@ class Uneven(Toy):
 
     joined: int = 1
 
-    def prepare(self, folder: Path) -> "UnevenWork":
+    def prepare(self, folder: Path, new: bool = True) -> "UnevenWork":
         return UnevenWork(self)
 
 
@@ -91,8 +91,8 @@ class UnevenWork(ToyWork):
 
 
 def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
-    run(tmp_path / "a", Uneven(dropout=0.0), steps=6, accumulate=3, warmup=0, log_every=2)
-    run(tmp_path / "b", Uneven(dropout=0.0, joined=3), steps=6, warmup=0, log_every=2)
+    run(tmp_path / "a", Uneven(dropout=0.0), steps=6, accumulate=3, warmup=0, schedule="constant", log_every=2)
+    run(tmp_path / "b", Uneven(dropout=0.0, joined=3), steps=6, warmup=0, schedule="constant", log_every=2)
     a, b = (weights(tmp_path / name / "last.safetensors") for name in "ab")
     for name in a:
         torch.testing.assert_close(a[name], b[name], rtol=1e-5, atol=1e-6)

@@ -52,7 +52,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
 class Signalled(Toy):
     """A signal comes in this loss or this validation; not a field of the task, for a resumed run must be the same."""
 
-    def prepare(self, folder: Path) -> "SignalledWork":
+    def prepare(self, folder: Path, new: bool = True) -> "SignalledWork":
         return SignalledWork(self)
 
 

@@ -22,7 +22,7 @@ class Scored(Toy):
     scores: tuple[float, ...] = ()
     higher: bool = True
 
-    def prepare(self, folder: Path) -> "ScoredWork":
+    def prepare(self, folder: Path, new: bool = True) -> "ScoredWork":
         return ScoredWork(self)
 
 

@@ -25,6 +25,10 @@ from regard.train.training import SCHEDULES, Training
         ({"log_every": 0}, "log_every must be 1 or more, got 0; try log_every=50"),
         ({"patience": 0}, "patience must be 1 or more, got 0; try patience=5"),
         ({"threads": 0}, "threads must be 1 or more, got 0; try threads=1"),
+        (
+            {"warmup": 0},
+            "warmup=0 with schedule='inverse-sqrt' would fall .*; give warmup=400, or take schedule='constant'",
+        ),
         ({"warmup": -1}, "warmup must be 0 or more, got -1; try warmup=0"),
         ({"weight_decay": -0.1}, "weight_decay must be 0 or more, got -0.1; try weight_decay=0"),
         ({"average": -1}, "average must be 0 or more, got -1; try average=0"),

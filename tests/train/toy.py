@@ -51,11 +51,13 @@ class Toy:
     # a parameter that no loss sees
     idle: bool = False
 
-    def prepare(self, folder: Path) -> "ToyWork":
+    def prepare(self, folder: Path, new: bool = True) -> "ToyWork":
         return ToyWork(self)
 
 
 class ToyWork:
+    told = "made of numbers"
+
     def __init__(self, task: Toy) -> None:
         self.task = task
         generator = torch.Generator().manual_seed(task.seed)

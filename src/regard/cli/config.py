@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from regard import disk
 from regard.cli import among
 from regard.cli.options import bare
 from regard.tasks.translate import Translate
@@ -58,7 +59,7 @@ def write(path: Path, task: Translate, training: Training) -> None:
             value = getattr(of, one.name)
             if value is not None or _default(one) is not None:
                 lines.append(f"{one.name.replace('_', '-')} = {_written(value)}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    disk.write(path, ["\n".join([*lines, ""]).encode()])
 
 
 def _names(of: Any) -> list[str]:

@@ -69,6 +69,8 @@ def verb(args: Sequence[str]) -> int:
     from regard.tasks.interpreter import Beam, Greedy
     from regard.tasks.translation import evaluate
 
+    if typed.out is not None and not typed.out.absolute().parent.is_dir():
+        raise ValueError(f"--out {typed.out}: there is no folder {typed.out.parent}; make it, or name another file")
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     pairs, named = _pairs(typed, loaded)
     penalty = 1.0 if typed.length_penalty is None else typed.length_penalty
@@ -105,16 +107,16 @@ def verb(args: Sequence[str]) -> int:
 def _pairs(typed: Options, loaded: "Loaded") -> "tuple[Pairs, str]":
     """The pairs to be judged on, and what to call them."""
     from regard.data.text import read_pairs
-    from regard.tasks.translation import read
+    from regard.tasks.translation import read_one
 
     if typed.test:
         return read_pairs(typed.test), " ".join(map(str, typed.test))
-    splits = read(loaded.task)
+    pairs = read_one(loaded.task, typed.split or "test")
     if typed.split == "valid":
-        return splits.valid, f"the validation pairs of {typed.run}"
+        return pairs, f"the validation pairs of {typed.run}"
     if loaded.task.kind == "files" and not loaded.task.test:
-        return splits.valid, f"the validation pairs of {typed.run}, which has no test pairs"
-    return splits.test, f"the test pairs of {typed.run}"
+        return pairs, f"the validation pairs of {typed.run}, which has no test pairs"
+    return pairs, f"the test pairs of {typed.run}"
 
 
 def _show(found: dict[str, object], pairs: "Pairs", said: Sequence[str]) -> None:

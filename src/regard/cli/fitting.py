@@ -2,15 +2,15 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from regard.cli import first, memory, say_error, sentence
+from regard.cli import memory, say_error, sentence
 from regard.cli.config import CONFIG, write
-from regard.cli.progress import Screen, number, screen, watch
+from regard.cli.progress import number, screen, watch
 from regard.tasks.translate import Translate
-from regard.tasks.translation import Translation
 from regard.train import checkpoint
-from regard.train.events import Stopped
+from regard.train.events import Event, Started, Stopped
 from regard.train.fit import Diverged, fit
 from regard.train.run import BEST, RECORD
 from regard.train.training import Training
@@ -48,23 +48,15 @@ def train(task: Translate, run: Path, training: Training, resume: bool, command:
 def fitted(task: Translate, run: Path, training: Training, resume: bool) -> Stopped | None:
     """The training, shown; its last event, or None in a process that does not speak."""
     with screen(sys.stdout) as shown:
-        if first():
-            _tell_what_is_read(task, run, training, shown)
-        stopped = watch(fit(task, run, training, resume), shown)
+        stopped = watch(_written(task, run, training, resume), shown)
     if stopped is not None:
         memory.write(run)
     return stopped
 
 
-def _tell_what_is_read(task: Translate, run: Path, training: Training, shown: Screen) -> None:
-    """Has the task say what it has read and dropped when it does so, and write its options down beside it."""
-    prepare = task.prepare
-
-    def prepared(folder: Path) -> Translation:
-        work = prepare(folder)
-        shown.say(f"{run}: {work.told}")
-        write(run / CONFIG, task, training)
-        return work
-
-    # an attribute hides the method; the fields, which make the task what it is, stay as they are
-    object.__setattr__(task, "prepare", prepared)
+def _written(task: Translate, run: Path, training: Training, resume: bool) -> Iterator[Event]:
+    """The events of the training, and its options beside what it leaves in its folder."""
+    for event in fit(task, run, training, resume):
+        if isinstance(event, Started):
+            write(run / CONFIG, task, training)
+        yield event

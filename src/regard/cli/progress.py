@@ -89,6 +89,8 @@ def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
     with contextlib.closing(events):  # type: ignore[type-var]
         for event in events:
             if isinstance(event, Started):
+                if event.told:
+                    screen.say(f"{event.run}: {event.told}")
                 screen.say(start_line(event))
             elif isinstance(event, Stepped):
                 screen.stepped(event)

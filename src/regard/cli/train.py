@@ -87,7 +87,9 @@ def _new(args: Sequence[str]) -> int:
         if end:
             print(f"The training {end}.")
     from regard.cli.fitting import train
+    from regard.tasks.build import rehearse
 
+    rehearse(task)
     return train(task, run, training, resume=False)
 
 

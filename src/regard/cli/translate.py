@@ -122,7 +122,8 @@ class _Translator:
         from regard.data.special import UNK
 
         self.unknown += sum(ids.count(UNK) for ids in self.interpreter.vocabularies.source.encode(lines))
-        for line, found in zip(lines, self.interpreter.translate(lines, self.search), strict=True):
+        said = self.interpreter.translate(lines, self.search, first=self.lines)
+        for line, found in zip(lines, said, strict=True):
             self.lines += 1
             self.unfinished += sum(not one.finished for one in found)
             sys.stdout.write(_written(line, found, self.typed))

@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from regard import disk
 from regard.data.text import Pairs
 from regard.data.tokens import Tokens
 
@@ -17,6 +18,8 @@ from regard.data.tokens import Tokens
 MAPPED = 50_000_000
 # lines encoded at once
 _CHUNK = 8192
+# Short sources have the oddest lengths: a target is measured by its source with so many tokens more.
+SHORT = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,11 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def stretch(self) -> float:
+        """The least r for which no target of n + 1 tokens is longer than r (m + 1 + SHORT), m those of its source."""
+        return float(((self.target.lengths + 1) / (self.source.lengths + 1 + SHORT)).max())
+
     @classmethod
     def of(
         cls,
@@ -106,6 +114,8 @@ class Corpus:
                     f"no pair is left to learn from: {dropped}; raise max_length={max_length} or look at the files"
                 )
             return cls(source.side(), target.side()), dropped
+        except OSError as error:
+            raise error if folder is None else disk.named(error, folder) from error
         finally:
             source.close()
             target.close()
@@ -152,8 +162,9 @@ class _Growing:
 
 
 def _unfinished(folder: Path, name: str) -> IO[bytes]:
-    folder.mkdir(parents=True, exist_ok=True)
-    return tempfile.NamedTemporaryFile(prefix=f".{name}.", dir=folder, delete=False)
+    """A file under a name that a sweep of the folder knows, in case this process is killed."""
+    disk.folder(folder)
+    return tempfile.NamedTemporaryFile(prefix=f".{name}.", suffix=disk.UNFINISHED, dir=folder, delete=False)
 
 
 def _finished(file: IO[bytes], path: Path) -> Path:

@@ -125,10 +125,13 @@ class Tokens:
                 return cls(kind, [str(piece) for piece in kept["vocabulary"]], None)
             tokenizer = json.dumps(kept["tokenizer"])
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"text must be what Tokens.to_json gave, got {text[:40]!r}; train the vocabulary again"
-            ) from error
-        return _of_tokenizer(_tokenizers().Tokenizer.from_str(tokenizer))
+            raise _foreign(text) from error
+        try:
+            return _of_tokenizer(_tokenizers().Tokenizer.from_str(tokenizer))
+        except ImportError:
+            raise
+        except Exception as error:  # the library raises nothing narrower
+            raise _foreign(text) from error
 
     def _at(self, n: int) -> Any:
         if not SPECIAL <= n < len(self):
@@ -142,6 +145,10 @@ class Tokens:
                 yield unknown
             elif n not in (PAD, BOS, EOS):
                 yield self._at(n)
+
+
+def _foreign(text: str) -> ValueError:
+    return ValueError(f"text must be what Tokens.to_json gave, got {text[:40]!r}; train the vocabulary again")
 
 
 def _known(kind: Any) -> Kind:

@@ -1,11 +1,12 @@
 """Recurrent stacks that run over a whole sequence at once or go one step at a time, on the same parameters."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.utils._pytree import tree_map
 
 from regard.layers.dropout import dropout
 from regard.layers.repeated import Repeated
@@ -48,11 +49,21 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Encoded:  # "b s d", "b"
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        out, last = self.rnn(packed)
+        out, last = _run(self.rnn, packed)
         outputs, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
         hidden = last[0] if isinstance(last, tuple) else last  # "l·directions b h"
         ways = 2 if self.rnn.bidirectional else 1
         return Encoded(outputs, hidden[-ways:].transpose(0, 1).flatten(1))
+
+
+def _run(rnn: nn.RNNBase, x: Any, *first: Any) -> Any:
+    """All steps; on a CPU in float32 under autocast too, since not every one has an LSTM of lower precision."""
+    data = x.data if isinstance(x, PackedSequence) else x
+    if data.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return rnn(x, *first)
+    wide = tree_map(lambda t: t.float(), first)
+    with torch.autocast("cpu", enabled=False):
+        return rnn(x.float(), *wide)
 
 
 class Stack(nn.Module):
@@ -80,7 +91,7 @@ class Stack(nn.Module):
     def run(self, x: Tensor, states: States) -> Tensor:  # "b t d+fed" -> "b t h"
         """All steps at once: a step depends on the one before by its state alone."""
         first = tuple(torch.stack(part) for part in zip(*states, strict=True))
-        out, _ = self.rnn(x, first if self.parts == 2 else first[0])
+        out, _ = _run(self.rnn, x, first if self.parts == 2 else first[0])
         return out
 
     def steps(self, x: Tensor) -> "Steps":  # "b t d"

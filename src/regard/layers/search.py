@@ -5,8 +5,8 @@
 
 The search knows a decoder by its `step` alone: n hypotheses for each of b sentences, what they share kept once a
 sentence. `limits` counts predictions, the end of the sentence among them. A sentence that is done leaves the batch as
-soon as that pays, and nothing is padded: what is found of a sentence does not depend on the others (what is drawn
-does, as all draws come from one stream). Logits of minus infinity mean "never"; NaN and plus infinity are an error.
+soon as that pays, and nothing is padded: what is found or drawn of a sentence does not depend on the others. Logits of
+minus infinity mean "never"; NaN and plus infinity are an error.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,8 +66,8 @@ def greedy(
 ) -> list[Found]:  # limits "b"
     """y_t = argmax p(y | y_<t); of equals the lowest id."""
 
-    def first(log_p: Tensor) -> Tensor:  # "r v" -> "r"
-        return best(log_p, 1)[1].squeeze(-1)
+    def first(log_p: Tensor, rows: Tensor, t: int) -> Tensor:  # "r 1 v", "r" -> "r 1"
+        return best(log_p.squeeze(1), 1)[1]
 
     return [one for (one,) in _follow(decoder, state, first, 1, bos, eos, limits, forbidden)]
 
@@ -84,12 +84,13 @@ def sample(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    generator: torch.Generator | None = None,
     count: int = 1,
-) -> list[list[Found]]:  # limits "b" -> b lists of `count`
+    chance: Tensor | None = None,
+) -> list[list[Found]]:  # limits "b", chance "b count t" -> b lists of `count`
     """y_t ~ p(y | y_<t)^(1/temperature), cut to the top_k most probable (Fan et al. 2018), then to the fewest that hold
     top_p of what is left (Holtzman et al. 2020).
 
+    `chance` decides: a number from 0 up to 1 for each step of each path, drawn by torch where it is left out.
     `log_prob` is that of the decoder's own distribution, not of the one it was drawn from.
     """
     checks.sizes("sample", count=count)
@@ -101,10 +102,25 @@ def sample(
         if not 0 < top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}; 1 keeps everything, try top_p=0.9")
 
-    def draw(log_p: Tensor) -> Tensor:  # "r v" -> "r"
-        values, ids = kept(log_p, temperature, top_k, top_p)
-        drawn = torch.multinomial(values.exp(), 1, generator=generator)
-        return (drawn if ids is None else ids.gather(-1, drawn)).squeeze(-1)
+    check(limits, eos, forbidden)
+    wanted = (len(limits), count, int(limits.max()))
+    if chance is None:
+        chance = torch.rand(wanted, dtype=torch.float64, device=limits.device)
+    elif tuple(chance.shape[:2]) != wanted[:2] or chance.shape[2] < wanted[2]:
+        raise ValueError(
+            f"chance must be (sentences, count, steps) = {wanted} at least, got {checks.shape(chance)}; "
+            f"draw it by torch.rand{wanted}"
+        )
+    chances = chance
+
+    def draw(log_p: Tensor, rows: Tensor, t: int) -> Tensor:  # "r n v", "r" -> "r n"
+        values, ids = kept(log_p.flatten(0, 1), temperature, top_k, top_p)
+        sums = values.double().exp().cumsum(-1)
+        whole = sums[:, -1:]
+        # below the whole even where the product rounds up to it, so that nothing of probability 0 is drawn
+        point = torch.minimum(chances[rows, :, t - 1].reshape(-1, 1) * whole, whole.nextafter(torch.zeros_like(whole)))
+        drawn = torch.searchsorted(sums, point, right=True)
+        return (drawn if ids is None else ids.gather(-1, drawn)).view(log_p.shape[:2])
 
     return _follow(decoder, state, draw, count, bos, eos, limits, forbidden)
 
@@ -130,7 +146,7 @@ def kept(
 def _follow(
     decoder: Decoder,
     state: State,
-    choose: Callable[[Tensor], Tensor],  # "r v" -> "r"
+    choose: Callable[[Tensor, Tensor, int], Tensor],  # "r n v", the sentences "r", the step -> "r n"
     count: int,
     bos: int,
     eos: int,
@@ -153,7 +169,7 @@ def _follow(
             log_p, going = log_p.expand(-1, count, -1), going.expand(-1, count)
         if bool(((log_p.amax(-1) == -torch.inf) & going).any()):
             raise impossible()
-        tokens = choose(log_p.flatten(0, 1)).unflatten(0, (len(rows), count))
+        tokens = choose(log_p, rows, t)
         total = total + log_p.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).masked_fill(~going, 0)
         said.append((rows, tokens, total))
         going = going & (tokens != eos) & (limits[rows] > t).unsqueeze(-1)

@@ -1,5 +1,7 @@
 """A translator built as a task describes it."""
 
+import torch
+
 from regard.data.special import PAD
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
@@ -12,8 +14,18 @@ def places(task: Translate) -> int:
     return 2 * task.max_length + 2
 
 
+def longest(task: Translate) -> int | None:
+    """How many tokens of a sentence the model has places for; None: any number."""
+    return places(task) if task.positions == "learned" else None
+
+
 def build(task: Translate, source_size: int, target_size: int, shared: bool) -> Translator:
     """The model, fresh; one vocabulary means one embedding."""
+    if task.attention is not None and "hard-argmax" in task.attention.split(","):
+        raise ValueError(
+            f"attention={task.attention!r} cannot be learned, since no gradient goes through its choice; "
+            "try attention='hard', which learns by its rewards, 'gumbel' or 'straight-through'"
+        )
     tied = "all" if shared else "target"
     width, dropout = task.choice("width"), task.choice("dropout")
     if task.model == "seq2seq":
@@ -46,3 +58,12 @@ def build(task: Translate, source_size: int, target_size: int, shared: bool) -> 
         tied=tied,
         padding=PAD,
     )
+
+
+def rehearse(task: Translate) -> None:
+    """Builds the model for a few words, trains and decodes one step: what cannot be is told before any data is read."""
+    source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
+    with torch.random.fork_rng(devices=[]):
+        model = build(task, 11, 11, shared=False)
+        model.teach(source, lengths, source[:, :2])
+        model.step(source[:, :1], model.start(source, lengths))

@@ -3,21 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.batches import source_batch
+from regard.data.corpus import SHORT
 from regard.data.special import BOS, EOS, PAD, UNK
 from regard.layers.beam import beam
 from regard.layers.search import Found, greedy, sample
 from regard.models.translator import Translator
 from regard.parts.call import Need
-from regard.tasks.build import build
+from regard.tasks.build import build, longest
 from regard.tasks.translate import Translate
 from regard.tasks.vocabularies import Vocabularies
 
 # never a translation: what the model says ends with EOS and has no holes
 _FORBIDDEN = (PAD, BOS, UNK)
+# how many tokens a translation may have more than any that was learned from
+SPARE = 5
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Beam:
 
 @dataclass(frozen=True)
 class Draw:
-    """`count` translations by chance, the likeliest first."""
+    """`count` translations by chance, the likeliest first: drawn by the seed and the number of the line."""
 
     count: int = 1
     temperature: float = 1.0
@@ -62,7 +66,7 @@ class Said:
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """What each piece of a translation looked at: the last row is the end of the sentence, as is the last column."""
+    """What each piece looked at. The last column is the end of the sentence, and so is the last row, if it was said."""
 
     source: list[str]
     target: list[str]
@@ -70,23 +74,37 @@ class Aligned:
 
 
 class Interpreter:
-    """text -> tokens -> search -> text, in batches of lines of like length."""
+    """text -> tokens -> search -> text, in batches of lines of like length.
+
+    A translation of n tokens has at most `stretch` (n + SHORT) + SPARE tokens: no pair that was learned from was longer
+    (`Corpus.stretch`). `longest` is how many tokens, with the end of the sentence, the model has places for.
+    """
 
     def __init__(
-        self, model: Translator, vocabularies: Vocabularies, *, batch: int = 64, max_length: int = 200
+        self,
+        model: Translator,
+        vocabularies: Vocabularies,
+        *,
+        batch: int = 64,
+        stretch: float = 2.0,
+        longest: int | None = None,
     ) -> None:
         self.model, self.vocabularies = model, vocabularies
-        self.batch, self.max_length = batch, max_length
+        self.batch, self.stretch, self.longest = batch, stretch, longest
 
     @staticmethod
-    def of(task: Translate, vocabularies: Vocabularies) -> "Interpreter":
-        sizes = len(vocabularies.source), len(vocabularies.target)
-        return Interpreter(build(task, *sizes, vocabularies.shared), vocabularies, max_length=task.max_length)
+    def of(task: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Interpreter":
+        model = build(task, len(vocabularies.source), len(vocabularies.target), vocabularies.shared)
+        return Interpreter(model, vocabularies, stretch=stretch, longest=longest(task))
 
     @torch.no_grad()
-    def translate(self, lines: Sequence[str], search: Search = Greedy()) -> list[list[Said]]:
-        """The translations of every line, the best first; a line of nothing, or of white space, has the empty one."""
+    def translate(self, lines: Sequence[str], search: Search = Greedy(), *, first: int = 0) -> list[list[Said]]:
+        """The translations of every line, the best first; a line of nothing, or of white space, has the empty one.
+
+        `first` is the number of the first line, where they are a part of many.
+        """
         encoded = self.vocabularies.source.encode(lines)
+        self._fit(encoded, first)
         said_there = (n for n, line in enumerate(lines) if line.strip())
         order = sorted(said_there, key=lambda n: len(encoded[n]))
         said: list[list[Said]] = [[Said("", (), 0.0, 0.0, True)] for _ in lines]
@@ -94,18 +112,29 @@ class Interpreter:
         self.model.eval()
         device = next(self.model.parameters()).device
         try:
-            for first in range(0, len(order), self.batch):
-                here = order[first : first + self.batch]
+            for at in range(0, len(order), self.batch):
+                here = order[at : at + self.batch]
                 source, lengths = (t.to(device) for t in source_batch([encoded[n] for n in here]))
-                for n, found in zip(here, self._search(source, lengths, search, first), strict=True):
+                numbers = [first + n for n in here]
+                for n, found in zip(here, self._search(source, lengths, search, numbers), strict=True):
                     said[n] = [self._said(one) for one in found]
         finally:
             self.model.train(training)
         return said
 
-    def _search(self, source: Tensor, lengths: Tensor, search: Search, first: int) -> list[list[Found]]:
+    def _fit(self, encoded: Sequence[Sequence[int]], first: int) -> None:
+        for n, ids in enumerate(encoded, first + 1):
+            if self.longest is not None and len(ids) + 1 > self.longest:
+                raise ValueError(
+                    f"line {n} has {len(ids)} tokens, but this model knows {self.longest - 1} places; shorten it, or "
+                    f"train with max_length={len(ids) // 2 + 1} or positions='sinusoidal'"
+                )
+
+    def _search(self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]) -> list[list[Found]]:
         state = self.model.start(source, lengths)
-        limits = (2 * lengths + 10).clamp_max(self.max_length + 1)
+        limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
+        if self.longest is not None:
+            limits = limits.clamp_max(self.longest)
         if isinstance(search, Greedy):
             found = greedy(self.model, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)
             return [[one] for one in found]
@@ -123,8 +152,8 @@ class Interpreter:
                 source_lengths=lengths if search.coverage else None,
                 forbidden=_FORBIDDEN,
             )
-        # the draws of a batch depend on the seed and on which batch it is, not on what was drawn before
-        generator = torch.Generator(source.device).manual_seed(search.seed + first)
+        steps = int(limits.max())
+        each = [np.random.default_rng((search.seed, number)).random((steps, search.count)) for number in numbers]
         drawn = sample(
             self.model,
             state,
@@ -135,8 +164,8 @@ class Interpreter:
             temperature=search.temperature,
             top_k=search.top_k,
             top_p=search.top_p,
-            generator=generator,
             count=search.count,
+            chance=torch.from_numpy(np.stack(each)).transpose(1, 2).to(source.device),
         )
         return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
 
@@ -158,11 +187,11 @@ class Interpreter:
     def _align(self, line: str, said: Said, device: torch.device) -> Aligned:
         (ids,) = self.vocabularies.source.encode([line])
         source, lengths = (t.to(device) for t in source_batch([ids]))
-        target = torch.tensor([[BOS, *said.tokens]], device=device)
+        # what is not finished said no end of the sentence
+        spoken = [*said.tokens, EOS] if said.finished else [*said.tokens]
+        target = torch.tensor([[BOS, *spoken[:-1]]], device=device)
         weights = self.model.teach(source, lengths, target, Need(weights=True)).weights
         assert weights is not None
         return Aligned(
-            self.vocabularies.source.pieces([*ids, EOS]),
-            self.vocabularies.target.pieces([*said.tokens, EOS]),
-            weights[0].cpu(),
+            self.vocabularies.source.pieces([*ids, EOS]), self.vocabularies.target.pieces(spoken), weights[0].cpu()
         )

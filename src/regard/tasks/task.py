@@ -53,6 +53,10 @@ class Loadable(Protocol):
 class Work(Protocol):
     """A task whose data is ready."""
 
+    @property
+    def told(self) -> str:
+        """What was read, and what was dropped, for people."""
+
     def model(self) -> nn.Module:
         """A fresh model, initialised from torch's global generator."""
 
@@ -77,5 +81,5 @@ class Task(Protocol):
     @property
     def seed(self) -> int: ...
 
-    def prepare(self, folder: Path) -> Work:
-        """Reads the data; what is learned from it (tokens) is saved in the folder, or loaded from there."""
+    def prepare(self, folder: Path, new: bool = True) -> Work:
+        """Reads the data; what is learned from it (tokens) is saved there, or loaded if the run is not `new`."""

@@ -154,18 +154,19 @@ class Translate:
         value = getattr(self, name)
         return _SUITS[self.kind].get(name) if value is None else value
 
-    def prepare(self, folder: Path) -> Translation:
-        """The data read and cut into tokens, whose vocabularies are saved in the folder, or loaded from there."""
+    def prepare(self, folder: Path, new: bool = True) -> Translation:
+        """The data read and cut into tokens; the vocabularies are saved in the folder, or if not `new` loaded."""
         from regard.tasks.translation import Translation
 
-        return Translation.of(self, folder)
+        return Translation.of(self, folder, new)
 
     def interpreter(self, folder: Path) -> Interpreter:
         """A fresh model with the vocabularies that were saved in the folder: load weights into it, give it text."""
+        from regard.tasks.facts import Facts
         from regard.tasks.interpreter import Interpreter
         from regard.tasks.vocabularies import Vocabularies
 
-        return Interpreter.of(self, Vocabularies.load(folder))
+        return Interpreter.of(self, Vocabularies.load(folder), Facts.read(folder).stretch)
 
     @staticmethod
     def told(told: dict[str, Any]) -> Translate:

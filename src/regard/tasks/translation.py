@@ -1,8 +1,5 @@
 """Translation: the work of a Translate task, its data read and cut into tokens."""
 
-import hashlib
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +18,8 @@ from regard.data.text import Pairs, Splits, read_pairs
 from regard.layers.decoders import Taught
 from regard.losses import likelihood, reinforce
 from regard.models.translator import Translator
-from regard.tasks.build import build, places
+from regard.tasks.build import build, longest, places
+from regard.tasks.facts import Facts
 from regard.tasks.interpreter import Greedy, Interpreter, Search
 from regard.tasks.scores import SCORES
 from regard.tasks.task import Loss, Score
@@ -45,30 +43,36 @@ class Translation:
     corpus: Corpus
     valid: Pairs
     valid_corpus: Corpus
-    test: Pairs
+    stretch: float  # of the corpus
     told: str  # what was read and what was dropped
 
     @staticmethod
-    def of(task: Translate, folder: Path) -> "Translation":
+    def of(task: Translate, folder: Path, new: bool) -> "Translation":
         splits = read(task)
-        if Vocabularies.saved(folder):
-            vocabularies = Vocabularies.load(folder)
-        else:
-            vocabularies = Vocabularies.train(task, splits.train)
+        # a run that was killed while it read has nothing to load yet
+        new = new or not (Vocabularies.saved(folder) and Facts.saved(folder))
+        vocabularies = Vocabularies.train(task, splits.train) if new else Vocabularies.load(folder)
+        if new:
             vocabularies.save(folder)
-        _same_data(splits, folder)
         sides = vocabularies.source, vocabularies.target
         corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
+        facts = Facts.of(splits, corpus.stretch)
+        if new:
+            facts.write(folder)
+        else:
+            facts.same(folder)
         some = slice(task.valid_lines)
         right = splits.valid.references
         valid = Pairs(splits.valid.source[some], splits.valid.target[some], None if right is None else right[some])
-        # nothing is dropped here: every line counts
-        longest = max(map(len, (*valid.source, *valid.target)), default=0) * 4 + 1
+        if not any(one.strip() and other.strip() for one, other in zip(valid.source, valid.target, strict=True)):
+            raise ValueError(f"valid has {len(valid)} lines and none with two sides; give pairs to validate on")
+        # however long a line is it counts; one with an empty side is translated, but has no likelihood to tell
+        longest = max(map(len, (*valid.source, *valid.target))) * 4 + 1
         valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
         _room(task, valid_corpus)
         told = f"{len(corpus)} pairs to train on, {len(valid)} to validate, {len(sides[0])} and {len(sides[1])} tokens"
         told += f"; {dropped}" if dropped.too_long or dropped.empty else ""
-        return Translation(task, vocabularies, corpus, valid, valid_corpus, splits.test, told)
+        return Translation(task, vocabularies, corpus, valid, valid_corpus, facts.stretch, told)
 
     def model(self) -> Translator:
         return build(self.task, len(self.vocabularies.source), len(self.vocabularies.target), self.vocabularies.shared)
@@ -101,11 +105,14 @@ class Translation:
         if self.task.decoder != "luong":
             # a draw changes every later step where states carry what was found
             reward = reward.flip(1).cumsum(1).flip(1)
-        level = reward.sum(0) / keep.sum(0).clamp_min(1)
+        # beside the mean of the others, as one's own reward in it would shrink the gradient; a lone sentence is
+        # its own measure and teaches nothing
+        others = keep.sum(0).expand_as(keep) - 1
+        level = torch.where(others > 0, (reward.sum(0) - reward) / others.clamp_min(1), reward)
         loss = reinforce(
             taught.log_prob[keep],
             reward[keep],
-            level.expand_as(reward)[keep],
+            level[keep],
             entropy=taught.entropy[keep],
             entropy_weight=_ENTROPY,
         )
@@ -113,7 +120,7 @@ class Translation:
 
     def validate(self, model: nn.Module) -> Score:
         assert isinstance(model, Translator)
-        interpreter = Interpreter(model, self.vocabularies, max_length=self.task.max_length)
+        interpreter = Interpreter(model, self.vocabularies, stretch=self.stretch, longest=longest(self.task))
         values, said = evaluate(interpreter, self.valid, Greedy(), self.reported)
         values["nll"] = self._nll(model)
         main = self.task.choice("metric")
@@ -150,8 +157,17 @@ def evaluate(
     return {name: SCORES[name][0](said, pairs.answers) for name in names}, said
 
 
+def read_one(task: Translate, split: str) -> Pairs:
+    """The pairs of one split, "train", "valid" or "test"; of files no other is read, unless it is a part of it."""
+    if task.kind == "files" and split == "test" and task.test:
+        return read_pairs(task.test)
+    if task.kind == "files" and split != "train" and task.valid:
+        return read_pairs(task.valid)
+    return getattr(read(task), split)
+
+
 def read(task: Translate) -> Splits:
-    """The pairs to train on, to validate and to test."""
+    """The pairs to train on, to validate and to test; of files no source to train on is one to validate on."""
     if task.kind != "files":
         return EMBEDDED[task.kind].splits(task.seed)
     train = read_pairs(task.train)
@@ -169,12 +185,14 @@ def read(task: Translate) -> Splits:
 
 
 def _parted(pairs: Pairs, held: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
-    """The pairs without those that are held out, and those; neither need fit into memory."""
-    out = np.zeros(len(pairs), bool)
-    out[held] = True
+    """The pairs without those that are held out, and those; neither need fit into memory.
+
+    A sentence that stands there twice is held out twice: a model is not judged by what it has seen.
+    """
+    out = {pairs.source[int(n)] for n in held}
     sides = [(Lines(), Lines()) for _ in range(2)]
-    for line, other, apart in zip(pairs.source, pairs.target, out.tolist(), strict=True):
-        source, target = sides[apart]
+    for line, other in zip(pairs.source, pairs.target, strict=True):
+        source, target = sides[line in out]
         source.add(line)
         target.add(other)
     return Pairs(*sides[False]), Pairs(*sides[True])
@@ -197,30 +215,3 @@ def _likelihood(model: Translator, batch: Batch, smoothing: float) -> tuple[Tens
     states = taught.states[keep]
     total, nll = likelihood(states, model.output.weight, targets[keep], bias=model.output.bias, smoothing=smoothing)
     return total, nll, taught, keep
-
-
-def _same_data(splits: Splits, folder: Path) -> None:
-    """A run is resumed on the data it began with."""
-    path = folder / "data.json"
-    digest = hashlib.sha256()
-    for pairs in (splits.train, splits.valid):
-        for side in (pairs.source, pairs.target):
-            for line in side:
-                digest.update(line.encode() + b"\n")
-    now = {
-        "train": len(splits.train),
-        "valid": len(splits.valid),
-        "test": len(splits.test),
-        "sha256": digest.hexdigest(),
-    }
-    if not path.exists():
-        unfinished = folder / f".data.json.{os.getpid()}"
-        unfinished.write_text(json.dumps(now) + "\n", encoding="utf-8")
-        os.replace(unfinished, path)
-        return
-    before = json.loads(path.read_text(encoding="utf-8"))
-    if before != now:
-        raise ValueError(
-            f"the data of {folder} has changed: it had {before['train']} training pairs, now {now['train']}, and other "
-            "text; put the files back as they were, or train in another folder"
-        )

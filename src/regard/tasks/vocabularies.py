@@ -1,10 +1,10 @@
 """The vocabularies of source and target, saved with a run."""
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard import disk
 from regard.data.embedded import EMBEDDED
 from regard.data.text import Pairs
 from regard.data.tokens import Kind, Tokens
@@ -42,11 +42,12 @@ class Vocabularies:
         return Vocabularies(both, both)
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        """In place of whatever vocabularies the folder had."""
+        disk.folder(folder)
+        for name in (SHARED, SOURCE, TARGET):
+            (folder / name).unlink(missing_ok=True)
         for name, tokens in ((SHARED, self.source),) if self.shared else ((SOURCE, self.source), (TARGET, self.target)):
-            unfinished = folder / f".{name}.{os.getpid()}"
-            unfinished.write_text(tokens.to_json(), encoding="utf-8")
-            os.replace(unfinished, folder / name)
+            disk.write(folder / name, [tokens.to_json().encode()])
 
     @staticmethod
     def saved(folder: Path) -> bool:

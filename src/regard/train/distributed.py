@@ -3,7 +3,8 @@
     torchrun --nproc-per-node 2 …
 
 All processes see one run folder. A planned batch is cut into rows rank::world; gradients are summed, so the losses are
-those of one process with the same batch. Only the first process writes, validates and tells events.
+those of one process with the same batch, apart from what is drawn (dropout, hard attention). Only the first process
+writes into the run, validates and tells events.
 """
 
 import atexit
@@ -119,6 +120,10 @@ def spread(objective: Objective, processes: Processes, parallel: str) -> Any:
         from torch.distributed.fsdp import fully_shard
 
         mesh = init_device_mesh(processes.device.type, (processes.world,))
+        # layer by layer, so that no process ever holds more than one whole
+        for child in objective.model.children():
+            for layer in child if isinstance(child, nn.ModuleList) else ():
+                fully_shard(layer, mesh=mesh)
         return fully_shard(objective, mesh=mesh)
     from torch.nn.parallel import DistributedDataParallel
 
@@ -142,14 +147,14 @@ def gradients_stay(spread: Any, stay: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def gathered(spread: Any) -> Iterator[None]:
     """Whole parameters in every process; all of them must enter."""
-    if not hasattr(spread, "unshard"):
-        yield
-        return
-    spread.unshard()
+    shares = [module for module in spread.modules() if hasattr(module, "unshard")]
+    for share in shares:
+        share.unshard()
     try:
         yield
     finally:
-        spread.reshard()
+        for share in shares:
+            share.reshard()
 
 
 def all_took_part(model: nn.Module) -> None:

@@ -23,6 +23,7 @@ class Started:
     steps: int | None
     batches: int
     resumed: bool
+    told: str = ""  # what the task says of its data
 
 
 @dataclass(frozen=True)

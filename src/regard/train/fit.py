@@ -97,7 +97,8 @@ class _Fitting:
 
     def _threads(self, record: Record) -> int:
         known = self.training.threads or record.threads
-        if known is not None:
+        # what one process found best is too many for each of several
+        if known is not None and (self.training.threads or self.processes.world == 1):
             return known
         if self.processes.device.type != "cpu" or self.processes.world > 1:
             return torch.get_num_threads()
@@ -130,6 +131,7 @@ class _Fitting:
             steps=self.steps,
             batches=self.batches,
             resumed=self.resume,
+            told=self.work.told,
         )
         yield from self._warnings()
         reason = None
@@ -369,5 +371,5 @@ def _facts(step: int, score: Score) -> dict[str, object]:
 
 
 def _has_bfloat16() -> bool:
-    """Whether this processor computes in bfloat16."""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    """Whether this processor computes in bfloat16, of whichever kind it is."""
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()

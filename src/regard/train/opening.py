@@ -69,7 +69,7 @@ def opened(
         record = record.resumed(task, training, 0 if stored is None else stored.facts["step"], run)
     if not processes.first:
         processes.wait()
-    work = task.prepare(run)
+    work = task.prepare(run, new=not resume and processes.first)
     if processes.first:
         processes.wait()
     return record, stored, work

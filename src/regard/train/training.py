@@ -90,6 +90,11 @@ class Training:
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}; known are: {', '.join(known)}")
+        if self.schedule == "inverse-sqrt" and self.warmup == 0:
+            raise ValueError(
+                "warmup=0 with schedule='inverse-sqrt' would fall from the first step on; "
+                "give warmup=400, or take schedule='constant'"
+            )
         if self.schedule in ("cosine", "linear") and self.steps is None and self.epochs is None:
             raise ValueError(
                 f"schedule {self.schedule!r} must know how many steps it goes over, and minutes={self.minutes} does "

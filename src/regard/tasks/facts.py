@@ -1,0 +1,64 @@
+"""Facts: what a run knows of its data, so that it goes on with no other."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from regard import disk
+from regard.data.text import Pairs, Splits
+
+_FILE = "data.json"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """How many pairs, their fingerprints, and how long targets are beside their sources (`Corpus.stretch`)."""
+
+    train: int
+    valid: int
+    train_sha256: str
+    valid_sha256: str
+    stretch: float
+
+    @staticmethod
+    def of(splits: Splits, stretch: float) -> "Facts":
+        return Facts(len(splits.train), len(splits.valid), _digest(splits.train), _digest(splits.valid), stretch)
+
+    @staticmethod
+    def read(folder: Path) -> "Facts":
+        path = folder / _FILE
+        try:
+            return Facts(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{folder} holds no {_FILE}; name the folder of a training run") from error
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{path} does not tell of data ({error}); restore it, or train in another folder"
+            ) from error
+
+    @staticmethod
+    def saved(folder: Path) -> bool:
+        return (folder / _FILE).exists()
+
+    def write(self, folder: Path) -> None:
+        disk.write(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
+
+    def same(self, folder: Path) -> None:
+        """Raises if the folder's run began with other data."""
+        before = Facts.read(folder)
+        for name in ("train", "valid"):
+            if getattr(before, f"{name}_sha256") != getattr(self, f"{name}_sha256"):
+                had, has = getattr(before, name), getattr(self, name)
+                raise ValueError(
+                    f"the {name} data of {folder} has changed: it had {had} pairs, now {has}, and other text; "
+                    "put the files back as they were, or train in another folder"
+                )
+
+
+def _digest(pairs: Pairs) -> str:
+    digest = hashlib.sha256()
+    for side in (pairs.source, pairs.target):
+        for line in side:
+            digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
