@@ -47,7 +47,8 @@ A batch is {sentences} sentences; JoeyNMT does not sort them by length. "regard"
 own batches" makes its own from sentences of like length, {sentences} on average. Source and target embeddings and the
 vocabulary layer are one matrix everywhere; dropout 0.1, label smoothing {smoothing:g}, gradients clipped at 1.
 
-Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences};
+Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences}; regard
+also ends a sentence that grows beyond all it was trained on, beside its source;
 {held_out:,} sentences that were not trained on, with the weights that each system has after {steps:,} steps on the same
 batches; the remarks show how long their translations are.
 """
@@ -60,10 +61,10 @@ class Effort:
     Decoding waits until so many steps are `trained`: a model that knows nothing says odd lengths.
     """
 
-    rounds: int = 10
-    steps: int = 40
+    rounds: int = 8
+    steps: int = 30
     warm: int = 5
-    trained: int = 1000
+    trained: int = 600
     decoded: int = 1000
     chunk: int = 250
 
