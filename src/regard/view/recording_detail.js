@@ -18,11 +18,11 @@ let detailed = ""; // what the panel shows
 async function drawDetail(mine) {
   const map = here();
   const { q } = point();
-  const stamp = `${map.n}/${q}/${state.hide}/${look()}/${map.sinks.length}`;
+  const stamp = `${map.n}/${q}/${state.hide}/${look()}/${Boolean(facts.now(map.n))}`;
   if (stamp === detailed || !map.q || !map.k) return;
   const [list, whole] = [await best(map, q, 10), data.remote ? facts.now(map.n) : await known(map)];
   if (mine !== ticket) return;
-  detailed = stamp;
+  detailed = data.remote ? stamp : `${map.n}/${q}/${state.hide}/${look()}/true`;
   detailTitle.replaceChildren("Query ", ...named(map, "q", q));
   const most = Math.max(...list.map(([w]) => Math.abs(w)), 1e-9);
   bestBody.replaceChildren(

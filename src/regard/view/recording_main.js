@@ -9,6 +9,7 @@ const button = (text, label, act) => {
 };
 const zoomed = () => (state.tab === "difference" ? difference : heat);
 const zooms = make("div", { class: "zooms" }, button("−", "zoom out", () => zoomed().zoom(0.5)), button("+", "zoom in", () => zoomed().zoom(2)), button("whole", "show the whole map", () => zoomed().whole()));
+const key = make("div", { class: "legend" }, ramp, marks);
 const chooser = (id, name, ...options) => {
   const select = make("select", { id }, ...options);
   return [select, make("span", { class: "field" }, make("label", { for: id }, name), select)];
@@ -17,6 +18,7 @@ const chooser = (id, name, ...options) => {
 // Against which map the difference is taken
 const [againstLayer, againstLayerField] = chooser("against-layer", "less layer");
 const [againstHead, againstHeadField] = chooser("against-head", "head");
+const headOptions = (layer) => Array.from({ length: layer.heads }, (_, h) => make("option", { value: h }, String(headName(layer, h))));
 const fits = (map) => data.layers.filter((layer) => layer.q === map.q && layer.k === map.k);
 // The same head of the other recording, or the next head.
 function counterpart(map) {
@@ -33,7 +35,7 @@ function drawDifference() {
   const layers = fits(map).slice(0, 200);
   againstLayer.replaceChildren(...layers.map((layer) => make("option", { value: layer.number }, layerName(layer))));
   againstLayer.value = against.layer.number;
-  againstHead.replaceChildren(...Array.from({ length: against.layer.heads }, (_, h) => make("option", { value: h }, String(h))));
+  againstHead.replaceChildren(...headOptions(against.layer));
   againstHead.value = against.head;
   differenceNote.textContent = `Orange: ${mapName(map)} gives more; blue: ${mapName(against)} does.`;
   difference.draw();
@@ -97,7 +99,7 @@ function drawControls() {
   callField.hidden = several.length < 2;
   callInput.max = several.length - 1;
   callInput.value = several.indexOf(layer);
-  if (headSelect.length !== layer.heads) headSelect.replaceChildren(...Array.from({ length: layer.heads }, (_, h) => make("option", { value: h }, String(h))));
+  headSelect.replaceChildren(...headOptions(layer));
   headSelect.value = head;
   scaleSelect.value = state.scale;
   sorting.value = state.sort;
@@ -107,6 +109,7 @@ function drawControls() {
     ? "Unverified: nothing could be checked, so this map may not be what the model used."
     : `Unverified: max |P·V − out| is ${layer.certificate}, more than ${layer.tolerance}. This map is not what the model used.`;
   zooms.hidden = !["heat", "difference"].includes(state.tab);
+  key.hidden = state.tab === "table";
   for (const tab of tabs) {
     const chosen = tab.name === state.tab;
     tab.button.setAttribute("aria-selected", chosen);
@@ -135,7 +138,7 @@ document.getElementById("page").append(
   make("section", { class: "card look", "aria-label": "the chosen map" },
     make("div", { class: "tools choose" }, moduleField, callField, headField, scaleField, make("span", { class: "field" }, hideSinks, make("label", { for: "sinks" }, "hide sinks"))),
     sure, status, tabList,
-    make("div", { class: "tools between" }, make("div", { class: "legend" }, ramp, marks), zooms),
+    make("div", { class: "tools between" }, key, zooms),
     ...tabs.map((tab) => tab.panel),
     make("p", { id: "keys", class: "hint" },
       "Rows are queries, columns keys. Arrow keys move, Home and End go to the first and last key, Page Up and Page Down leap; [ and ] change the head, { and } the layer; + and − zoom, 0 shows all, Enter pins, Escape lets go.")),

@@ -116,8 +116,9 @@ def thumbs(scans: Sequence[Scan], heads: Sequence[Sequence[object]]) -> dict[str
     for some in heads:
         layer = scans[start : start + len(some)]
         start += len(some)
-        found["thumbs"].append(chunk(b"".join(scan.thumb.tobytes() for scan in layer)))
-        bare = b"".join((scan.bare if scan.sinks else scan.thumb).tobytes() for scan in layer)
+        pictures = [scan.thumbs() for scan in layer]
+        found["thumbs"].append(chunk(b"".join(whole.tobytes() for whole, _ in pictures)))
+        bare = b"".join(bare.tobytes() for _, bare in pictures)
         found["bare"].append(chunk(bare) if any(scan.sinks for scan in layer) else "-")
     return dict(found)
 

@@ -7,17 +7,16 @@ leaves out detail, the finest first, and says on the page what it left out.
 
 import html as markup
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from regard.parts import checks
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
-from regard.view import labels, page, recording_pack
+from regard.view import chosen, labels, page, recording_pack
 from regard.view.recording_pack import Head
 from regard.view.scan import Scan, coarsest
 
@@ -54,16 +53,9 @@ class Layer:
     columns: tuple[str, ...] | None
     side: str  # "A", or "B" for the recording that A is compared with
 
-    def heads(self, sample: int) -> Iterable[Head]:
-        """The maps of one sample: of every head, or the only one."""
-        *batch, _, _ = self.one.shape
-        if not batch:
-            yield Head(self.one.weights, self.one.kind)
-            return
-        if not 0 <= sample < batch[0]:
-            raise ValueError(f"sample must be one of the {batch[0]} of {self.one!r}, got {sample}; try sample=0")
-        for n in torch.cartesian_prod(*map(torch.arange, batch[1:])).reshape(-1, len(batch) - 1) if batch[1:] else [()]:
-            yield Head(self.one.weights.pick(sample, *map(int, n)), self.one.kind)
+    def heads(self, sample: int) -> list[Head]:
+        """The maps of one sample, head by head."""
+        return [Head(weights, self.one.kind) for weights in chosen.each(chosen.heads(self.one, sample))]
 
 
 def html(
@@ -80,18 +72,19 @@ def html(
     """
     checks.term("recording", recording, Recording, "Recording(maps)")
     checks.positive("budget", budget, "a page")
-    layers = laid(recording, other)
-    heads = [list(layer.heads(sample)) for layer in layers]
+    layers = laid(recording, other, sample)
+    heads = [layer.heads(sample) for layer in layers]
     header = described(recording, layers, [len(some) for some in heads], image)
     flat = [head for some in heads for head in some]
     weights = sum(head.weights.shape[0] * head.weights.shape[1] for head in flat)
     scans = [_read(head, weights) for head in flat]
-    words = _words(recording, scans)
-    bare = document(header, recording_pack.thumbs(scans, heads), [], words)
+    words = _words(layers[0], scans[0])
+    thumbs = recording_pack.thumbs(scans, heads)
+    bare = document(header, thumbs, [], words)
     packed, told = _kept(scans, budget - len(bare.encode()) - 1000, weights <= _EXACT)
     header["maps"] = [pack.facts for pack in packed]
     header["notes"] = [*told, *_odd(scans)]
-    return document(header, recording_pack.thumbs(scans, heads), [pack.block for pack in packed], words)
+    return document(header, thumbs, [pack.block for pack in packed], words)
 
 
 def write(
@@ -110,7 +103,7 @@ def write(
     return path
 
 
-def laid(recording: Recording, other: Recording | None) -> list[Layer]:
+def laid(recording: Recording, other: Recording | None, sample: int) -> list[Layer]:
     """The rows of the page, those of the other recording last."""
     found = []
     for name, side, some in (("recording", "A", recording), ("other", "B", other)):
@@ -118,27 +111,10 @@ def laid(recording: Recording, other: Recording | None) -> list[Layer]:
             continue
         if not len(some):
             raise ValueError(f"{name} must hold at least one map, got none; record a forward pass first")
-        found += [Layer(one, *_labels(one, some), side) for one in some]
+        for one in some:
+            rows, columns = some.labels(one) if sample == 0 else (None, None)  # the pieces are those of sample 0
+            found.append(Layer(one, rows and tuple(rows), columns and tuple(columns), side))
     return found
-
-
-def _labels(one: Recorded, recording: Recording) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """What stands at the rows and at the columns; None where the pieces do not fit the map."""
-    q, k = one.shape[-2:]
-    texts = [text for text in (recording.queries, recording.keys) if text is not None]
-    if one.kind == "self":
-        whole = next((text for text in texts if len(text) == k), None)
-        whole = whole or next((text for text in texts if len(text) > k and one.step + q <= len(text)), None)
-        return (None, None) if whole is None else (_from(whole, one.step, q), whole[:k])
-    rows = None if recording.queries is None else _from(recording.queries, one.step, q)
-    if one.kind not in ("cross", "alignment") and rows is not None and len(recording.queries or ()) != q:
-        rows = None
-    columns = recording.keys if recording.keys is not None and len(recording.keys) == k else None
-    return rows, columns
-
-
-def _from(text: tuple[str, ...], step: int, count: int) -> tuple[str, ...] | None:
-    return text[step : step + count] if step + count <= len(text) else None
 
 
 def described(
@@ -175,6 +151,8 @@ def _described(layer: Layer, heads: int, texts: dict[tuple[str, ...] | None, int
         "step": one.step,
         "side": layer.side,
         "heads": heads,
+        "names": None if one.heads is None else chosen.numbers(one),
+        "at": None if one.rows is None else chosen.positions(one),
         "q": q,
         "k": k,
         "grid": one.grid,
@@ -246,10 +224,9 @@ def _odd(scans: Sequence[Scan]) -> list[str]:
     return [f"{odd:,} weights are not finite numbers; they are drawn as nought."] if odd else []
 
 
-def _words(recording: Recording, scans: Sequence[Scan]) -> str:
+def _words(layer: Layer, scan: Scan) -> str:
     """A table for a reader without scripts: what the first rows of the first head look at most."""
-    scan, one = scans[0], recording[0]
-    rows, columns = _labels(one, recording)
+    one = layer.one
 
     def name(text: tuple[str, ...] | None, n: int) -> str:
         return str(n) if text is None else f"{n} <bdi>{markup.escape(labels.shown(text[n]))}</bdi>"
@@ -257,10 +234,10 @@ def _words(recording: Recording, scans: Sequence[Scan]) -> str:
     body = []
     for i in range(min(_ROWS, scan.q)):
         best = "".join(
-            f"<td>{name(columns, int(j))}: {float(w):.4f}</td>"
+            f"<td>{name(layer.columns, int(j))}: {float(w):.4f}</td>"
             for w, j in zip(scan.values[i][:3], scan.columns[i][:3], strict=True)
         )
-        body.append(f'<tr><th scope="row">{name(rows, i)}</th>{best}</tr>')
+        body.append(f'<tr><th scope="row">{name(layer.rows, i)}</th>{best}</tr>')
     sure = "" if one.verified else " (unverified)"
     title = markup.escape(labels.legible(one.name or "model"))
     return (

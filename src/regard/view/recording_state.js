@@ -14,7 +14,7 @@ function piece(map, axis, n) {
   const text = data.texts[axis === "q" ? map.layer.rows : map.layer.columns];
   return text ? label(text[n]) : null;
 }
-const place = (map, axis, n) => (axis === "q" ? map.layer.step : 0) + n;
+const place = (map, axis, n) => (axis === "k" ? n : map.layer.at ? map.layer.at[n] : map.layer.step + n);
 const short = (map, axis, n) => piece(map, axis, n) ?? String(place(map, axis, n));
 // In running text: query 5 'cat'; a piece keeps its own direction, in no known language.
 function named(map, axis, n) {
@@ -28,7 +28,9 @@ function layerName(layer) {
   const other = layer.side === "B" ? " of the other recording" : "";
   return layer.name + (several ? ` · call ${layer.call}` : "") + (layer.step ? ` · from ${layer.step}` : "") + other;
 }
-const mapName = (map) => `${layerName(map.layer)}, head ${map.head}`;
+// Heads have the numbers that they have in the model, of which some may have been recorded.
+const headName = (layer, head) => (layer.names ? layer.names[head] : head);
+const mapName = (map) => `${layerName(map.layer)}, head ${headName(map.layer, map.head)}`;
 
 let waiting = false;
 function schedule() {

@@ -1,5 +1,5 @@
 // The twin of the picture: a window of the weights as a real table, and as a file for a spreadsheet.
-const TABLE = { rows: 16, columns: 12 };
+const TABLE = { rows: 16, columns: 12, wide: 76 };
 const MOST_CELLS = 1_000_000;
 const tableHead = make("thead");
 const tableBody = make("tbody");
@@ -12,7 +12,7 @@ let twinFrom = { y: 0, x: 0 };
 
 async function drawTable(mine) {
   const map = here();
-  const [rows, columns] = [Math.min(map.q, TABLE.rows), Math.min(map.k, innerWidth < 480 ? 6 : TABLE.columns)];
+  const [rows, columns] = [Math.min(map.q, TABLE.rows), Math.min(map.k, clamp(Math.floor(twinBox.clientWidth / TABLE.wide) - 1, 2, TABLE.columns))];
   const follow = (old, at, count, all) => clamp(at < old ? at : at >= old + count ? at - count + 1 : old, 0, all - count);
   const { y, x } = { y: follow(twinFrom.y, state.q, rows, map.q), x: follow(twinFrom.x, state.k, columns, map.k) };
   const cells = await Promise.all(

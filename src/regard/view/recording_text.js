@@ -24,7 +24,7 @@ async function drawText(mine) {
       Object.assign(chip.style, { backgroundColor: `rgb(${tint})`, color: ink(tint) });
     }
     if (j === k) chip.classList.add("at");
-    if (self && j === q + map.layer.step) chip.classList.add("asks");
+    if (self && j === place(map, "q", q)) chip.classList.add("asks");
     chip.title = `${place(map, "k", j)}: ${whole || w ? number(w) : "not kept"}`;
     pieces.push(chip);
   }
@@ -39,7 +39,7 @@ textBox.addEventListener("click", (event) => {
   const chip = event.target.closest(".chip");
   if (!chip) return;
   const [map, j] = [here(), Number(chip.dataset.key)];
-  const asked = j - map.layer.step;
+  const asked = map.layer.at ? map.layer.at.indexOf(j) : j - map.layer.step;
   change(map.layer.kind === "self" && asked >= 0 && asked < map.q ? { q: asked, k: j } : { k: j });
 });
 textFigure.addEventListener("keydown", (event) => walk(event) && event.preventDefault());

@@ -19,8 +19,10 @@ from regard.parts.map import AttentionMap
 TILE, THUMB = 256, 48
 # so many rows, evenly spaced, tell the greatest weight and where the sinks are
 _SAMPLE = 1024
-# weights in memory at a time: 64 MB
-_AT_ONCE = 1 << 24
+# weights of a sample: 16 MB
+_AT_ONCE = 1 << 22
+# beyond nought and one by this much, a weight is not just rounded
+_SLACK = 1e-3
 # a key that gets this share of all weight, on average, is a sink (Gu et al. 2025, "When attention sink emerges")
 _SINK, _SINKS = 0.3, 4
 # kinds of attention in which a key stands for a piece of text, so that there can be a sink
@@ -50,13 +52,12 @@ class Scan:
         self.finest = min(finest, coarsest(self.q, self.k))
         self.done = 0
         sample = self._sample()
-        self.signed = bool((sample < 0).any())
-        self.scale = max(1.0, float(sample.abs().max())) if sample.numel() else 1.0
+        most, least = (float(sample.max()), float(sample.min())) if sample.numel() else (0.0, 0.0)
+        self.scale = max(most, -least) if max(most, -least) > 1 + _SLACK else 1.0
+        self.signed = least < -_SLACK * self.scale
         self.sinks = self._sinks(sample) if kind in _TEXT and not self.signed else ()
         shapes = {n: (side(self.q, n), side(self.k, n)) for n in range(self.finest, coarsest(self.q, self.k) + 4)}
         self.levels = {n: np.full(shape, self.nought, np.uint8) for n, shape in shapes.items()}
-        thumb = (min(THUMB, self.q), min(THUMB, self.k))
-        self.thumb, self.bare = (np.full(thumb, self.nought, np.uint8) for _ in range(2))
         self.values: Floats = np.zeros((self.q, self.top), np.float32)
         self.columns: NDArray[np.int64] = np.zeros((self.q, self.top), np.int64)
         self.spread: Floats = np.zeros(self.q, np.float32)  # entropy of each row, in nats
@@ -95,14 +96,15 @@ class Scan:
         for start in range(0, self.q, TILE):
             w = self.weights.rows(slice(start, min(start + TILE, self.q))).cpu().float()
             end = start + w.shape[0]
-            wrong = ~torch.isfinite(w)
-            if bool(wrong.any()):
+            sums = w.sum(-1)
+            if not bool(torch.isfinite(sums).all()):
+                wrong = ~torch.isfinite(w)
                 self.odd += int(wrong.sum())
                 w = w.masked_fill(wrong, 0.0)
-            sums = w.sum(-1)
+                sums = w.sum(-1)
             low, high = min(low, float(sums.min())), max(high, float(sums.max()))
             total += w.sum(0).double().numpy()
-            self.spread[start:end] = -torch.special.xlogy(w, w.clamp_min(0)).sum(-1).numpy()
+            self.spread[start:end] = -torch.special.xlogy(w, w.abs()).sum(-1).numpy()
             best = torch.topk(w.abs() if self.signed else w, self.top)
             self.values[start:end] = w.gather(-1, best.indices).numpy()
             self.columns[start:end] = best.indices.numpy()
@@ -113,16 +115,11 @@ class Scan:
         self.received = (total / max(self.q, 1)).astype(np.float32)
 
     def _draw(self, w: Tensor, start: int, end: int) -> None:
-        _thumbed(self.thumb, self.bytes(w), start, self.q, self.signed)
+        cells = self.bytes(w)
         if self.sinks:
             self.drained[start:end] = w[:, list(self.sinks)].numpy()
-            w = w.clone()
-            w[:, list(self.sinks)] = 0.0
-            left = (self.scale - torch.from_numpy(self.drained[start:end]).sum(-1, keepdim=True)).clamp_min(1e-6)
-            cells = self.bytes((w / left * self.scale).clamp_max(self.scale))
-            _thumbed(self.bare, cells, start, self.q, self.signed)
-        cells = self.bytes(w)
-        for level in range(max(self.levels, default=-1) + 1):
+            cells[:, list(self.sinks)] = 0
+        for level in range(max(self.levels) + 1):
             if level in self.levels:
                 # a block is 2^8 rows: beyond that level several blocks share a row of cells
                 row = start >> level
@@ -132,9 +129,25 @@ class Scan:
 
     def bytes(self, w: Tensor) -> Bytes:
         """Weights as bytes."""
-        root = (w.abs() / self.scale).clamp_max(1.0).sqrt()
-        cells = 128 + 127 * root * w.sign() if self.signed else 255 * root * (w > 0)
-        return cells.round().to(torch.uint8).numpy()
+        if self.signed:
+            root = (w.abs() / self.scale).clamp_max_(1.0).sqrt_()
+            return root.mul_(w.sign()).mul_(127).add_(128).round_().to(torch.uint8).numpy()
+        return w.clamp(0.0, self.scale).div_(self.scale).sqrt_().mul_(255).round_().to(torch.uint8).numpy()
+
+    def thumbs(self) -> tuple[Bytes, Bytes]:
+        """Small pictures of the whole map: as it is, and without the sinks, the rest divided by what they leave."""
+        level = coarsest(self.q, self.k)
+        cells = self.levels[level]
+        if not cells.size or not self.sinks:
+            return (_shrunk(cells, self.signed),) * 2
+        starts = np.arange(0, self.q, 1 << level)
+        whole = cells.copy()
+        for n, j in enumerate(self.sinks):
+            got = self.bytes(torch.from_numpy(np.maximum.reduceat(self.drained[:, n], starts)))
+            whole[:, j >> level] = np.maximum(whole[:, j >> level], got)
+        left = np.minimum.reduceat(1 - self.drained.sum(-1) / self.scale, starts).clip(1e-6, 1)[:, None]
+        bare = np.minimum(255, np.round(cells / np.sqrt(left))).astype(np.uint8)
+        return _shrunk(whole, self.signed), _shrunk(bare, self.signed)
 
 
 def _greater(a: Bytes, b: Bytes, signed: bool) -> Bytes:
@@ -152,18 +165,13 @@ def halved(cells: Bytes, signed: bool = False) -> Bytes:
     return _greater(tall[:, 0::2], tall[:, 1::2], signed)
 
 
-def _thumbed(thumb: Bytes, cells: Bytes, start: int, q: int, signed: bool) -> None:
-    """Draws rows from `start` into a small picture of all q."""
-    height, width = thumb.shape
-    if not height or not width:
-        return
-    k = cells.shape[1]
-    columns = -(-np.arange(width) * k // width)  # the first column of each cell
-    place = (np.arange(start, start + cells.shape[0]) * height) // q
-    rows = np.flatnonzero(np.diff(place, prepend=-1))
-    high = np.maximum.reduceat(np.maximum.reduceat(cells, columns, axis=1), rows, axis=0)
-    if signed:
-        low = np.minimum.reduceat(np.minimum.reduceat(cells, columns, axis=1), rows, axis=0)
-        high = _greater(high, low, True)
-    kept = thumb[place[0] : place[-1] + 1]
-    kept[:] = _greater(kept, high, signed)
+def _shrunk(cells: Bytes, signed: bool) -> Bytes:
+    """At most 48 by 48 cells, each the greatest of those it stands for."""
+    if not cells.size:
+        return cells
+    starts = [-(-np.arange(min(THUMB, n)) * n // min(THUMB, n)) for n in cells.shape]  # the first cell of each
+    high = np.maximum.reduceat(np.maximum.reduceat(cells, starts[0], axis=0), starts[1], axis=1)
+    if not signed:
+        return high
+    low = np.minimum.reduceat(np.minimum.reduceat(cells, starts[0], axis=0), starts[1], axis=1)
+    return _greater(high, low, True)
