@@ -42,17 +42,20 @@ def plan(
         return []
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(count)
-    source, target = np.asarray(source_lengths)[order], np.asarray(target_lengths)[order]
-    longest = np.maximum(source, target) + 1
-    pool = np.arange(count) // max(1, round(_POOL * tokens / float(longest.mean())))
+    size = max(1, round(_POOL * tokens / (float(np.maximum(source_lengths, target_lengths).mean()) + 1)))
     # As an ox ploughs: targets go up in one pool and down in the next, sources up at one target length and down at the
     # next, so that neighbours are alike on both sides also where one run ends and another begins.
     # Where a run begins and which way it goes is drawn, so that also a small corpus makes other batches every time.
     first, way, turn = draw.integers(_STEP), draw.integers(2), draw.integers(2)
-    step = (target + first) // _STEP
-    step = np.where((pool + way) % 2, -step, step)
-    ranked = np.lexsort((np.where((step + turn) % 2, -source, source), step, pool))
-    order, longest = order[ranked], longest[ranked]
+    longest = np.empty(count, np.int32)
+    for pool, start in enumerate(range(0, count, size)):  # one at a time: memory is that of the order itself
+        here = order[start : start + size]
+        source, target = source_lengths[here], target_lengths[here]
+        step = (target + first) // _STEP
+        step = -step if (pool + way) % 2 else step
+        ranked = np.lexsort((np.where((step + turn) % 2, -source, source), step))
+        order[start : start + size] = here[ranked]
+        longest[start : start + size] = np.maximum(source, target)[ranked] + 1
     batches = []
     at = 0
     while at < count:

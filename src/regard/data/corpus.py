@@ -37,8 +37,8 @@ class Side:
         return self.ids[self.starts[n] : self.starts[n + 1]]
 
     @property
-    def lengths(self) -> NDArray[np.int64]:  # "n"
-        return np.diff(self.starts)
+    def lengths(self) -> NDArray[np.int32]:  # "n"
+        return np.subtract(self.starts[1:], self.starts[:-1], dtype=np.int32, casting="same_kind")
 
 
 @dataclass(frozen=True)
