@@ -14,6 +14,8 @@ from regard.parts import checks
 _CROSS = re.compile(r"cross|encoder_att|enc_?dec", re.IGNORECASE)
 _SELF = re.compile(r"self", re.IGNORECASE)
 _SOURCES = ("key_value_states", "encoder_hidden_states")
+# tokens before an image's patches: a class, registers
+_PREFIX = 16
 _CACHES = ("past_key_values", "past_key_value", "layer_past", "kv_cache", "cache_position")
 
 
@@ -37,11 +39,14 @@ class Places:
             self.modules[name] = module
             self.names.setdefault(id(module), []).append(name)
         self.stack: list[Frame] = []
+        self._grid: tuple[int, int] | None = None
         self._model = model
 
     def attach(self) -> list[RemovableHandle]:
         handles = []
         for module in self._model.modules():
+            if isinstance(module, nn.Conv2d) and module.kernel_size == module.stride != (1, 1):
+                handles.append(module.register_forward_hook(self._patched))
             # torch's own leaves and the terms of this library attend to nothing by themselves, and there are many
             room = type(module).__module__
             leaf = room.startswith("torch.nn.modules.") and next(module.children(), None) is None
@@ -58,6 +63,16 @@ class Places:
         # a forward that raised may have left others behind
         while self.stack and self.stack.pop().module is not module:
             pass
+
+    def _patched(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
+        """A convolution that cuts an image into patches tells how they lie."""
+        self._grid = tuple(out.shape[-2:])
+
+    def grid(self, keys: int) -> tuple[int, int] | None:
+        """How the last of these keys lie in an image, if one was cut into that many patches, behind a few tokens."""
+        if self._grid is None or not 0 <= keys - self._grid[0] * self._grid[1] <= _PREFIX:
+            return None
+        return self._grid
 
     @property
     def here(self) -> Frame:

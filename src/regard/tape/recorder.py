@@ -161,6 +161,7 @@ class Recorder:
             certificate=sure,
             tolerance=allowed,
             how=heard.how,
+            grid=self.places.grid(kept.shape[-1]),
             slope=self._slope(heard.out, seen, v, kept.shape, name) if self.choice.gradients else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
