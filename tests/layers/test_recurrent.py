@@ -164,3 +164,20 @@ def test_what_is_wrong_is_told() -> None:
             make(D, H, cell="gruu")
         with pytest.raises(ValueError, match=f"layers must be a whole number, 1 or more, for {make.__name__}, got 0"):
             make(D, H, layers=0)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("width", [5, 64])
+def test_whole_runs_under_autocast(cell: str, width: int) -> None:
+    """Widths at which a processor would choose a primitive of its own for an LSTM, and some have none in bfloat16."""
+    torch.manual_seed(0)
+    x = torch.randn(B, T, width, dtype=torch.float32)
+    encoder = Encoder(width, width, cell=cell).float()
+    stack = Stack(2 * width, width, cell=cell).float()
+    first = (tuple(torch.zeros(B, width, dtype=torch.float32) for _ in range(stack.parts)),)
+    got = []
+    for narrow in (True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+            out = encoder(x.bfloat16() if narrow else x, LENGTHS).outputs
+            got.append(stack.run(out, first))
+    torch.testing.assert_close(got[0].float(), got[1], rtol=0.05, atol=0.05)
