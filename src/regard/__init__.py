@@ -93,6 +93,9 @@ __all__ = [
     "Memory",
     "Segment",
     "Trained",
+    # into networks that exist
+    "insert",
+    "remove",
     # what a model looked at
     "record",
     "Recording",

@@ -5,6 +5,7 @@ from regard.attention import steps
 from regard.attention.co import AttentionFlow, CoAttention
 from regard.attention.functional import attend, attention, explain
 from regard.attention.hop import Hop, Plain
+from regard.attention.insert import insert, remove
 from regard.attention.layer import Attention
 from regard.attention.local import Diagonal, Local
 from regard.attention.location import LocationAttention, Smooth
