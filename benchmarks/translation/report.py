@@ -49,6 +49,7 @@ python -m benchmarks.translation compare --data multi30k                # the me
 python -m benchmarks.translation.resume --kills 100
 python -m benchmarks.translation.growth
 python -m benchmarks.translation.decoding runs/additive runs/transformer
+python -m benchmarks.peers.joeynmt --peer ENVIRONMENT --source train.en.gz --target train.de.gz   # --setup makes it
 python -m benchmarks.translation --report                               # this page
 ```
 
@@ -68,7 +69,7 @@ _SHOWN = {
 class Report:
     """All results of a folder of runs."""
 
-    def __init__(self, runs: Path, cases: Mapping[str, Case]) -> None:
+    def __init__(self, runs: Path, cases: Mapping[str, Case], peers: Path) -> None:
         self.runs, self.cases = runs, cases
         found = {name: Result.read(runs / name) for name in cases}
         self.results = {name: result for name, result in found.items() if result is not None}
@@ -77,7 +78,10 @@ class Report:
         self.growth = growth.read(runs)
         decoded = {name: decoding.read(runs / name) for name in cases}
         self.decoded = [result for result in decoded.values() if result is not None]
-        others = {resume.NAME: self.kills, growth.NAME: self.growth, "decoding": self.decoded}
+        # what benchmarks.peers.joeynmt wrote last, without its title
+        newest = max(peers.glob("*.md"), default=None)
+        self.peer = "" if newest is None else newest.read_text(encoding="utf-8").partition("\n\n")[2]
+        others = {resume.NAME: self.kills, growth.NAME: self.growth, "decoding": self.decoded, "joeynmt": self.peer}
         self.missing += [name for name, result in others.items() if not result]
 
     def abouts(self) -> Iterator[tuple[str, About]]:
@@ -128,6 +132,8 @@ class Report:
             parts.append(_grown(self.growth))
         if self.decoded:
             parts.append(f"## A batch beside one by one\n\nBeam 5, one thread.\n\n{decoding.table(self.decoded)}")
+        if self.peer:
+            parts.append(f"## Beside JoeyNMT\n\n{self.peer}")
         return "\n".join([*parts, f"## Repeat it\n\n{REPEAT}"])
 
     def _trainings(self, names: list[str]) -> str:
@@ -242,7 +248,7 @@ def write(
     date: str | None = None,
 ) -> list[Path]:
     """The dated file, the pictures and the page; which were written."""
-    report = Report(runs, cases)
+    report = Report(runs, cases, results / "joeynmt")
     date = date or datetime.date.today().isoformat()
     pictures = report.draw(images)
     results.mkdir(parents=True, exist_ok=True)

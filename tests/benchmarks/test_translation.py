@@ -377,8 +377,15 @@ def test_the_report_of_nothing(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.startswith("# What it reaches\n")
     assert "Not run: dates, reverse," in text
-    assert "resume, growth, decoding." in text
+    assert "resume, growth, decoding, joeynmt." in text
     assert "## Trainings" not in text
+    peers = tmp_path / "results" / "joeynmt"
+    peers.mkdir()
+    for day, ratio in (("2026-01-02", "2.0×"), ("2026-01-10", "3.0×")):
+        (peers / f"{day}.md").write_text(f"# Beside JoeyNMT\n\n- {ratio}\n", encoding="utf-8")
+    again = report.Report(tmp_path, CASES, peers).body()
+    assert "## Beside JoeyNMT\n\n- 3.0×\n" in again
+    assert "2.0×" not in again
 
 
 def test_the_report_of_fake_results(tmp_path: Path) -> None:
@@ -431,7 +438,7 @@ def test_results_of_several_machines_are_told_apart(tmp_path: Path) -> None:
     fake("additive", 33.0).write(tmp_path / "additive")
     elsewhere = replace(ABOUT, date="2020-02-03", machine={"processor": "slide rule"})
     replace(fake("transformer", 38.0), about=elsewhere).write(tmp_path / "transformer")
-    said = report.Report(tmp_path, CASES).conditions()
+    said = report.Report(tmp_path, CASES, tmp_path).conditions()
     assert "- date: 2020-02-02 to 2020-02-03\n" in said
     assert "- additive: processor: abacus" in said
     assert "- transformer: processor: slide rule" in said
