@@ -1,5 +1,6 @@
 """regard serve: options that cannot be, runs that are none; the rest is in tests/serve."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,9 @@ def test_it_serves_until_it_is_interrupted(regard: Regard, trained: Path, monkey
     """From the options to the service: what it is given, and what it says at the end."""
     given = {}
 
-    def served(task: object, limits: object, at: object, **options: object) -> int:
+    def served(task: object, limits: object, at: object, *, ready: Callable[[], None], **options: object) -> int:
         given.update(options, task=task, limits=limits)
+        ready()
         return 1
 
     monkeypatch.setattr("regard.serve.running.serve", served)

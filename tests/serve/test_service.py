@@ -1,20 +1,24 @@
 """`regard serve` as a process: hard bodies, one after the other, and it stays up; signals end it well."""
 
 import json
+import os
 import re
 import signal
+import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.serve.conftest import LINES, Make, Service
+from tests.serve.conftest import LINES, Gated, Make, Service
+from tests.serve.test_connection import WHOLE
 from tests.serve.test_metrics import samples
 
 from regard.cli.loading import Loaded
 from regard.serve.limits import Limits
-from regard.serve.running import server
+from regard.serve.running import listen, serve, server
 from regard.tasks.interpreter import Beam
 
 JSON = {"content-type": "application/json"}
@@ -99,6 +103,36 @@ def test_a_signal_lets_it_finish(name: str, run: Path) -> None:
     assert sum("POST /v1/translate 200" in line for line in lines) == 7
     assert sum("POST /v1/translate 422" in line for line in lines) == 1
     assert not re.search("a.b.c", said)
+
+
+def test_a_signal_before_the_first_request(gated: Gated) -> None:
+    """As soon as it says that it is ready it can be told to stop, and ends as it should."""
+    before = signal.getsignal(signal.SIGTERM)
+    with listen("127.0.0.1", 0) as at:
+        count = serve(gated, Limits(), at, host="127.0.0.1", ready=lambda: signal.raise_signal(signal.SIGTERM))
+    assert count == 0
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_second_interrupt_does_not_wait(gated: Gated) -> None:
+    gated.gate.clear()
+
+    def impatient(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as one:
+            one.sendall(WHOLE)
+            assert gated.begun.wait(10)
+            for _ in range(2):
+                time.sleep(0.5)
+                os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+            gated.gate.set()  # a model that is at work cannot be stopped
+
+    with listen("127.0.0.1", 0) as at:
+        thread = threading.Thread(target=impatient, args=at.getsockname()[1:2])
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            serve(gated, Limits(), at, host="127.0.0.1")
+        thread.join()
 
 
 def test_it_says_where_it_is(service: Service, run: Path) -> None:

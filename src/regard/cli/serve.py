@@ -90,7 +90,10 @@ def verb(args: Sequence[str]) -> int:
     name = typed.run.resolve().name
     served = Translating(loaded.task, loaded.interpreter, limits, run=name, step=loaded.step)
     with listen(typed.host, typed.port) as at:
-        print(f"{typed.run} is served at {address(at)} (Ctrl-C stops it)", flush=True)
-        count = serve(served, limits, at, host=typed.host, allowed=typed.allow_host, log=typed.log)
+
+        def ready() -> None:
+            print(f"{typed.run} is served at {address(at)} (Ctrl-C stops it)", flush=True)
+
+        count = serve(served, limits, at, host=typed.host, allowed=typed.allow_host, log=typed.log, ready=ready)
     note(f"stopped; {count} request{'s' * (count != 1)} answered")
     return 0

@@ -2,15 +2,16 @@
 
 import logging
 import math
+import signal
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from regard.serve.door import loopback
 from regard.serve.limits import Limits
 from regard.serve.served import Served
-from regard.train.interrupts import Interrupts
 
 if TYPE_CHECKING:
     import uvicorn
@@ -70,19 +71,47 @@ def server(
 
 
 def serve(
-    served: Served, limits: Limits, at: socket.socket, *, host: str, allowed: Collection[str] = (), log: bool = False
+    served: Served,
+    limits: Limits,
+    at: socket.socket,
+    *,
+    host: str,
+    allowed: Collection[str] = (),
+    log: bool = False,
+    ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serves until Ctrl-C or SIGTERM, then answers what it has; a second Ctrl-C does not wait. How many requests."""
+    """Serves until Ctrl-C or SIGTERM, then answers what it has; a second Ctrl-C does not wait. How many requests.
+
+    `ready` is called when it may be asked, and stopped.
+    """
     running = server(served, limits, host=host, allowed=allowed, log=log)
     if not loopback(host):
         note(
             f"--host {host} lets in everyone who reaches this machine, without a password and unencrypted; "
             "put a proxy with both in front of it, or leave --host out"
         )
-    # uvicorn raises what stopped it once more at its end: here it is noted, and the service has ended well
-    with Interrupts():
+    with _stopping(running):
+        ready()
         running.run(sockets=[at])
+    if running.force_exit:
+        raise KeyboardInterrupt
     return int(running.server_state.total_requests)
+
+
+@contextmanager
+def _stopping(running: "uvicorn.Server") -> Iterator[None]:
+    """Signals stop the service in an orderly way, also before uvicorn listens to them, and when it raises them again
+    at its end."""
+
+    def told(number: int, frame: object) -> None:
+        running.should_exit = True
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def note(text: str) -> None:

@@ -23,10 +23,10 @@ from torch import Tensor
 from regard.tape.recording import Recording
 from regard.view import recording_pack, recording_page
 from regard.view.recording_pack import Head
-from regard.view.scan import TILE, Bytes, Scan, coarsest, halved, side
+from regard.view.scan import TILE, Bytes, Scan, blocks, coarsest, halved, side
 
 # bytes of blocks of rows, and of pyramids, that are kept
-_BLOCKS, _PYRAMIDS = 192 << 20, 256 << 20
+_BLOCKS, _PYRAMIDS = 128 << 20, 256 << 20
 # the finest level of a pyramid has at most so many cells
 _CELLS = 1 << 26
 # up to this level a tile is computed from its rows when they have not been read yet
@@ -106,8 +106,8 @@ class Tiles:
         """256 rows; the weights of a row come all at once, so its other tiles are there when they are asked for."""
         with self._computing:
             if (n, b) not in self._blocks:
-                w = scan.weights.rows(slice(b * TILE, min((b + 1) * TILE, scan.q))).cpu().float()
-                self._blocks[n, b] = w
+                parts = [w for _, w in blocks(scan.weights, b * TILE, min((b + 1) * TILE, scan.q))]
+                self._blocks[n, b] = torch.cat(parts) if len(parts) > 1 else parts[0]
                 while len(self._blocks) > 2 and sum(block.nbytes for block in self._blocks.values()) > _BLOCKS:
                     self._blocks.popitem(last=False)
             self._blocks.move_to_end((n, b))
