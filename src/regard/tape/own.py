@@ -1,7 +1,7 @@
 """The layers of this library, which say themselves what they do: every score, normalizer, mask and read of theirs."""
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
@@ -26,8 +26,8 @@ _AROUND = (MultiHead, Pool, Hop, KeyValue)
 class Native(Listener):
     """Hears the equation where it runs."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: Recorder, forget: Callable[[Tensor], None]) -> None:
+        self.recorder, self._forget = recorder, forget
         self._aligning = 0
         self._source: weakref.ref[Tensor] | None = None
         self._next: dict[str, int] = {}
@@ -55,6 +55,8 @@ class Native(Listener):
     def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
         with self.recorder.quiet():
             out = weights @ v
+        # heard here: who reads by the same weights again does not attend again
+        self._forget(weights)
         frame, _ = self._frame(owner)
         kind = self._kind(frame, weights, v, None)
         step = 0

@@ -63,10 +63,11 @@ def record(
             warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         for handle in places.attach():
             stack.callback(handle.remove)
-        before = tap.listen(Native(recorder))
+        ear = Ear(recorder)
+        before = tap.listen(Native(recorder, ear.eager.forget))
         stack.callback(tap.listen, before)
         stack.callback(lambda: object.__setattr__(tape, "maps", tuple(maps)))
-        stack.enter_context(Ear(recorder))
+        stack.enter_context(ear)
         yield tape
 
 

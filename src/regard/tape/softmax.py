@@ -80,6 +80,10 @@ class Eager:
             **dict.fromkeys([*_functions("transpose", "swapaxes", "permute"), FLIP], self._turned),
         }
 
+    def forget(self, weights: Tensor) -> None:
+        """These are known already."""
+        self._weights.pop(weights, None)
+
     # products: the first makes scores, the second reads values
 
     def _product(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -154,8 +158,8 @@ class Eager:
                 other = args[1] if args[0] in self._scores or not isinstance(args[1], Tensor) else args[0]
                 times = sign * float(kwargs.get("alpha", 1))
                 if isinstance(other, Tensor):
-                    fits = other.is_floating_point() and broadcasts(other, out)
-                    self._scores_of(out, held.plus(other * times if times != 1.0 else other) if fits else None)
+                    bias = (other if times == 1.0 else other * times).to(out.dtype)
+                    self._scores_of(out, held.plus(bias) if broadcasts(other, out) else None)
                 else:
                     self._scores_of(out, held)
             return out
