@@ -43,6 +43,10 @@ def record(
     weights. `gradients` keeps values too, so that after a backward pass `slope` is ∂L/∂P. `budget` is in bytes.
     `tolerance` is the greatest certificate of a verified map; None goes by the type and the greatest value.
     """
+    if tap.listener() is not None:
+        raise RuntimeError(
+            "record listens already in this thread; end that with-block first, or choose among its modules with layers="
+        )
     _check(model, keep, budget, tolerance)
     places = Places(model)
     choice = Choice(

@@ -15,7 +15,7 @@ class Shelf:
     def __init__(self, budget: int) -> None:
         self.budget, self.used = budget, 0
         self._keys: dict[str, tuple[Tensor, int]] = {}  # by module: a buffer, and how much of it is in use
-        self._masks: list[Tensor] = []
+        self._shared: list[Tensor] = []
         self._terms: dict[int, tuple[Any, tuple[int, ...], Any]] = {}
 
     def spend(self, size: int, name: str) -> None:
@@ -37,19 +37,19 @@ class Shelf:
         for axis in range(lead):
             if t.stride(axis) == 0 and t.shape[axis] > 1:
                 thin = thin.narrow(axis, 0, 1)
-        if what in ("mask", "bias"):
+        if what in ("mask", "bias", "positions"):
             return self._once(thin, name)
         self.spend(thin.nbytes, name)
         return thin.clone().expand(t.shape)
 
     def _once(self, t: Tensor, name: str) -> Tensor:
-        """Layers share a mask: so do their maps."""
-        for kept in self._masks:
+        """Layers share masks and positions: so do their maps."""
+        for kept in self._shared:
             if kept.shape == t.shape and kept.dtype == t.dtype and kept.device == t.device and torch.equal(kept, t):
                 return kept
         self.spend(t.nbytes, name)
         kept = t.clone()
-        self._masks = [*self._masks[-3:], kept]
+        self._shared = [*self._shared[-7:], kept]
         return kept
 
     def _grown(self, t: Tensor, name: str) -> Tensor:
