@@ -1,7 +1,7 @@
 """Board: a figure laid out in inches from its upper left corner, under a title, with rulers whose labels thin out."""
 
 import contextlib
-import textwrap
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.view import fonts, labels
-from regard.view.figure import sheet, speller
+from regard.view.figure import lettered, sheet, speller
 
 # points: of the title, of the notes under it, and of labels, which are never smaller than they can be read in print
 _TITLE, _NOTE = 9.0, 6.5
@@ -63,8 +63,9 @@ class Board:
 
         # the fonts that stand in for other scripts have no bold face, and matplotlib would complain of each
         self.bold = "bold" if len(rcParams["font.family"]) == 1 else "normal"
-        self._lines = [(line, _TITLE, self.bold) for line in _wrapped([title], self.width, _TITLE)]
-        self._lines += [(line, _NOTE, "normal") for line in _wrapped(filter(None, notes), self.width, _NOTE)]
+        self._lines = [(line, _TITLE, self.bold) for line in _wrapped([title], self.width, _TITLE, self.bold)]
+        below = _wrapped(filter(None, notes), self.width, _NOTE, "normal")
+        self._lines += [(line, _NOTE, "normal") for line in below]
         self._header = sum(size for _, size, _ in self._lines) * 1.3 / 72 + 0.08
         self._written: list[Any] = []
 
@@ -129,15 +130,35 @@ def _round(meaning: Scale) -> list[float]:
     return [meaning.high * part ** (1 / meaning.power) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
 
-def _wrapped(lines: Iterable[str], width: float, size: float) -> list[str]:
-    # a letter is about six tenths as wide as it is high
-    letters = max(int(width * 72 / (size * 0.58)), 10)
-    return [part for line in lines for part in textwrap.wrap(line, letters) or [""]]
+def _wrapped(lines: Iterable[str], width: float, size: float, weight: str) -> list[str]:
+    """Lines broken between words where they would be wider than so many inches."""
+    out: list[str] = []
+    for line in lines:
+        words = line.split(" ")
+        space, *wide = breadths(["n n", "nn", *words], size, weight)
+        space, wide = space - wide[0], wide[1:]
+        at = math.inf  # so that the first word begins a line
+        for word, each in zip(words, wide, strict=True):
+            if at + space + each > width:
+                out.append(word)
+                at = each
+            else:
+                out[-1] += f" {word}"
+                at += space + each
+    return out
 
 
-def breadth(text: str, size: float) -> float:
-    """About how many inches a label takes."""
-    return labels.columns(text) * size * 0.62 / 72
+def breadths(texts: Sequence[str], size: float, weight: str = "normal") -> list[float]:
+    """How many inches wide each text is drawn."""
+    from matplotlib.figure import Figure
+
+    with lettered(texts):
+        scratch = Figure(dpi=72).text(0, 0, "", fontsize=size, weight=weight)
+        found = {}
+        for text in dict.fromkeys(texts):
+            scratch.set_text(text)
+            found[text] = float(scratch.get_window_extent().width) / 72 if text else 0.0
+    return [found[text] for text in texts]
 
 
 @dataclass(frozen=True)
@@ -148,11 +169,7 @@ class Ruler:
     inches: float
     step: int
     size: float
-
-    @property
-    def room(self) -> float:
-        """Inches that the widest label takes."""
-        return max((breadth(label, self.size) for label in self.labels), default=0.0) + 0.05
+    room: float  # inches that the widest label takes
 
     @property
     def flat(self) -> bool:
@@ -182,7 +199,9 @@ def ruler(pieces: Sequence[str], inches: float, path: str | Path, most: int = _C
     step = next(n for n in steps if n * pitch >= LEAST * 1.15 or n >= len(pieces))
     size = min(max(step * pitch / 1.15, LEAST), MOST - 1)
     spelt = speller(path, pieces)
-    return Ruler(tuple(labels.shortened(spelt(piece), most) for piece in pieces), inches, step, size)
+    said = [labels.shortened(spelt(piece), most) for piece in pieces]
+    room = max(breadths(said[::step], size), default=0.0) + 0.06
+    return Ruler(tuple(said), inches, step, size, room)
 
 
 def side(count: int, least: float = 0.5, most: float = 5.0) -> float:

@@ -1,8 +1,8 @@
 """Which map of a recording is looked at: its layer, sample and head, its rows and columns in words, its name."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.parts import checks
 from regard.parts.map import AttentionMap
 from regard.parts.read import entropy as entropy_of
+from regard.tape.made import HeadMean, Mean
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.view import labels
@@ -30,71 +31,6 @@ KINDS = {
 }
 
 
-class Mean(AttentionMap):
-    """Σ_h weights_h / heads: one map of all the leading axes, row by row, so that no matrix is formed."""
-
-    def __init__(self, of: AttentionMap) -> None:
-        self._of = of
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._of.shape[-2:]
-
-    @property
-    def device(self) -> torch.device:
-        return self._of.device
-
-    def rows(self, rows: Tensor | slice) -> Tensor:
-        found = self._of.rows(rows)
-        return found.reshape(-1, *found.shape[-2:]).mean(0)
-
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return self  # there is no axis left, so there is no index
-
-    def _each(self) -> int:
-        return math.prod(self._of.shape[:-2]) * self.shape[-1]
-
-
-class Less(AttentionMap):
-    """weights_a − weights_b, row by row."""
-
-    def __init__(self, a: AttentionMap, b: AttentionMap) -> None:
-        self._a, self._b = a, b
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._a.shape
-
-    @property
-    def device(self) -> torch.device:
-        return self._a.device
-
-    def rows(self, rows: Tensor | slice) -> Tensor:
-        return self._a.rows(rows) - self._b.rows(rows)
-
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return Less(self._a.pick(*index), self._b.pick(*index))
-
-
-def less(a: Recording, b: Recording) -> Recording:
-    """a − b, map by map: what the first looked at and the second did not, and the other way round."""
-    checks.term("other", b, Recording, "Recording(...)")
-    theirs = {(one.name, one.call): one for one in b}
-    maps = []
-    for one in a:
-        twin = theirs.get((one.name, one.call))
-        if twin is None or twin.shape != one.shape:
-            got = "nothing" if twin is None else f"{twin.shape}"
-            raise ValueError(
-                f"other must hold a map of {one.name or 'model'!r}, call {one.call}, of shape {one.shape}, got {got}; "
-                "record both with inputs of one length, or pass the part that both have, recording['name']"
-            )
-        known = None if one.certificate is None or twin.certificate is None else one.certificate + twin.certificate
-        both = one.tolerance + twin.tolerance if one.verified and twin.verified else 0.0
-        maps.append(replace(one, weights=Less(one.weights, twin.weights), certificate=known, tolerance=both))
-    return replace(a, maps=tuple(maps))
-
-
 @dataclass(frozen=True)
 class Chosen:
     """One map, "q k": of one head, or the mean of all; `number` is its place in the recording."""
@@ -112,9 +48,9 @@ class Chosen:
         return " · ".join(part for part in (called(self.one), self.head) if part)
 
     def asked(self, row: int) -> str:
-        """A query by its number and, if it is known, its piece."""
-        number = str(self.one.step + row)
-        return f"query {row}" + ("" if self.rows[row] == number else f" '{self.rows[row]}'")
+        """A query by its position and, if it is known, its piece."""
+        number = str(positions(self.one)[row])
+        return f"query {number}" + ("" if self.rows[row] == number else f" '{self.rows[row]}'")
 
     def cells(self, most: int, *, signed: bool = False) -> Tensor:  # -> "height width"
         """The weights to be drawn, in at most `most` cells a side."""
@@ -210,18 +146,35 @@ def query(one: Chosen, asked: int) -> int:
 
 
 def pick(recording: Recording, number: int, sample: int, head: int | None) -> Chosen:
+    """One map of a sample: of a head, by the number that it has in the model, or the mean of all."""
     one = recording[number]
     found = heads(one, sample)
-    count = math.prod(found.shape[:-2])
+    names = numbers(one)
     if head is None:
-        said = f"mean of {count} heads" if count > 1 else ""
-        shown = Mean(found) if len(found.shape) > 2 else found
+        said = f"mean of {len(names)} heads" if len(names) > 1 else ""
+        shown = _mean(found)
     else:
-        chosen = _within("head", head, count, f"heads of {called(one)!r}")
-        said = f"head {chosen} of {count}"
-        shown = list(each(found))[chosen]
+        if isinstance(head, bool) or not isinstance(head, int):
+            raise TypeError(f"head must be a whole number, got {head!r}; try head={names[0]}")
+        if head not in names:
+            there = ", ".join(map(str, names[:8])) + (f" … {names[-1]}" if len(names) > 8 else "")
+            raise ValueError(f"head must be one that {called(one)!r} has, {there}, got {head}; try head={names[0]}")
+        said = f"head {head}" + (f" of {len(names)}" if one.heads is None else "")
+        shown = list(each(found))[names.index(head)]
     rows, columns = pieces(recording, one, sample)
     return Chosen(one, number, shown, said, rows, columns)
+
+
+def numbers(one: Recorded) -> list[int]:
+    """The numbers of the heads in the model, of which some may have been recorded."""
+    count = math.prod(one.shape[1:-2])
+    return list(range(count)) if one.heads is None or len(one.heads) != count else list(one.heads)
+
+
+def _mean(found: AttentionMap) -> AttentionMap:  # "*h q k" -> "q k"
+    if len(found.shape) == 2:
+        return found
+    return HeadMean(found).pick(0) if len(found.shape) == 3 else Mean(*each(found))
 
 
 def first(recording: Recording, layer: int | str | None, sample: int, head: int | None) -> Chosen:
@@ -235,38 +188,18 @@ def first(recording: Recording, layer: int | str | None, sample: int, head: int 
     return pick(recording, numbers[0], sample, head)
 
 
+def positions(one: Recorded) -> list[int]:
+    """Where the queries of a map stand in the text."""
+    return [one.step + n for n in (range(one.shape[-2]) if one.rows is None else one.rows)]
+
+
 def pieces(recording: Recording, one: Recorded, sample: int) -> tuple[list[str], list[str]]:
     """What stands at the rows and columns of a map: pieces of the text where they are known, else positions."""
-    *_, q, k = one.shape
-    rows, columns = [str(one.step + n) for n in range(q)], [str(n) for n in range(k)]
-    if sample or recording.queries is None or recording.keys is None:  # the pieces are those of sample 0
-        return rows, columns
-    if one.kind == "self":
-        text = _text(recording, one)
-        if text is not None and len(text) >= max(one.step + q, k):
-            return _shown(text[one.step : one.step + q]), _shown(text[:k])
-        return rows, columns
-    if len(recording.queries) >= one.step + q:
-        rows = _shown(recording.queries[one.step : one.step + q])
-    if len(recording.keys) == k:
-        columns = _shown(recording.keys)
-    return rows, columns
-
-
-def _text(recording: Recording, one: Recorded) -> Sequence[str] | None:
-    """Whose pieces a self attention is over: those that are as many; of two such, what its module is called decides."""
-    asked, seen = recording.queries or (), recording.keys or ()
-    if asked == seen:
-        return asked
-    fits = [text for text in (asked, seen) if len(text) == one.step + one.shape[-2]]
-    if len(fits) < 2:
-        return fits[0] if fits else None
-    parts = one.name.split(".")
-    return seen if "encoder" in parts else asked if "decoder" in parts else None
-
-
-def _shown(text: Sequence[str]) -> list[str]:
-    return [labels.shown(piece) for piece in text]
+    rows, columns = recording.labels(one) if sample == 0 else (None, None)  # the pieces are those of sample 0
+    return (
+        [str(n) for n in positions(one)] if rows is None else [labels.shown(piece) for piece in rows],
+        [str(n) for n in range(one.shape[-1])] if columns is None else [labels.shown(piece) for piece in columns],
+    )
 
 
 def entropies(found: AttentionMap) -> tuple[Tensor, int]:  # -> "h"

@@ -50,12 +50,34 @@ def _cells(panel: Panel) -> Tensor:
     return weights.detach().to("cpu", torch.float32)
 
 
+def drawable(path: str | Path) -> None:
+    """Matplotlib is there, and the file is of a kind that it writes."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError("figures need matplotlib; install it with: pip install 'regard[view]'") from error
+    checks.known("suffix", Path(path).suffix, SUFFIXES)
+
+
 def speller(path: str | Path, words: Iterable[str]) -> Callable[[str], str]:
     """How to write a word into such a file: what no font has is spelt U+XXXX, but in an SVG, whose text stays text."""
     if Path(path).suffix == ".svg":
         return str
     _, missing = fonts.families(words)
     return lambda word: fonts.spelt(word, missing)
+
+
+@contextlib.contextmanager
+def lettered(words: Iterable[str]) -> Iterator[None]:
+    """Matplotlib with the fonts that these words need and with no formulas; what was set before is set again after."""
+    from matplotlib import rc_context
+
+    families, _ = fonts.families(words)
+    settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "font.size": 8}
+    with rc_context({**settings, "text.parse_math": False, "font.family": families}), warnings.catch_warnings():
+        # of an SVG, which names its characters and leaves the drawing to the reader's fonts
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
+        yield
 
 
 @contextlib.contextmanager
@@ -66,19 +88,12 @@ def sheet(path: Path, words: Iterable[str], size: tuple[float, float]) -> Iterat
     the machine that have them, such as Noto; one that no font has is spelt U+XXXX, but in an SVG, whose text stays
     text, it stays itself. The same input gives the same bytes, and no setting of matplotlib is left changed.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("figures need matplotlib; install it with: pip install 'regard[view]'") from error
-    checks.known("suffix", path.suffix, SUFFIXES)
+    drawable(path)
+    from matplotlib.figure import Figure
+
     words = list(words)
-    families, _ = fonts.families(words)
-    settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "font.size": 8}
     still = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with rc_context({**settings, "text.parse_math": False, "font.family": families}), warnings.catch_warnings():
-        # of an SVG, which names its characters and leaves the drawing to the reader's fonts
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
+    with lettered(words):
         drawn = Figure(figsize=size, dpi=150, layout="constrained")
         yield drawn, speller(path, words)
         drawn.savefig(path, metadata=still[path.suffix])

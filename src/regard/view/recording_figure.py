@@ -8,6 +8,7 @@ from pathlib import Path
 from regard.parts import checks
 from regard.tape.recording import Recording
 from regard.view import recording_images, recording_links, recording_maps
+from regard.view.figure import drawable
 
 # what can be drawn; each takes the options that it has a use for
 FIGURES: dict[str, Callable[..., Path]] = {
@@ -44,6 +45,7 @@ def draw_recording(
     map that is not verified.
     """
     path = Path(path)
+    drawable(path)
     checks.known("what", what, FIGURES)
     checks.term("recording", recording, Recording, "tape")
     takes = [name for name in inspect.signature(FIGURES[what]).parameters if name not in ("recording", "path")]

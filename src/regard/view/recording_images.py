@@ -147,8 +147,9 @@ def overlay(recording: Recording, path: str | Path, *, sample: int = 0, layer: i
             plain.set(xticks=[], yticks=[])
         axes = b.place(left, 0.0, *size)
         _lay(b, axes, cells, under, meaning, blend)
-        if only is not None and seen.one.kind == "self" and only >= before:
-            _frame(axes, (only - before) % wide, (only - before) // wide)
+        at = -1 if only is None or seen.one.kind != "self" else chosen.positions(seen.one)[only] - before
+        if at >= 0:
+            _frame(axes, at % wide, at // wide)
         b.bar(left + size[0] + 0.1, 0.0, max(size[1], 0.9), meaning)
     return Path(path)
 

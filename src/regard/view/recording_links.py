@@ -83,14 +83,15 @@ def lines(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
     left, right = ruler(seen.rows, high, path), ruler(seen.columns, high, path)
     notes = [f"{KINDS[seen.one.kind]}, {q} × {k}, {chosen.trust(seen.one)}", said]
     title = seen.named + chosen.mark(seen.one) + ("" if only is None else f" · {seen.asked(only)}")
-    room, top = left.room + 0.05, 0.16
-    with board(path, title, notes, [*seen.rows, *seen.columns], room + _BETWEEN + right.room + 0.05, top + high) as b:
+    # the words above the columns need room too
+    room, beyond, top = max(left.room + 0.05, 0.45), max(right.room + 0.05, 0.55), 0.16
+    with board(path, title, notes, [*seen.rows, *seen.columns], room + _BETWEEN + beyond, top + high) as b:
         axes = b.place(room, top, _BETWEEN, high)
         axes.spines[:].set_visible(False)
-        axes.set(xlim=(0, 1), xticks=[], ylim=(q - 0.5, -0.5))
+        axes.set(xlim=(0, 1), xticks=[], ylim=(max(q, 1) - 0.5, -0.5))
         other = axes.twinx()
         other.spines[:].set_visible(False)
-        other.set(ylim=(k - 0.5, -0.5))
+        other.set(ylim=(max(k, 1) - 0.5, -0.5))
         for one, axis in ((left, axes.yaxis), (right, other.yaxis)):
             axis.set_tick_params(length=0, pad=1.5)
             one.lay(axis)
@@ -145,7 +146,7 @@ def text(recording: Recording, path: str | Path, *, sample: int = 0, layer: int 
     notes = [f"{seen.named}, {KINDS[seen.one.kind]}, {chosen.trust(seen.one)}", f"most: {best}"]
     words = [*seen.columns, *seen.rows]
     with board(path, who + chosen.mark(seen.one), notes, words, _WIDE) as b:
-        itself = only + seen.one.step if only is not None and seen.one.kind == "self" else None
+        itself = chosen.positions(seen.one)[only] if only is not None and seen.one.kind == "self" else None
         _paragraph(b, [labels.shortened(c, 60) for c in seen.columns], row, itself)
     return Path(path)
 

@@ -11,7 +11,7 @@ from regard.parts.map import AttentionMap
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.view import chosen, labels
-from regard.view.board import BAR, LEAST, Scale, board, breadth, ruler, scale, side
+from regard.view.board import BAR, LEAST, Scale, board, breadths, ruler, scale, side
 from regard.view.chosen import KINDS, Chosen
 
 # cells a side: of a map, more than which a screen has no pixels for, and of a thumbnail
@@ -112,14 +112,14 @@ def _thumbnails(maps: AttentionMap, one: Recorded, *, signed: bool = False) -> l
 def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence[str], meaning: Scale) -> Path:
     most = max(len(one.cells) for one in found)
     names = [labels.shortened(chosen.called(one.one) + ("" if one.one.verified else " *"), 30) for one in found]
-    left = max(breadth(name, LEAST + 1) for name in names) + 0.08
+    left = max(breadths(names, LEAST + 1)) + 0.1
     size = min(max((_WIDE - left - BAR) / max(most, 1) - _GAP, _LEAST), _MOST)
     under = (LEAST + 0.5) * 1.25 / 72
     pitch, top = size + under + _GAP, 0.16
     height = max(top + len(found) * pitch, 0.9)
     with board(path, title, notes, names, left + most * (size + _GAP) + 0.05 + BAR, height) as b:
-        for n in range(most):
-            b.write(str(n), left + n * (size + _GAP) + size / 2, 0.12, LEAST + 1, ha="center")
+        for n, name in enumerate(_columns(found, most)):
+            b.write(name, left + n * (size + _GAP) + size / 2, 0.12, LEAST + 1, ha="center")
         for row, (name, one) in enumerate(zip(names, found, strict=True)):
             at = top + row * pitch
             b.write(name, left - 0.08, at + size / 2, LEAST + 1, ha="right", va="center")
@@ -131,6 +131,12 @@ def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence
                 b.write(f"{number:.2f}", left + n * (size + _GAP) + size / 2, below, LEAST + 0.5, ha="center")
         b.bar(left + most * (size + _GAP) + 0.02, top, min(height - top, 2.5), meaning)
     return Path(path)
+
+
+def _columns(found: Sequence[_Layer], most: int) -> list[str]:
+    """The numbers of the heads; where the layers have not the same, their places."""
+    known = {tuple(chosen.numbers(one.one)) for one in found if len(one.cells) == most}
+    return list(map(str, known.pop() if len(known) == 1 else range(most)))
 
 
 def hops(recording: Recording, path: str | Path, *, sample: int = 0, query: int | None = None) -> Path:
@@ -178,7 +184,7 @@ def _slots(
 def difference(recording: Recording, path: str | Path, *, other: Recording | None = None, sample: int = 0,
                layer: int | str | None = None, head: int | None = None) -> Path:  # fmt: skip
     """The recording less `other`, or a recording of differences itself: one map with `layer`, else all heads."""
-    against = recording if other is None else chosen.less(recording, other)
+    against = recording if other is None else recording.minus(other)
     numbers = chosen.layers(against, layer)
     if len(numbers) == 1 or head is not None:
         return _one(chosen.first(against, layer, sample, head), path, signed=True, title="difference: ")
