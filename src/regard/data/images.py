@@ -1,0 +1,186 @@
+"""Labelled images: scikit-learn's digits, IDX files as MNIST comes in, folders of pictures. No torch here."""
+
+import gzip
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+# the types of an IDX file that images and labels come in
+_BYTES, _RANKS = 0x08, {"images": 3, "labels": 1}
+# pairs of files as their publishers name them
+_NAMES = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Pictures of one size with a class each."""
+
+    pixels: NDArray[np.uint8]  # "n h w c"
+    labels: NDArray[np.int64]  # "n"
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim != 4 or len(self.pixels) != len(self.labels):
+            raise ValueError(
+                f"pixels must be (images, height, width, channels), one label each, got {self.pixels.shape} and "
+                f"{len(self.labels)} labels; give grey pictures an axis of one channel"
+            )
+        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
+        if wrong.any():
+            n = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"labels must be from 0 to {len(self.classes) - 1}, got {int(self.labels[n])} for image {n}; "
+                "name as many classes as there are"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: NDArray[np.int64] | slice) -> "Images":
+        return Images(self.pixels[index], self.labels[index], self.classes)
+
+
+def digits() -> Images:
+    """1,797 written digits, 8 × 8, 17 shades of grey  (Alpaydin & Kaynak 1998, as scikit-learn carries them)."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("the digits need scikit-learn; install it with: pip install 'regard[vision]'") from error
+    found = load_digits()
+    pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)[..., None]
+    return Images(pixels, found.target.astype(np.int64), tuple(map(str, range(10))))
+
+
+def parted(images: Images, share: float, seed: int) -> tuple[Images, Images]:
+    """Two parts, the second with this share of every class, at least one image of each that has two."""
+    if not 0 < share < 1:
+        raise ValueError(f"share must be above 0 and below 1, got {share}; try share=0.2")
+    draw = np.random.default_rng(seed)
+    held = []
+    for label in range(len(images.classes)):
+        there = draw.permutation(np.flatnonzero(images.labels == label))
+        held.append(there[: max(round(share * len(there)), 1) if len(there) > 1 else 0])
+    out = np.zeros(len(images), bool)
+    out[np.concatenate(held)] = True
+    return images[np.flatnonzero(~out)], images[np.flatnonzero(out)]
+
+
+def read_images(path: Path, split: str = "train", size: int | None = None) -> Images:
+    """A folder with the IDX files of MNIST and its like, plain or .gz, or one with a folder of pictures a class.
+
+    Of pictures, folders called train and test hold the splits, if there are any; all become `size` × `size`, which
+    they must be already if it is left out.
+    """
+    if split not in _NAMES:
+        raise ValueError(f"split must be 'train' or 'test', got {split!r}; a folder holds these two")
+    if not path.is_dir():
+        raise ValueError(f"{path} is no folder; name one with IDX files, or with a folder of pictures a class")
+    pair = [_either(path, name) for name in _NAMES[split]]
+    if all(pair):
+        if size is not None:
+            raise ValueError(f"size={size} is for pictures, and {path} holds IDX files; leave it out")
+        return read_idx(*(found for found in pair if found is not None))
+    if any(pair):
+        there, missing = (str(one) for one in (next(filter(None, pair)), _NAMES[split][pair.index(None)]))
+        raise ValueError(f"{there} is there, but not {missing} (or .gz); put it beside it")
+    return _pictures(path / split if (path / split).is_dir() else path, size)
+
+
+def has_split(path: Path, split: str) -> bool:
+    """Whether a folder holds a split of its own."""
+    return all(_either(path, name) for name in _NAMES[split]) or (path / split).is_dir()
+
+
+def _either(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def read_idx(images: Path, labels: Path) -> Images:
+    """The IDX format  (LeCun et al. 1998): a magic number, the sizes, the bytes."""
+    pixels, marks = _idx(images, "images"), _idx(labels, "labels")
+    if len(pixels) != len(marks):
+        raise ValueError(
+            f"{images} holds {len(pixels)} images and {labels} {len(marks)} labels; take two files that belong together"
+        )
+    count = int(marks.max()) + 1 if len(marks) else 0
+    return Images(pixels[..., None], marks.astype(np.int64), tuple(map(str, range(max(count, 1)))))
+
+
+def _idx(path: Path, what: str) -> NDArray[np.uint8]:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked ({error}); get the file again") from error
+    rank = _RANKS[what]
+    begins = struct.pack(">BBBB", 0, 0, _BYTES, rank)
+    if data[:4] != begins:
+        raise ValueError(
+            f"{path} is no IDX file of {what}: it begins with {data[:4].hex(' ') or 'nothing'}, not {begins.hex(' ')}; "
+            "is it another file, or packed without .gz in its name?"
+        )
+    start = 4 + 4 * rank
+    sizes = struct.unpack(f">{rank}I", data[4:start]) if len(data) >= start else ()
+    wanted = start + math.prod(sizes)
+    if not sizes or len(data) != wanted:
+        raise ValueError(
+            f"{path} should hold {wanted if sizes else start} bytes for {what} of {sizes or 'no size'}, but has "
+            f"{len(data)}; get the file again"
+        )
+    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
+
+
+def _pictures(folder: Path, size: int | None) -> Images:
+    classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    files = [
+        (path, label)
+        for label, name in enumerate(classes)
+        for path in sorted((folder / name).rglob("*"))
+        if path.suffix.lower() in _PICTURES
+    ]
+    if not files:
+        raise ValueError(
+            f"{folder} holds neither IDX files ({_NAMES['train'][0]}) nor pictures in a folder a class; "
+            f"put pictures ({', '.join(_PICTURES)}) into folders that name their classes"
+        )
+    pixels = [_picture(path, size) for path, _ in files]
+    for (path, _), one in zip(files, pixels, strict=True):
+        if one.shape[:2] != pixels[0].shape[:2]:
+            raise ValueError(
+                f"{path} is {one.shape[1]} × {one.shape[0]}, {files[0][0]} {pixels[0].shape[1]} × "
+                f"{pixels[0].shape[0]}; give size, such as size=32, to make them alike"
+            )
+    return Images(_alike(pixels), np.array([label for _, label in files]), tuple(classes))
+
+
+def _picture(path: Path, size: int | None) -> NDArray[np.uint8]:  # "h w c"
+    """Grey stays grey; anything else becomes RGB."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise ImportError("pictures need pillow; install it with: pip install 'regard[vision]'") from error
+    try:
+        with Image.open(path) as opened:
+            image = opened if opened.mode == "L" else opened.convert("RGB")
+            if size is not None:
+                image = image.resize((size, size), Image.Resampling.BILINEAR)
+            found = np.asarray(image, np.uint8)
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} cannot be read as a picture ({error}); mend it, or take it out") from error
+    return found[..., None] if found.ndim == 2 else found
+
+
+def _alike(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """All grey, or all in colour."""
+    if len({one.shape[-1] for one in pixels}) > 1:
+        pixels = [np.repeat(one, 3, -1) if one.shape[-1] == 1 else one for one in pixels]
+    return np.stack(pixels)
