@@ -1,0 +1,83 @@
+"""ConvNet: a small residual network whose gate is an argument."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.parts import checks
+
+Gate = Callable[[int], nn.Module]  # of so many channels
+
+
+class Block(nn.Module):
+    """relu(skip(x) + gate(norm(conv(relu(norm(conv(x)))))))  (He et al. 2016; where the gate stands: Hu et al. 2018)."""
+
+    def __init__(self, dim: int, width: int, *, stride: int, gate: Gate | None) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(dim, width, 3, stride=stride, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(width)
+        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(width)
+        self.gate = nn.Identity() if gate is None else gate(width)
+        same = stride == 1 and dim == width
+        self.skip = (
+            nn.Identity()
+            if same
+            else nn.Sequential(nn.Conv2d(dim, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:  # "b c h w"
+        made = torch.relu(self.first_norm(self.first(x)))
+        return torch.relu(self.skip(x) + self.gate(self.second_norm(self.second(made))))
+
+
+class ConvNet(nn.Module):
+    """logits = W mean_hw(blocks(x)) + b: stages of residual blocks.
+
+    `depths` counts the blocks of every stage; stage n has `width`·2ⁿ channels, and all but the first halve the map.
+    `gate` makes what stands at the end of every block, before the sum, of its number of channels.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        *,
+        width: int = 32,
+        depths: Sequence[int] = (1, 1, 1),
+        gate: Gate | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        checks.sizes("ConvNet", channels=channels, classes=classes, width=width)
+        if not depths or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in depths):
+            raise ValueError(f"depths must be blocks of each stage, 1 or more, got {depths!r}; try depths=(1, 1, 1)")
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
+        )
+        blocks: list[nn.Module] = []
+        dim = width
+        for stage, depth in enumerate(depths):
+            for n in range(depth):
+                wide = width << stage
+                blocks.append(Block(dim, wide, stride=2 if stage and not n else 1, gate=gate))
+                dim = wide
+        self.blocks = nn.Sequential(*blocks)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(dim, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def features(self, x: Tensor) -> Tensor:  # "b c h w" -> "b d h' w'"
+        """The map that is pooled."""
+        if x.ndim != 4 or x.shape[1] != self.stem[0].in_channels:
+            raise ValueError(
+                f"x must be (images, {self.stem[0].in_channels} channels, height, width), got {checks.shape(x)}; "
+                "grey images have one channel, x.unsqueeze(1)"
+            )
+        return self.blocks(self.stem(x))
+
+    def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b k"
+        return self.head(self.dropout(self.features(x).mean((2, 3))))

@@ -1,0 +1,77 @@
+"""The small residual network: shapes of every size, gates where they belong, parity with transformers' ResNet."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.models.convnet import Block, ConvNet
+
+
+class Double(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == self.channels
+        return 2 * x
+
+
+@pytest.mark.parametrize("size", [(8, 8), (28, 28), (5, 9), (1, 1)])
+@pytest.mark.parametrize("depths", [(1,), (2, 1), (1, 1, 1)])
+def test_images_of_any_size(size: tuple[int, int], depths: tuple[int, ...]) -> None:
+    net = ConvNet(3, 7, width=4, depths=depths).eval()
+    assert net(torch.randn(2, 3, *size)).shape == (2, 7)
+    assert net.features(torch.randn(2, 3, *size)).shape[1] == 4 << (len(depths) - 1)
+
+
+def test_a_block_is_that_of_transformers() -> None:
+    from transformers.models.resnet.modeling_resnet import ResNetBasicLayer
+
+    theirs, ours = ResNetBasicLayer(5, 7, stride=2).eval(), Block(5, 7, stride=2, gate=None).eval()
+    for module in (*theirs.modules(), *ours.modules()):
+        if isinstance(module, nn.BatchNorm2d):
+            for t in (module.weight, module.bias, module.running_mean, module.running_var):
+                nn.init.uniform_(t, 0.5, 1.5)
+    pairs = {
+        "layer.0.convolution": "first",
+        "layer.0.normalization": "first_norm",
+        "layer.1.convolution": "second",
+        "layer.1.normalization": "second_norm",
+        "shortcut.convolution": "skip.0",
+        "shortcut.normalization": "skip.1",
+    }
+    for a, b in pairs.items():
+        ours.get_submodule(b).load_state_dict(theirs.get_submodule(a).state_dict())
+    x = torch.randn(2, 5, 9, 6)
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_the_gate_stands_before_the_sum() -> None:
+    torch.manual_seed(0)
+    plain = Block(5, 5, stride=1, gate=None).eval()
+    gated = Block(5, 5, stride=1, gate=Double).eval()
+    gated.load_state_dict(plain.state_dict())
+    x = torch.randn(2, 5, 4, 3)
+    inner = plain.second_norm(plain.second(torch.relu(plain.first_norm(plain.first(x)))))
+    torch.testing.assert_close(plain(x), torch.relu(x + inner))
+    torch.testing.assert_close(gated(x), torch.relu(x + 2 * inner))
+    net = ConvNet(1, 2, width=3, depths=(2, 1), gate=Double)
+    assert [module.channels for module in net.modules() if isinstance(module, Double)] == [3, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("options", "x", "said"),
+    [
+        ({"depths": ()}, None, r"depths must be blocks of each stage, 1 or more, got \(\); try depths=\(1, 1, 1\)"),
+        ({"depths": (1, 0)}, None, r"depths must be blocks of each stage, 1 or more, got \(1, 0\)"),
+        ({"width": 0}, None, "width must be a whole number, 1 or more, for ConvNet, got 0"),
+        ({}, (2, 8, 8), r"x must be \(images, 1 channels, height, width\), got \(2, 8, 8\); grey images have one"),
+        ({}, (2, 3, 8, 8), r"x must be \(images, 1 channels, height, width\), got \(2, 3, 8, 8\)"),
+    ],
+)
+def test_what_cannot_be_is_said(options: dict[str, Any], x: tuple[int, ...] | None, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ConvNet(1, 2, **options)(torch.zeros(x or (1, 1, 4, 4)))
