@@ -1,5 +1,6 @@
 """regard serve: options that cannot be, runs that are none; the rest is in tests/serve."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,4 +62,14 @@ def test_it_serves_until_it_is_interrupted(regard: Regard, trained: Path, monkey
     assert ran.err == "regard: stopped; 1 request answered\n"
     assert (given["limits"].batch, given["task"].tokens, given["task"].run) == (7, 13, "run")
     assert given["allowed"] == ("a.example", "b.example")
-    assert (given["host"], given["log"]) == ("127.0.0.1", False)
+    assert (given["host"], given["log"]) == ("127.0.0.1", None)
+
+
+@pytest.mark.parametrize("missing", ["fastapi", "starlette", "uvicorn"])
+def test_what_is_missing_is_named(missing: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("regard.serve.", f"{missing}."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    ran = regard("serve", trained, "--port", 0)
+    sentence = "a service needs FastAPI and uvicorn; install them with: pip install 'regard[serve]'"
+    assert ran == (2, "", f"regard: {sentence}\n")

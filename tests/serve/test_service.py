@@ -5,20 +5,19 @@ import os
 import re
 import signal
 import socket
-import sys
 import threading
 import time
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.serve.conftest import LINES, Gated, Make, Service
+from tests.serve.conftest import LINES, Gated, Service
 from tests.serve.test_connection import WHOLE
 from tests.serve.test_metrics import samples
 
 from regard.cli.loading import Loaded
 from regard.serve.limits import Limits
-from regard.serve.running import listen, serve, server
+from regard.serve.running import listen, serve
 from regard.tasks.interpreter import Beam
 
 JSON = {"content-type": "application/json"}
@@ -137,12 +136,3 @@ def test_a_second_interrupt_does_not_wait(gated: Gated) -> None:
 
 def test_it_says_where_it_is(service: Service, run: Path) -> None:
     assert service.said == f"{run} is served at {service.address} (Ctrl-C stops it)\n"
-
-
-def test_without_fastapi_one_sentence(translating: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fastapi", None)
-    monkeypatch.delitem(sys.modules, "regard.serve.app", raising=False)
-    with pytest.raises(
-        ImportError, match=r"a service needs FastAPI and uvicorn; install them with: pip install 'regard\[serve\]'"
-    ):
-        server(translating(), Limits(), host="127.0.0.1")

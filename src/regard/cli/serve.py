@@ -1,5 +1,6 @@
 """regard serve: a trained model behind HTTP, with a page to type into."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +71,9 @@ class Options:
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard serve", args)
     from regard.cli.loading import load
+    from regard.serve.hosts import loopback
     from regard.serve.limits import Limits
-    from regard.serve.running import address, listen, note, serve
+    from regard.serve.running import address, listen, serve
 
     limits = Limits(
         texts=typed.texts,
@@ -92,8 +94,22 @@ def verb(args: Sequence[str]) -> int:
     with listen(typed.host, typed.port) as at:
 
         def ready() -> None:
+            if not loopback(typed.host):
+                _note(
+                    f"--host {typed.host} lets in everyone who reaches this machine, without a password and "
+                    "unencrypted; put a proxy with both in front of it, or leave --host out"
+                )
             print(f"{typed.run} is served at {address(at)} (Ctrl-C stops it)", flush=True)
 
-        count = serve(served, limits, at, host=typed.host, allowed=typed.allow_host, log=typed.log, ready=ready)
-    note(f"stopped; {count} request{'s' * (count != 1)} answered")
+        log = _line if typed.log else None
+        count = serve(served, limits, at, host=typed.host, allowed=typed.allow_host, log=log, ready=ready)
+    _note(f"stopped; {count} request{'s' * (count != 1)} answered")
     return 0
+
+
+def _note(text: str) -> None:
+    _line(f"regard: {text}")
+
+
+def _line(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

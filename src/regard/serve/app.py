@@ -11,7 +11,8 @@ from starlette.exceptions import HTTPException
 
 from regard import __version__
 from regard.serve import metrics, page
-from regard.serve.door import Door, names
+from regard.serve.door import Door, Log
+from regard.serve.hosts import names
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.reading import read
@@ -38,7 +39,7 @@ _ERRORS = {
 
 
 def build(
-    served: Served, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: bool = False
+    served: Served, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: Log | None = None
 ) -> Door:
     """The service of one task, as it listens at `host`."""
     counted = Metrics()

@@ -1,10 +1,8 @@
 """Door: who may come in, and what every answer carries. All requests pass here, counted and timed."""
 
 import asyncio
-import ipaddress
-import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -26,23 +24,8 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-
-
-def loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def names(host: str, allowed: Collection[str]) -> frozenset[str] | None:
-    """The names that the service goes by when it listens at `host`, or None: any."""
-    if not loopback(host) and not allowed:
-        return None
-    here = (*_LOCAL, host) if loopback(host) else (host,)
-    return frozenset(name.lower().strip("[]") for name in (*here, *allowed))
+# takes a line for each request, without its text
+Log = Callable[[str], None]
 
 
 class Door:
@@ -60,7 +43,7 @@ class Door:
         paths: Collection[str],
         limits: Limits,
         metrics: Metrics,
-        log: bool,
+        log: Log | None,
     ) -> None:
         self.app, self.names, self.paths = app, names, paths
         self.limits, self.metrics, self.log = limits, metrics, log
@@ -99,9 +82,9 @@ class Door:
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         path = scope["path"] if scope["path"] in self.paths else "other"
         self.metrics.request(path, status, seconds)
-        if self.log:
+        if self.log is not None:
             at = time.strftime("%Y-%m-%d %H:%M:%S")
-            print(f"{at} {scope['method']} {path} {status} {1e3 * seconds:.1f} ms", file=sys.stderr, flush=True)
+            self.log(f"{at} {scope['method']} {path} {status} {1e3 * seconds:.1f} ms")
 
 
 def _name(host: str) -> str:

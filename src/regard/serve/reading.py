@@ -7,14 +7,14 @@ from typing import NoReturn
 from starlette.requests import ClientDisconnect, Request
 
 from regard.serve.limits import Limits
-from regard.serve.refused import Refused
+from regard.serve.refused import Refused, kind, short
 
 
 async def read(request: Request, limits: Limits) -> dict[str, object]:
     """The object that a request carries, or Refused."""
-    kind = request.headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, f"the content type must be application/json, got {kind or 'none'!r}; say what the body is")
+    said = request.headers.get("content-type", "")
+    if said.partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, f"the content type must be application/json, got {said or 'none'!r}; say what the body is")
     if coded := request.headers.get("content-encoding"):
         raise Refused(415, f"the body must not be packed, got content-encoding {coded!r}; send it as it is")
     return parsed(await _bytes(request, limits))
@@ -72,16 +72,3 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
             raise Refused(400, f"{short(name)} is given twice; give it once")
         found[name] = value
     return found
-
-
-_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
-
-
-def kind(value: object) -> str:
-    """What a value is, in words of JSON."""
-    return "null" if value is None else _KINDS[type(value)]
-
-
-def short(text: str) -> str:
-    """A word of a request in an error: quoted, and never long."""
-    return repr(text if len(text) <= 40 else text[:39] + "…")

@@ -17,3 +17,16 @@ class Refused(Exception):
 def told(sentence: str) -> bytes:
     """The body of every error."""
     return json.dumps({"error": sentence}, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+
+
+def kind(value: object) -> str:
+    """What a value is, in words of JSON."""
+    return "null" if value is None else _KINDS[type(value)]
+
+
+def short(text: str) -> str:
+    """A word of a request in an error: quoted, and never long."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")

@@ -4,17 +4,17 @@ import logging
 import math
 import signal
 import socket
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from regard.serve.door import loopback
 from regard.serve.limits import Limits
 from regard.serve.served import Served
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from regard.serve.door import Log
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -36,7 +36,7 @@ def address(at: socket.socket) -> str:
 
 
 def server(
-    served: Served, limits: Limits, *, host: str, allowed: Collection[str] = (), log: bool = False
+    served: Served, limits: Limits, *, host: str, allowed: Collection[str] = (), log: "Log | None" = None
 ) -> "uvicorn.Server":
     """What runs the service: `run(sockets=[…])` until `should_exit` is set, then it answers what it has."""
     try:
@@ -77,7 +77,7 @@ def serve(
     *,
     host: str,
     allowed: Collection[str] = (),
-    log: bool = False,
+    log: "Log | None" = None,
     ready: Callable[[], None] = lambda: None,
 ) -> int:
     """Serves until Ctrl-C or SIGTERM, then answers what it has; a second Ctrl-C does not wait. How many requests.
@@ -85,11 +85,6 @@ def serve(
     `ready` is called when it may be asked, and stopped.
     """
     running = server(served, limits, host=host, allowed=allowed, log=log)
-    if not loopback(host):
-        note(
-            f"--host {host} lets in everyone who reaches this machine, without a password and unencrypted; "
-            "put a proxy with both in front of it, or leave --host out"
-        )
     with _stopping(running):
         ready()
         running.run(sockets=[at])
@@ -112,7 +107,3 @@ def _stopping(running: "uvicorn.Server") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def note(text: str) -> None:
-    print(f"regard: {text}", file=sys.stderr, flush=True)

@@ -11,8 +11,7 @@ from regard.data.batches import source_batch
 from regard.data.special import BOS, EOS, PAD, UNK
 from regard.parts.call import Need
 from regard.serve.limits import Limits
-from regard.serve.reading import kind, short
-from regard.serve.refused import Refused
+from regard.serve.refused import Refused, kind, short
 from regard.serve.served import Face, Schema
 from regard.serve.translating_schema import ANSWER, BEAM, REQUEST
 from regard.tasks.build import places

@@ -1,0 +1,78 @@
+"""The load test itself: it counts what is right and catches what is wrong."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks import serving
+from tests.serve.conftest import Make
+
+from regard.serve.running import listen, server
+
+
+@pytest.fixture
+def here(translating: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Services in threads of this process."""
+
+    @contextmanager
+    def service(run: Path, *options: str) -> Iterator[tuple[int, int]]:
+        limits = {"batch": 1} if "--batch" in options else {}
+        served = translating(**limits)
+        with listen("127.0.0.1", 0) as at:
+            made = server(served, served.limits, host="127.0.0.1")
+            thread = threading.Thread(target=made.run, kwargs={"sockets": [at]})
+            thread.start()
+            try:
+                yield at.getsockname()[1], os.getpid()
+            finally:
+                made.should_exit = True
+                thread.join(20)
+
+    monkeypatch.setattr(serving, "service", service)
+    threads = torch.get_num_threads()
+    yield translating
+    torch.set_num_threads(threads)
+
+
+def test_the_table(here: Make, run: Path) -> None:
+    rows = list(serving.measure(run, clients=5, seconds=0.4))
+    assert [row.compared for row in rows] == [
+        "requests answered a second",
+        "half of the requests within",
+        "99 of 100 within",
+        "wrong answers",
+        "answers of status 5xx",
+        "answers of other statuses than 200",
+        "together : one by one",
+    ]
+    values = [row.measured.median for row in rows if row.measured is not None]
+    assert values[0] > 0
+    assert 0 < values[1] <= values[2]
+    assert values[3:6] == [0, 0, 0]
+    assert [row.verdict for row in rows[3:5]] == ["reached", "reached"]
+
+
+def test_a_wrong_answer_is_caught() -> None:
+    weights = torch.tensor([[0.25, 0.75]])
+    right = serving.Right(b"", "a", -1.0, weights)
+
+    def answer(text: str = "a", score: float = -1.0, weights: object = ((0.25, 0.75),)) -> dict[str, object]:
+        one = {"text": text, "score": score, "alignment": {"weights": weights}}
+        return {"answers": [{"translations": [one]}]}
+
+    assert right.agrees(answer())
+    assert not right.agrees(answer(text="b"))
+    assert not right.agrees(answer(score=-1.1))
+    assert not right.agrees(answer(weights=[[0.75, 0.25]]))
+    assert not right.agrees(answer(weights=[[0.25, 0.75], [0.25, 0.75]]))
+    assert not serving.Right(b"", "a", -1.0, None).agrees(answer())
+
+
+def test_it_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        serving.main(["run", "--seconds", "3600"])
+    assert "at most 600 seconds and 256 clients, got 3600 and 32" in capsys.readouterr().err
