@@ -11,7 +11,7 @@ Gate = Callable[[int], nn.Module]  # of so many channels
 
 
 class Block(nn.Module):
-    """relu(skip(x) + gate(norm(conv(relu(norm(conv(x)))))))  (He et al. 2016; where the gate stands: Hu et al. 2018)."""
+    """relu(skip(x) + gate(norm(conv(relu(norm(conv(x)))))))  (He et al. 2016; the gate: Hu et al. 2018)."""
 
     def __init__(self, dim: int, width: int, *, stride: int, gate: Gate | None) -> None:
         super().__init__()
