@@ -93,6 +93,11 @@ def test_some_calls() -> None:
 def test_labels_are_those_of_the_map() -> None:
     target, source = PAIR.queries, PAIR.keys
     assert [PAIR.labels(one) for one in PAIR] == [(source, source), (target, target), (target, source)]
+    # as many pieces on both sides: the names tell
+    even = Recording((kept("encoder.0", 1, 1, 3, 3), kept("decoder.0", 1, 1, 3, 3))).labelled(
+        "d e f".split(), list("abc")
+    )
+    assert [even.labels(one)[0] for one in even] == [("a", "b", "c"), ("d", "e", "f")]
     late = kept("a", 1, 1, 1, 4, step=3)
     assert Recording((late,)).labelled("abcd".replace("", " ").split()).labels(late) == (("d",), ("a", "b", "c", "d"))
     assert Recording((late,)).labelled(["a"]).labels(late) == (None, None)

@@ -168,11 +168,17 @@ def words(
     return queries, queries if keys is None else keys
 
 
+def encodes(name: str) -> bool:
+    """Is this the name of a module that reads the source?"""
+    return "encoder" in name and "decoder" not in name
+
+
 def fitting(one: Recorded, queries: Words, keys: Words) -> tuple[Words, Words]:
     """The words of a map's rows and of its columns: self attention has one text on both sides."""
     q, k = one.shape[-2:]
     if one.kind == "self":
-        queries = keys = keys if len(keys.of) == k != len(queries.of) else queries
+        source = len(keys.of) == k and (len(queries.of) != k or encodes(one.name))
+        queries = keys = keys if source else queries
     if (len(queries.of), len(keys.of)) != (q, k) or one.rows is not None:
         raise ValueError(
             f"words must be made of {q} queries and {k} keys for {one.name!r}, got words of {len(queries.of)} and of "

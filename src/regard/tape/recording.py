@@ -67,13 +67,14 @@ class Recording(Sequence[Recorded]):
     def labels(self, one: Recorded) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """The pieces at the rows and at the columns of one of the maps; None where there are none, or too few.
 
-        Self attention is of the text that is as long as it has keys; that is the keys' text in an encoder, whose
-        queries are words of the source.
+        Self attention has one text on both sides: the one that is as long as it has keys; if both are, the keys' in a
+        module with "encoder" in its name, which reads the source, and the queries' elsewhere.
         """
         queries, keys = self.queries, self.keys
         q, k = one.shape[-2:]
         if one.kind == "self" and queries is not None and keys is not None:
-            queries = keys = keys if len(keys) == k != len(queries) else queries
+            source = len(keys) == k and (len(queries) != k or chosen.encodes(one.name))
+            queries = keys = keys if source else queries
         places = [one.step + i for i in (range(q) if one.rows is None else one.rows)]
         known = queries is not None and len(queries) > max(places, default=-1)
         rows = tuple(queries[i] for i in places) if known and queries is not None else None

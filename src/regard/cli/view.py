@@ -1,0 +1,103 @@
+"""regard view: a recording that was saved, or what a training looks at."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from regard.cli.options import Flag, left_open, parse
+from regard.cli.record import SUFFIXES
+from regard.cli.seeing import can_write, counted_maps, joined, note, printed
+
+if TYPE_CHECKING:
+    from regard.tape.recording import Recording
+
+
+@dataclass(frozen=True)
+class Options:
+    """See a recording: its maps in a list and one of them shaded in the terminal, a file, or a page in the browser.
+
+    It is a file that regard record or Recording.save wrote; or the folder of a training, whose model then translates
+    TEXT, or the first sentence that it was not trained on.
+    """
+
+    seen: Annotated[Path, tyro.conf.Positional] = field(metadata={"metavar": "RUN|FILE"})
+    """A recording (.safetensors), or the folder of a training."""
+    text: Annotated[tuple[str, ...], tyro.conf.Positional] = field(default=(), metadata={"metavar": "[TEXT]"})
+    """Of a training: what it translates."""
+    out: Path | None = field(default=None, metadata={"metavar": "FILE"})
+    """Write it: .html, .png, .svg, .pdf, .npz, .txt or .safetensors."""
+    layers: tuple[str, ...] = ()
+    """Only these modules: names or patterns, such as "encoder.*"."""
+    sample: int | None = left_open("the first is shown, all are written")
+    """Only this sample of several, from 0."""
+    words: Flag = False
+    """Join the pieces of words: rows averaged, columns summed."""
+    serve: Flag = False
+    """Show it in a browser, on this machine alone: also maps of many thousand tokens. Ctrl-C stops it."""
+    port: int | None = left_open("a free one")
+    """With --serve: the port to listen at."""
+    weights: Literal["best", "last", "average"] | None = left_open("best")
+    """Of a training, which weights: of the best validation, of the last step, or their average if one was made."""
+
+    def __post_init__(self) -> None:
+        if len(self.text) > 1:
+            raise ValueError(f"one text at a time, got {len(self.text)}; quote a sentence")
+        if self.port is not None and not self.serve:
+            raise ValueError(f"--port {self.port} means nothing without --serve; add --serve or leave it out")
+        if self.port is not None and not 0 <= self.port < 65536:
+            raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
+        if self.serve and self.out is not None:
+            raise ValueError(f"--serve and --out {self.out} exclude each other; give one of them")
+
+
+def verb(args: Sequence[str]) -> int:
+    typed = parse(Options, "regard view", args)
+    can_write("--out", typed.out, SUFFIXES)
+    recording = _read(typed)
+    if typed.layers:
+        recording = recording.select(typed.layers)
+    if typed.sample is not None:
+        try:
+            recording = recording.select(sample=typed.sample)
+        except IndexError as error:
+            raise ValueError(f"--{error}") from error
+    if typed.words:
+        recording = joined(recording)
+    if typed.serve:
+        from regard.serve.tiles import serve
+
+        serve(recording, port=typed.port or 0)
+        return 0
+    note(counted_maps(recording))
+    if typed.out is not None:
+        from regard.view.show import show
+
+        note(f"it is in {show(recording).save(typed.out)}")
+        return 0
+    sys.stdout.write(printed(recording))
+    return 0
+
+
+def _read(typed: Options) -> "Recording":
+    """The recording of the file, of the folder, or of the training in it."""
+    from regard.tape.files import NAME
+    from regard.tape.recording import Recording
+
+    if not typed.seen.exists():
+        raise FileNotFoundError(f"there is no run or recording {typed.seen}; regard record --out makes a recording")
+    if typed.seen.is_dir() and not (typed.seen / NAME).exists():
+        from regard.cli.listening import listen
+
+        return listen(typed.seen, typed.text[0] if typed.text else None, (), typed.weights).recording
+    if typed.text:
+        raise ValueError(f"{typed.seen} is a recording, which has its text; leave {typed.text[0]!r} out")
+    if typed.weights is not None:
+        raise ValueError(f"--weights {typed.weights} is for the folder of a training; leave it out")
+    recording = Recording.load(typed.seen)
+    if not len(recording):
+        raise ValueError(f"{typed.seen} holds no maps, so there is nothing to see; record a model that attends")
+    return recording
