@@ -21,6 +21,8 @@ TILE, THUMB = 256, 48
 _SAMPLE = 1024
 # weights of a sample: 16 MB
 _AT_ONCE = 1 << 22
+# weights that are computed at a time: 8 MB, and what the computation needs beside them
+_ROWS = 1 << 21
 # beyond nought and one by this much, a weight is not just rounded
 _SLACK = 1e-3
 # a key that gets this share of all weight, on average, is a sink (Gu et al. 2025, "When attention sink emerges")
@@ -40,6 +42,15 @@ def coarsest(q: int, k: int) -> int:
 def side(n: int, level: int) -> int:
     """How many cells of a level cover n weights."""
     return -(-n // (1 << level))
+
+
+def blocks(weights: AttentionMap, start: int, end: int) -> Iterator[tuple[int, Tensor]]:
+    """Rows from start to end on the CPU, in float32, at most 256 at a time and fewer where they are wide."""
+    step = TILE
+    while step > 1 and step * weights.shape[-1] > _ROWS:
+        step //= 2
+    for first in range(start, end, step):
+        yield first, weights.rows(slice(first, min(first + step, end))).cpu().float()
 
 
 class Scan:
@@ -93,8 +104,7 @@ class Scan:
     def read(self) -> Iterator[int]:
         """Reads the map, a block of rows at a time; gives how many rows are done."""
         low, high, total = math.inf, -math.inf, np.zeros(self.k, np.float64)
-        for start in range(0, self.q, TILE):
-            w = self.weights.rows(slice(start, min(start + TILE, self.q))).cpu().float()
+        for start, w in blocks(self.weights, 0, self.q):
             end = start + w.shape[0]
             sums = w.sum(-1)
             if not bool(torch.isfinite(sums).all()):
@@ -121,7 +131,7 @@ class Scan:
             cells[:, list(self.sinks)] = 0
         for level in range(max(self.levels) + 1):
             if level in self.levels:
-                # a block is 2^8 rows: beyond that level several blocks share a row of cells
+                # of a coarse level, several blocks share a row of cells
                 row = start >> level
                 kept = self.levels[level][row : row + cells.shape[0]]
                 kept[:] = _greater(kept, cells, self.signed)
