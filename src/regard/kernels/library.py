@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ABI = 1
+ABI = 2
 LEVEL = 2
 
-_INT, _LONG, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
+_INT, _LONG, _POINTER, _REAL = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
 _COMMON: list[Any] = [_INT, _INT, _LONG]  # double or float, most level, threads
 _ADDITIVE: list[Any] = (
     [_LONG] * 4 + [_POINTER, _LONG, _LONG] * 2 + [_POINTER]
@@ -29,6 +29,10 @@ _SIGNATURES: dict[str, list[Any]] = {
     "regard_softmax_backward": _COMMON + [_LONG] * 2 + [_POINTER] * 4,
     "regard_sparse": [*_COMMON, _INT, _LONG, _LONG, _POINTER, _POINTER] + [_LONG] * 4 + [_POINTER] * 2,
     "regard_sparse_backward": [*_COMMON, _INT, _LONG, _LONG] + [_POINTER] * 3,
+    "regard_simam": [*_COMMON, _LONG, _LONG, _REAL] + [_POINTER] * 5,
+    "regard_pool": [*_COMMON, _LONG, _LONG] + [_POINTER] * 5,
+    "regard_across": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
+    "regard_scale": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
 }
 
 
@@ -94,7 +98,7 @@ def choose(native: bool | None, *tensors: Tensor) -> bool:
     return why is None
 
 
-def call(name: str, like: Tensor, *arguments: int | None) -> None:
+def call(name: str, like: Tensor, *arguments: float | None) -> None:
     """Run one kernel in the dtype of `like` on as many threads as torch uses."""
     loaded = library()
     assert loaded is not None

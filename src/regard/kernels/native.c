@@ -1,6 +1,6 @@
-/* Native kernels of regard: additive attention scores, sparse normalizers. Plain C behind ctypes: no Python, no torch.
+/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps. Plain C behind ctypes: no Python, no torch.
  *
- * The kernels are in native_rows.h and native_additive.h, compiled once per real type and instruction set; the widest one that
+ * The kernels are in native_rows.h, native_additive.h and native_maps.h, compiled once per real type and instruction set; the widest one that
  * the processor has is chosen at run time. Threads are made for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 1
+#define REGARD_ABI 2
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -67,6 +67,15 @@ typedef struct {
     int squared;
 } rows;
 
+/* what a kernel does not need, or is not to compute, is NULL */
+typedef struct {
+    const void *x, *g, *w, *m;      /* (b, c, n), (b, c, n), (b, c), (b, n) */
+    void *out, *dw, *dm;            /* (b, c, n), (b, c), (b, n) */
+    void *mean, *most, *at;         /* over places (b, c), over channels (b, n); `at` of integers as wide as the reals */
+    i64 c, n;
+    double lam;
+} maps;
+
 #if VECTORS
 static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
     1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
@@ -105,6 +114,10 @@ static const kernel BACKWARD[3][2] = COPIES(backward);
 static const kernel SOFTMAX_BACKWARD[3][2] = COPIES(softmax_backward);
 static const kernel SPARSE[3][2] = COPIES(sparse);
 static const kernel SPARSE_BACKWARD[3][2] = COPIES(sparse_backward);
+static const kernel SIMAM[2][3][2] = {COPIES(simam), COPIES(simam_backward)};
+static const kernel POOL[2][3][2] = {COPIES(pool), COPIES(pool_backward)};
+static const kernel ACROSS[2][3][2] = {COPIES(across), COPIES(across_backward)};
+static const kernel SCALE[2][3][2] = {COPIES(scale), COPIES(scale_backward)};
 
 /* What processor and system both support. Asked of them directly, because not every compiler's runtime library has
  * __builtin_cpu_supports. */
@@ -225,6 +238,39 @@ EXPORT int regard_sparse_backward(int wide, int most, i64 threads, int squared, 
     rows t = {0};
     t.s = p, t.g = g, t.p = ds, t.m = m, t.squared = squared;
     return run(SPARSE_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
+}
+
+/* rows = b c, of n places each; g NULL: forward */
+EXPORT int regard_simam(int wide, int most, i64 threads, i64 rows_, i64 n, double lam, const void *x, const void *g, void *mean,
+                        void *v, void *out) {
+    maps t = {0};
+    t.x = x, t.g = g, t.mean = mean, t.most = v, t.out = out, t.n = n, t.lam = lam;
+    return run(SIMAM[g != NULL][widest(most)][!!wide], &t, rows_, (double)rows_ * n, 1e5, threads);
+}
+
+/* the mean, and the greatest unless `top` is NULL; out NULL: forward, else they are gradients to be added to it */
+EXPORT int regard_pool(int wide, int most, i64 threads, i64 rows_, i64 n, const void *x, void *mean, void *top, void *at,
+                       void *out) {
+    maps t = {0};
+    t.x = x, t.mean = mean, t.most = top, t.at = at, t.out = out, t.n = n;
+    return run(POOL[out != NULL][widest(most)][!!wide], &t, rows_, (double)rows_ * n, 3e5, threads);
+}
+
+/* out NULL: forward, else mean and top are gradients, to be taken to out and dw */
+EXPORT int regard_across(int wide, int most, i64 threads, i64 b, i64 c, i64 n, const void *x, const void *w, void *mean, void *top,
+                         void *at, void *out, void *dw) {
+    maps t = {0};
+    t.x = x, t.w = w, t.mean = mean, t.most = top, t.at = at, t.out = out, t.dw = dw, t.c = c, t.n = n;
+    const i64 items = out ? b * c : b * ((n + MAP_BLOCK - 1) / MAP_BLOCK);
+    return run(ACROSS[out != NULL][widest(most)][!!wide], &t, items, (double)b * c * n, 3e5, threads);
+}
+
+/* w or m NULL: no such factor; g NULL: forward */
+EXPORT int regard_scale(int wide, int most, i64 threads, i64 b, i64 c, i64 n, const void *x, const void *w, const void *m,
+                        const void *g, void *out, void *dw, void *dm) {
+    maps t = {0};
+    t.x = x, t.w = w, t.m = m, t.g = g, t.out = out, t.dw = dw, t.dm = dm, t.c = c, t.n = n;
+    return run(SCALE[g != NULL][widest(most)][!!wide], &t, g && m ? b : b * c, (double)b * c * n, 3e5, threads);
 }
 
 /* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */

@@ -50,6 +50,7 @@
 typedef REAL NAME(vec) __attribute__((vector_size(BYTES)));
 typedef INT NAME(ivec) __attribute__((vector_size(BYTES)));
 typedef REAL NAME(uvec) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
+typedef INT NAME(iuvec) __attribute__((vector_size(BYTES), aligned(sizeof(INT)), may_alias));
 #define LOAD(p) ((NAME(vec))*(const NAME(uvec) *)(p))
 #define STORE(p, x) (*(NAME(uvec) *)(p) = (x))
 /* subtracting zero keeps every value, -0 and NaN included */
@@ -194,6 +195,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 
 #include "native_rows.h"
 #include "native_additive.h"
+#include "native_maps.h"
 
 #undef DOUBLE
 #undef LEVEL
