@@ -71,6 +71,7 @@ def _heads(of: AttentionMap, wanted: Sequence[int]) -> AttentionMap:
     step = wanted[1] - wanted[0] if len(wanted) > 1 else 1
     if step > 0 and all(b - a == step for a, b in pairwise(wanted)):
         return of.pick(*before, slice(wanted[0], wanted[-1] + 1, step))
+    # other maps are put side by side, one by one
     return Heads(*[of.pick(*before, slice(h, h + 1)) for h in wanted])
 
 
