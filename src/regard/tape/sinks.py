@@ -52,7 +52,10 @@ def _shares(one: Recorded, sample: int) -> Tensor:  # -> "h k"
         if not -one.shape[0] <= sample < one.shape[0]:
             raise IndexError(f"sample {sample} is not among the {one.shape[0]} of {one.name!r}; use 0")
         weights = weights.pick(sample)
-    return shared(weights.coarse(1, max(one.shape[-1], 1)).reshape(-1, one.shape[-1])).cpu()
+    total = torch.zeros(*weights.shape[:-2], weights.shape[-1], device=weights.device)
+    for piece in weights._pieces(weights._all()):
+        total = total + piece.sum(-2)
+    return shared(total.reshape(-1, weights.shape[-1])).cpu()
 
 
 def hidden(keys: Sequence[int], one: Recorded) -> tuple[int, ...]:
