@@ -183,7 +183,7 @@ def drawn(page: Path) -> None:
         for name in set(PICTURE.findall(page.read_text(encoding="utf-8"))):
             if (folder / name).exists():
                 with Image.open(folder / name) as image:
-                    image.convert("RGB").quantize(64).save(ROOT / "docs/images" / name, optimize=True)
+                    image.convert("RGB").quantize(256).save(ROOT / "docs/images" / name, optimize=True)
                 print(f"{page.name}: {name}")
 
 

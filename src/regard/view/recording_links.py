@@ -1,6 +1,6 @@
 """Recordings beside their text: lines from who looks to what is looked at, and a text tinted by one look."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,5 +174,10 @@ def _paragraph(b: Board, pieces: list[str], row: Tensor, itself: int | None) -> 
         edge = {"edgecolor": "#D55E00", "linewidth": 1.2} if n == itself else {"linewidth": 0.0}
         box = Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=tint, **edge, transform=b.drawn.transFigure)
         b.drawn.add_artist(box)
-        light = 0.2126 * tint[0] + 0.7152 * tint[1] + 0.0722 * tint[2]
-        text.set(position=b.at(left + 0.03, top + 0.13), color="black" if light > 0.5 else "white", zorder=5)
+        text.set(position=b.at(left + 0.03, top + 0.13), color="black" if _light(tint) else "white", zorder=5)
+
+
+def _light(tint: Sequence[float]) -> bool:
+    """Whether black stands out more than white: by WCAG 2's luminance, of which 0.179 lies between the two."""
+    r, g, b = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in tint)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179

@@ -1,0 +1,51 @@
+"""Rulers: labels thin out before they overlap, and are never too small to be read."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.view import board, fonts
+
+
+@pytest.fixture(autouse=True)
+def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A letter of half its height, so that the laws can be tried many times."""
+    monkeypatch.setattr(board, "breadths", lambda texts, size: [len(text) * size / 144 for text in texts])
+
+
+@given(st.integers(0, 5000), st.floats(0.5, 8.0))
+def test_labels_never_overlap_and_are_never_too_small(count: int, inches: float) -> None:
+    made = board.ruler(["word"] * count, inches, Path("a.svg"))
+    assert board.LEAST <= made.size <= board.MOST
+    pitch = 72 * inches / max(count, 1)
+    assert count <= made.step or made.step * pitch >= made.size
+    assert made.step == 1 or (made.step // 2) * pitch < board.LEAST * 1.15 or count <= made.step  # no more than needed
+
+
+def test_labels_lie_flat_where_they_fit() -> None:
+    assert board.ruler(["a"] * 5, 2.0, Path("a.svg")).flat
+    assert not board.ruler(["interpretability"] * 5, 2.0, Path("a.svg")).flat
+
+
+def test_what_no_font_has_is_spelt_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fonts, "_installed", dict)
+    assert board.ruler(["月"], 1.0, Path("a.png")).labels == ("U+6708",)
+    assert board.ruler(["月"], 1.0, Path("a.svg")).labels == ("月",)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["plain"], ""),
+        (["नम"], "Noto Sans Devanagari (for U+0928)"),
+        (["月", "カ", "한"], "Noto Sans CJK (for U+30AB)"),
+        (["🐈"], "Noto Emoji (for U+1F408)"),
+        (["ไ", "ไทย"], "Noto Sans Thai (for U+0E17)"),
+    ],
+)
+def test_the_font_that_is_missing_is_named(words: list[str], wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fonts, "_installed", dict)
+    said = fonts.wanted(words)
+    assert said == (f"no font here has every character of this; install {wanted}" if wanted else "")

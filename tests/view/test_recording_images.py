@@ -1,0 +1,116 @@
+"""Over a picture: cells where they belong, prefix tokens named, windows around what was seen."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from matplotlib import colormaps
+from matplotlib.image import imread
+from matplotlib.patches import Rectangle
+from PIL import Image
+from tests.view.recordings import Caught, glimpsed, said, seen
+
+from regard.tape.recording import Recording
+from regard.view import recording_images
+from regard.view.recording_figure import draw_recording
+from regard.view.recording_images import picture
+
+
+def shown(axes: Any) -> torch.Tensor:
+    return torch.as_tensor(axes.images[-1].get_array().data)
+
+
+def test_the_grid_of_a_look_without_what_stands_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    recording = seen(3, 4, 2)
+    path = draw_recording(recording, tmp_path / "a.png", what="overlay", head=1, query=5)
+    cells = recording[0].weights.dense()[0, 1, 5, 2:].reshape(3, 4)
+    axes = caught.last.axes[0]
+    torch.testing.assert_close(shown(axes), cells)
+    pixels = imread(path)
+    for row, column in ((0, 0), (1, 3), (2, 2)):
+        x, y = axes.transData.transform((column, row))
+        found = pixels[round(pixels.shape[0] - y), round(x)][:3].tolist()
+        wanted = colormaps["cividis"](float(cells[row, column] / cells.max()))[:3]
+        assert found == pytest.approx(wanted, abs=0.02)
+    (frame,) = (p for p in axes.patches if isinstance(p, Rectangle))
+    assert (frame.get_x(), frame.get_y()) == (3 - 0.5, 0 - 0.5)  # query 5 is place 3 of the grid
+
+
+def test_tokens_before_the_grid_are_named_with_their_share(tmp_path: Path) -> None:
+    recording = seen(3, 4, 2)
+    first, second = recording[0].weights.dense()[0].mean(0)[0, :2].tolist()
+    told = said(draw_recording(recording, tmp_path / "a.svg", what="overlay", query=0))
+    assert f"not in the image: token 0: {first:.2f}, token 1: {second:.2f}; in it: {1 - first - second:.2f}" in told
+    named = recording.labelled(["[CLS]", "[REG]", *[f"patch {n}" for n in range(12)]])
+    assert f"[CLS]: {first:.2f}, [REG]: {second:.2f}" in said(
+        draw_recording(named, tmp_path / "a.svg", what="overlay", query=0)
+    )
+    assert "not in the image" not in said(draw_recording(seen(before=0), tmp_path / "a.svg", what="overlay"))
+    assert "all 14 queries on average" in said(draw_recording(recording, tmp_path / "a.svg", what="overlay"))
+
+
+@pytest.mark.parametrize("blend", [None, "nearest", "bilinear"])
+def test_cells_are_sharp_or_blended(blend: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    draw_recording(seen(), tmp_path / "a.png", what="overlay", image=torch.zeros(3, 6, 8), interpolation=blend)
+    image, over = caught.last.axes[:2]
+    assert over.images[-1].get_interpolation() == (blend or "nearest")
+    assert over.images[-1].get_alpha() == 0.6
+    wide, high = image.bbox.width, image.bbox.height
+    assert wide / high == pytest.approx(8 / 6, rel=0.01)  # the picture keeps its shape
+
+
+def test_one_picture_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    recording = seen(queries=3).labelled(["a", "black", "cat"], [])
+    told = said(draw_recording(recording, tmp_path / "a.svg", what="captions"))
+    assert {"a", "black", "cat"} <= set(told.split("\n"))
+    mean = recording[0].weights.dense()[0].mean(0)[:, 2:].reshape(3, 3, 4)
+    for axes, cells in zip(caught.last.axes[:3], mean, strict=True):
+        torch.testing.assert_close(shown(axes), cells)
+    assert len({axes.images[-1].norm.vmax for axes in caught.last.axes[:3]}) == 1  # one scale for all words
+
+
+def test_a_call_a_word(tmp_path: Path) -> None:
+    """A recurrent decoder attends once a word: its calls are put one after the other."""
+    from dataclasses import replace
+
+    steps = [replace(seen(queries=1)[0], call=n) for n in range(3)]
+    told = said(draw_recording(Recording(tuple(steps)).labelled(list("xyz"), []), tmp_path / "a.svg", what="captions"))
+    assert {"x", "y", "z"} <= set(told.split("\n"))
+
+
+def test_more_words_than_fit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_images, "_WORDS", 2)
+    assert "the first 2 of 5 words" in said(draw_recording(seen(queries=5), tmp_path / "a.svg", what="captions"))
+
+
+def test_windows_are_around_what_was_seen_and_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    boxes = [(0, 0, 3, 3), (4, 2, 8, 7), (4, 2, 8, 7)]
+    told = said(draw_recording(glimpsed(*boxes), tmp_path / "a.svg", what="glimpses"))
+    assert {"1", "2", "3", "3 glimpses"} <= set(told.split("\n"))
+    (axes,) = caught.last.axes
+    frames = {(p.get_x() + 0.5, p.get_y() + 0.5, p.get_width(), p.get_height()) for p in axes.patches}
+    assert frames == {(left, top, right - left, bottom - top) for left, top, right, bottom in boxes}
+    through = axes.lines[0].get_xydata().tolist()
+    assert through == [[(l + r) / 2 - 0.5, (t + b) / 2 - 0.5] for l, t, r, b in boxes]
+    corners = [text.get_window_extent() for text in axes.texts]
+    assert not corners[1].overlaps(corners[2])  # two windows in one place, two numbers that can be read
+
+
+def test_a_glimpse_of_nothing_is_said(tmp_path: Path) -> None:
+    told = said(draw_recording(glimpsed((0, 0, 3, 3), (0, 0, 0, 0)), tmp_path / "a.svg", what="glimpses"))
+    assert "nothing was seen at 2" in told
+
+
+def test_pictures_of_every_kind_are_one(tmp_path: Path) -> None:
+    whole = torch.randint(256, (3, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    wanted = whole.movedim(0, -1) / 255
+    Image.fromarray(whole.movedim(0, -1).numpy()).save(tmp_path / "a.png")
+    for image in (whole, whole / 255, whole.movedim(0, -1), tmp_path / "a.png", str(tmp_path / "a.png")):
+        torch.testing.assert_close(picture(image), wanted)
+    for grey in (whole[0], whole[:1], whole[0].unsqueeze(-1)):
+        torch.testing.assert_close(picture(grey), wanted[..., :1].expand(5, 7, 3))
