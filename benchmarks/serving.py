@@ -190,7 +190,9 @@ def _gained(rounds: Sequence[tuple[Load, Load]], clients: int) -> Row:
     ratio: Spread = spread([together.rate / alone.rate for together, alone in rounds])
     rates = " to ".join(f"{sum(pair[n].rate for pair in rounds) / len(rounds):,.0f}" for n in (0, 1))
     wrong = sum(one.wrong for pair in rounds for one in pair)
-    note = f"{rates} requests a second; {wrong} wrong answers"
+    costs = [sum(pair[n].cpu for pair in rounds) / sum(pair[n].statuses[200] for pair in rounds) for n in (0, 1)]
+    spent = f"{1e3 * costs[0]:.1f} to {1e3 * costs[1]:.1f} ms of the service's processor a request"
+    note = f"{rates} requests a second; {spent}; {wrong} wrong answers"
     clock = f"wall time, n = {len(rounds)} rounds"
     return Row(f"{clients} clients", "together : one by one", "× as fast", ratio, GAIN, clock, note)
 
@@ -211,9 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append(row)
         print(line(row.cells()), flush=True)
     date = datetime.date.today().isoformat()
-    told = (
-        f"# A service under load, as measured on {date}\n\n- date: {date}\n- {about.where()}\n- run: {given.run.name}\n"
-    )
+    facts = [f"date: {date}", about.where(), f"load before: {about.machine['load before']}", f"run: {given.run.name}"]
+    told = f"# A service under load, as measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)
     path = given.results / f"serving-{date}.md"
     path.write_text(f"{told}\n{HOW}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
     print(f"\n{summary(rows)} Written to {path}.")

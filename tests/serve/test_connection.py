@@ -13,6 +13,7 @@ from tests.serve.conftest import Gated
 
 from regard.serve.limits import Limits
 from regard.serve.running import address, listen, server
+from regard.serve.served import Served
 
 BODY = b'{"word": "a"}'
 HEAD = b"POST /v1/shout HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -20,17 +21,17 @@ WHOLE = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
 
 
 @contextlib.contextmanager
-def running(gated: Gated, **limits: Any) -> Iterator[tuple[int, Any]]:
+def running(served: Served, **limits: Any) -> Iterator[tuple[int, Any]]:
     """The port of a service, and the service."""
     with listen("127.0.0.1", 0) as at:
         port = at.getsockname()[1]
-        made = server(gated, Limits(**{"arrival": 0.5, "seconds": 2.0, **limits}), host="127.0.0.1")
+        made = server(served, Limits(**{"arrival": 0.5, "seconds": 2.0, **limits}), host="127.0.0.1")
         thread = threading.Thread(target=made.run, kwargs={"sockets": [at]})
         thread.start()
         try:
             yield port, made
         finally:
-            gated.gate.set()
+            getattr(served, "gate", threading.Event()).set()
             made.should_exit = True
             thread.join(20)
             assert not thread.is_alive()

@@ -47,6 +47,8 @@ def test_a_name_may_be_allowed(gated: Gated) -> None:
         ({"origin": "http://localhost:8080"}, 403),
         ({"origin": "https://evil.example"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://[bad"}, 403),
+        ({"origin": "127.0.0.1:8080"}, 403),
         ({"origin": ""}, 403),
         ({"sec-fetch-site": "same-origin"}, 200),
         ({"sec-fetch-site": "none"}, 200),

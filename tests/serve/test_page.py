@@ -9,6 +9,13 @@ from typing import Any
 import httpx
 import pytest
 from tests.serve.conftest import Service
+from tests.serve.test_connection import running
+
+from regard.cli.loading import Loaded
+from regard.serve.limits import Limits
+from regard.serve.translating import Translating
+from regard.tasks.interpreter import Interpreter
+from regard.tasks.translate import Translate
 
 sync_api = pytest.importorskip("playwright.sync_api")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -134,6 +141,21 @@ def test_what_looks_like_markup_is_text(seen: Seen) -> None:
     assert seen.text(".text") == "<img src=x onerror=alert(1)> b"
     assert seen.page.locator("img").count() == 0
     assert "tokens are not in the vocabulary" in seen.text("#results .note")
+
+
+def test_a_model_without_attention(chromium: Any, loaded: Loaded) -> None:
+    task = Translate(train=loaded.task.train, tokens="words", width=6, hidden=8, decoder="fixed")
+    interpreter = Interpreter.of(task, loaded.interpreter.vocabularies)
+    with running(Translating(task, interpreter, Limits(), run="x", step=1), seconds=20.0) as (port, _):
+        context = chromium.new_context()
+        seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
+        seen.page.goto(seen.address)
+        seen.typed("a b")
+        assert seen.text("#outcome").startswith("Translated: ")
+        assert seen.page.get_by_text("This model has no attention, so there is nothing else to see.").is_visible()
+        assert seen.page.locator("#results .card:visible").count() == 0
+        context.close()
+    assert seen.complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -72,7 +72,7 @@ class Door:
                 f"the service does not go by the name {_name(host)[:80]!r}; if it should, start it with --allow-host",
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise Refused(
                 403, f"the page of {origin[:80]!r} may not ask here; ask from a program, or from the page at /"
             )

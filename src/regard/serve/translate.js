@@ -31,7 +31,7 @@ heading.remove();
 results.hidden = true;
 page.append(make("h1", {}, "Translate with ", make("bdi", {}, data.run)), form, results);
 if (!data.attends) {
-  for (const part of results.querySelectorAll(".card, footer")) part.remove();
+  for (const part of results.querySelectorAll(".card:not([id]), footer")) part.hidden = true;
   results.append(make("p", { class: "note" }, "This model has no attention, so there is nothing else to see."));
 }
 
