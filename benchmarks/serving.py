@@ -209,9 +209,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about = About.now()
     print(line([heading.upper() for heading in HEADINGS]), flush=True)
     rows = []
-    for row in measure(given.run, given.clients, given.seconds):
-        rows.append(row)
-        print(line(row.cells()), flush=True)
+    try:
+        for row in measure(given.run, given.clients, given.seconds):
+            rows.append(row)
+            print(line(row.cells()), flush=True)
+    except (ValueError, OSError) as error:
+        print(f"{given.run}: {error}", file=sys.stderr)
+        return 1
     date = datetime.date.today().isoformat()
     facts = [f"date: {date}", about.where(), f"load before: {about.machine['load before']}", f"run: {given.run.name}"]
     told = f"# A service under load, as measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)

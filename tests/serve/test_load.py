@@ -76,3 +76,8 @@ def test_it_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         serving.main(["run", "--seconds", "3600"])
     assert "at most 600 seconds and 256 clients, got 3600 and 32" in capsys.readouterr().err
+
+
+def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert serving.main([str(tmp_path / "none")]) == 1
+    assert "there is no run" in capsys.readouterr().err
