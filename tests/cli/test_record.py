@@ -227,6 +227,7 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
         (["{bert}", "the " * 40], "the text has 42 tokens, and the model of "),
         (["{bert}", TEXT, "--weights", "last"], "--weights last is for the folder of a training, and "),
         (["{bert}", TEXT, "--layers", "encodr.*"], "encodr.*"),
+        (["{bert}", TEXT, "--layers", "embeddings"], "none of embeddings in "),
         (["{bert}", TEXT, "--alignment", "x.html"], "--alignment needs a model that translates, and "),
         (["{bert}", "the cat", "--words"], "--words cannot join them: the pieces show no mark"),
         (["{bert}", TEXT, "--out", "x.doc"], "unknown suffix of --out '.doc'; known are: .safetensors, .html,"),
@@ -252,6 +253,17 @@ def test_wrong_input_is_one_sentence(
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_what_does_not_fit_into_memory(
+    regard: Regard, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("the budget of 2 GB will not do")
+
+    monkeypatch.setattr("regard.cli.listening.record", full)
+    said = "regard: the budget of 2 GB will not do; a shorter text or --layers takes less\n"
+    assert regard("record", folders["bert"], TEXT) == (2, "", said)
 
 
 def test_a_text_without_tokens(regard: Regard, tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def tampered(path: Path, change: Callable[[dict], object]) -> None:
         (lambda facts: facts["maps"][0]["map"].update(mask={"kind": "own"}), "unknown mask 'own'"),
         (lambda facts: facts["maps"][0]["map"].update(bias={"kind": "own"}), "unknown bias 'own'"),
         (lambda facts: facts["maps"][0]["map"].update(scale="all"), "scale must be a number"),
-        (lambda facts: facts["maps"][0]["map"].update(batch=[1, 3]), "does not hold what it should"),
+        (lambda facts: facts["maps"][0]["map"].update(batch=[1, 3]), r"those of a batch \(2, 3\), not \(1, 3\)"),
         (lambda facts: facts.pop("about"), "does not hold what it should"),
     ],
 )

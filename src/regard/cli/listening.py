@@ -49,7 +49,8 @@ def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str |
     else:
         heard = _pretrained(folder, text, layers)
     if not len(heard.recording):
-        raise ValueError(f"nothing in {folder} attended, so there is nothing to see; name another model")
+        some = f"none of {', '.join(layers)}" if layers else "nothing"
+        raise ValueError(f"{some} in {folder} attended, so there is nothing to see; name another one")
     return heard
 
 
