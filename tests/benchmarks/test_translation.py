@@ -99,9 +99,9 @@ def test_commands_say_what_cases_are(name: str) -> None:
     case = CASES[name].placed(Path.cwd()) if CASES[name].needs_files else CASES[name]
     words = command(name, CASES[name]).split()
     assert words[:3] == ["regard", "train", "translate"]
-    told = train_verb.chosen(train_verb.New, "regard train translate", words[3:])
+    told = train_verb.chosen(train_verb.New, "train", "translate", words[3:])
     assert told.out == Path("runs") / name
-    task = train_verb.task_of(told.task)
+    task = Translate(**told.task).placed()
     assert task == case.task
     assert train_verb.training_of(told.training, task) == (case.training, "")
 

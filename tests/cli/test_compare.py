@@ -8,7 +8,7 @@ from tests.cli.conftest import TINY, Ran, Regard
 
 from regard.catalogue import MECHANISMS
 from regard.cli import main
-from regard.cli.compare import _tasks
+from regard.cli.compare import named
 from regard.cli.contest import check
 from regard.tasks.translate import Translate
 
@@ -58,7 +58,7 @@ def test_a_table_a_plot_and_going_on(pairs: Path, tmp_path: Path, capfd: pytest.
 def test_every_mechanism_that_can_is_taken() -> None:
     base = Translate(data="reverse", width=6, hidden=8)
     names = [name for name in MECHANISMS if name not in ("co-attention", "bidaf", "hard-argmax")]
-    check(_tasks(base, ",".join([*names, "none"])))
+    check(base.versions(named(",".join([*names, "none"]))))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_refused_before_anything_trains(args: list[str], said: str, regard: Rega
 
 def test_heads_of_a_transformer() -> None:
     base = Translate(data="reverse", model="transformer", heads=2, width=8)
-    tasks = _tasks(base, "dot+entmax,additive")
+    tasks = base.versions(named("dot+entmax,additive"))
     assert {name: task.attention for name, task in tasks.items()} == {
         "dot+entmax": "dot,entmax",
         "additive": "additive",

@@ -16,7 +16,7 @@ def test_what_is_written_is_read() -> None:
     training = Training(steps=3, lr=1e-5, clip=None, betas=(0.5, 0.75), tensorboard=True)
     path = Path("config.toml")
     config.write(path, task, training)
-    told = config.read(path)
+    told = config.read(path, Translate)
     own = {name: told[name] for name in told if hasattr(task, name)}
     assert Translate(**own) == task
     assert Training(**{name: told[name] for name in told.keys() - own.keys()}) == training
@@ -34,9 +34,11 @@ def written(text: str) -> Path:
 
 
 def test_tables_or_none_and_names_as_typed() -> None:
-    flat = config.read(written('data = "dates"\nvalid-lines = 3\nlr = 1\ntrain = "a.tsv"\nbetas = [0, 0.5]\n'))
+    flat = config.read(
+        written('data = "dates"\nvalid-lines = 3\nlr = 1\ntrain = "a.tsv"\nbetas = [0, 0.5]\n'), Translate
+    )
     assert flat == {"data": "dates", "valid_lines": 3, "lr": 1.0, "train": (Path("a.tsv"),), "betas": (0.0, 0.5)}
-    assert config.read(written('[task]\ndata = "dates"\n[training]\nlog_every = 3\n')) == {
+    assert config.read(written('[task]\ndata = "dates"\n[training]\nlog_every = 3\n'), Translate) == {
         "data": "dates",
         "log_every": 3,
     }
@@ -64,22 +66,22 @@ def test_tables_or_none_and_names_as_typed() -> None:
 )
 def test_bad_files(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        config.read(written(text))
+        config.read(written(text), Translate)
 
 
 def test_no_file() -> None:
     with pytest.raises(ValueError, match="there is no file nix.toml; --config wants one"):
-        config.read(Path("nix.toml"))
+        config.read(Path("nix.toml"), Translate)
     Path("folder").mkdir()
     with pytest.raises(ValueError, match="folder is a folder; name the file in it, such as folder/config.toml"):
-        config.read(Path("folder"))
+        config.read(Path("folder"), Translate)
 
 
 def test_the_command_line_wins_and_a_run_repeats(regard: Regard, pairs: Path) -> None:
     own = written(f'train = "{pairs}"\nsteps = 1\nhidden = 10\n')
     args = [one for n, one in enumerate(TINY) if "--hidden" not in TINY[max(n - 1, 0) : n + 1]]
     assert regard("train", "translate", "--config", own, *args, "--steps", 2, "--out", "one").code == 0
-    told = config.read(Path("one/config.toml"))
+    told = config.read(Path("one/config.toml"), Translate)
     assert told["steps"] == 2
     assert told["hidden"] == 10
     assert told["train"] == (pairs,)
@@ -98,4 +100,4 @@ def test_an_unknown_key_stops_before_training(regard: Regard) -> None:
 def test_paths_stay_what_they_are() -> None:
     task = Translate(train=(Path("a b.txt"), Path("c.txt")))
     config.write(Path("x.toml"), task, Training(steps=1))
-    assert config.read(Path("x.toml"))["train"] == replace(task).train
+    assert config.read(Path("x.toml"), Translate)["train"] == replace(task).train

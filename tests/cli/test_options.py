@@ -14,7 +14,7 @@ from regard.cli.demo import Options as Demo
 from regard.cli.evaluate import Options as Evaluate
 from regard.cli.explain import Options as Explain
 from regard.cli.listing import Options as Listing
-from regard.cli.options import MINUTES, documented, metavar, parse
+from regard.cli.options import documented, metavar, parse
 from regard.cli.train import New, Resume
 from regard.cli.translate import Options as Translating
 from regard.tasks.translate import Translate
@@ -50,11 +50,13 @@ def test_help_shows_what_will_be(regard: Regard, monkeypatch: pytest.MonkeyPatch
     assert "--train FILE [FILE] Your own pairs" in said
     assert "--clip FLOAT|None Gradients are shortened to this global norm" in said
     assert "--lr FLOAT The peak of the learning rate. (default: 0.001)" in said
-    assert ", ".join(f"{minutes:g} for {kind}" for kind, minutes in MINUTES.items()) in said
+    assert ", ".join(f"{minutes:g} for {kind}" for kind, minutes in Translate.MINUTES.items()) in said
 
 
 def test_what_is_not_typed_is_what_is_given() -> None:
-    typed = parse(New, "regard", ["--lr", "2", "--train", "a", "b"], {"lr": 5.0, "betas": (0.5, 0.6), "width": 7})
+    typed = parse(
+        New, "regard", ["--lr", "2", "--train", "a", "b"], {"lr": 5.0, "betas": (0.5, 0.6), "width": 7}, Translate
+    )
     assert typed.training["lr"] == 2.0
     assert typed.training["betas"] == (0.5, 0.6)
     assert typed.task["width"] == 7
@@ -63,20 +65,20 @@ def test_what_is_not_typed_is_what_is_given() -> None:
 
 
 def test_untyped_options_are_the_dataclass_itself() -> None:
-    typed = parse(New, "regard", ["--steps", "3"])
+    typed = parse(New, "regard", ["--steps", "3"], task=Translate)
     assert Translate(**typed.task) == Translate()
     assert Training(**typed.training) == Training(steps=3)
 
 
 def test_none_can_be_typed() -> None:
-    assert parse(New, "regard", ["--clip", "None"]).training["clip"] is None
+    assert parse(New, "regard", ["--clip", "None"], task=Translate).training["clip"] is None
 
 
 def test_a_choice_is_told_the_nearest() -> None:
     with pytest.raises(
         ValueError, match="unknown --data 'datse'; did you mean 'dates'\\? known are: dates, reverse, pronounce"
     ):
-        parse(New, "regard", ["--data", "datse"])
+        parse(New, "regard", ["--data", "datse"], task=Translate)
     with pytest.raises(ValueError, match="unknown what 'dta'; did you mean 'data'\\?"):
         parse(Listing, "regard", ["dta"])
 

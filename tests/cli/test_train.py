@@ -12,8 +12,7 @@ import pytest
 from tests.cli.conftest import LINES, TINY, Regard
 
 from regard.cli import config
-from regard.cli.options import MINUTES
-from regard.cli.train import task_of, training_of
+from regard.cli.train import training_of
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
@@ -53,7 +52,7 @@ def test_resume_goes_on_with_what_was_typed(regard: Regard, pairs: Path, tmp_pat
     assert ran.code == 0
     assert "goes on after step 2" in ran.out
     assert steps(run) == [2, 3, 4, 5]
-    told = config.read(run / "config.toml")
+    told = config.read(run / "config.toml", Translate)
     assert (told["lr"], told["steps"]) == (0.5, 5)
     # the name of the task may stand there
     assert regard(*NEW, "--resume", run, "--steps", 6).code == 0
@@ -67,7 +66,7 @@ def test_help_of_a_resume_shows_the_run_s_own(regard: Regard, trained: Path) -> 
 
 def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
     typed = dict.fromkeys(("steps", "epochs", "minutes"))
-    for kind, minutes in MINUTES.items():
+    for kind, minutes in Translate.MINUTES.items():
         task = Translate(train=(pairs,)) if kind == "files" else Translate(data=kind)  # type: ignore[arg-type]
         training, end = training_of(typed, task)
         assert training == Training(minutes=minutes)
@@ -77,7 +76,7 @@ def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
 
 def test_files_are_known_by_their_full_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert task_of({"train": (Path("a"),), "valid": (), "test": ()}) == Translate(train=(tmp_path / "a",))
+    assert Translate(train=(Path("a"),)).placed() == Translate(train=(tmp_path / "a",))
 
 
 def test_embedded_data_and_a_folder_named_after_the_time(

@@ -29,6 +29,7 @@ def test_command_is_understood(command: str) -> None:
     pytest.importorskip("tyro")
     from regard.cli import VERBS
     from regard.cli.options import parse
+    from regard.tasks.kinds import TASKS
 
     called, *words = shlex.split(command, comments=True)
     if called == "torchrun":
@@ -42,10 +43,11 @@ def test_command_is_understood(command: str) -> None:
     verb, *words = words
     assert verb in VERBS
     module = importlib.import_module(f"regard.cli.{'listing' if verb == 'list' else verb}")
+    task = None
     if verb in ("train", "compare") and "--resume" not in words:
-        assert words.pop(0) == "translate"
+        task = TASKS[words.pop(0)]
     options = "Options" if verb != "train" else "Resume" if "--resume" in words else "New"
-    parse(getattr(module, options), f"regard {verb}", words)
+    parse(getattr(module, options), f"regard {verb}", words, task=task)
 
 
 def test_commands_are_found() -> None:

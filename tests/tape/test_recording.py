@@ -95,7 +95,7 @@ def test_labels_are_those_of_the_map() -> None:
     assert [PAIR.labels(one) for one in PAIR] == [(source, source), (target, target), (target, source)]
     # as many pieces on both sides: the names tell
     even = Recording((kept("encoder.0", 1, 1, 3, 3), kept("decoder.0", 1, 1, 3, 3))).labelled(
-        "d e f".split(), list("abc")
+        ["d", "e", "f"], list("abc")
     )
     assert [even.labels(one)[0] for one in even] == [("a", "b", "c"), ("d", "e", "f")]
     late = kept("a", 1, 1, 1, 4, step=3)

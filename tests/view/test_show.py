@@ -130,7 +130,11 @@ def test_the_frame_of_a_notebook_runs(thing: str, tmp_path: Path) -> None:
 
 LARGE = Recording((Recorded("a", "self", computed(1, 1, 5, 5)),))
 BAD: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
-    "suffix": (ValueError, lambda at: show(stack()).save(at / "a.gif"), "unknown suffix '.gif'; known are: .png, .svg, .pdf, .html, .npz, .txt,"),
+    "suffix": (
+        ValueError,
+        lambda at: show(stack()).save(at / "a.gif"),
+        "unknown suffix '.gif'; known are: .png, .svg, .pdf, .html, .npz, .txt,",
+    ),
     "no suffix": (ValueError, lambda at: show(stack()).save(at / "a"), "unknown suffix ''; known are: .png, .svg"),
     "suffix of alignments": (ValueError, lambda at: show(DATE).save(at / "a.safetensors"), "unknown suffix '.safe"),
     "folder": (FileNotFoundError, lambda at: show(DATE).save(at / "b" / "a.png"), "there is no folder"),

@@ -10,11 +10,11 @@ from typing import Any
 
 from regard.cli import choose, config, say_error
 from regard.cli.options import part
-from regard.cli.train import TASKS, chosen, task_of, training_of
+from regard.cli.train import ABOUT, chosen, training_of
+from regard.tasks.kinds import TASKS
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
-NONE = "none"
 _CONFIG = "compare.toml"
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
 `regard compare TASK --help` lists the options."""
@@ -31,58 +31,47 @@ class Options:
 
     attention: str = field(metadata={"metavar": "NAME,NAME,..."})
     """Mechanisms by name, as `regard list` has them; none is a decoder without attention. One a head: dot+entmax+…"""
-    out: Path = Path("runs/compare-translate")
-    """The folder for the runs and what came out."""
+    out: Path | None = None
+    """The folder for the runs and what came out; left open, runs/compare-TASK."""
     config: Path | None = None
     """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
-    task: dict[str, Any] = field(default_factory=dict, metadata=part(Translate, but=["attention"]))
+    task: dict[str, Any] = field(default_factory=dict, metadata=part())
     training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
 def verb(args: Sequence[str]) -> int:
-    task = choose("regard compare", "TASK", TASKS, args, _ABOUT)
+    task = choose("regard compare", "TASK", ABOUT, args, _ABOUT)
     if task is None:
         return 0
-    typed: Options = chosen(Options, "regard compare translate", args[1:])
-    base = task_of(typed.task)
+    typed: Options = chosen(Options, "compare", task, args[1:])
+    out = Path("runs") / f"compare-{task}" if typed.out is None else typed.out
+    base = TASKS[task](**typed.task).placed()
     training, end = training_of(typed.training, base)
-    tasks = _tasks(base, typed.attention)
+    tasks = base.versions(named(typed.attention))
     if end:
         print(f"regard: each training {end}", file=sys.stderr)
     from regard.cli.contest import check, results, run
 
     check(tasks)
-    _claim(typed.out, base, training)
+    _claim(out, base, training)
     for name, one in tasks.items():
-        code = run(name, one, typed.out, typed.out / _CONFIG)
+        code = run(name, task, one, out, out / _CONFIG)
         if code == 130:
             command = shlex.join(["regard", "compare", *args])
             say_error(f"interrupted while {name} was trained; the same command goes on: {command}")
             return 130
         if code:
             return code
-    print(results(tasks, typed.out, training))
+    print(results(tasks, out, training))
     return 0
 
 
-def _tasks(base: Translate, attention: str) -> dict[str, Translate]:
-    """What is trained, by name."""
-    names = [name.strip() for name in attention.split(",")]
-    if base.decoder == "fixed":
-        raise ValueError("--decoder fixed does not attend, so there is nothing to compare; name it none in --attention")
-    if twice := [name for name in names if names.count(name) > 1]:
+def named(names: str) -> list[str]:
+    """Names between commas, each once."""
+    found = [name.strip() for name in names.split(",")]
+    if twice := [name for name in found if found.count(name) > 1]:
         raise ValueError(f"--attention names {twice[0]!r} twice; name each once")
-    made = {}
-    for name in names:
-        if name == NONE:
-            if base.model != "seq2seq":
-                raise ValueError(
-                    f"a {base.model} cannot do without attention; leave {NONE} out, or take --model seq2seq"
-                )
-            made[name] = dataclasses.replace(base, decoder="fixed")
-        else:
-            made[name] = dataclasses.replace(base, attention=name.replace("+", ","))
-    return made
+    return found
 
 
 def _claim(out: Path, base: Translate, training: Training) -> None:
@@ -92,7 +81,7 @@ def _claim(out: Path, base: Translate, training: Training) -> None:
         out.mkdir(parents=True, exist_ok=True)
         config.write(path, base, training)
         return
-    before, now = config.read(path), {**_given(base), **_given(training)}
+    before, now = config.read(path, type(base)), {**_given(base), **_given(training)}
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise ValueError(

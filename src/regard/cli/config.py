@@ -17,15 +17,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from regard import disk
 from regard.cli import among
 from regard.cli.options import bare
-from regard.tasks.translate import Translate
 from regard.train.training import Training
 
 CONFIG = "config.toml"
-TABLES: dict[str, type] = {"task": Translate, "training": Training}
 
 
-def read(path: Path) -> dict[str, Any]:
-    """What the file chooses, by the names of the fields."""
+def read(path: Path, task: type) -> dict[str, Any]:
+    """What the file chooses for a task of this class, by the names of the fields."""
+    tables = {"task": task, "training": Training}
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name the file in it, such as {path / CONFIG}")
     if not path.exists():
@@ -34,25 +33,25 @@ def read(path: Path) -> dict[str, Any]:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML ({error}); write lines such as: lr = 1e-3") from error
-    hints = {name: hint for of in TABLES.values() for name, hint in get_type_hints(of).items()}
+    hints = {name: hint for of in tables.values() for name, hint in get_type_hints(of).items()}
     chosen: dict[str, Any] = {}
     for name, value in told.items():
-        table = value if name in TABLES and isinstance(value, dict) else {name: value}
-        known = _names(TABLES[name]) if table is value else [one for of in TABLES.values() for one in _names(of)]
+        table = value if name in tables and isinstance(value, dict) else {name: value}
+        known = _names(tables[name]) if table is value else [one for of in tables.values() for one in _names(of)]
         place = f"[{name}] of {path}" if table is value else str(path)
         for key, choice in table.items():
             option = key.replace("-", "_")
             if table is value and option not in known and option in hints:
-                (other,) = TABLES.keys() - {name}
+                (other,) = tables.keys() - {name}
                 raise ValueError(f"{key} is no option of [{name}] but of [{other}]; put it there in {path}")
             among(f"option in {place}:", option, known)
             chosen[option] = _typed(choice, hints[option], f"{key} in {place}")
     return chosen
 
 
-def write(path: Path, task: Translate, training: Training) -> None:
+def write(path: Path, task: Any, training: Training) -> None:
     """Every choice, so that a repetition does not depend on what a later version takes for granted."""
-    lines = ["# All options of this run; `regard train translate --config` reads them."]
+    lines = ["# All options of this run; `regard train TASK --config` reads them."]
     for table, of in (("task", task), ("training", training)):
         lines += ["", f"[{table}]"]
         for one in fields(of):

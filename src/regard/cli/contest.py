@@ -14,8 +14,7 @@ import torch
 
 from regard.cli import memory, say_error
 from regard.cli.progress import clock, number
-from regard.tasks.build import rehearse
-from regard.tasks.scores import SCORES
+from regard.tasks import kinds
 from regard.tasks.translate import Translate
 from regard.train import checkpoint, files
 from regard.train.run import BEST, METRICS, RECORD, Record
@@ -30,12 +29,12 @@ def check(tasks: Mapping[str, Translate]) -> None:
     torch.set_num_threads(1)  # for so little; the trainings are processes of their own
     for name, task in tasks.items():
         try:
-            rehearse(task)
+            task.rehearse()
         except (ValueError, TypeError) as error:
             raise ValueError(f"{name} cannot be compared: {error}") from error
 
 
-def run(name: str, task: Translate, out: Path, config: Path) -> int:
+def run(name: str, verb: str, task: Translate, out: Path, config: Path) -> int:
     """Trains one, or goes on with it, or leaves it if it is done; the exit code."""
     found = _read(out)
     if found.get(name, {}).get("done"):
@@ -47,7 +46,7 @@ def run(name: str, task: Translate, out: Path, config: Path) -> int:
         options = ["--resume", str(folder)]
     else:
         own = ["--decoder", "fixed"] if task.decoder == "fixed" else ["--attention", str(task.attention)]
-        options = ["translate", "--config", str(config), "--out", str(folder), *own]
+        options = [verb, "--config", str(config), "--out", str(folder), *own]
     code = _process(["train", *options])
     told = {"done": code in (0, 1), "diverged": code == 1, "peak_bytes": memory.read(folder)}
     files.write(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
@@ -79,7 +78,7 @@ def results(tasks: Mapping[str, Translate], out: Path, training: Training) -> st
         row, lines[name] = _row(name, found[name], out / name)
         rows.append(row)
     main = next(iter(tasks.values())).choice("metric")
-    better = main in SCORES and SCORES[main][1]
+    better = next(iter(tasks.values())).higher(main)
     rows.sort(key=lambda row: row["scores"].get(main, -np.inf if better else np.inf), reverse=better)
     files.write(out / _RESULTS, [json.dumps({row["name"]: row for row in rows}, indent=2).encode(), b"\n"])
     table = _table(rows, main, next(iter(tasks.values())), training)
@@ -98,7 +97,7 @@ def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any],
     scored = [line for line in lines if line["kind"] == "validation"]
     facts = checkpoint.read(run / BEST).facts if (run / BEST).exists() else {}
     record = Record.read(run)
-    model = Translate.told(record.task).interpreter(run).model
+    model = kinds.told(record.kind, record.task, run).fresh(run)
     minutes = np.interp(
         [line["step"] for line in scored],
         [0, *(line["step"] for line in steps)],
@@ -142,9 +141,8 @@ def _table(rows: list[dict[str, Any]], main: str, task: Translate, training: Tra
     ]
     ends = {"steps": training.steps, "epochs": training.epochs, "minutes": training.minutes}
     budget = ", ".join(f"{value:g} {name}" for name, value in ends.items() if value is not None)
-    data = task.kind if task.kind != "files" else " and ".join(path.name for path in task.train)
     return (
-        f"{task.model} on {data}, {budget} each; the best validation, by {main}; tokens are target tokens.\n\n"
+        f"{task.title}, {budget} each; the best validation, by {main}; tokens are target tokens.\n\n"
         + "\n".join(lines)
         + "\n"
     )

@@ -12,19 +12,18 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import tyro
 
 from regard.cli import among, first
-from regard.tasks.translate import Translate
 
 T = TypeVar("T")
-
-# minutes of a training that nothing else ends, by what it learns from
-MINUTES = {"dates": 3.0, "reverse": 10.0, "pronounce": 30.0, "files": 60.0}
 
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
-def part(of: type, but: Sequence[str] = ()) -> dict[str, Any]:
-    """The options of another dataclass beside one's own: metadata of a field, a dict of what was chosen."""
-    return {"of": of, "but": but}
+def part(of: type | None = None) -> dict[str, Any]:
+    """The options of another dataclass beside one's own: metadata of a field, a dict of what was chosen.
+
+    None: of the task, which `parse` is told.
+    """
+    return {"of": of}
 
 
 def left_open(told: object) -> Any:
@@ -32,21 +31,21 @@ def left_open(told: object) -> Any:
     return field(default=None, metadata={"open": f"(default: {told})"})
 
 
-def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None) -> T:
+def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None, task: Any = None) -> T:
     """The options that were typed, those given (by a file, by a run) where none was, and otherwise the defaults."""
     given = {} if given is None else given
     flat: Any = tyro.cli(
-        _class(of, given),
+        _class(of, given, task),
         prog=prog,
         description=inspect.getdoc(of),
         args=list(args),
         console_outputs=first(),
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    return of(**_chosen(of, flat, given))
+    return of(**_chosen(of, flat, given, task))
 
 
-def _chosen(of: Any, flat: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(of: Any, flat: Any, given: Mapping[str, Any], task: Any) -> dict[str, Any]:
     hints = get_type_hints(of, include_extras=True)
     chosen = {}
     for one in fields(of):
@@ -54,7 +53,7 @@ def _chosen(of: Any, flat: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             continue
         value = getattr(flat, one.name)
         if "of" in one.metadata:
-            value = _chosen(one.metadata["of"], value, given)
+            value = _chosen(one.metadata["of"] or task, value, given, task)
         elif value is None and isinstance(one.default, tuple):
             value = given.get(one.name, one.default)
         elif value is not None and get_origin(kind := bare(hints[one.name])[0]) is Literal:
@@ -64,7 +63,7 @@ def _chosen(of: Any, flat: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _class(of: Any, given: Mapping[str, Any], but: Sequence[str] = ()) -> type:
+def _class(of: Any, given: Mapping[str, Any], task: Any, but: Sequence[str] = ()) -> type:
     """What tyro is given: the same fields with their help, with metavars, and told what they are when left open."""
     hints, said = get_type_hints(of, include_extras=True), documented(of)
     made: list[Any] = []
@@ -72,14 +71,15 @@ def _class(of: Any, given: Mapping[str, Any], but: Sequence[str] = ()) -> type:
         if one.name in but:
             continue
         if "of" in one.metadata:
-            nested = _class(one.metadata["of"], given, one.metadata["but"])
+            # what is typed for all together is no option of one
+            nested = _class(one.metadata["of"] or task, given, task, but=[other.name for other in fields(of)])
             made.append((one.name, Annotated[nested, tyro.conf.arg(help="")], field(default_factory=nested)))
             continue
         hint, default = hints[one.name], given.get(one.name, one.default)
         about = tyro.conf.arg(
             help=said[one.name],
             metavar=one.metadata.get("metavar") or metavar(one.name, hint, default),
-            help_behavior_hint=_shown(of, one, default),
+            help_behavior_hint=_shown(of, one, default, task),
         )
         made.append((one.name, *_quick(hint, about, default)))
     return make_dataclass(of.__name__, made, kw_only=True)
@@ -97,12 +97,17 @@ def _quick(hint: Any, about: object, default: Any) -> tuple[Any, Any]:
     return Annotated[(quick, *marks, about)], field(default=default)
 
 
-def _shown(of: Any, one: "Field[Any]", default: Any) -> str:
+def _shown(of: Any, one: "Field[Any]", default: Any, task: Any) -> str:
     """What help says of an option that is not typed."""
     if default is MISSING:
         return ""
     if default is None or default == ():
-        return one.metadata.get("open") or _OPEN.get((of.__name__, one.name), "")
+        if of is task and (said := task.unsaid(one.name)):
+            return f"(default: {said})"
+        if one.name == "minutes" and task is not None:
+            each = ", ".join(f"{minutes:g} for {kind}" for kind, minutes in task.MINUTES.items())
+            return f"(default, if no end is given: {each})"
+        return one.metadata.get("open", "")
     if isinstance(default, bool):
         return "(default: yes)" if default else ""
     return f"(default: {' '.join(map(str, default)) if isinstance(default, tuple) else default})"
@@ -149,24 +154,3 @@ def metavar(name: str, hint: Any, default: Any) -> str | None:
     else:
         said = {bool: "{True,False}", str: "NAME", int: "INT", float: "FLOAT"}[kind]
     return f"{said}|None" if optional and default is not None else said
-
-
-def _suits(name: str) -> str:
-    """What an option of a translation is for each kind of data when it is left open."""
-    kinds = {kind: Translate(data=kind) for kind in ("dates", "reverse", "pronounce")}
-    found = {kind: task.choice(name) for kind, task in (*kinds.items(), ("files", Translate(train=(Path("a.tsv"),))))}
-    told: dict[Any, list[str]] = {}
-    for kind, value in found.items():
-        if value is not None:
-            told.setdefault(value, []).append(kind)
-    return "(default: " + ", ".join(f"{value} for {' and '.join(kinds)}" for value, kinds in told.items()) + ")"
-
-
-# (dataclass, option) -> what it is when nobody says it, where the help does not tell
-_OPEN = {
-    **{("Translate", name): _suits(name) for name in ("width", "hidden", "dropout", "smoothing", "batch", "metric")},
-    ("Translate", "data"): "(default: dates, if there is no --train)",
-    ("Training", "minutes"): "(default, if no end is given: "
-    + ", ".join(f"{minutes:g} for {kind}" for kind, minutes in MINUTES.items())
-    + ")",
-}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from regard.tasks.interpreter import Interpreter
     from regard.tasks.translation import Translation
 
@@ -45,6 +48,9 @@ _SUITS: dict[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class Translate:
     """Translate: two text files, or embedded data, to a model with any attention, its score, its alignments."""
+
+    # minutes of a training that nothing else ends, by the kind of data
+    MINUTES: ClassVar[dict[str, float]] = {"dates": 3.0, "reverse": 10.0, "pronounce": 30.0, "files": 60.0}
 
     data: Literal["dates", "reverse", "pronounce"] | None = None
     """Embedded data that needs no file: dates of the world -> ISO 8601, letters reversed, English words -> phonemes."""
@@ -153,6 +159,57 @@ class Translate:
         """An option, or what suits the data where it is left open."""
         value = getattr(self, name)
         return _SUITS[self.kind].get(name) if value is None else value
+
+    @staticmethod
+    def unsaid(name: str) -> str:
+        """What an option is when nobody says it, for a line of help; empty if the option's own help tells."""
+        if name == "data":
+            return "dates, if there is no --train"
+        told: dict[Any, list[str]] = {}
+        for kind, suits in _SUITS.items():
+            if name in suits and name != "heads":
+                told.setdefault(suits[name], []).append(kind)
+        return ", ".join(f"{value} for {' and '.join(kinds)}" for value, kinds in told.items())
+
+    @property
+    def title(self) -> str:
+        """What is trained on what."""
+        data = self.kind if self.kind != "files" else " and ".join(path.name for path in self.train)
+        return f"{self.model} on {data}"
+
+    def placed(self) -> Translate:
+        """Files by their full names: a run goes on wherever the command is given."""
+        train, valid, test = (tuple(path.absolute() for path in paths) for paths in (self.train, self.valid, self.test))
+        return replace(self, train=train, valid=valid, test=test)
+
+    def versions(self, names: Sequence[str]) -> dict[str, Translate]:
+        """The same with each of these attentions, several heads' joined by a plus; "none" is the fixed decoder."""
+        if self.decoder == "fixed":
+            raise ValueError(
+                "--decoder fixed does not attend, so there is nothing to compare; name it none in --attention"
+            )
+        if "none" in names and self.model != "seq2seq":
+            raise ValueError(f"a {self.model} cannot do without attention; leave none out, or take --model seq2seq")
+        return {
+            name: replace(self, decoder="fixed") if name == "none" else replace(self, attention=name.replace("+", ","))
+            for name in names
+        }
+
+    def rehearse(self) -> None:
+        """Raises if the model cannot be built, trained and decoded."""
+        from regard.tasks.build import rehearse
+
+        rehearse(self)
+
+    def fresh(self, folder: Path) -> nn.Module:
+        """The model of a run, without its weights."""
+        return self.interpreter(folder).model
+
+    def higher(self, score: str) -> bool:
+        """Is more better?"""
+        from regard.tasks.scores import SCORES
+
+        return score in SCORES and SCORES[score][1]
 
     def prepare(self, folder: Path, new: bool = True) -> Translation:
         """The data read and cut into tokens; the vocabularies are saved in the folder, or if not `new` loaded."""

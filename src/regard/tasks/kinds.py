@@ -1,0 +1,15 @@
+"""TASKS: what can be trained, by the name that a command line types.  No torch here."""
+
+from typing import Any
+
+from regard.tasks.translate import Translate
+
+TASKS: dict[str, type[Translate]] = {"translate": Translate}
+
+
+def told(kind: str, fields: dict[str, Any], run: object) -> Translate:
+    """The task that a run recorded, by the name of its class."""
+    for task in TASKS.values():
+        if task.__name__ == kind:
+            return task.told(fields)
+    raise ValueError(f"{run} is a run of {kind}, which this version does not know; update regard")
