@@ -56,6 +56,12 @@ class Seen:
     def at(self) -> str:
         return str(self.page.inner_text("#said"))
 
+    @property
+    def hash(self) -> str:
+        """The place in the address, which is written a little late."""
+        self.page.wait_for_timeout(250)
+        return str(self.page.evaluate("location.hash"))
+
     def text(self, place: str) -> str:
         return str(self.page.locator(place).first.inner_text())
 

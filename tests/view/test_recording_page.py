@@ -52,7 +52,9 @@ def test_values_come_back(tmp_path: Path) -> None:
     facts = header(page)["maps"]
     for l, one in enumerate(recording):
         for h in range(3):
-            values, columns, _, _, cells = chunks(page, 3 * l + h)
+            known, cells = chunks(page, 3 * l + h)
+            assert len(known) == 25 * 4 + 25 * 2 + 5 + 5
+            values, columns = known[:100], known[100:150]
             assert facts[3 * l + h]["top"] == 5
             found = torch.zeros(5, 5).scatter_(
                 -1,

@@ -110,9 +110,9 @@ def test_a_walk_by_keys_says_the_weights(seen: Seen) -> None:
     seen.press("Enter")
     assert seen.at.endswith("(pinned)")
     seen.press("Escape", "]", "}")
-    assert seen.page.evaluate("location.hash") == "#layer=1&head=1&q=2&k=0"
+    assert seen.hash == "#layer=1&head=1&q=2&k=0"
     seen.press("[", "{")
-    assert seen.page.evaluate("location.hash") == "#layer=0&head=0&q=2&k=0"
+    assert seen.hash == "#layer=0&head=0&q=2&k=0"
 
 
 def test_what_looks_like_markup_is_text(seen: Seen) -> None:
@@ -180,7 +180,7 @@ def test_an_address_leads_back(seen: Seen, chromium: Any, page: str) -> None:
     seen.page.check("#sinks")
     seen.page.select_option("#head", "1")
     seen.press("ArrowDown", "Enter")
-    link = seen.page.evaluate("location.hash")
+    link = seen.hash
     assert link == "#layer=0&head=1&q=1&k=0&tab=lines&scale=log&sort=entropy&sinks=hidden&pinned=1"
     other = Seen(chromium, page + link)
     assert other.at == seen.at
@@ -227,7 +227,7 @@ def test_the_mouse_points_pins_zooms_and_pans(seen: Seen) -> None:
     assert seen.at == "query 1 ‘中文’ → key 0 ‘قطة’ 0.2500, rank 2 (pinned)"
     seen.page.locator(".shots").click(position={"x": 26 + 10, "y": 100})
     seen.settle()
-    assert "layer=1" in seen.page.evaluate("location.hash") or "layer=2" in seen.page.evaluate("location.hash")
+    assert "layer=1" in seen.hash or "layer=2" in seen.hash
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (1300, "dark"), (320, "light")])
@@ -329,10 +329,10 @@ def test_places_of_an_image(chromium: Any, tmp_path: Path) -> None:
     assert "Outside of the image: 0 0.0100, 1 0.0100" in seen.text("#panel-image .hint")
     canvas.click(position={"x": box["width"] * 0.9, "y": box["height"] * 0.1})
     seen.settle()
-    assert "q=5" in seen.page.evaluate("location.hash")
+    assert "q=5" in seen.hash
     canvas.click(position={"x": box["width"] * 0.1, "y": box["height"] * 0.9})
     seen.settle()
-    assert "q=10" in seen.page.evaluate("location.hash")
+    assert "q=10" in seen.hash
     seen.tab("steps")
     assert seen.text("#panel-steps output") == "11 of 14"
     assert seen.violations() == []
@@ -346,11 +346,15 @@ def test_glimpses_are_windows_in_their_order(chromium: Any, tmp_path: Path) -> N
     windows = json.loads(seen.page.get_attribute("#panel-glimpses canvas", "data-windows") or "")
     assert windows == [[0, 0, 2, 3], [3, 4, 5, 7], [1, 8, 4, 11]]  # top, left, bottom, right
     assert seen.text("#panel-glimpses .hint").startswith("3 glimpses in their order")
+    seen.press("ArrowUp")
+    assert "layer=0" in seen.hash
+    seen.press("ArrowDown")
+    assert "layer=1" in seen.hash
     seen.tab("steps")
     seen.page.click("[aria-label='next step']")
     seen.settle()
     assert seen.text("#panel-steps output") == "3 of 3"
-    assert "layer=2" in seen.page.evaluate("location.hash")
+    assert "layer=2" in seen.hash
     assert seen.violations() == []
     assert seen.complaints == []
     seen.close()

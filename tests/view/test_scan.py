@@ -94,6 +94,8 @@ def test_a_sink_stands_apart() -> None:
     assert np.abs(bare.astype(int) - scan.bytes(left)).max() <= 2
     assert read(weights, "gate").sinks == ()
     assert read(weights[:3]).sinks == ()
+    # among five keys, one that gets half is nothing special
+    assert read(torch.tensor([[0.5, 0.1, 0.2, 0.1, 0.1]]).expand(5, 5)).sinks == ()
 
 
 def test_weights_below_nought_lie_around_the_middle() -> None:

@@ -171,7 +171,7 @@ class _Asked(http.server.BaseHTTPRequestHandler):
         if what == "facts":
             told: dict[str, Any] = {
                 "facts": recording_pack.facts(scan, scan.top, []),
-                "chunks": recording_pack.known(scan, scan.top),
+                "chunk": recording_pack.known(scan, scan.top),
             }
         else:
             pictures = zip(("thumb", "bare"), scan.thumbs(), strict=True)

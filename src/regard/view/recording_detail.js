@@ -43,10 +43,13 @@ async function drawDetail(mine) {
   describe(map);
 }
 
+const KINDS = { self: "self attention", cross: "cross attention", alignment: "alignment", gate: "gate", glimpse: "glimpse", hop: "memory hop" };
+const counted = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+
 function describe(map) {
   const { layer } = map;
   const rows = [
-    ["map", `${map.q.toLocaleString("en")} queries × ${map.k.toLocaleString("en")} keys, ${layer.kind} attention`],
+    ["map", `${counted(map.q, "query", "queries")} by ${counted(map.k, "key", "keys")}, ${KINDS[layer.kind]}`],
     ["taken from", layer.how],
     ["certificate", layer.certificate === null ? "none: nothing could be checked" : `max |P·V − out| = ${layer.certificate}, at most ${layer.tolerance} is allowed`],
   ];

@@ -46,6 +46,16 @@ function heatMap(painter, name) {
     return { map, width, height: top + height + MARGIN, left, top, sx, sy, y, x, across, down, zoom, most };
   }
 
+  // A tile that a server had read in part only is asked for once more.
+  function again(key, found) {
+    if (found.again) return;
+    found.again = true;
+    setTimeout(() => {
+      painted.drop(key);
+      schedule();
+    }, 400);
+  }
+
   // The tiles of a level that are in sight; the map of a coarser level stands in for one that is still on its way.
   function drawTiles(pen, level, asking) {
     const { map, left, top, sx, sy, y, x, across, down } = at;
@@ -62,7 +72,7 @@ function heatMap(painter, name) {
           pen.drawImage(found.canvas, dx, dy, found.canvas.width * size * sx, found.canvas.height * size * sy);
           if (!found.done && asking) {
             missing++;
-            setTimeout(() => painted.drop(key), 400);
+            again(key, found);
           }
         } else if (asking) {
           missing++;
@@ -141,9 +151,10 @@ function heatMap(painter, name) {
     };
     for (const [axis, start, size, length, count] of [["q", y, sy, down, map.q], ["k", x, sx, across, map.k]]) {
       const step = every(size);
-      for (let n = Math.ceil((start - 0.5) / step) * step; n < Math.min(count, start + length / size - 0.25); n += step) if (n >= 0 && n + 0.25 >= start) write(axis, n, false);
+      // labels whose cell has its middle in sight
+      for (let n = Math.ceil((start - 0.5) / step) * step; n < Math.min(count, start + length / size - 0.5); n += step) write(axis, n, false);
       const chosen = now[axis];
-      if (chosen >= start - 0.5 && chosen < start + length / size) write(axis, chosen, true);
+      if (chosen >= start - 0.5 && chosen < start + length / size - 0.4) write(axis, chosen, true);
     }
     pen.strokeStyle = strong;
   }

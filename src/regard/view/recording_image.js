@@ -176,5 +176,6 @@ async function drawGlimpses(mine) {
   glimpseCanvas.dataset.windows = JSON.stringify(boxes);
   glimpseNote.textContent = `${boxes.filter(Boolean).length} glimpses in their order, from 0; arrow up and down step through them.` + (all.length > some.length ? ` The first ${some.length} of ${all.length} are drawn.` : "");
 }
-for (const figure of [imageFigure, glimpseFigure]) figure.addEventListener("keydown", (event) => walk(event) && event.preventDefault());
+imageFigure.addEventListener("keydown", (event) => walk(event) && event.preventDefault());
+glimpseFigure.addEventListener("keydown", walkSteps);
 for (const input of [opacity, smooth]) input.addEventListener("input", schedule);

@@ -18,7 +18,12 @@ const chooser = (id, name, ...options) => {
 // Against which map the difference is taken
 const [againstLayer, againstLayerField] = chooser("against-layer", "less layer");
 const [againstHead, againstHeadField] = chooser("against-head", "head");
-const headOptions = (layer) => Array.from({ length: layer.heads }, (_, h) => make("option", { value: h }, String(headName(layer, h))));
+// The heads of a layer to choose from; a list that is open stays as it is.
+function fill(select, layer) {
+  if (select.dataset.layer === String(layer.number)) return;
+  select.dataset.layer = layer.number;
+  select.replaceChildren(...Array.from({ length: layer.heads }, (_, h) => make("option", { value: h }, String(headName(layer, h)))));
+}
 const fits = (map) => data.layers.filter((layer) => layer.q === map.q && layer.k === map.k);
 // The same head of the other recording, or the next head.
 function counterpart(map) {
@@ -33,9 +38,11 @@ function drawDifference() {
   if (!other || other.q !== map.q || other.k !== map.k) state.against = counterpart(map);
   const against = maps[state.against];
   const layers = fits(map).slice(0, 200);
-  againstLayer.replaceChildren(...layers.map((layer) => make("option", { value: layer.number }, layerName(layer))));
+  const offered = layers.map((layer) => layer.number).join();
+  if (againstLayer.dataset.offered !== offered) againstLayer.replaceChildren(...layers.map((layer) => make("option", { value: layer.number }, layerName(layer))));
+  againstLayer.dataset.offered = offered;
   againstLayer.value = against.layer.number;
-  againstHead.replaceChildren(...headOptions(against.layer));
+  fill(againstHead, against.layer);
   againstHead.value = against.head;
   differenceNote.textContent = `Orange: ${mapName(map)} gives more; blue: ${mapName(against)} does.`;
   difference.draw();
@@ -92,14 +99,18 @@ headSelect.addEventListener("change", () => change({ map: here().layer.first + N
 scaleSelect.addEventListener("change", () => change({ scale: scaleSelect.value }));
 hideSinks.addEventListener("change", () => change({ hide: hideSinks.checked }));
 
+let controlsDrawn = "";
 function drawControls() {
   const { layer, head } = here();
+  const stamp = [state.map, state.tab, state.scale, state.sort, state.hide].join();
+  if (stamp === controlsDrawn) return;
+  controlsDrawn = stamp;
   moduleSelect.value = modules.findIndex((one) => one.name === layer.name && one.side === layer.side);
   const several = calls(layer);
   callField.hidden = several.length < 2;
   callInput.max = several.length - 1;
   callInput.value = several.indexOf(layer);
-  headSelect.replaceChildren(...headOptions(layer));
+  fill(headSelect, layer);
   headSelect.value = head;
   scaleSelect.value = state.scale;
   sorting.value = state.sort;
@@ -109,7 +120,8 @@ function drawControls() {
     ? "Unverified: nothing could be checked, so this map may not be what the model used."
     : `Unverified: max |P·V − out| is ${layer.certificate}, more than ${layer.tolerance}. This map is not what the model used.`;
   zooms.hidden = !["heat", "difference"].includes(state.tab);
-  key.hidden = state.tab === "table";
+  // an overlay is as strong as its own greatest weight
+  key.hidden = ["table", "image", "glimpses"].includes(state.tab) || (state.tab === "steps" && Boolean(layer.grid));
   for (const tab of tabs) {
     const chosen = tab.name === state.tab;
     tab.button.setAttribute("aria-selected", chosen);
@@ -120,6 +132,7 @@ function drawControls() {
 
 function draw() {
   const mine = ++ticket;
+  measureThumbs();
   drawControls();
   drawLegend();
   drawThumbs();

@@ -1,9 +1,9 @@
 """What a Scan found, as text that a page unpacks: chunks of base64(deflate(bytes)), with a blank between them.
 
-The chunks of a head are, in order: the exact values of the greatest weights of each row, then their columns; the mean
-weight of each column and the entropy of each row, as bytes of their greatest; what each row gives to the sinks; then
-tiles of 256 by 256 cells, level by level from the coarsest, each level row by row. Numbers of several bytes are
-little-endian and stored plane by plane, all first bytes first: so they pack better.
+The first chunk of a head holds, one after the other: the exact values of the greatest weights of each row, then their
+columns; the mean weight of each column and the entropy of each row, as bytes of their greatest; what each row gives to
+the sinks. The others are tiles of 256 by 256 cells, level by level from the coarsest, each level row by row. Numbers of
+several bytes are little-endian and stored plane by plane, all first bytes first: so they pack better.
 """
 
 import base64
@@ -81,8 +81,8 @@ def facts(scan: Scan, top: int, levels: Sequence[int]) -> dict[str, object]:
     }
 
 
-def known(scan: Scan, top: int) -> tuple[str, ...]:
-    """The chunks that come before the tiles."""
+def known(scan: Scan, top: int) -> str:
+    """The chunk that comes before the tiles."""
     top = min(top, scan.top)
     wide = "<u2" if scan.k <= 1 << 16 else "<u4"
     parts = [
@@ -94,12 +94,12 @@ def known(scan: Scan, top: int) -> tuple[str, ...]:
         ),
         planes(np.ascontiguousarray(scan.drained.T).astype("<f4")),
     ]
-    return tuple(chunk(part) for part in parts)
+    return chunk(b"".join(parts))
 
 
 def packed(scan: Scan, top: int, level: int) -> Pack:
     """A head with its overview alone, one level of it."""
-    return Pack(facts(scan, top, [level]), (*known(scan, top), *tiles(scan.levels[level])), level)
+    return Pack(facts(scan, top, [level]), (known(scan, top), *tiles(scan.levels[level])), level)
 
 
 def finer(pack: Pack, scan: Scan) -> Pack:

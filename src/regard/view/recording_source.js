@@ -65,8 +65,12 @@ function raw(text) {
 
 async function unpacked(chunk) {
   if (chunk === "-") return new Uint8Array(0);
-  const stream = new Blob([raw(chunk)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  // written by hand: a Blob would travel to another process and back
+  const { readable, writable } = new DecompressionStream("deflate");
+  const pen = writable.getWriter();
+  const written = pen.write(raw(chunk)).then(() => pen.close());
+  const [bytes] = await Promise.all([new Response(readable).arrayBuffer(), written]);
+  return new Uint8Array(bytes);
 }
 
 // Numbers that were stored plane by plane.
@@ -97,17 +101,22 @@ const facts = new Recent(64);
 // The exact weights, the sums and the sinks of a map; of a served map, once the server has read it whole.
 const known = (map) =>
   facts.get(map.n, async () => {
-    let parts;
+    let part;
     if (data.remote) {
       const answer = await (await fetched(`facts/${map.n}`)).json();
       Object.assign(map, answer.facts, { levels: map.levels });
-      parts = answer.chunks;
-    } else parts = await chunks(map);
-    const [values, columns, margins, drained] = await Promise.all(parts.slice(0, 4).map(unpacked));
+      part = answer.chunk;
+    } else [part] = await chunks(map);
+    const bytes = await unpacked(part);
+    const wide = map.k <= 65536 ? 2 : 4;
+    let start = 0;
+    const [values, columns, margins, drained] = [4 * map.q * map.top, wide * map.q * map.top, map.q + map.k, 4 * map.q * map.sinks.length].map(
+      (count) => bytes.subarray(start, (start += count)),
+    );
     const all = joined(drained, 4, Float32Array);
     return {
       values: joined(values, 4, Float32Array),
-      columns: map.k <= 65536 ? joined(columns, 2, Uint16Array) : joined(columns, 4, Uint32Array),
+      columns: joined(columns, wide, wide === 2 ? Uint16Array : Uint32Array),
       received: margins.subarray(0, map.k),
       spread: margins.subarray(map.k),
       drained: map.sinks.map((_, s) => all.subarray(s * map.q, (s + 1) * map.q)),
@@ -126,10 +135,10 @@ function tile(map, level, y, x) {
     if (data.remote) {
       const answer = await fetched(`tile/${key}`);
       const done = answer.headers.get("X-Done") === "1";
-      if (!done) setTimeout(() => { tileCache.drop(key); schedule(); }, 400);
+      if (!done) setTimeout(() => tileCache.drop(key), 300);
       return { cells: new Uint8Array(await answer.arrayBuffer()), height, width, done };
     }
-    let n = 4;
+    let n = 1;
     for (const one of map.levels) {
       const across = Math.ceil(cellsOf(map.k, one) / TILE);
       if (one === level) {

@@ -58,7 +58,14 @@ function change(part) {
   schedule();
 }
 
+// The address is written a little later, once: a browser takes its time for it.
+let remembering = 0;
 function remember() {
+  clearTimeout(remembering);
+  remembering = setTimeout(writeAddress, 120);
+}
+
+function writeAddress() {
   const map = here();
   const parts = [`layer=${map.layer.number}`, `head=${map.head}`, `q=${state.q}`, `k=${state.k}`];
   if (state.tab !== "heat") parts.push(`tab=${state.tab}`);
@@ -79,6 +86,7 @@ function remember() {
 
 // The state that an address names; what it does not name is as at the start. False when it names nothing on this page.
 function recall() {
+  clearTimeout(remembering);
   const found = new URLSearchParams(location.hash.slice(1));
   const whole = (name, most) => {
     const n = Number(found.get(name) ?? 0);

@@ -115,9 +115,12 @@ const currentStep = () => steps.findIndex((step) => step.map === state.map && st
 stepRange.addEventListener("input", () => toStep(Number(stepRange.value)));
 stepBack.addEventListener("click", () => toStep(currentStep() - 1));
 stepOn.addEventListener("click", () => toStep(currentStep() + 1));
-stepFigure.addEventListener("keydown", (event) => {
+// Up and down go from step to step, over all calls.
+function walkSteps(event) {
   const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10 }[event.key];
+  steps = stepsOf(here());
   if (by) toStep(currentStep() + by);
   else if (!walk(event)) return;
   event.preventDefault();
-});
+}
+stepFigure.addEventListener("keydown", walkSteps);

@@ -2,7 +2,8 @@
 // sorted, they run on from left to right.
 const SORTS = { order: "layer and head", entropy: "sharpest first", spread: "most spread first" };
 const shots = make("canvas", { class: "shots" });
-const ground = make("div", { class: "ground" }, shots);
+const chosenFrame = make("div", { class: "chosen" });
+const ground = make("div", { class: "ground" }, shots, chosenFrame);
 const gallery = make(
   "div",
   { class: "gallery", tabindex: "0", role: "application", "aria-roledescription": "layers and heads", "aria-label": "layers and heads" },
@@ -10,6 +11,12 @@ const gallery = make(
 );
 const sorting = make("select", { id: "sorting" }, ...Object.entries(SORTS).map(([value, name]) => make("option", { value }, name)));
 let small = { side: 20, left: 0, across: 1, order: null, mode: "" };
+let sizes = { wide: 300, high: 300, above: 0 }; // of the gallery, measured before anything is changed: that costs least
+let shotsDrawn = ""; // what the canvas shows
+let arrived = 0; // pictures that have been unpacked
+function measureThumbs() {
+  sizes = { wide: gallery.clientWidth, high: gallery.clientHeight, above: gallery.scrollTop };
+}
 
 function ordered() {
   const order = maps.map((map) => map.n);
@@ -32,7 +39,10 @@ function picture(layer) {
       const map = maps[layer.first + h];
       return coloured(bytes.subarray(h * height * width, (h + 1) * height * width), height, width, shades(map.signed));
     });
-  }).then(schedule);
+  }).then(() => {
+    arrived++;
+    schedule();
+  });
   return found;
 }
 function shot(map) {
@@ -48,7 +58,7 @@ function shot(map) {
 }
 
 function layOut() {
-  const wide = gallery.clientWidth;
+  const { wide } = sizes;
   const most = Math.max(...data.layers.map((layer) => layer.heads));
   const byLayer = state.sort === "order";
   const left = byLayer ? 26 : 0;
@@ -57,8 +67,11 @@ function layOut() {
   const rows = byLayer ? data.layers.length : Math.ceil(maps.length / across);
   const mode = `${state.sort}/${maps.map((map) => map.entropy ?? 0).reduce((a, b) => a + b, 0)}`;
   small = { side, left, across, rows, byLayer, mode, order: small.mode === mode && small.order ? small.order : ordered() };
-  ground.style.height = rows * side + "px";
-  ground.style.width = left + across * side + "px";
+  const [width, height] = [left + across * side + "px", rows * side + "px"];
+  if (ground.style.height !== height || ground.style.width !== width) {
+    Object.assign(ground.style, { width, height });
+    sizes.high = gallery.clientHeight;
+  }
 }
 
 // Where a map is drawn, and which map is drawn somewhere.
@@ -77,7 +90,14 @@ function under(row, column) {
 function drawThumbs() {
   layOut();
   const { side, left, across, rows } = small;
-  const [above, height] = [gallery.scrollTop, Math.min(gallery.clientHeight, rows * side)];
+  const [above, height] = [sizes.above, Math.min(sizes.high, rows * side)];
+  const [row, column] = spot(here());
+  chosenFrame.style.transform = `translate(${left + column * side}px, ${row * side}px)`;
+  chosenFrame.style.width = chosenFrame.style.height = side - 1 + "px";
+  gallery.setAttribute("aria-label", `${data.layers.length} layers, ${maps.length} heads; chosen: ${mapName(here())}`);
+  const stamp = [small.mode, side, above, height, look(), state.hide, arrived, served.size].join();
+  if (stamp === shotsDrawn) return;
+  shotsDrawn = stamp;
   const pen = context(shots, left + across * side, height);
   shots.style.transform = `translateY(${above}px)`;
   const [soft, accent, line] = paints("--soft", "--accent", "--line");
@@ -98,13 +118,12 @@ function drawThumbs() {
       const x = left + c * side;
       const canvas = shot(map);
       if (canvas) pen.drawImage(canvas, x + 1, y + 1, side - 3, side - 3);
-      pen.strokeStyle = map.n === state.map ? accent : line;
-      pen.lineWidth = map.n === state.map ? 2.5 : 1;
+      pen.strokeStyle = line;
+      pen.lineWidth = 1;
       pen.strokeRect(x + 0.5, y + 0.5, side - 2, side - 2);
       if (!map.layer.verified) cross(pen, x, y, side, accent);
     }
   }
-  gallery.setAttribute("aria-label", `${data.layers.length} layers, ${maps.length} heads; chosen: ${mapName(here())}`);
 }
 
 // The mark of a map that nothing vouches for: a corner cut off.

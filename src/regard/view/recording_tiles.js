@@ -126,8 +126,12 @@ const paints = (...names) => {
 // The legend: the ramp as it is drawn now, with the weights at some places of it.
 const ramp = make("canvas", { class: "ramp", "aria-hidden": "true" });
 const marks = make("div", { class: "marks" });
+let legendDrawn = "";
 function drawLegend() {
   const signed = state.tab === "difference" || here().signed;
+  const stamp = `${look()}/${signed}/${here().scale}`;
+  if (stamp === legendDrawn) return;
+  legendDrawn = stamp;
   const pen = context(ramp, 180, 12);
   for (let x = 0; x < 180; x++) {
     const part = signed ? (x / 179) * 2 - 1 : x / 179;

@@ -25,8 +25,9 @@ _AT_ONCE = 1 << 22
 _ROWS = 1 << 21
 # beyond nought and one by this much, a weight is not just rounded
 _SLACK = 1e-3
-# a key that gets this share of all weight, on average, is a sink (Gu et al. 2025, "When attention sink emerges")
-_SINK, _SINKS = 0.3, 4
+# a key that gets this share of all weight, and so many times its even share, is a sink (Gu et al. 2025, "When attention
+# sink emerges"); at most so many are told apart
+_SINK, _TIMES, _SINKS = 0.3, 4, 4
 # kinds of attention in which a key stands for a piece of text, so that there can be a sink
 _TEXT = ("self", "cross", "alignment")
 
@@ -98,7 +99,7 @@ class Scan:
         if min(self.q, self.k) < 4:
             return ()
         share = sample.mean(0)
-        found = (share >= _SINK * self.scale).nonzero().flatten()
+        found = (share >= max(_SINK, _TIMES / self.k) * self.scale).nonzero().flatten()
         return tuple(sorted(found[share[found].argsort(descending=True)][:_SINKS].tolist()))
 
     def read(self) -> Iterator[int]:
