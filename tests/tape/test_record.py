@@ -121,7 +121,7 @@ def test_queries_and_keys_are_kept_and_nothing_else() -> None:
     with (
         pytest.raises(
             MemoryError,
-            match="the budget of 148 kB will not do: '2.attention' takes 48 kB, 1 such are to come",
+            match="the budget of 148 kB will not do: '1.attention' takes 48 kB, 2 such are to come",
         ),
         regard.record(net, budget=least - 1),
     ):

@@ -78,10 +78,15 @@ def attend(
 ) -> Attended:
     """The same, with what `need` asks for beside the output."""
     checks.term("need", need, Need, "Need(weights=True)")
-    call, felt = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
+    ear = tap.listener()
+    given = (q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
+    if ear is None:
+        call, felt = resolve(*given)
+    else:
+        with ear.quiet():
+            call, felt = resolve(*given)
     if need is not NOTHING:
         _check_need(call)
-    ear = tap.listener()
     got = backends.choose(call, backend).run(call) if ear is None else _overheard(call, backend, ear)
     if felt is not None:
         got = poisoned(got, felt)

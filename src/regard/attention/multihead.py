@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.functional import Positions, poisoned
 from regard.attention.layer import Attention
-from regard.parts import checks
+from regard.parts import checks, tap
 from regard.parts.call import NOTHING, Attended, Need, autocasting, check_positions
 from regard.parts.clean import cleaned, finite, may_read
 from regard.parts.mask import Given, Mask, Or, as_mask
@@ -138,6 +138,21 @@ class MultiHead(nn.Module):
         need: Need = NOTHING,
     ) -> Attended:
         """The same, with what `need` asks for beside the output; weights are (*b, h, q, k)."""
+        ear = tap.listener()
+        if ear is None:
+            return self._attend(q, k, v, mask, positions, need)
+        with ear.quiet():  # the attention in it is heard for itself
+            return self._attend(q, k, v, mask, positions, need)
+
+    def _attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None,
+        v: Tensor | None,
+        mask: Mask | Tensor | None,
+        positions: Positions | None,
+        need: Need,
+    ) -> Attended:
         self._check(q, k, v)
         q, k, v, lost = self._cleaned(q, k, v, mask, positions)
         queries, memory = self._prepared(q, k, v, positions)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -268,6 +269,13 @@ def _end(mask: Mask, positions: tuple[Tensor, Tensor], axes: int) -> Tensor:  # 
 def autocasting(t: Tensor) -> bool:
     kind = t.device.type
     return kind != "meta" and torch.is_autocast_enabled(kind)
+
+
+def exactly(device: torch.device) -> AbstractContextManager[object]:
+    """Products in the types that they are written in: under autocast even float32 would be multiplied in halves."""
+    if device.type == "meta" or not torch.is_autocast_enabled(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def _remembered(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.parts import checks, cut
 from regard.parts.bias import Added
-from regard.parts.call import Call, allowed_for, scores
+from regard.parts.call import Call, allowed_for, exactly, scores
 from regard.parts.mask import Mask
 from regard.parts.read import entropy as entropy_of
 
@@ -178,12 +178,17 @@ class Computed(Copyable):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        # under autocast even float32 would be multiplied in halves
-        with torch.autocast(self.device.type, enabled=False):
-            part = widened(self._call.part(rows, slice(None)))
+        with exactly(self.device):
+            part = widened(self._part(rows))
             s = scores(part)
             weights = part.normalize.weights(s, allowed_for(part, s))
         return weights.expand(*self._call.batch, *weights.shape[-2:])[self._picked]
+
+    def _part(self, rows: Tensor | slice) -> Call:
+        call = self._call
+        if call.mask is not None or call.bias is not None:
+            return call.part(rows, slice(None))
+        return replace(call, queries=call.queries[..., rows, :])  # nobody asks where they stand
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         picked = copy.copy(self)

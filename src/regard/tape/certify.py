@@ -1,8 +1,11 @@
 """The certificate of a map: max |P·V − out| over some of its rows, and how much of it rounding explains."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
+from regard.parts.call import exactly
 from regard.parts.map import AttentionMap
 
 # how many rows are checked, the first and the last among them
@@ -11,27 +14,38 @@ ROWS = 32
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 
 
+@lru_cache(maxsize=64)
 def checked(queries: int) -> Tensor | slice:
     """The rows that are looked at: all, or some that lie evenly."""
     if queries <= ROWS:
         return slice(None)
-    return torch.linspace(0, queries - 1, ROWS).round().long()
+    return torch.tensor([round(n * (queries - 1) / (ROWS - 1)) for n in range(ROWS)])
 
 
-@torch.no_grad()
 def certificate(of: AttentionMap, v: Tensor, out: Tensor, hard: bool = False) -> float:  # "*b k v", "*b q v"
     """max |P·V − out|; of a hard read, which takes one value, how far that is from the nearest it may have taken."""
     if 0 in of.shape or out.numel() == 0:
         return 0.0
     rows = checked(of.shape[-2])
     rows = rows if isinstance(rows, slice) else rows.to(of.device)
-    # under autocast even float32 would be multiplied in halves
-    with torch.autocast(of.device.type, enabled=False):
+    with exactly(of.device):
         weights = of.rows(rows)
-        found, values = out[..., rows, :].to(weights.dtype), spread(v, weights).to(weights.dtype)
+        found, values = (t.detach().to(weights.dtype) for t in (out[..., rows, :], spread(v, weights)))
         if hard:
             return _nearest(weights, values, found)
         return float((weights @ values - found).abs().max())
+
+
+@torch.no_grad()
+def in_place(of: AttentionMap, v: Tensor, out: Tensor) -> float:  # "*b c n" both
+    """max |P∘V − out| of a gate, whose weights broadcast to the values."""
+    if 0 in of.shape or out.numel() == 0:
+        return 0.0
+    rows = checked(v.shape[-2])
+    rows = rows if isinstance(rows, slice) else rows.to(of.device)
+    weights = of.rows(slice(None) if of.shape[-2] == 1 else rows)
+    found, values = (t[..., rows, :].to(weights.dtype) for t in (out, v))
+    return float((weights * values - found).abs().max())
 
 
 def _nearest(weights: Tensor, values: Tensor, found: Tensor) -> float:
@@ -53,11 +67,10 @@ def spread(v: Tensor, weights: Tensor) -> Tensor:
     return v.repeat_interleave(weights.shape[-3] // v.shape[-3], dim=-3)
 
 
-@torch.no_grad()
 def tolerance(v: Tensor, out: Tensor) -> float:
     """What rounding may leave, by the type that was computed in and the greatest value."""
     coarse = max(ROUNDING.get(t.dtype, 4e-2) for t in (v, out))
     if v.numel() == 0:
         return coarse
-    low, high = torch.aminmax(v)
+    low, high = torch.aminmax(v.detach())
     return coarse * max(abs(float(low)), abs(float(high)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from regard.parts.call import exactly
 from regard.parts.map import AttentionMap, Copied, Copyable
 from regard.parts.normalize import Softmax
 from regard.tape.recorder import Heard
@@ -57,7 +58,7 @@ class Modified(Copyable):
         b, h, i = self._samples, self._heads, self._rows[rows]
         j = torch.arange(self._k.shape[-2], device=self.device)
         kind = torch.promote_types(self._q.dtype, torch.float32)
-        with torch.autocast(self.device.type, enabled=False):
+        with exactly(self.device):
             q = self._q[b][:, h][:, :, rows].to(kind)
             k = self._k[b % len(self._k)][:, h // self._group].to(kind)
             scores = (q * self._scale) @ k.mT

@@ -30,12 +30,14 @@ class Ear(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
+        recorder.mode = self
         self.eager = softmax.Eager(self)
         # what the attention that runs is part of, where that says more than its arguments
         self.how: str | None = None
         self.around: Frame | None = None
         self.heads: int | None = None
-        self._hear: dict[Any, Hear] = {**_ATTEND, **self.eager.table}
+        self._hear: dict[Any, Hear] = {**_ATTEND, **self.eager.begin}
+        self._follow = self.eager.follow
 
     @property
     def frame(self) -> Frame:
@@ -56,10 +58,14 @@ class Ear(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.recorder.silent:
+            return func(*args, **kwargs)
         hear = self._hear.get(func)
+        if hear is None and not self.eager.idle:
+            hear = self._follow.get(func)
         if hear is None and type(func).__name__ == "FlexAttentionHOP":
             hear = flex.hear
-        if hear is None or self.recorder.silent:
+        if hear is None:
             return func(*args, **kwargs)
         if hear in (sdpa.hear, heads.hear, flex.hear) and transformed():
             raise RuntimeError(

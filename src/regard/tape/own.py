@@ -36,6 +36,10 @@ class Native(Listener):
         return self.recorder.quiet()
 
     def heard(self, call: Call, out: Tensor, plain: Tensor | None) -> None:
+        with self.recorder.quiet():
+            self._heard(call, out, plain)
+
+    def _heard(self, call: Call, out: Tensor, plain: Tensor | None) -> None:
         frame, head = self._frame(call.score)
         kind = self._kind(frame, call.q, call.keys, call.mask)
         queries, keys = call.queries.shape[-2], call.keys.shape[-2]
@@ -54,7 +58,10 @@ class Native(Listener):
 
     def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
         with self.recorder.quiet():
-            out = weights @ v
+            return self._mixed(owner, weights, v)
+
+    def _mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
+        out = weights @ v
         # heard here: who reads by the same weights again does not attend again
         self._forget(weights)
         frame, _ = self._frame(owner)
@@ -66,6 +73,39 @@ class Native(Listener):
         if self.recorder.wants(frame.name):
             self.recorder.keep(frame, Heard(Kept(weights), v, out, "regard", kind, step, plain=out))
         return out
+
+    def gated(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        frame, _ = self._frame(owner)
+        if self.recorder.silent or not self.recorder.wants(frame.name):
+            return
+
+        def rows(t: Tensor) -> Tensor:  # "b c *s" -> "b 1 c n": channels look at places
+            return t.reshape(*t.shape[:2], -1).unsqueeze(1)
+
+        space = tuple(x.shape[2:])
+        # weights that do not know places have one column; those that know some of the axes have all
+        shape = (*weights.shape[:2], *space) if any(n > 1 for n in weights.shape[2:]) else weights.shape
+        plain = rows(out)
+        heard = Heard(
+            Kept(rows(weights.expand(shape))),
+            rows(x),
+            out,
+            "regard",
+            "gate",
+            seen=rows,
+            plain=plain,
+            in_place=True,
+            grid=(space[0], space[1]) if len(space) == 2 and len(shape) == 4 and shape[2:] == space else None,
+        )
+        self.recorder.keep(frame, heard)
+
+    @contextmanager
+    def lying(self, space: tuple[int, ...]) -> Iterator[None]:
+        if len(space) != 2:
+            yield
+            return
+        with self.recorder.places.lying((space[0], space[1])):
+            yield
 
     @contextmanager
     def aligned(self, memory: Memory | None) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Where in a model something happens: the names of the modules that are running, and what the innermost was given."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Places:
 
     def attach(self) -> list[RemovableHandle]:
         handles = []
-        for module in self._model.modules():
+        for module in {id(one): one for one in self.modules.values()}.values():
             if isinstance(module, nn.Conv2d) and module.kernel_size == module.stride != (1, 1):
                 handles.append(module.register_forward_hook(self._patched))
             # torch's own leaves and the terms of this library attend to nothing by themselves, and there are many
@@ -52,7 +53,7 @@ class Places:
             leaf = room.startswith("torch.nn.modules.") and next(module.children(), None) is None
             if leaf or room.startswith("regard.parts."):
                 continue
-            handles.append(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=True))
+            handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             handles.append(module.register_forward_hook(self._leave, always_call=True))
         return handles
 
@@ -74,6 +75,15 @@ class Places:
             return None
         return self._grid
 
+    @contextmanager
+    def lying(self, grid: tuple[int, int]) -> Iterator[None]:
+        """Keys that are heard inside lie so in an image."""
+        before, self._grid = self._grid, grid
+        try:
+            yield
+        finally:
+            self._grid = before
+
     @property
     def here(self) -> Frame:
         return self.stack[-1] if self.stack else Frame("", self._model)
@@ -92,7 +102,7 @@ class Places:
 
 def plain(name: str) -> str:
     """The name without what torch.compile wraps around."""
-    return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".")
+    return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".") if "_orig_mod" in name else name
 
 
 def looks_elsewhere(frame: Frame, queries: int, keys: int) -> bool:

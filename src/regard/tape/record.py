@@ -47,8 +47,9 @@ def record(
         raise RuntimeError(
             "record listens already in this thread; end that with-block first, or choose among its modules with layers="
         )
-    _check(model, keep, budget, tolerance)
+    checks.term("model", model, nn.Module, "your model")
     places = Places(model)
+    _check(places, keep, budget, tolerance)
     choice = Choice(
         chosen(layers, list(places.modules)), _heads(heads), _rows(rows), keep == "weights", gradients, tolerance
     )
@@ -75,9 +76,8 @@ def record(
         yield tape
 
 
-def _check(model: nn.Module, keep: str, budget: int, tolerance: float | None) -> None:
-    checks.term("model", model, nn.Module, "your model")
-    for name, module in model.named_modules():
+def _check(places: Places, keep: str, budget: int, tolerance: float | None) -> None:
+    for name, module in places.modules.items():
         if isinstance(module, torch.jit.ScriptModule):
             raise TypeError(
                 f"record cannot listen inside TorchScript, and {name or 'the model'!r} is a {type(module).__name__}; "

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
 
 from regard.parts.map import Copyable, Kept
 from regard.tape import certify
@@ -15,7 +16,7 @@ from regard.tape.made import Heads, Stitched
 from regard.tape.places import Frame, Places
 from regard.tape.recorded import Kind, Recorded
 from regard.tape.shelf import Shelf, said
-from regard.tape.slope import Came, Slope
+from regard.tape.slope import Came, InPlace, Slope
 
 
 def _same(t: Tensor) -> Tensor:
@@ -37,6 +38,8 @@ class Heard:
     hard: bool = False
     exact: Tensor | None = None  # the weights themselves, where they were formed
     heads: tuple[int, int] | None = None  # one of several heads that are heard one by one: (which, of how many)
+    in_place: bool = False  # a gate: P∘V instead of P·V, where an axis of one in P serves all of V
+    grid: tuple[int, int] | None = None  # how the keys lie, where whoever was heard told it
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Recorder:
     def __init__(self, places: Places, shelf: Shelf, choice: Choice, tape: list[Recorded]) -> None:
         self.places, self.shelf, self.choice, self.tape = places, shelf, choice, tape
         self.silent = 0
+        self.mode: TorchFunctionMode | None = None  # that listens for it
         self._calls: dict[str, int] = {}
         self._beside: dict[str, list[Recorded]] = {}
         self._group: list[Recorded] | None = None
@@ -64,9 +68,15 @@ class Recorder:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
+        """What runs inside is not listened to: it is part of what is heard otherwise, or it is our own work."""
         self.silent += 1
         try:
-            yield
+            # an ear that is off costs nothing; one that only looks away is called for every shape that is read
+            if self.mode is not None and _get_current_function_mode() is self.mode:
+                with _pop_mode_temporarily():
+                    yield
+            else:
+                yield
         finally:
             self.silent -= 1
 
@@ -136,15 +146,17 @@ class Recorder:
         if rows is not None:
             index = torch.tensor(rows, device=v.device)
             weights = weights.of_rows(rows)
-            cuts.append(lambda t: t.index_select(-2, index))
+            if not heard.in_place or heard.weights.shape[-2] == v.shape[-2]:
+                cuts.append(lambda t: t.index_select(-2, index))
+                v = v.index_select(-2, index) if heard.in_place else v
             exact = None if exact is None else exact.index_select(-2, index)
         for cut in cuts:
             plain = None if plain is None else cut(plain)
-        sure, allowed = self._certified(weights, v, plain, heard.hard)
+        sure, allowed = self._certified(weights, v, plain, heard)
         if exact is not None and (sure is None or sure > allowed):
             # what was computed from is not all that was done to the scores: the weights themselves are
             weights = Kept(exact)
-            sure, allowed = self._certified(weights, v, plain, heard.hard)
+            sure, allowed = self._certified(weights, v, plain, heard)
         kept = self._stored(weights, frame)
 
         def seen(t: Tensor) -> Tensor:
@@ -161,26 +173,31 @@ class Recorder:
             certificate=sure,
             tolerance=allowed,
             how=heard.how,
-            grid=self.places.grid(kept.shape[-1]),
-            slope=self._slope(heard.out, seen, v, kept.shape, name) if self.choice.gradients else None,
+            grid=heard.grid if heard.in_place else self.places.grid(kept.shape[-1]),
+            slope=self._slope(heard, seen, v, kept.shape, name) if self.choice.gradients else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
         )
 
-    def _certified(self, weights: Copyable, v: Tensor, plain: Tensor | None, hard: bool) -> tuple[float | None, float]:
+    def _certified(
+        self, weights: Copyable, v: Tensor, plain: Tensor | None, heard: Heard
+    ) -> tuple[float | None, float]:
         given = self.choice.tolerance
         if plain is None:
             return None, given or 0.0
-        sure = certify.certificate(weights, v, plain, hard)
+        if heard.in_place:
+            sure = certify.in_place(weights, v, plain)
+        else:
+            sure = certify.certificate(weights, v, plain, heard.hard)
         return sure, certify.tolerance(v, plain) if given is None else given
 
     def _stored(self, weights: Copyable, frame: Frame) -> Copyable:
         def copied(what: str, t: Tensor) -> Tensor:
             return self.shelf.copied(what, t, frame.name)
 
-        size = 4 * math.prod(weights.shape) if self.choice.weights else _size(weights)
+        size = 4 * math.prod(weights.shape)
         if frame.name not in self._calls:
-            self._foreseen(size, frame)
+            self._foreseen(size if self.choice.weights else _size(weights), frame)
         if not self.choice.weights:
             return weights.own(copied)
         self.shelf.spend(size, frame.name)
@@ -200,8 +217,9 @@ class Recorder:
             )
 
     def _slope(
-        self, out: Tensor, seen: Callable[[Tensor], Tensor], v: Tensor, shape: tuple[int, ...], name: str
+        self, heard: Heard, seen: Callable[[Tensor], Tensor], v: Tensor, shape: tuple[int, ...], name: str
     ) -> Slope:
+        out = heard.out
         if not out.requires_grad:
             raise ValueError(
                 f"gradients=True needs an output with a gradient, and that of {name!r} has none; "
@@ -210,7 +228,7 @@ class Recorder:
         came = Came(name)
         out.register_hook(came.back)
         self.shelf.spend(v.nbytes + out.nbytes, name)
-        return Slope(came, seen, v.clone(), shape)
+        return (InPlace if heard.in_place else Slope)(came, seen, v.clone(), shape)
 
     def _heads(self, shape: tuple[int, ...], name: str) -> list[int] | None:
         if self.choice.heads is None:

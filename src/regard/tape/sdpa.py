@@ -1,6 +1,7 @@
 """torch's scaled_dot_product_attention: softmax(scale · q kᵀ + mask) v, told by its arguments."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -81,24 +82,33 @@ def as_call(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, 
     batch, group = batch_of(q, k, v)
     terms: list[Mask] = []
     bias = given = None
-    corner = torch.arange(q.shape[-2], device=q.device), torch.arange(k.shape[-2], device=q.device)
     if causal:
-        terms, given = [Causal()], corner
+        terms, given = [Causal()], _places(q, k, 0)
     if mask is not None:
         shaped = compact.shaped(mask, q, k)
         if shaped.causal is not None:
-            terms, given = [*terms, Causal()], (corner[0] + shaped.causal, corner[1])
+            terms, given = [*terms, Causal()], _places(q, k, shaped.causal)
         elif shaped.tensor.dtype == torch.bool:
             found = compact.compact(shaped.tensor)
             if found is None:
                 terms.append(Given(lead(shaped.tensor, len(batch) + 2)))
             else:
                 terms.append(found.mask)
-                given = (corner[0] + found.offset, corner[1]) if not causal else given
+                given = given if causal else _places(q, k, found.offset)
         else:
             bias = Added(shaped.tensor)
     joined = None if not terms else terms[0] if len(terms) == 1 else terms[0] & terms[1]
-    return Call(q, q, k, v, Dot(scale), bias, joined, SOFTMAX, MIX, 0.0, NOTHING, batch, group, k.shape[-2], given)
+    return Call(q, q, k, v, _dot(scale), bias, joined, SOFTMAX, MIX, 0.0, NOTHING, batch, group, k.shape[-2], given)
+
+
+@lru_cache(maxsize=64)
+def _dot(scale: float | None) -> Dot:
+    return Dot(scale)
+
+
+def _places(q: Tensor, k: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    """Positions of queries from `first` on, and of keys."""
+    return torch.arange(first, first + q.shape[-2], device=q.device), torch.arange(k.shape[-2], device=q.device)
 
 
 def lead(t: Tensor, axes: int) -> Tensor:

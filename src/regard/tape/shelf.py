@@ -72,7 +72,7 @@ class Shelf:
 
     def freeze(self, term: Any) -> Any:
         """A term that no training step will change, copied once for as long as none does."""
-        if term is None or next(term.parameters(), None) is None:
+        if term is None or not (term._parameters or term._modules):
             return term
         versions = tuple(p._version for p in term.parameters())
         known = self._terms.get(id(term))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from regard.parts.call import exactly
 from regard.parts.map import AttentionMap
 from regard.tape.certify import spread
 
@@ -58,7 +59,7 @@ class Slope(AttentionMap):
         grad = self._seen(self._came.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
         values = spread(self._v, grad).to(grad.dtype)
-        with torch.autocast(self.device.type, enabled=False):
+        with exactly(self.device):
             grad, values = (t.expand(*self._whole[:-2], *t.shape[-2:])[self._picked] for t in (grad, values))
             return grad[..., rows, :] @ values.transpose(-1, -2)
 
@@ -68,4 +69,15 @@ class Slope(AttentionMap):
         for (axis, before), one in zip(left, index, strict=False):
             taken = before[one]
             whole[axis] = slice(taken.start, taken.stop, taken.step) if isinstance(taken, range) else taken
-        return Slope(self._came, self._seen, self._v, self._whole, tuple(whole))
+        return type(self)(self._came, self._seen, self._v, self._whole, tuple(whole))
+
+
+class InPlace(Slope):
+    """∂L/∂P = ∂L/∂out ∘ V of a gate, summed where one weight serves several values."""
+
+    @torch.no_grad()
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        grad = self._seen(self._came.get())
+        grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
+        slope = (grad * self._v.to(grad.dtype)).sum_to_size(*self._whole)
+        return slope[self._picked][..., rows, :]

@@ -62,10 +62,15 @@ class Eager:
         self._ear = ear
         shapes = ("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "expand", "contiguous", "clone")
         types = ("to", "float", "half", "bfloat16", "double", "type_as", "type")
-        self.table: dict[Any, Hear] = {
+        # where scores and weights begin
+        self.begin: dict[Any, Hear] = {
             **dict.fromkeys([*_functions("matmul", "bmm"), *_operators("matmul")], self._product),
             **dict.fromkeys(_functions("baddbmm"), self._added_product),
             torch.functional.einsum: self._einsum,
+            **dict.fromkeys([*_functions("softmax"), torch.special.softmax], self._softmax),
+        }
+        # what they go through
+        self.follow: dict[Any, Hear] = {
             **dict.fromkeys([*_functions("mul", "multiply"), *_operators("mul", "rmul", "imul")], self._scaled(False)),
             **dict.fromkeys(
                 [*_functions("div", "divide", "true_divide"), *_operators("truediv", "itruediv")], self._scaled(True)
@@ -73,12 +78,16 @@ class Eager:
             **dict.fromkeys([*_functions("add"), *_operators("add", "radd", "iadd")], self._shifted(1.0)),
             **dict.fromkeys([*_functions("sub", "subtract"), *_operators("sub", "isub")], self._shifted(-1.0)),
             **dict.fromkeys(_functions("masked_fill"), self._filled),
-            **dict.fromkeys([*_functions("softmax"), torch.special.softmax], self._softmax),
             **dict.fromkeys(_functions("dropout", "feature_dropout"), self._dropped),
             **dict.fromkeys(_functions(*shapes), self._reshaped),
             **dict.fromkeys(_functions(*types), self._retyped),
             **dict.fromkeys([*_functions("transpose", "swapaxes", "permute"), FLIP], self._turned),
         }
+
+    @property
+    def idle(self) -> bool:
+        """Is there nothing to follow?"""
+        return not self._scores.data and not self._weights.data
 
     def forget(self, weights: Tensor) -> None:
         """These are known already."""
