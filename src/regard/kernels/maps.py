@@ -71,7 +71,7 @@ def pooled(x: Tensor, native: bool | None = None) -> tuple[Tensor, Tensor]:
 
 
 def pooled_both(x: Tensor, native: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """x, and its mean and its greatest value over places, "b c" each; of several greatest the first has the gradient."""
+    """x, and its mean and its greatest value over places, "b c" each; of equal ones the first has the gradient."""
     if _plain(x):
         wide = _wide(x)
         return x, wide.mean(tuple(range(2, x.ndim))), wide.flatten(2).max(-1).values

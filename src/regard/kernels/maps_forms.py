@@ -175,7 +175,9 @@ def across(x: Tensor, w: Tensor | None, native: bool) -> tuple[Tensor, Tensor, T
         if w is not None:
             y = y * w[some].view(*w[some].shape, *[1] * (x.ndim - 2))
         most, at = y.max(1, keepdim=True)
-        means.append(y.mean(1, keepdim=True)), mosts.append(most), ats.append(at)
+        means.append(y.mean(1, keepdim=True))
+        mosts.append(most)
+        ats.append(at)
     return torch.cat(means), torch.cat(mosts), torch.cat(ats)
 
 

@@ -27,6 +27,14 @@ class Listener(ABC):
         """weights · v of a layer that makes its own weights, "*b q k"."""
 
     @abstractmethod
+    def gated(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        """A gate weighed a map in place, out = weights · x "b c *s"; the weights broadcast to x."""
+
+    @abstractmethod
+    def lying(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
+        """The keys of what runs inside are the places of a map of this size."""
+
+    @abstractmethod
     def aligned(self, memory: Memory | None) -> AbstractContextManager[None]:
         """What runs inside are steps of a decoder that looks at a source: one alignment.
 
@@ -53,3 +61,9 @@ def aligned(memory: Memory | None = None) -> AbstractContextManager[None]:
     """Steps of a decoder that belong together."""
     ear = listener()
     return nullcontext() if ear is None else ear.aligned(memory)
+
+
+def lying(space: tuple[int, ...]) -> AbstractContextManager[None]:
+    """An attention over the places of a map."""
+    ear = listener()
+    return nullcontext() if ear is None else ear.lying(space)

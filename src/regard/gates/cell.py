@@ -1,0 +1,160 @@
+"""Gated heads, and the recurrent cell made of them: what is looked at, what of it is kept, what is said.
+
+A derivation. Heads squash their input, H = σ(W x + b), and each looks over the positions by a query of its own:
+α = softmax_j(q · tanh(W_q H_j + θ)/√d). To make a cell of them, four things are settled so that shapes and state fit:
+
+    what was before   the score, of every head and position, also reads the mean input x̄ and the output y before:
+                      s_hj = q_h · tanh(W_q H_hj + W_x x̄ + W_y y + θ)/√d
+    what is read      a_h = Σ_j softmax_j(s_h)_j H_hj, in (0, 1)
+    what is kept      γ = σ(G x̄ + G_y y + g) a gate a head,  c_h ← (1 − γ_h) c_h + γ_h a_h
+    what is said      U = tanh(W a + W_h y + b),  y = σ(c + U)
+
+The memory c is as wide as all heads together, so that c + U is defined and y has that width too; because the gate mixes
+instead of adding, c stays in (0, 1) however long the sequence. State is (c, y): a value passed in and given back.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.gates.gate import only_weights
+from regard.parts import checks
+from regard.parts.call import NOTHING, Attended, Need
+from regard.parts.normalize import Softmax
+
+
+class CellState(NamedTuple):
+    """What a GatedCell carries from one step to the next."""
+
+    memory: Tensor  # "b heads width", in (0, 1)
+    out: Tensor  # "b heads·width", in (0, 1)
+
+
+class GatedHeads(nn.Module):
+    """a_h = Σ_j softmax_j(q_h · tanh(W_q H_hj + θ)/√d)_j H_hj, H = σ(W x + b): positions become one vector a head.
+
+    "b n d" -> "b heads·width". The heads share W_q and θ, and differ by their part of W and their query.
+    """
+
+    def __init__(self, dim: int, heads: int, width: int) -> None:
+        super().__init__()
+        checks.sizes("GatedHeads", dim=dim, heads=heads, width=width)
+        self.dim, self.heads, self.width = dim, heads, width
+        self.squash = nn.Linear(dim, heads * width)
+        self.key = nn.Linear(width, width)
+        self.query = nn.Parameter(torch.randn(heads, width))
+        self.normalize = Softmax()
+
+    def forward(self, x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # "b n d", bool "b n" -> "b heads·width"
+        return self.attend(x, mask=mask).out
+
+    def attend(self, x: Tensor, *, mask: Tensor | None = None, need: Need = NOTHING) -> Attended:
+        """The same, with the weights "b heads n" if `need` asks for them. `mask` is True where a position is real."""
+        only_weights(need, self)
+        read, weights = self.look(x, mask, None)
+        return Attended(read.flatten(1), weights if need.weights else None)
+
+    def look(self, x: Tensor, mask: Tensor | None, before: Tensor | None) -> tuple[Tensor, Tensor]:
+        """What every head reads, "b heads width", and its weights; `before` "b width" is added to what it scores by."""
+        checks.floating("x", x)
+        checks.width("x", x, self.dim, self)
+        if x.ndim != 3:
+            raise ValueError(
+                f"x must be (batch, positions, {self.dim}) for {type(self).__name__}, got {checks.shape(x)}"
+            )
+        _check_mask(mask, x)
+        states = torch.sigmoid(self.squash(x)).unflatten(-1, (self.heads, self.width)).transpose(1, 2)  # "b h n w"
+        keys = self.key(states)
+        if before is not None:
+            keys = keys + before[:, None, None]
+        scores = torch.einsum("hw,bhnw->bhn", self.query, torch.tanh(keys)) / math.sqrt(self.width)
+        weights = self.normalize.weights(scores, None if mask is None else mask.unsqueeze(1)).to(states.dtype)
+        return (weights.unsqueeze(-2) @ states).squeeze(-2), weights
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, heads={self.heads}, width={self.width}"
+
+
+def _check_mask(mask: Tensor | None, x: Tensor) -> None:
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
+        raise ValueError(
+            f"mask must be boolean, one for each of the {tuple(x.shape[:2])} positions, True where it is real, "
+            f"got {mask.dtype} {checks.shape(mask)}; try mask > 0"
+        )
+
+
+class GatedCell(nn.Module):
+    """y, state = cell(x, state): gated heads over the positions of one step, with a memory that gates let in.
+
+    "b n d" -> "b heads·width". How it is derived stands at the head of this module. A sequence "b t n d" is read by
+    `read`, step by step.
+    """
+
+    def __init__(self, dim: int, heads: int, width: int) -> None:
+        super().__init__()
+        self.look = GatedHeads(dim, heads, width)
+        size = heads * width
+        self.size = size
+        self.mean_key = nn.Linear(dim, width, bias=False)
+        self.out_key = nn.Linear(size, width, bias=False)
+        self.gate = nn.Linear(dim + size, heads)
+        self.update = nn.Linear(size, size)
+        self.again = nn.Linear(size, size, bias=False)
+
+    def initial(self, x: Tensor) -> CellState:  # "b n d"
+        """Nothing kept, nothing said."""
+        zeros = x.new_zeros(x.shape[0], self.size)
+        return CellState(zeros.unflatten(1, (self.look.heads, -1)), zeros)
+
+    def forward(
+        self, x: Tensor, state: CellState | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, CellState]:  # "b n d" -> "b heads·width"
+        got, state = self.attend(x, state, mask=mask)
+        return got.out, state
+
+    def attend(
+        self, x: Tensor, state: CellState | None = None, *, mask: Tensor | None = None, need: Need = NOTHING
+    ) -> tuple[Attended, CellState]:
+        """The same, with the weights "b heads n" if `need` asks for them."""
+        checks.floating("x", x)
+        checks.width("x", x, self.look.dim, self.look)
+        only_weights(need, self)
+        if state is None:
+            state = self.initial(x)
+        elif state.out.shape != (x.shape[0], self.size):
+            raise ValueError(
+                f"state must be of {x.shape[0]} samples and {self.size} wide, got {checks.shape(state.out)}; "
+                "pass the state this cell gave, or None to begin"
+            )
+        _check_mask(mask, x)
+        mean = _mean(x, mask)
+        read, weights = self.look.look(x, mask, self.mean_key(mean) + self.out_key(state.out))
+        enter = torch.sigmoid(self.gate(torch.cat([mean, state.out], -1))).unsqueeze(-1)  # "b heads 1"
+        memory = torch.lerp(state.memory, read, enter.expand_as(read))
+        update = torch.tanh(self.update(read.flatten(1)) + self.again(state.out))
+        out = torch.sigmoid(memory.flatten(1) + update)
+        return Attended(out, weights if need.weights else None), CellState(memory, out)
+
+    def read(self, sequence: Tensor, state: CellState | None = None) -> tuple[Tensor, CellState]:
+        """Every step of a sequence "b t n d": the outputs "b t heads·width", and the state after the last."""
+        if sequence.ndim != 4 or not sequence.shape[1]:
+            raise ValueError(
+                f"sequence must be (batch, steps, positions, width) with a step or more, got {checks.shape(sequence)}; "
+                "x.unsqueeze(2) makes one position of every step"
+            )
+        outs = []
+        for x in sequence.unbind(1):
+            y, state = self(x, state)
+            outs.append(y)
+        assert state is not None
+        return torch.stack(outs, 1), state
+
+
+def _mean(x: Tensor, mask: Tensor | None) -> Tensor:  # "b n d" -> "b d"
+    """The mean over real positions; zero where there is none."""
+    if mask is None:
+        return x.mean(1)
+    real = mask.unsqueeze(-1)
+    return x.masked_fill(~real, 0.0).sum(1) / real.sum(1).clamp_min(1)

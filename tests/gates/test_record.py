@@ -1,0 +1,118 @@
+"""Gates under `record`: what they weighed, certified, and how the loss changes with it."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard import GATES, gate
+
+C = 6
+
+
+class Net(nn.Module):
+    def __init__(self, name: str, dims: int = 2) -> None:
+        super().__init__()
+        kinds = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+        self.conv = kinds[dims](2, C, 3, padding=1)
+        self.gate = gate(name, C, dims)
+        for parameter in self.gate.parameters():
+            if parameter.ndim == 0:
+                nn.init.constant_(parameter, 0.7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gate(self.conv(x))
+
+
+@pytest.mark.parametrize("name", GATES)
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_every_gate_is_heard(name: str, training: bool) -> None:
+    torch.manual_seed(0)
+    net, x = Net(name).train(training), torch.randn(3, 2, 5, 7)
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    want = net(x)
+    after = {key: value.clone() for key, value in net.state_dict().items()}
+    net.load_state_dict(state)
+    with regard.record(net) as tape:
+        out = net(x)
+    assert torch.equal(out, want)
+    # running statistics have seen the batch once
+    for key, value in net.state_dict().items():
+        assert torch.equal(value, after[key])
+    (heard,) = tape
+    assert heard.verified, heard
+    if name == "non-local":
+        assert (heard.kind, heard.shape, heard.grid) == ("self", (3, 1, 35, 35), (5, 7))
+        return
+    assert heard.name.startswith("gate")
+    if name.startswith("external"):
+        assert heard.kind == "cross"
+        assert heard.shape[-2:] == (35, 64)
+        return
+    assert heard.kind == "gate"
+    weights = net.eval().gate.weights(net.conv(x)) if not training else None
+    sample, head, channels, places = heard.shape
+    assert (sample, head) == (3, 1)
+    assert channels in (1, C)
+    assert places in (1, 35)
+    assert heard.grid == ((5, 7) if places == 35 else None)
+    if weights is not None:
+        full = heard.weights.dense().expand(3, 1, C, 35).reshape(3, C, 5, 7)
+        torch.testing.assert_close(full, weights.expand(3, C, 5, 7))
+
+
+@pytest.mark.parametrize("dims", [1, 3])
+def test_signals_and_volumes_have_no_grid(dims: int) -> None:
+    net = Net("simam", dims)
+    with regard.record(net) as tape:
+        net(torch.randn(2, 2, *(5, 3, 2)[:dims]))
+    assert tape[0].shape == (2, 1, C, (5, 15, 30)[dims - 1])
+    assert tape[0].grid is None
+
+
+@pytest.mark.parametrize("name", ["se", "spatial", "cbam", "simam", "coordinate"])
+def test_slopes(name: str) -> None:
+    """∂L/∂w, from the output's gradient: that of weights that are a leaf."""
+    torch.manual_seed(0)
+    net, x = Net(name).eval(), torch.randn(3, 2, 5, 7)
+    target = torch.randn(3, C, 5, 7)
+    with regard.record(net, gradients=True) as tape:
+        (net(x) * target).sum().backward()
+    (heard,) = tape
+    features = net.conv(x).detach()
+    wide = heard.weights.dense().requires_grad_()
+    (wide.expand(3, 1, C, 35).reshape(3, C, 5, 7) * features * target).sum().backward()
+    torch.testing.assert_close(heard.slope.dense(), wide.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(heard.slope.pick(1, 0).dense(), wide.grad[1, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_some_rows_are_some_channels() -> None:
+    net, x = Net("simam").eval(), torch.randn(3, 2, 5, 7)
+    with regard.record(net) as tape:
+        net(x)
+    with regard.record(net, rows=[1, 4], gradients=True) as few:
+        net(x).sum().backward()
+    assert few[0].shape == (3, 1, 2, 35)
+    assert few[0].verified
+    assert few[0].slope.shape == (3, 1, 2, 35)
+    assert torch.equal(few[0].weights.dense(), tape[0].weights.dense()[..., [1, 4], :])
+    torch.testing.assert_close(few[0].slope.dense().reshape(3, 2, 5, 7), net.conv(x)[:, [1, 4]])
+    place = Net("spatial").eval()
+    with regard.record(place, rows=slice(0, 4)) as one:
+        place(x)
+    assert one[0].shape == (3, 1, 1, 35)
+    assert one[0].verified
+
+
+def test_a_gate_alone() -> None:
+    made = regard.SimAM()
+    with regard.record(made) as tape:
+        made(torch.randn(1, 2, 3, 5))
+    assert [(one.name, one.kind, one.grid) for one in tape] == [("", "gate", (3, 5))]
+
+
+def test_layers_choose() -> None:
+    net = nn.Sequential(regard.SimAM(), regard.ECA(4), regard.SimAM())
+    with regard.record(net, layers="1") as tape:
+        net(torch.randn(1, 4, 3, 5))
+    assert [one.name for one in tape] == ["1"]
