@@ -51,9 +51,14 @@ againstLayer.addEventListener("change", () => change({ against: data.layers[agai
 againstHead.addEventListener("change", () => change({ against: maps[state.against].layer.first + Number(againstHead.value) }));
 
 // Tabs
+const reading = make("p", { class: "hint" }, "The server is reading this map, from the top down; what is not drawn yet follows. Zoom in to see single weights at once.");
+function drawHeat() {
+  reading.hidden = !data.remote || Boolean(facts.now(state.map));
+  heat.draw();
+}
 const field = (label, input, ...more) => make("span", { class: "field" }, make("label", { for: input.id }, label), input, ...more);
 const tabs = [
-  { name: "heat", title: "Heat map", draw: () => heat.draw(), parts: [heat.figure, make("p", { class: "hint" }, "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
+  { name: "heat", title: "Heat map", draw: drawHeat, parts: [reading, heat.figure, make("p", { class: "hint" }, "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
   { name: "lines", title: "Lines", draw: drawLines, parts: [make("div", { class: "tools" }, field("from a weight of", threshold, thresholdSaid)), linesFigure, linesNote] },
   { name: "text", title: "Text", draw: drawText, parts: [textFigure, textNote] },
   { name: "image", title: "Image", draw: drawImage, parts: [make("div", { class: "tools" }, field("opacity", opacity), field("smooth", smooth)), imageFigure, imageNote] },
