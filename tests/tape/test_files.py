@@ -195,6 +195,25 @@ def test_a_long_text_stays_small_and_is_computed_on_demand(tmp_path: Path) -> No
     torch.testing.assert_close(found[20_000, :20_001][0, 0], expected, rtol=0, atol=1e-6)
 
 
+def test_what_maps_share_is_stored_once(tmp_path: Path) -> None:
+    """A mask that all layers have, and the keys of a cache that grows."""
+    mask = regard.Given(torch.rand(1, 1, 11, 11) > 0.2)
+    layers = [Recorded(f"l.{n}", "self", computed(1, 2, 11, 11, seed=n, mask=mask)) for n in range(3)]
+    cache, steps = torch.randn(1, 2, 20, 7), []
+    for n in range(5, 12):
+        one = regard.attend(torch.randn(1, 2, 1, 7), cache[:, :, :n], need=regard.Need(map=True)).map
+        steps.append(Recorded("g", "self", one, call=n - 5, step=n - 1))
+    tape = Recording((*layers, *steps))
+    path = tape.save(tmp_path)
+    same(tape, Recording.load(path), 1e-6)
+    with safe_open(path, "pt") as file:
+        shapes = [tuple(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
+    assert shapes.count((1, 1, 11, 11)) == 1
+    assert sum(shape[-2] for shape in shapes if shape[-1] == 7 and shape[-2] > 1) == 3 * 2 * 11 + 11
+    with pytest.raises(ValueError, match="would take"):
+        tape.save(tmp_path / "b.safetensors", most=path.stat().st_size // 3)
+
+
 def test_a_file_is_the_same_twice_and_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tape = stack()
     one, two = tape.save(tmp_path / "a.safetensors"), tape.save(tmp_path / "b.safetensors")

@@ -6,7 +6,9 @@ stored as its weights.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +42,21 @@ def place(path: Path) -> Path:
 
 def write(path: Path, maps: Sequence[Recorded], facts: Mapping[str, Any], most: int) -> Path:
     path = place(path)
-    size = sum(forms.size(one.weights) + (0 if one.slope is None else forms.size(one.slope)) for one in maps)
+    longest: dict[Hashable, Tensor] = {}
+    each = [part for one in maps for part in (one.weights, one.slope) if part is not None]
+    size = sum(forms.parts(part, longest) for part in each) + sum(t.nbytes for t in longest.values())
     if size > most:
         full = sum(not forms.small(one.weights) for one in maps)
         raise ValueError(
             f"the recording would take {size / 1e9:.3g} GB, more than most={most / 1e9:.3g} GB, and {full} of its "
             f"{len(maps)} maps are stored as weights; select fewer layers, heads or samples, or raise most"
         )
-    tensors: dict[str, Tensor] = {}
-    told = [_told(number, one, tensors) for number, one in enumerate(maps)]
+    shelf = _Shelf(longest, {}, {})
+    told = [_told(number, one, shelf) for number, one in enumerate(maps)]
     text = json.dumps({"format": FORMAT, **facts, "maps": told})
     if not path.parent.is_dir():
         disk.folder(path.parent)
-    disk.write(path, disk.safetensors(tensors, {_KEY: text}))
+    disk.write(path, disk.safetensors(shelf.tensors, {_KEY: text}))
     return path
 
 
@@ -76,19 +80,40 @@ def read(path: Path) -> tuple[tuple[Recorded, ...], Labels, Labels, dict[str, st
     if facts["format"] > FORMAT:
         raise ValueError(f"{path} has format {facts['format']}, this version reads up to {FORMAT}; update regard")
     try:
-        maps = tuple(_recorded(one, tensors.__getitem__) for one in facts["maps"])
+        maps = tuple(_recorded(one, partial(_Shelf.get, tensors)) for one in facts["maps"])
         queries, keys = (None if facts[name] is None else tuple(facts[name]) for name in ("queries", "keys"))
         return maps, queries, keys, dict(facts["about"])
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{path} does not hold what it should ({error!r}); take another one") from error
 
 
-def _told(number: int, one: Recorded, tensors: dict[str, Tensor]) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class _Shelf:
+    """Tensors as they go into a file, each once."""
+
+    longest: dict[Hashable, Tensor]
+    names: dict[Hashable, str]
+    tensors: dict[str, Tensor]
+
+    def put(self, name: str, t: Tensor) -> forms.Name:
+        """What the tensor is called there: its own name, or that of one which it begins, and how far."""
+        kind = forms.which(t)
+        whole = self.longest.get(kind, t)
+        if kind not in self.longest or kind not in self.names:
+            self.tensors[name] = whole.detach().to("cpu").contiguous()
+        if kind in self.longest:
+            name = self.names.setdefault(kind, name)
+        return name if t.shape == whole.shape else (name, t.shape[-2])
+
+    @staticmethod
+    def get(tensors: Mapping[str, Tensor], name: Any) -> Tensor:
+        return tensors[name] if isinstance(name, str) else tensors[name[0]].narrow(-2, 0, name[1])
+
+
+def _told(number: int, one: Recorded, shelf: _Shelf) -> dict[str, Any]:
     def stored(of: AttentionMap, what: str) -> dict[str, Any]:
-        def put(name: str, t: Tensor) -> str:
-            key = f"{number}.{what}.{name}"
-            tensors[key] = t.detach().to("cpu").contiguous()
-            return key
+        def put(name: str, t: Tensor) -> forms.Name:
+            return shelf.put(f"{number}.{what}.{name}", t)
 
         return forms.stored(of, put)
 
@@ -109,7 +134,7 @@ def _told(number: int, one: Recorded, tensors: dict[str, Tensor]) -> dict[str, A
     }
 
 
-def _recorded(told: Mapping[str, Any], get: Callable[[str], Tensor]) -> Recorded:
+def _recorded(told: Mapping[str, Any], get: forms.Get) -> Recorded:
     return Recorded(
         told["name"],
         told["kind"],

@@ -1,7 +1,7 @@
 """A map as tensors and JSON: its queries and keys with the terms of the call, or its weights."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
@@ -16,8 +16,10 @@ from regard.parts.normalize import Softmax
 from regard.parts.score import Dot
 from regard.tape.made import Heads, Made, Stitched
 
-Put = Callable[[str, Tensor], str]
-Get = Callable[[str], Tensor]
+# the name of a tensor, or that of a longer one and how much of it
+Name = str | tuple[str, int]
+Put = Callable[[str, Tensor], Name]
+Get = Callable[[Any], Tensor]
 
 _JOINED: dict[str, type[Joined]] = {"and": And, "or": Or, "not": Not}
 # made of maps that may be small
@@ -47,21 +49,29 @@ def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
     return Kept(get(form["weights"])) if "weights" in form else Computed(_call(form, get))
 
 
-def size(of: AttentionMap) -> int:
-    """Bytes that a map takes in a file."""
+def which(t: Tensor) -> Hashable:
+    """The same for tensors that are one, or of which one is the beginning of the other along their axis -2: masks that
+    all layers share, and the keys of a cache that grows, are stored once."""
+    shape = (*t.shape[:-2], *t.shape[-1:]) if t.ndim > 1 else t.shape
+    return t.device, t.data_ptr(), tuple(shape), t.stride(), t.dtype
+
+
+def parts(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
+    """Puts what the map is made of among the `longest` tensors; the bytes of what is stored as weights."""
     if isinstance(of, Made) and type(of) in _MADE.values():
-        return sum(map(size, of.of))
+        return sum(parts(one, longest) for one in of.of)
     linear = _linear(of)
     if linear is None:
         return math.prod(of.shape) * (of._weights.element_size() if isinstance(of, Kept) else 4)
-    found: list[Tensor] = []
 
     def count(_: str, t: Tensor) -> str:
-        found.append(t)
+        known = longest.get(which(t))
+        if known is None or known.numel() < t.numel():
+            longest[which(t)] = t
         return ""
 
     _dot(linear, count)
-    return sum(t.nbytes for t in found)
+    return 0
 
 
 def small(of: AttentionMap) -> bool:
