@@ -16,6 +16,7 @@ import regard
 from regard.parts.map import Kept
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
+from regard.view import recording_page
 from regard.view.recording_page import html, write
 
 
@@ -92,8 +93,18 @@ def test_a_page_keeps_to_its_budget() -> None:
     # the sharpest heads keep their single weights
     assert [facts["levels"][-1] == 0 for facts in some["maps"]] == [False, False, True]
     assert "for 1 of 3 large heads, the sharpest" in some["notes"][0]
+    few = html(attended(2, 3, 97), budget=130_000)
+    assert header(few)["maps"][0]["top"] < 97
+    assert "greatest weights of every row are kept exactly" in header(few)["notes"][0]
     with pytest.raises(ValueError, match=r"budget is .* bytes too small for 3 heads at their coarsest; give more"):
         html(recording, budget=10_000)
+
+
+def test_a_head_that_is_too_large_is_never_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_page, "_WEIGHTS", 600 * 600 - 1)
+    told = header(html(large(heads=1)))
+    assert told["maps"][0]["levels"] == [2]
+    assert "for 0 of 1 large heads" in told["notes"][0]
 
 
 def test_a_hundred_and_twenty_eight_tokens_of_twelve_layers_are_four_megabytes() -> None:

@@ -40,6 +40,8 @@ CAUTION = "Attention maps are evidence about the computation, not by themselves 
 _DETAIL = ((8, 0), (4, 0), (4, 1), (2, 2), (1, 3))
 # where there are no more weights than this in all, every one is kept exactly
 _EXACT = 250_000
+# a head with more than these is drawn from its overview: it would have to be in memory as a whole
+_WEIGHTS = 1 << 26
 # the page of a reader without scripts: rows of its table
 _ROWS = 16
 
@@ -177,8 +179,8 @@ def _read(head: Head, weights: int) -> Scan:
 def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[recording_pack.Pack], list[str]]:
     """As much of every head as there is room for, and what was left out, in words."""
     told: list[str] = []
-    for top, halvings in _DETAIL:
-        top = max((scan.k for scan in scans), default=1) if exact else top
+    detail = ((max((scan.k for scan in scans), default=1), 0), *_DETAIL) if exact else _DETAIL
+    for top, halvings in detail:
         packed = [recording_pack.packed(scan, top, coarsest(scan.q, scan.k) + halvings) for scan in scans]
         if sum(pack.size for pack in packed) <= room:
             break
@@ -188,18 +190,17 @@ def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[recording
             f"budget is {need:,} bytes too small for {len(scans)} heads at their coarsest; "
             "give more, or fewer heads: recording.select(...)"
         )
-    if (top, halvings) != _DETAIL[0] and not exact:
-        told.append(
-            f"To keep to the budget, the overview is halved {halvings} times and {top} exact values a row are kept."
-        )
+    if (top, halvings) != detail[0]:
+        halved = f"; the overview is halved {halvings} times" if halvings else ""
+        told.append(f"To keep to the budget, only the {top} greatest weights of every row are kept exactly{halved}.")
     room -= sum(pack.size for pack in packed)
     large = [n for n, scan in enumerate(scans) if coarsest(scan.q, scan.k) + halvings > 0]
     missed = 0
     # what is sharp is worth a closer look, and small
     for n in sorted(large, key=lambda n: (scans[n].entropy, n)):
         scan = scans[n]
-        if missed > 3:
-            break
+        if missed > 3 or scan.q * scan.k > _WEIGHTS:
+            continue
         fine = Scan(scan.weights, scan.kind, top=1, finest=0)
         for _ in fine.read():
             pass
@@ -214,7 +215,7 @@ def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[recording
         told.append(
             f"To keep to the budget, single weights are kept for {full} of {len(large)} large heads, the sharpest; the "
             f"others are drawn from cells that show the greatest weight in them. The {top} greatest weights of every "
-            "row are exact in all."
+            "row are exact in all; regard view --serve shows every weight."
         )
     return packed, told
 
