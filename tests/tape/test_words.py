@@ -16,6 +16,7 @@ from regard.tape.words import MARKS, Words
 
 WORDPIECE = ["[CLS]", "un", "##believ", "##able", "!", "play", "##ing", "[SEP]"]
 BPE = ["Un", "believ", "able", "!", "Ġplay", "ing", "Ċ", "<|endoftext|>", "The"]
+PLAIN = ["[CLS]", "the", "cat", "sat", "."]
 SENTENCEPIECE = ["▁Un", "believ", "able", "▁", "▁play", "ing", "</s>", "▁a"]
 
 
@@ -99,12 +100,12 @@ def test_left_out_the_words_come_from_the_labels() -> None:
     one = stack(n=8).labelled(WORDPIECE).merged()
     assert one.queries == one.keys == ("[CLS]", "unbelievable", "!", "playing", "[SEP]")
     assert one[0].shape == (2, 3, 5, 5)
-    two = Recording((kept("e", 1, 2, 8, 8), kept("d", 1, 2, 9, 9), kept("c", 1, 2, 9, 8, kind="cross"))).labelled(
-        BPE, WORDPIECE
-    )
+    two = Recording((kept("e", 1, 2, 8, 8), kept("d", 1, 2, 5, 5), kept("c", 1, 2, 5, 8, kind="cross")))
+    # a text that shows no mark is of the tokenizer of the other one
+    two = two.labelled(PLAIN, WORDPIECE)
     # an encoder's words are those of the keys
     assert [m.shape[-2:] for m in two.merged()] == [(5, 5), (5, 5), (5, 5)]
-    assert two.merged().labels(two.merged()[2]) == (Words.by_mark(BPE).text, Words.by_mark(WORDPIECE).text)
+    assert two.merged().labels(two.merged()[2]) == (tuple(PLAIN), Words.by_mark(WORDPIECE).text)
 
 
 BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {

@@ -10,7 +10,7 @@ from regard.parts import checks
 from regard.parts.map import AttentionMap
 from regard.tape.made import Difference, Heads, Stitched, made
 from regard.tape.recorded import Kind, Recorded
-from regard.tape.words import Words
+from regard.tape.words import Words, shown
 
 Index = int | slice | Sequence[int]
 
@@ -163,9 +163,11 @@ def words(
     if queries is None:
         if pieces is None:
             raise ValueError("queries must be Words for a recording without labels; try labelled(pieces).merged()")
-        queries = Words.by_mark(pieces)
+        # a short text may show no mark: both are of one tokenizer
+        mark = shown([*pieces, *(source or ())])
+        queries = Words.by_mark(pieces, mark)
         if keys is None and source is not None and tuple(source) != tuple(pieces):
-            keys = Words.by_mark(source)
+            keys = Words.by_mark(source, mark)
     return queries, queries if keys is None else keys
 
 

@@ -48,7 +48,7 @@ class Words:
     def by_mark(pieces: Sequence[str], mark: str | None = None) -> "Words":
         """By what a tokenizer writes into its pieces: a name of MARKS; None takes the one that the pieces show."""
         if mark is None:
-            mark = _shown(pieces)
+            mark = shown(pieces)
         checks.known("mark", mark, MARKS)
         return MARKS[mark](pieces)
 
@@ -146,7 +146,8 @@ def bare(piece: str) -> str:
     return piece
 
 
-def _shown(pieces: Sequence[str]) -> str:
+def shown(pieces: Sequence[str]) -> str:
+    """The name of the marks that the pieces have."""
     found = [name for letters, name in _LETTERS.items() if any(p.startswith(letters) and p != letters for p in pieces)]
     if len(found) != 1:
         raise ValueError(
