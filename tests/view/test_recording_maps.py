@@ -92,6 +92,17 @@ def test_every_head_is_there_with_its_entropy(tmp_path: Path, monkeypatch: pytes
     assert "heads of layers.1" in alone
 
 
+def test_steps_of_a_generation_are_low_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    steps = [Recorded("h.0", "self", Kept(weights(1, 2, 5, 5)), certificate=0.0)]
+    steps += [Recorded("h.0", "self", Kept(weights(1, 2, 1, 5 + n)), n, 4 + n, certificate=0.0) for n in (1, 2)]
+    told = said(draw_recording(Recording(tuple(steps)), tmp_path / "a.svg"))
+    assert "heads of 3 calls" in told
+    assert "steps of a generation: recording.stitched() makes one map of them" in told
+    high = [round(axes.bbox.height / axes.bbox.width, 2) for axes in cells_of(caught.last)]
+    assert high == [1.0, 1.0, 0.25, 0.25, 0.25, 0.25]
+
+
 def test_more_layers_than_fit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.view import recording_maps
 

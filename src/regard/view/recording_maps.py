@@ -18,8 +18,8 @@ from regard.view.chosen import KINDS, Chosen
 _CELLS, _SMALL = 512, 64
 # positions beyond which a look is spread so far that a straight scale would show nothing but the dark
 _SHARP = 40
-# inches of a page's width, of a thumbnail at least and at most, and between them
-_WIDE, _LEAST, _MOST, _GAP = 7.2, 0.36, 1.3, 0.07
+# inches of a page's width and height, of a thumbnail at least and at most, and between them
+_WIDE, _HIGH, _LEAST, _MOST, _GAP = 7.2, 9.0, 0.36, 1.3, 0.07
 # layers that are drawn; more are counted
 _LAYERS = 48
 
@@ -82,6 +82,8 @@ def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
         found.append(_Layer(one, _thumbnails(maps, one), entropy.tolist()))
     some = f" (of {max(counted)} rows)" if max(counted) < max(one.one.shape[-2] for one in found) else ""
     notes = [_left_out(numbers), f"below each head: its entropy in nats, the mean of its rows{some}", _size(found)]
+    if any(one.one.step for one in found):
+        notes.append("steps of a generation: recording.stitched() makes one map of them")
     meaning = scale([cells for one in found for cells in one.cells], power=0.5)
     return _grid(found, path, _heading("heads", found), notes, meaning)
 
@@ -89,7 +91,8 @@ def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
 def _heading(what: str, found: Sequence[_Layer]) -> str:
     unsure = sum(not one.one.verified for one in found)
     said = f" ({unsure} of {len(found)} unverified, marked *)" if unsure else ""
-    count = f"{len(found)} layers" if len(found) > 1 else chosen.called(found[0].one)
+    many = "layers" if len({one.one.name for one in found}) == len(found) else "calls"
+    count = f"{len(found)} {many}" if len(found) > 1 else chosen.called(found[0].one)
     return f"{what} of {count}{said}"
 
 
@@ -113,21 +116,24 @@ def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence
     most = max(len(one.cells) for one in found)
     names = [labels.shortened(chosen.called(one.one) + ("" if one.one.verified else " *"), 30) for one in found]
     left = max(breadths(names, LEAST + 1)) + 0.1
-    size = min(max((_WIDE - left - BAR) / max(most, 1) - _GAP, _LEAST), _MOST)
-    under = (LEAST + 0.5) * 1.25 / 72
-    pitch, top = size + under + _GAP, 0.16
-    height = max(top + len(found) * pitch, 0.9)
+    under, top = (LEAST + 0.5) * 1.25 / 72, 0.16
+    across = (_WIDE - left - BAR) / max(most, 1) - _GAP
+    size = max(min(across, _HIGH / len(found) - under - _GAP, _MOST), _LEAST)
+    # a map of few queries, such as a step of a generation, is as low as it has few
+    low = [size * min(max(one.one.shape[-2] / max(one.one.shape[-1], 1), 0.25), 1.0) for one in found]
+    starts = [top + sum(low[:row]) + row * (under + _GAP) for row in range(len(found) + 1)]
+    height = max(starts[-1], 0.9)
     with board(path, title, notes, names, left + most * (size + _GAP) + 0.05 + BAR, height) as b:
         for n, name in enumerate(_columns(found, most)):
             b.write(name, left + n * (size + _GAP) + size / 2, 0.12, LEAST + 1, ha="center")
         for row, (name, one) in enumerate(zip(names, found, strict=True)):
-            at = top + row * pitch
-            b.write(name, left - 0.08, at + size / 2, LEAST + 1, ha="right", va="center")
+            at = starts[row]
+            b.write(name, left - 0.08, at + low[row] / 2, LEAST + 1, ha="right", va="center")
             for n, (cells, number) in enumerate(zip(one.cells, one.numbers, strict=True)):
-                axes = b.place(left + n * (size + _GAP), at, size, size)
+                axes = b.place(left + n * (size + _GAP), at, size, low[row])
                 b.heat(axes, cells, cells.shape[0], cells.shape[1], meaning)
                 axes.set(xticks=[], yticks=[])
-                below = at + size + under * 0.9
+                below = at + low[row] + under * 0.9
                 b.write(f"{number:.2f}", left + n * (size + _GAP) + size / 2, below, LEAST + 0.5, ha="center")
         b.bar(left + most * (size + _GAP) + 0.02, top, min(height - top, 2.5), meaning)
     return Path(path)
