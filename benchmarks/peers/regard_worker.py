@@ -88,6 +88,7 @@ class Work:
     """Translation with a model of the setting's sizes, perhaps in the batches of others, and counted."""
 
     told = ""
+    counted = "tokens"
 
     def __init__(self, setting: Setting, folder: Path, own: bool) -> None:
         self.setting, self.own = setting, own

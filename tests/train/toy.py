@@ -57,6 +57,7 @@ class Toy:
 
 class ToyWork:
     told = "made of numbers"
+    counted = "sums"
 
     def __init__(self, task: Toy) -> None:
         self.task = task

@@ -11,13 +11,31 @@ from typing import Any
 from regard.cli import choose, config, say_error
 from regard.cli.options import part
 from regard.cli.train import ABOUT, chosen, training_of
-from regard.tasks.kinds import TASKS
-from regard.tasks.translate import Translate
+from regard.tasks.kinds import TASKS, Kind
 from regard.train.training import Training
 
 _CONFIG = "compare.toml"
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
+Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
 `regard compare TASK --help` lists the options."""
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Train the same network with several gates, each in a process of its own with the same budget.
+
+    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
+    stays, new names are added. table.md, results.json and curve.png say what came out.
+    """
+
+    gate: str = field(metadata={"metavar": "NAME,NAME,..."})
+    """Gates by name, as `regard list gates` has them; none is a network without."""
+    out: Path | None = None
+    """The folder for the runs and what came out; left open, runs/compare-classify-image."""
+    config: Path | None = None
+    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
+    task: dict[str, Any] = field(default_factory=dict, metadata=part())
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
 @dataclass(frozen=True)
@@ -39,15 +57,20 @@ class Options:
     training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
+# what is typed, and the option that differs
+VARIED: dict[str, tuple[type[Any], str]] = {"translate": (Options, "attention"), "classify-image": (Gates, "gate")}
+
+
 def verb(args: Sequence[str]) -> int:
     task = choose("regard compare", "TASK", ABOUT, args, _ABOUT)
     if task is None:
         return 0
-    typed: Options = chosen(Options, "compare", task, args[1:])
+    options, differs = VARIED[task]
+    typed = chosen(options, "compare", task, args[1:])
     out = Path("runs") / f"compare-{task}" if typed.out is None else typed.out
     base = TASKS[task](**typed.task).placed()
     training, end = training_of(typed.training, base)
-    tasks = base.versions(named(typed.attention))
+    tasks = base.versions(named(differs, getattr(typed, differs)))
     if end:
         print(f"regard: each training {end}", file=sys.stderr)
     from regard.cli.contest import check, results, run
@@ -66,15 +89,15 @@ def verb(args: Sequence[str]) -> int:
     return 0
 
 
-def named(names: str) -> list[str]:
+def named(option: str, names: str) -> list[str]:
     """Names between commas, each once."""
     found = [name.strip() for name in names.split(",")]
     if twice := [name for name in found if found.count(name) > 1]:
-        raise ValueError(f"--attention names {twice[0]!r} twice; name each once")
+        raise ValueError(f"--{option} names {twice[0]!r} twice; name each once")
     return found
 
 
-def _claim(out: Path, base: Translate, training: Training) -> None:
+def _claim(out: Path, base: Kind, training: Training) -> None:
     """The folder, for comparisons with these options only."""
     path = out / _CONFIG
     if not path.exists():

@@ -15,7 +15,7 @@ import torch
 from regard.cli import memory, say_error
 from regard.cli.progress import clock, number
 from regard.tasks import kinds
-from regard.tasks.translate import Translate
+from regard.tasks.kinds import Kind
 from regard.train import checkpoint, files
 from regard.train.run import BEST, METRICS, RECORD, Record
 from regard.train.training import Training
@@ -24,7 +24,7 @@ from regard.view.curve import curve
 _RESULTS, _TABLE, _CURVE = "results.json", "table.md", "curve.png"
 
 
-def check(tasks: Mapping[str, Translate]) -> None:
+def check(tasks: Mapping[str, Kind]) -> None:
     """Every one can be trained; told before anything is."""
     torch.set_num_threads(1)  # for so little; the trainings are processes of their own
     for name, task in tasks.items():
@@ -34,7 +34,7 @@ def check(tasks: Mapping[str, Translate]) -> None:
             raise ValueError(f"{name} cannot be compared: {error}") from error
 
 
-def run(name: str, verb: str, task: Translate, out: Path, config: Path) -> int:
+def run(name: str, verb: str, task: Kind, out: Path, config: Path) -> int:
     """Trains one, or goes on with it, or leaves it if it is done; the exit code."""
     found = _read(out)
     if found.get(name, {}).get("done"):
@@ -45,8 +45,7 @@ def run(name: str, verb: str, task: Translate, out: Path, config: Path) -> int:
     if (folder / RECORD).exists():
         options = ["--resume", str(folder)]
     else:
-        own = ["--decoder", "fixed"] if task.decoder == "fixed" else ["--attention", str(task.attention)]
-        options = [verb, "--config", str(config), "--out", str(folder), *own]
+        options = [verb, "--config", str(config), "--out", str(folder), *task.words()]
     code = _process(["train", *options])
     told = {"done": code in (0, 1), "diverged": code == 1, "peak_bytes": memory.read(folder)}
     files.write(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
@@ -68,7 +67,7 @@ def _process(args: list[str]) -> int:
             return 130 if child.wait() else 0
 
 
-def results(tasks: Mapping[str, Translate], out: Path, training: Training) -> str:
+def results(tasks: Mapping[str, Kind], out: Path, training: Training) -> str:
     """The table; beside it the numbers in full, and the scores over time."""
     found, lines = _read(out), {}
     rows: list[dict[str, Any]] = []
@@ -119,9 +118,9 @@ def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any],
     return row, points
 
 
-def _table(rows: list[dict[str, Any]], main: str, task: Translate, training: Training) -> str:
+def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: Training) -> str:
     names = list(dict.fromkeys([main, *(score for row in rows for score in row["scores"])]))
-    head = ["attention", *names, "tokens/s", "parameters", "peak memory", "time", "steps"]
+    head = ["trained", *names, f"{task.COUNTED}/s", "parameters", "peak memory", "time", "steps"]
     body = [
         [
             row["name"] + (" (diverged)" if row["diverged"] else ""),
@@ -141,11 +140,7 @@ def _table(rows: list[dict[str, Any]], main: str, task: Translate, training: Tra
     ]
     ends = {"steps": training.steps, "epochs": training.epochs, "minutes": training.minutes}
     budget = ", ".join(f"{value:g} {name}" for name, value in ends.items() if value is not None)
-    return (
-        f"{task.title}, {budget} each; the best validation, by {main}; tokens are target tokens.\n\n"
-        + "\n".join(lines)
-        + "\n"
-    )
+    return f"{task.title}, {budget} each; the best validation, by {main}.\n\n" + "\n".join(lines) + "\n"
 
 
 def _read(out: Path) -> dict[str, Any]:

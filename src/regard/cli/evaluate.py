@@ -29,20 +29,20 @@ _SAMPLES = 5
 
 @dataclass(frozen=True)
 class Options:
-    """Score a trained model on pairs it has not learned from, and show some of what it says."""
+    """Score a trained model on what it has not learned from, and show some of what it says."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The folder of a training."""
-    beam: int = 5
-    """Hypotheses that are kept at every step; 1 takes the likeliest token each time."""
+    beam: int | None = left_open(5)
+    """Of translators, hypotheses that are kept at every step; 1 takes the likeliest token each time."""
     length_penalty: float | None = left_open(1)
     """α of log p / ((5 + length) / 6)^α: the larger, the longer translations become."""
     split: Literal["valid", "test"] | None = left_open("test")
-    """Which pairs of the run's own data; the test pairs of files that were trained without any are those of valid."""
+    """Which part of the run's own data; the test pairs of files that were trained without any are those of valid."""
     test: tuple[Path, ...] = ()
-    """Other pairs: one .tsv file, or two text files; .gz is unpacked."""
+    """Other pairs to translate: one .tsv file, or two text files; .gz is unpacked."""
     out: Path | None = None
-    """Write the translations into this file, a line each."""
+    """Write the translations, or the classes, into this file, a line each."""
     json: Flag = False
     """Print one JSON object instead."""
     weights: Literal["best", "last", "average"] = "best"
@@ -65,16 +65,27 @@ class Options:
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard evaluate", args)
+    if typed.out is not None and not typed.out.absolute().parent.is_dir():
+        raise ValueError(f"--out {typed.out}: there is no folder {typed.out.parent}; make it, or name another file")
+    from regard.cli.loading import recorded
+
+    if recorded(typed.run).kind == "ClassifyImage":
+        from regard.cli.pictures import evaluated
+
+        return evaluated(typed)
+    return _translated(typed)
+
+
+def _translated(typed: Options) -> int:
     from regard.cli.loading import load
     from regard.tasks.interpreter import Beam, Greedy
     from regard.tasks.translation import evaluate
 
-    if typed.out is not None and not typed.out.absolute().parent.is_dir():
-        raise ValueError(f"--out {typed.out}: there is no folder {typed.out.parent}; make it, or name another file")
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     pairs, named = _pairs(typed, loaded)
     penalty = 1.0 if typed.length_penalty is None else typed.length_penalty
-    search = Greedy() if typed.beam == 1 else Beam(typed.beam, length_penalty=penalty)
+    beam = 5 if typed.beam is None else typed.beam
+    search = Greedy() if beam == 1 else Beam(beam, length_penalty=penalty)
     main = loaded.task.choice("metric")
     names = [main, *_SCORES[loaded.task.kind]] if main != "nll" else _SCORES[loaded.task.kind]
     print(f"regard: {counted(len(pairs), 'line')} of {named}", file=sys.stderr)
@@ -90,7 +101,7 @@ def verb(args: Sequence[str]) -> int:
         "step": loaded.step,
         "pairs": named,
         "lines": len(pairs),
-        "beam": typed.beam,
+        "beam": beam,
         "scores": scores,
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,

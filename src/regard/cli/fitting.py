@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.cli import memory, say_error, sentence
 from regard.cli.config import CONFIG, write
 from regard.cli.progress import number, screen, watch
-from regard.tasks.translate import Translate
+from regard.tasks.kinds import Kind
 from regard.train import checkpoint
 from regard.train.events import Event, Started, Stopped
 from regard.train.fit import Diverged, fit
@@ -16,7 +16,7 @@ from regard.train.run import BEST, RECORD
 from regard.train.training import Training
 
 
-def train(task: Translate, run: Path, training: Training, resume: bool, command: str | None = None) -> int:
+def train(task: Kind, run: Path, training: Training, resume: bool, command: str | None = None) -> int:
     """Trains, shows it, says what to do next; the exit code. `command` goes on with the run; left out, --resume."""
     named = shlex.quote(str(run))
     again = f"regard train --resume {named}" if command is None else command
@@ -41,11 +41,11 @@ def train(task: Translate, run: Path, training: Training, resume: bool, command:
         scores = ", ".join(f"{name} {number(value)}" for name, value in facts["score"].items())
         print(f"The best weights, of step {facts['step']:,}, are in {run / BEST}: {scores}.")
     if command is None:
-        print(f"Go on with: regard translate {named}, or regard evaluate {named}")
+        print(f"Go on with: {task.next(named)}, or regard evaluate {named}")
     return 0
 
 
-def fitted(task: Translate, run: Path, training: Training, resume: bool) -> Stopped | None:
+def fitted(task: Kind, run: Path, training: Training, resume: bool) -> Stopped | None:
     """The training, shown; its last event, or None in a process that does not speak."""
     with screen(sys.stdout) as shown:
         stopped = watch(_written(task, run, training, resume), shown)
@@ -54,7 +54,7 @@ def fitted(task: Translate, run: Path, training: Training, resume: bool) -> Stop
     return stopped
 
 
-def _written(task: Translate, run: Path, training: Training, resume: bool) -> Iterator[Event]:
+def _written(task: Kind, run: Path, training: Training, resume: bool) -> Iterator[Event]:
     """The events of the training, and its options beside what it leaves in its folder."""
     for event in fit(task, run, training, resume):
         if isinstance(event, Started):

@@ -15,15 +15,15 @@ _SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")
 
 @dataclass(frozen=True)
 class Options:
-    """Names with a line each: mechanisms for --attention, models for --model, embedded data for --data."""
+    """Names with a line each: mechanisms for --attention, gates for --gate, models for --model, data for --data."""
 
-    what: Annotated[Literal["mechanisms", "models", "data"] | None, tyro.conf.Positional] = None
+    what: Annotated[Literal["mechanisms", "gates", "models", "data"] | None, tyro.conf.Positional] = None
     """Which of them; all if left out."""
 
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard list", args)
-    lists = {"mechanisms": _mechanisms, "models": _models, "data": _data}
+    lists = {"mechanisms": _mechanisms, "gates": _gates, "models": _models, "data": _data}
     for n, what in enumerate(lists if typed.what is None else [typed.what]):
         named = lists[what]()
         wide = max(map(len, named)) + 3
@@ -41,6 +41,13 @@ def _mechanisms() -> dict[str, str]:
     # the width is of no matter, but even it suits all
     told = {name: telling(mechanism(name, 8)) for name in MECHANISMS}
     return {name: f"{_SIZES.sub('(', term.said).removesuffix('()')}: {term.formula}" for name, term in told.items()}
+
+
+def _gates() -> dict[str, str]:
+    from regard.cli.formulas import opening
+    from regard.gates.catalogue import GATES
+
+    return {name: opening(type(make(8))) for name, make in GATES.items()}
 
 
 def _models() -> dict[str, str]:

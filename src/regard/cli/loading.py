@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import nn
 
 from regard.tasks.interpreter import Interpreter
 from regard.tasks.translate import Translate
@@ -24,20 +25,31 @@ class Loaded:
 
 
 def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
-    """The model of a run with its weights and vocabularies, on as many threads as it was trained with or as given."""
-    if not run.is_dir():
-        raise FileNotFoundError(f"there is no run {run}; name the folder of a training")
-    record = Record.read(run)
+    """The translator of a run with its weights and vocabularies, on as many threads as it was trained with or given."""
+    record = recorded(run)
     if record.kind != "Translate":
         raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another one")
     task = Translate.told(record.task)
+    interpreter = task.interpreter(run)
+    step = weigh(interpreter.model, run, weights, device, threads or record.threads)
+    return Loaded(task, interpreter, step)
+
+
+def recorded(run: Path) -> Record:
+    """What a run says of itself."""
+    if not run.is_dir():
+        raise FileNotFoundError(f"there is no run {run}; name the folder of a training")
+    return Record.read(run)
+
+
+def weigh(model: nn.Module, run: Path, weights: Weights, device: str, threads: int | None) -> int:
+    """Gives a model the weights of its run, where it is to compute; of which step they are."""
     path = run / _FILES[weights]
     if not path.exists():
         there = [name for name, file in _FILES.items() if (run / file).exists()]
         way = f"try --weights {there[0]}" if there else f"train it: regard train --resume {run}"
         raise FileNotFoundError(f"{run} has no {path.name} yet; {way}")
-    interpreter = task.interpreter(run)
-    facts = checkpoint.load(interpreter.model, path)
-    interpreter.model.to(join(device).device).eval()
-    torch.set_num_threads(threads or record.threads or torch.get_num_threads())
-    return Loaded(task, interpreter, facts["step"])
+    facts = checkpoint.load(model, path)
+    model.to(join(device).device).eval()
+    torch.set_num_threads(threads or torch.get_num_threads())
+    return facts["step"]

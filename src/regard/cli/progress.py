@@ -123,7 +123,7 @@ def step_line(event: Stepped) -> str:
     of = f" of {event.steps:,}" if event.steps is not None else ""
     left = "" if event.remaining is None else f", {clock(event.remaining)} left"
     return (
-        f"step {event.step:,}{of}  loss {event.loss:.4f}  {event.tokens_per_second:,.0f} tokens/s  "
+        f"step {event.step:,}{of}  loss {event.loss:.4f}  {event.tokens_per_second:,.0f} {event.counted}/s  "
         f"{clock(event.elapsed)}{left}"
     )
 

@@ -9,12 +9,14 @@ from typing import Any
 from regard.cli import choose, config, first
 from regard.cli.options import parse, part
 from regard.tasks import kinds
-from regard.tasks.kinds import TASKS
-from regard.tasks.translate import Translate
+from regard.tasks.kinds import TASKS, Kind
 from regard.train.run import Record
 from regard.train.training import Training
 
-ABOUT = {"translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal"}
+ABOUT = {
+    "translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal",
+    "classify-image": "which class is a picture of: folders of pictures, IDX files, or written digits",
+}
 _ABOUT = """`regard train TASK --help` lists the options of a task.
 `regard train --resume RUN` goes on with a run, whatever its task; options of training given there hold from now on.
 `torchrun --nproc-per-node 2 -m regard train ...` trains with two processes."""
@@ -64,7 +66,7 @@ def chosen(of: type[Any], verb: str, task: str, args: Sequence[str]) -> Any:
     return typed if typed.config is None else parse(of, prog, args, config.read(typed.config, kind), task=kind)
 
 
-def training_of(choices: dict[str, Any], task: Translate) -> tuple[Training, str]:
+def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
     """The training, and a sentence on what ends it if nothing was said of that."""
     if any(choices[name] is not None for name in ("steps", "epochs", "minutes")):
         return Training(**choices), ""
@@ -79,7 +81,7 @@ def _new(name: str, args: Sequence[str]) -> int:
     training, end = training_of(typed.training, task)
     run = _folder(name, training) if typed.out is None else typed.out
     if first():
-        if task.data is None and not task.train:
+        if not task.named:
             print(f"No --train and no --data: {task.kind} it is.")
         if end:
             print(f"The training {end}.")

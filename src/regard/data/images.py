@@ -152,7 +152,7 @@ def _pictures(folder: Path, size: int | None) -> Images:
             f"{folder} holds neither IDX files ({_NAMES['train'][0]}) nor pictures in a folder a class; "
             f"put pictures ({', '.join(_PICTURES)}) into folders that name their classes"
         )
-    pixels = [_picture(path, size) for path, _ in files]
+    pixels = [_picture(path, None if size is None else (size, size)) for path, _ in files]
     for (path, _), one in zip(files, pixels, strict=True):
         if one.shape[:2] != pixels[0].shape[:2]:
             raise ValueError(
@@ -162,17 +162,23 @@ def _pictures(folder: Path, size: int | None) -> Images:
     return Images(_alike(pixels), np.array([label for _, label in files]), tuple(classes))
 
 
-def _picture(path: Path, size: int | None) -> NDArray[np.uint8]:  # "h w c"
-    """Grey stays grey; anything else becomes RGB."""
+def read_pictures(paths: Sequence[Path], size: tuple[int, int], channels: int) -> NDArray[np.uint8]:  # -> "n h w c"
+    """Pictures made (width, height) large, and grey or in colour as there are channels."""
+    return np.stack([_picture(path, size, "L" if channels == 1 else "RGB") for path in paths])
+
+
+def _picture(path: Path, size: tuple[int, int] | None, mode: str | None = None) -> NDArray[np.uint8]:  # "h w c"
+    """In this mode, or grey if it is grey, and otherwise RGB."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise ImportError("pictures need pillow; install it with: pip install 'regard[vision]'") from error
     try:
         with Image.open(path) as opened:
-            image = opened if opened.mode == "L" else opened.convert("RGB")
+            mode = mode or ("L" if opened.mode == "L" else "RGB")
+            image = opened if opened.mode == mode else opened.convert(mode)
             if size is not None:
-                image = image.resize((size, size), Image.Resampling.BILINEAR)
+                image = image.resize(size, Image.Resampling.BILINEAR)
             found = np.asarray(image, np.uint8)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} cannot be read as a picture ({error}); mend it, or take it out") from error

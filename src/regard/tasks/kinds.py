@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.translate import Translate
 
-TASKS: dict[str, type[Translate]] = {"translate": Translate}
+Kind = Translate | ClassifyImage
+
+TASKS: dict[str, type[Translate] | type[ClassifyImage]] = {"translate": Translate, "classify-image": ClassifyImage}
 
 
-def told(kind: str, fields: dict[str, Any], run: object) -> Translate:
+def told(kind: str, fields: dict[str, Any], run: object) -> Kind:
     """The task that a run recorded, by the name of its class."""
     for task in TASKS.values():
         if task.__name__ == kind:

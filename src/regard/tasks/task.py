@@ -57,6 +57,10 @@ class Work(Protocol):
     def told(self) -> str:
         """What was read, and what was dropped, for people."""
 
+    @property
+    def counted(self) -> str:
+        """What `count` counts: "tokens", "images"."""
+
     def model(self) -> nn.Module:
         """A fresh model, initialised from torch's global generator."""
 

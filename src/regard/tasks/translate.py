@@ -49,6 +49,8 @@ _SUITS: dict[str, dict[str, Any]] = {
 class Translate:
     """Translate: two text files, or embedded data, to a model with any attention, its score, its alignments."""
 
+    # what rates count
+    COUNTED: ClassVar[str] = "target tokens"
     # minutes of a training that nothing else ends, by the kind of data
     MINUTES: ClassVar[dict[str, float]] = {"dates": 3.0, "reverse": 10.0, "pronounce": 30.0, "files": 60.0}
 
@@ -155,6 +157,11 @@ class Translate:
         """The embedded data, dates if nothing was chosen, or "files"."""
         return "files" if self.train else self.data or "dates"
 
+    @property
+    def named(self) -> bool:
+        """Was it said what to learn from?"""
+        return self.data is not None or bool(self.train)
+
     def choice(self, name: str) -> Any:
         """An option, or what suits the data where it is left open."""
         value = getattr(self, name)
@@ -194,6 +201,14 @@ class Translate:
             name: replace(self, decoder="fixed") if name == "none" else replace(self, attention=name.replace("+", ","))
             for name in names
         }
+
+    def words(self) -> list[str]:
+        """What a command line types to choose this version."""
+        return ["--decoder", "fixed"] if self.decoder == "fixed" else ["--attention", str(self.attention)]
+
+    def next(self, run: str) -> str:
+        """The command that uses a run."""
+        return f"regard translate {run}"
 
     def rehearse(self) -> None:
         """Raises if the model cannot be built, trained and decoded."""

@@ -45,6 +45,7 @@ class Translation:
     valid_corpus: Corpus
     stretch: float  # of the corpus
     told: str  # what was read and what was dropped
+    counted: str = "tokens"
 
     @staticmethod
     def of(task: Translate, folder: Path, new: bool) -> "Translation":

@@ -40,6 +40,7 @@ class Stepped:
     elapsed: float
     remaining: float | None
     values: Mapping[str, float] = field(default_factory=dict)
+    counted: str = "tokens"  # what the rate counts
 
 
 @dataclass(frozen=True)

@@ -238,6 +238,7 @@ class _Fitting:
             elapsed=done.elapsed,
             remaining=self._remaining(),
             values={name: value / window.count for name, value in window.sums.items()},
+            counted=self.work.counted,
         )
         self.progress = replace(done, window=Window(), logged_at=done.step)
         self.busy, self.tokens = 0.0, 0

@@ -1,0 +1,97 @@
+"""regard train, evaluate, predict and compare, of images."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli import main
+
+TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("classifier") / "run"
+    assert main(["train", "classify-image", *TINY, "--gate", "se", "--out", str(run)]) == 0
+    return run
+
+
+def test_training_says_what_it_counts(regard: Regard, tmp_path: Path) -> None:
+    ran = regard("train", "classify-image", *TINY, "--log-every", 1, "--out", tmp_path / "run")
+    assert ran.code == 0
+    assert "No --train and no --data: digits it is." in ran.out
+    assert "images/s" in ran.out
+    assert f"Go on with: regard predict {tmp_path / 'run'} PICTURE, or regard evaluate {tmp_path / 'run'}" in ran.out
+    assert regard("train", "--resume", tmp_path / "run", "--steps", 4).code == 0
+
+
+def test_evaluate(regard: Regard, classifier: Path, tmp_path: Path) -> None:
+    ran = regard("evaluate", classifier)
+    assert ran.code == 0
+    assert ran.out.startswith("accuracy  ")
+    assert "images of the test split" in ran.out
+    told = json.loads(regard("evaluate", classifier, "--json", "--split", "valid", "--out", tmp_path / "said").out)
+    assert told["split"] == "valid"
+    lines = (tmp_path / "said").read_text().splitlines()
+    assert len(lines) == told["images"]
+    assert set(lines) <= set("0123456789")
+
+
+def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
+    for name, mode in (("a.png", "L"), ("b.png", "RGB")):
+        Image.new(mode, (20, 13), 90 if mode == "L" else (1, 2, 3)).save(tmp_path / name)
+    ran = regard("predict", classifier, tmp_path / "a.png", tmp_path / "b.png", "--top", 2)
+    assert ran.code == 0
+    rows = [line.split("\t") for line in ran.out.splitlines()]
+    assert [row[0] for row in rows] == [str(tmp_path / "a.png"), str(tmp_path / "b.png")]
+    assert all(len(row) == 3 and row[1].endswith(" %") for row in rows)
+    told = json.loads(regard("predict", classifier, tmp_path / "a.png", "--json", "--top", 99).out)
+    assert sum(told["classes"].values()) == pytest.approx(1.0)
+    assert list(told["classes"].values()) == sorted(told["classes"].values(), reverse=True)
+
+
+def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main(["compare", "classify-image", "--gate", "none,simam", *TINY, "--out", str(out)]) == 0
+    assert "a network on digits, 3 steps each; the best validation, by nll." in capfd.readouterr().out
+    told = json.loads((out / "results.json").read_text())
+    assert told["none"]["parameters"] == told["simam"]["parameters"]
+    assert set(told["none"]["scores"]) == {"accuracy", "nll"}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["evaluate", "RUN", "--beam", "3"], "--beam is for translators, and .* classifies images; leave it out"),
+        (["evaluate", "RUN", "--test", "x.tsv"], "--test is for translators"),
+        (["translate", "RUN", "hello"], "is a run of ClassifyImage, which does not translate; name another one"),
+        (["predict", "RUN", "nix.png"], "nix.png cannot be read as a picture"),
+        (["predict", "RUN"], "name a picture, or several, behind the run"),
+        (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0"),
+        (["train", "classify-image", "--gate", "simm"], "unknown gate 'simm'; did you mean 'simam'"),
+        (["compare", "classify-image", "--gate", "se,se"], "--gate names 'se' twice; name each once"),
+        (["compare", "classify-image", "--gate", "se,sse"], "sse cannot be compared: unknown gate 'sse'"),
+    ],
+)
+def test_wrong_input_is_one_sentence(regard: Regard, classifier: Path, args: list[str], said: str) -> None:
+    import re
+
+    ran = regard(*(str(classifier) if word == "RUN" else word for word in args))
+    assert ran.code == 2
+    assert re.search(said, ran.err), ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_translator_does_not_see(regard: Regard, trained: Path) -> None:
+    ran = regard("predict", trained, "a.png")
+    assert ran.code == 2
+    assert "is a run of Translate, which does not classify pictures; name another one" in ran.err
+
+
+def test_gates_are_listed(regard: Regard) -> None:
+    ran = regard("list", "gates")
+    assert ran.code == 0
+    assert "  simam" in ran.out
