@@ -26,6 +26,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import machine
 from benchmarks.report import RESULTS
 from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summary
 from benchmarks.timing import Spread, spread
@@ -217,7 +218,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{given.run}: {error}", file=sys.stderr)
         return 1
     date = datetime.date.today().isoformat()
-    facts = [f"date: {date}", about.where(), f"load before: {about.machine['load before']}", f"run: {given.run.name}"]
+    served_by = ", ".join(f"{name} {machine.version(name)}" for name in ("fastapi", "uvicorn", "h11"))
+    facts = [f"date: {date}", f"{about.where()}, {served_by}", f"load before: {about.machine['load before']}"]
+    facts.append(f"run: {given.run.name}")
     told = f"# A service under load, as measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)
     path = given.results / f"serving-{date}.md"
     path.write_text(f"{told}\n{HOW}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
