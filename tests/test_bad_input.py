@@ -10,6 +10,7 @@ import torch
 import regard
 from regard import Attention, Memory, MultiHead, Need, Trained
 from regard.losses import Baseline, likelihood, reinforce
+from regard.parts.map import Computed, Kept
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -26,6 +27,19 @@ def call(*tensors: object, **terms: object) -> Callable[[], object]:
 
 def a_map() -> regard.AttentionMap:
     return regard.attend(Q, K, need=Need(map=True)).map
+
+
+class Elsewhere(regard.Normalizer):
+    """What a reader may write."""
+
+    def weights(self, scores: torch.Tensor, allowed: torch.Tensor | None) -> torch.Tensor:
+        return scores
+
+
+def map_of_heads() -> Computed:
+    made = regard.attend(t(2, 3, 5, 4), t(2, 3, 7, 4), normalize=Elsewhere(), need=Need(map=True)).map
+    assert isinstance(made, Computed)
+    return made
 
 
 def twice() -> None:
@@ -375,6 +389,17 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         ["keys of torch.float64", "torch.float32", ".to(memory.keys)"],
     ),
     "three indices of a map": (IndexError, lambda: a_map()[0, 0, 0], ["[rows, columns]", "3 indices", "pick(sample"]),
+    "a sample that is not there": (IndexError, lambda: a_map().pick(2), ["2 is not on axis 0", "has 2", "use 0 to 1"]),
+    "heads of a term that may know them": (
+        ValueError,
+        lambda: map_of_heads().of_heads([1]),
+        ["heads=[1] cannot be taken", "Elsewhere()", "leave heads out"],
+    ),
+    "weights of one axis": (
+        TypeError,
+        lambda: Kept(t(3)),
+        ["weights must be floating", "(3)", "weights.unsqueeze(-2)"],
+    ),
     "too much picked": (IndexError, lambda: a_map().pick(0, 0), ["at most the 1 leading", "got 2"]),
     "remembered places beyond the last": (
         ValueError,

@@ -135,6 +135,30 @@ def test_dropout_is_no_part_of_the_map() -> None:
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
 
 
+def test_heads_that_lie_with_the_samples_are_told_apart() -> None:
+    class Folded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.num_heads = H
+
+        def forward(self, x: Tensor) -> Tensor:
+            q = x.unflatten(-1, (H, -1)).transpose(1, 2).reshape(B * H, Q, -1)
+            bias = torch.arange(Q, dtype=torch.float32).expand(B * H, 1, Q)
+            w = torch.baddbmm(bias, q, q.mT, beta=0.5, alpha=0.3).softmax(-1)
+            return torch.bmm(w, q).view(B, H, Q, -1).transpose(1, 2).flatten(-2)
+
+    model, given = Folded(), torch.randn(B, Q, H * 4)
+    with regard.record(model) as tape:
+        model(given)
+    (one,) = tape
+    assert one.shape == (B, H, Q, Q)
+    assert one.verified
+    assert type(one.weights).__name__ == "Computed"
+    q = given.unflatten(-1, (H, -1)).transpose(1, 2)
+    want = torch.softmax(0.3 * q @ q.mT + 0.5 * torch.arange(Q), -1)
+    torch.testing.assert_close(one.weights.dense(), want, rtol=0.0, atol=1e-6)
+
+
 def test_an_rnn_that_attends_step_by_step() -> None:
     class Decoder(nn.Module):
         def forward(self, states: Tensor, source: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.parts.bias import Added
 from regard.parts.call import Call
 from regard.tape import sdpa
+from regard.tape.places import Frame
 
 # what `t.mT` calls
 FLIP: Any = vars(torch._C.TensorBase)["mT"].__get__
@@ -49,6 +50,17 @@ def as_call(scores: Scores | None, v: Tensor, weights: Tensor) -> Call | None:
         bias = one if bias is None else bias + one
     call = sdpa.as_call(scores.q, scores.k, v, bias, False, scores.scale)
     return call if (*call.batch, scores.q.shape[-2], scores.k.shape[-2]) == tuple(weights.shape) else None
+
+
+def folded(frame: Frame, size: int) -> int | None:
+    """How many heads lie with the samples on one axis: the module says how many it has, what it was given how many
+    samples there are."""
+    given = next((one for one in (*frame.args, *frame.kwargs.values()) if isinstance(one, Tensor)), None)
+    for name in ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads"):
+        count = getattr(frame.module, name, None)
+        if isinstance(count, int) and count > 1 and given is not None and given.shape[:1].numel() * count == size:
+            return count
+    return None
 
 
 def headed(

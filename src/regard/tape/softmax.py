@@ -22,6 +22,7 @@ from regard.tape.followed import (
     Weights,
     as_call,
     broadcasts,
+    folded,
     headed,
     last_two,
     moved,
@@ -114,10 +115,10 @@ class Eager:
 
     def _added_product(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
-        beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
-        if len(args) == 3 and args[1] not in self._weights:
-            scores = Scores(args[1], args[2].mT, float(alpha))
-            self._scores[out] = scores if beta == 0 else scores.plus(args[0] * beta)
+        given = {"beta": 1, "alpha": 1, **dict(zip(("input", "batch1", "batch2"), args, strict=False)), **kwargs}
+        if given["batch1"] not in self._weights:
+            scores = Scores(given["batch1"], given["batch2"].mT, float(given["alpha"]))
+            self._scores[out] = scores if given["beta"] == 0 else scores.plus(given["input"] * given["beta"])
         return out
 
     def _einsum(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -260,8 +261,9 @@ class Eager:
             return
         frame = ear.frame
         call = as_call(held.scores, v, exact)
-        if ear.heads is not None and exact.ndim == 3:
-            call, exact, v, seen = headed(call, exact, v, seen, ear.heads)
+        heads = ear.heads if ear.heads is not None else folded(frame, exact.shape[0])
+        if heads is not None and exact.ndim == 3:
+            call, exact, v, seen = headed(call, exact, v, seen, heads)
         kind = sdpa.kind_of(frame, exact, v, False)
         queries, keys = exact.shape[-2:]
         step = recorder.step(kind, queries, max(keys - queries, 0))
