@@ -1,0 +1,319 @@
+"""Bugs of popular collections that cannot happen here, each test named after one."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from regard import (
+    BAM,
+    CBAM,
+    CSRA,
+    ECA,
+    GATES,
+    ChannelGate,
+    External,
+    ExternalBlock,
+    MagnitudeSaliency,
+    MaxSaliency,
+    MultiHeadExternal,
+    Need,
+    NonLocal,
+    SimAM,
+    SpatialGate,
+    SqueezeExcite,
+    gate,
+)
+
+every = pytest.mark.parametrize("name", GATES)
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 6, 7, 8, 14])
+@pytest.mark.parametrize("dilation", [1, 2, 4])
+def test_bam_with_padding_unlike_its_dilation_shrank_the_map(size: int, dilation: int) -> None:
+    x = torch.randn(2, 32, size, size)
+    weights = BAM(32, dilation=dilation).weights(x)
+    assert weights.shape == x.shape
+    if size > 1:
+        assert weights[0, 0].unique().numel() > 1, "the map of places has become one number"
+
+
+def test_bam_raised_for_a_batch_of_one_in_training() -> None:
+    for shape in ((1, 32, 5, 8), (1, 32, 1, 1)):
+        made = BAM(32).train()
+        before = made.norm.running_mean.clone()
+        out = made(torch.randn(shape))
+        assert out.isfinite().all()
+        out.sum().backward()
+        # one value has no statistics: what it is normalised by is what is known, and stays
+        assert torch.equal(made.norm.running_mean, before)
+
+
+@pytest.mark.parametrize(
+    "made", [BAM(8), CBAM(8), SpatialGate(), ExternalBlock(8)], ids=lambda made: type(made).__name__
+)
+def test_batch_norm_of_a_single_value_raised(made: nn.Module) -> None:
+    assert made.train()(torch.randn(1, 8, 1, 1)).isfinite().all()
+
+
+@every
+def test_double_attention_took_its_softmax_over_the_batch(name: str) -> None:
+    made = gate(name, 6).eval()
+    x = torch.randn(3, 6, 5, 7)
+    other = torch.cat([x[:1], torch.randn(2, 6, 5, 7)])
+    torch.testing.assert_close(made(x)[0], made(other)[0])
+
+
+@every
+def test_psa_kept_its_layers_in_a_list_and_had_no_parameters(name: str) -> None:
+    made = gate(name, 6)
+    held = sum(p.numel() for p in made.parameters())
+    assert (held == 0) == (name in ("simam", "max", "magnitude"))
+
+
+@every
+def test_psa_wrote_into_its_input(name: str) -> None:
+    made, x = gate(name, 6), torch.randn(3, 6, 5, 7)
+    before = x.clone()
+    made(x)
+    assert torch.equal(x, before)
+    made(x.requires_grad_()).sum().backward()
+    assert torch.equal(x, before)
+
+
+@every
+def test_muse_replaced_its_parameters_in_forward(name: str) -> None:
+    made, x = gate(name, 6), torch.randn(3, 6, 5, 7)
+    before = dict(made.named_parameters())
+    copies = {key: value.detach().clone() for key, value in before.items()}
+    made(x)
+    for key, value in made.named_parameters():
+        assert value is before[key]
+        assert torch.equal(value, copies[key])
+
+
+def test_da_module_ignored_its_arguments() -> None:
+    assert SqueezeExcite(32, 4).down.out_features == 8
+    assert SqueezeExcite(32, hidden=5).down.out_features == 5
+    assert ECA(32, kernel=7).conv.kernel_size == (7,)
+    assert CBAM(32, 4, 5).spatial.conv.kernel_size == (5, 5)
+    assert CBAM(32, order="mean-max").spatial.order == "mean-max"
+    assert BAM(32, 8, dilation=3).places[3].dilation == (3, 3)
+    assert NonLocal(32, hidden=3, value=5).value.out_features == 5
+    assert External(32, 9).keys.shape == (9, 32)
+
+
+def hidden_places() -> tuple[torch.Tensor, torch.Tensor]:
+    mask = torch.ones(2, 5, 7, dtype=torch.bool)
+    mask[0, 3:], mask[1, :, 4:] = False, False
+    return torch.randn(2, 8, 5, 7), mask
+
+
+@pytest.mark.parametrize("made", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
+def test_emsa_masked_after_the_softmax(made: nn.Module) -> None:
+    x, mask = hidden_places()
+    got = made.attend(x, mask=mask, need=Need(weights=True))
+    assert got.out.isfinite().all()
+    total = got.weights.sum(-1)
+    seen = mask.flatten(1) if total.ndim == 2 else mask.flatten(1).unsqueeze(1).expand_as(total)
+    torch.testing.assert_close(total, seen.float())
+
+
+@pytest.mark.parametrize("made", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
+def test_external_attention_felt_padding(made: nn.Module) -> None:
+    x, mask = hidden_places()
+    other = torch.where(mask.unsqueeze(1), x, torch.full_like(x, 1e4))
+    out = made(x, mask=mask)
+    torch.testing.assert_close(out, made(other, mask=mask))
+    assert not out[~mask.unsqueeze(1).expand_as(out)].any()
+    # a masked place is an absent one
+    torch.testing.assert_close(out[:1, :, :3], made(x[:1, :, :3]))
+
+
+@pytest.mark.parametrize("made", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
+def test_self_attention_gave_nan_for_an_empty_row(made: nn.Module) -> None:
+    x = torch.randn(2, 8, 5, 7, requires_grad=True)
+    mask = torch.zeros(2, 5, 7, dtype=torch.bool)
+    mask[1] = True
+    out = made(x, mask=mask)
+    assert not out[0].any()
+    out.sum().backward()
+    assert x.grad.isfinite().all()
+    assert not x.grad[0].any()
+
+
+def test_external_attention_divided_by_nothing_for_large_scores() -> None:
+    made = External(8)
+    x = (1e4 * torch.randn(2, 8, 5, 7)).requires_grad_()
+    got = made.attend(x, need=Need(weights=True))
+    torch.testing.assert_close(got.weights.sum(-1), torch.ones(2, 35))
+    got.out.sum().backward()
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("made", [External(256), MultiHeadExternal(256)], ids=["one head", "several"])
+def test_outputs_were_thousands_of_times_too_small(made: nn.Module) -> None:
+    assert 0.02 < made(torch.randn(2, 256, 14, 14)).std() < 5
+
+
+@pytest.mark.parametrize("kind", [CBAM, ChannelGate, SqueezeExcite, BAM])
+@pytest.mark.parametrize("channels", [1, 3, 15])
+def test_fewer_channels_than_the_reduction_made_a_layer_of_no_width(kind: type[nn.Module], channels: int) -> None:
+    made = kind(channels).eval()
+    assert all(p.numel() for p in made.parameters())
+    with torch.no_grad():
+        for key, value in made.named_parameters():
+            if key.endswith("down.weight"):
+                value.abs_()  # so that relu lets something through
+    weights = made.weights(torch.rand(2, channels, 5, 7))
+    assert weights.unique().numel() > 1, "a constant gate"
+
+
+def test_cbam_added_a_residual_the_paper_lacks() -> None:
+    made = CBAM(8).eval()
+    nn.init.zeros_(made.channel.up.weight)
+    nn.init.zeros_(made.spatial.conv.weight)
+    x = torch.randn(2, 8, 5, 7)
+    torch.testing.assert_close(made(x), x / 4)
+
+
+def test_cbam_had_no_batch_norm_and_a_kernel_of_49() -> None:
+    made = CBAM(32)
+    assert made.spatial.conv.weight.shape == (1, 2, 7, 7)
+    assert made.spatial.conv.bias is None
+    assert made.spatial.norm.momentum == 0.01
+
+
+@pytest.mark.parametrize("act", [lambda: CBAM(8, kernel=6), lambda: SpatialGate(4), lambda: ECA(8, kernel=2)])
+def test_even_kernels_changed_the_size_and_crashed(act: object) -> None:
+    with pytest.raises(ValueError, match=r"kernel must be odd for \w+, got \d: an even one .* try kernel=\d"):
+        act()
+
+
+def test_cbam_checkpoints_differ_in_the_order_of_max_and_mean() -> None:
+    first, second = CBAM(8, order="max-mean").eval(), CBAM(8, order="mean-max").eval()
+    state = first.state_dict()
+    state["spatial.conv.weight"] = state["spatial.conv.weight"].flip(1)
+    second.load_state_dict(state)
+    x = torch.randn(2, 8, 5, 7)
+    torch.testing.assert_close(first(x), second(x))
+    with pytest.raises(ValueError, match="unknown order 'mean-maxx'; did you mean 'mean-max'"):
+        CBAM(8, order="mean-maxx")
+
+
+def test_eca_had_a_bias_and_a_fixed_kernel() -> None:
+    assert ECA(256).conv.bias is None
+    assert [ECA(c).conv.kernel_size[0] for c in (64, 256, 2048)] == [3, 5, 7]
+
+
+def test_csra_did_not_normalise_its_classifier() -> None:
+    made, x = CSRA(8, 3), torch.randn(2, 8, 5, 7)
+    want = made(x)
+    with torch.no_grad():
+        made.weight *= 7
+    torch.testing.assert_close(made(x), want)
+    with torch.no_grad():
+        made.weight[:, 0] = 0
+    assert made(x).isfinite().all(), "x / |x| at 0"
+
+
+def test_csra_had_no_temperature() -> None:
+    x = torch.randn(2, 8, 5, 7)
+    looks = [
+        CSRA(8, 3, heads=1, temperatures=[t], strength=1.0).attend(x, need=Need(weights=True)).weights - 1 / 35
+        for t in (1.0, 8.0, 99.0)
+    ]
+    peaks = [look.amax(-1).mean() for look in looks]
+    assert peaks[0] < peaks[1] < peaks[2]
+    assert peaks[2] == pytest.approx(1.0)
+    torch.testing.assert_close(looks[1].sum(-1), torch.ones(2, 1, 3))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 1, 1), (2, 3, 1), (2, 3, 1, 1, 1)])
+def test_simam_was_nan_at_one_place(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, requires_grad=True)
+    out = SimAM()(x)
+    half = 1 / (1 + math.exp(-0.5))
+    torch.testing.assert_close(out, half * x)
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, half))
+
+
+def test_simam_of_a_constant_channel() -> None:
+    x = torch.full((2, 3, 5, 7), 2.0, requires_grad=True)
+    SimAM()(x).sum().backward()
+    assert x.grad.isfinite().all()
+    with pytest.raises(ValueError, match=r"lam must be positive for SimAM, got 0; try lam=1"):
+        SimAM(0)
+
+
+def test_ufo_divided_by_a_norm_of_nothing() -> None:
+    x = torch.zeros(2, 3, 5, 7, requires_grad=True)
+    for made in (MagnitudeSaliency(), MagnitudeSaliency(1.0), SimAM(), MaxSaliency()):
+        out = made(x)
+        assert not out.any()
+        assert torch.autograd.grad(out.sum(), x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("channels", [1, 5, 7])
+def test_criss_cross_crashed_below_eight_channels(channels: int) -> None:
+    made = NonLocal(channels)
+    nn.init.ones_(made.residual)
+    assert made(torch.randn(2, channels, 5, 7)).shape == (2, channels, 5, 7)
+
+
+@every
+@pytest.mark.parametrize("space", [(3, 11), (11, 3)])
+def test_the_authors_bam_pooled_by_height_alone(name: str, space: tuple[int, int]) -> None:
+    """So maps that are not square broke. A map turned on its side is weighed the same, turned."""
+    made, x = gate(name, 6).eval(), torch.randn(2, 6, *space)
+    turned = [p for p in made.parameters() if p.ndim == 4 and p.shape[-1] > 1]
+    with torch.no_grad():
+        for p in turned:
+            p.copy_((p + p.transpose(-1, -2)) / 2)
+        if name == "coordinate":
+            made.up[1].load_state_dict(made.up[0].state_dict())
+    torch.testing.assert_close(made(x.transpose(2, 3)), made(x).transpose(2, 3), rtol=1e-5, atol=1e-5)
+
+
+def test_the_authors_bam_could_not_be_built() -> None:
+    assert BAM(64)(torch.randn(2, 64, 4, 4)).shape == (2, 64, 4, 4)
+
+
+BAD = {
+    "no slots": (ValueError, lambda: External(8, 0), ["slots must be a whole number"]),
+    "heads that do not divide": (ValueError, lambda: MultiHeadExternal(9, 2), ["9 over 2 leaves 1", "channels=8"]),
+    "a mask of numbers": (
+        TypeError,
+        lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 3)),
+        ["boolean", "mask > 0"],
+    ),
+    "a mask that is none": (TypeError, lambda: External(8)(torch.zeros(1, 8, 3), mask=[True]), ["boolean", "list"]),
+    "a mask of channels": (
+        ValueError,
+        lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 8, 3, dtype=torch.bool)),
+        ["(1, 3)", "(1, 8, 3)", "no axis of channels"],
+    ),
+    "an odd number of heads": (ValueError, lambda: CSRA(8, 3, heads=3), ["1, 2, 4, 6, 8", "got 3", "temperatures="]),
+    "too few temperatures": (ValueError, lambda: CSRA(8, 3, heads=2, temperatures=[1.0]), ["one a head", "1 for 2"]),
+    "no temperature": (ValueError, lambda: CSRA(8, 3, temperatures=[0.0]), ["temperatures must be positive"]),
+    "no strength": (TypeError, lambda: CSRA(8, 3, strength="much"), ["strength must be a number"]),
+    "a power of a half": (ValueError, lambda: MagnitudeSaliency(0.5), ["power must be 1 or more", "0.5"]),
+    "no window": (ValueError, lambda: MaxSaliency(0), ["window must be a whole number"]),
+    "attention of another kind": (
+        TypeError,
+        lambda: NonLocal(8, attention=nn.Identity()),
+        ["attention must be an Attention"],
+    ),
+    "no width": (ValueError, lambda: NonLocal(8, hidden=0), ["hidden must be a whole number"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
+    kind, act, words = BAD[name]
+    with pytest.raises(kind) as caught:
+        act()
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
