@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.names import *
+    from regard.tape.record import record
+    from regard.tape.recorded import Recorded
+    from regard.tape.recording import Recording
+    from regard.tape.words import Words
     from regard.view.show import show
 
 __version__ = "0.1.0"
@@ -130,8 +134,14 @@ __all__ = [
 ]
 
 
-# what lies above the room of names
-_ABOVE = {"show": "regard.view.show"}
+# what lies above the room of names, and what few need: each is loaded for itself
+_ABOVE = {
+    "show": "regard.view.show",
+    "record": "regard.tape.record",
+    "Recording": "regard.tape.recording",
+    "Recorded": "regard.tape.recorded",
+    "Words": "regard.tape.words",
+}
 
 
 class _Package(ModuleType):

@@ -46,7 +46,3 @@ from regard.parts.score import (
     Score,
     Trilinear,
 )
-from regard.tape.record import record
-from regard.tape.recorded import Recorded
-from regard.tape.recording import Recording
-from regard.tape.words import Words
