@@ -9,7 +9,7 @@ from tests.serve.conftest import LINES, Make
 from regard.cli.loading import Loaded
 from regard.serve.limits import Limits
 from regard.serve.refused import Refused
-from regard.serve.translating import Asks, Translating, align
+from regard.serve.translating import Asks, Translating
 from regard.serve.translating_schema import REQUEST
 from regard.tasks.interpreter import Beam, Greedy, Interpreter
 from regard.tasks.translate import Translate
@@ -93,22 +93,6 @@ def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
                 torch.testing.assert_close(torch.tensor(t["alignment"]["weights"]), seen.weights, atol=2e-6, rtol=0)
     # x and y are no words of the vocabulary
     assert served.answer([asked[3]])[0]["answers"][0]["unknown"] == 2  # type: ignore[index]
-
-
-@pytest.mark.parametrize(
-    "options", [{"decoder": "luong", "cell": "lstm"}, {"model": "transformer", "heads": 2}], ids=str
-)
-def test_alignments_in_batches(options: dict[str, Any], loaded: Loaded) -> None:
-    torch.manual_seed(0)
-    task = Translate(train=(loaded.task.train), tokens="words", width=6, **options)
-    interpreter = Interpreter.of(task, loaded.interpreter.vocabularies)
-    interpreter.model.eval()
-    interpreter.batch = 3
-    lines = ["a", "a b c d e", "c b", "e", "d e a b", "b", "a c"]
-    said = [found[0] for found in interpreter.translate(lines)]
-    for one, other in zip(align(interpreter, lines, said), interpreter.align(lines, said), strict=True):
-        assert (one.source, one.target) == (other.source, other.target)
-        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=0)
 
 
 def test_a_model_without_attention(loaded: Loaded) -> None:

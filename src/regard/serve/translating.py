@@ -4,12 +4,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from regard.data.batches import source_batch
-from regard.data.special import BOS, EOS, PAD, UNK
-from regard.parts.call import Need
+from regard.data.special import UNK
 from regard.serve.limits import Limits
 from regard.serve.refused import Refused, kind, short
 from regard.serve.served import Face, Schema
@@ -150,7 +145,7 @@ class Translating:
             for text, found in zip(ask.texts, several, strict=True)
             for one in found
         ]
-        looked = iter(align(self.interpreter, [text for text, _ in wanted], [one for _, one in wanted]))
+        looked = iter(self.interpreter.align([text for text, _ in wanted], [one for _, one in wanted]))
         return [
             {
                 "answers": [
@@ -189,31 +184,3 @@ def _written(one: Said, looked: Aligned | None) -> dict[str, object]:
             "weights": looked.weights.double().round(decimals=7).tolist(),
         }
     return found
-
-
-@torch.no_grad()
-def align(interpreter: Interpreter, lines: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
-    """As `Interpreter.align`, in batches of translations of like length: what stands behind a target changes nothing
-    before it."""
-    source, target = interpreter.vocabularies.source, interpreter.vocabularies.target
-    encoded = source.encode(lines)
-    model = interpreter.model
-    device = next(model.parameters()).device
-    # what is not finished said no end of the sentence
-    spoken = [[*one.tokens, EOS] if one.finished else [*one.tokens] for one in said]
-    order = sorted(range(len(lines)), key=lambda n: len(spoken[n]))
-    looked: list[Tensor] = [torch.empty(0)] * len(lines)
-    for first in range(0, len(order), interpreter.batch):
-        here = order[first : first + interpreter.batch]
-        ids, lengths = source_batch([encoded[n] for n in here])
-        longest = max(len(spoken[n]) for n in here)
-        known = [[BOS, *spoken[n][:-1], *[PAD] * (longest - len(spoken[n]))] for n in here]
-        heard = torch.tensor(known, device=device)
-        weights = model.teach(ids.to(device), lengths.to(device), heard, Need(weights=True)).weights
-        assert weights is not None
-        for n, one in zip(here, weights.float().cpu(), strict=True):
-            looked[n] = one[: len(spoken[n]), : len(encoded[n]) + 1]
-    return [
-        Aligned(source.pieces([*ids, EOS]), target.pieces(words), weights)
-        for ids, words, weights in zip(encoded, spoken, looked, strict=True)
-    ]

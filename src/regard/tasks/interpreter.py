@@ -175,23 +175,37 @@ class Interpreter:
 
     @torch.no_grad()
     def align(self, lines: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
-        """What each translation looked at while it was said: the steps again, all at once, on what was found."""
+        """What each translation looked at while it was said: the steps again, all at once, on what was found.
+
+        In batches of translations of like length: what stands behind a target changes nothing before it.
+        """
+        encoded = self.vocabularies.source.encode(lines)
+        # what is not finished said no end of the sentence
+        spoken = [[*one.tokens, EOS] if one.finished else [*one.tokens] for one in said]
+        order = sorted(range(len(lines)), key=lambda n: len(spoken[n]))
+        looked: list[Tensor] = [torch.empty(0)] * len(lines)
         training = self.model.training
         self.model.eval()
-        device = next(self.model.parameters()).device
         try:
-            return [self._align(line, one, device) for line, one in zip(lines, said, strict=True)]
+            for at in range(0, len(order), self.batch):
+                here = order[at : at + self.batch]
+                weights = self._looked([encoded[n] for n in here], [spoken[n] for n in here])
+                for n, one in zip(here, weights, strict=True):
+                    looked[n] = one[: len(spoken[n]), : len(encoded[n]) + 1]
         finally:
             self.model.train(training)
+        source, target = self.vocabularies.source, self.vocabularies.target
+        return [
+            Aligned(source.pieces([*ids, EOS]), target.pieces(words), weights)
+            for ids, words, weights in zip(encoded, spoken, looked, strict=True)
+        ]
 
-    def _align(self, line: str, said: Said, device: torch.device) -> Aligned:
-        (ids,) = self.vocabularies.source.encode([line])
-        source, lengths = (t.to(device) for t in source_batch([ids]))
-        # what is not finished said no end of the sentence
-        spoken = [*said.tokens, EOS] if said.finished else [*said.tokens]
-        target = torch.tensor([[BOS, *spoken[:-1]]], device=device)
-        weights = self.model.teach(source, lengths, target, Need(weights=True)).weights
+    def _looked(self, encoded: list[list[int]], spoken: list[list[int]]) -> Tensor:  # -> "b t s"
+        """The weights of all steps of known translations, padding included."""
+        device = next(self.model.parameters()).device
+        source, lengths = (t.to(device) for t in source_batch(encoded))
+        longest = max(map(len, spoken))
+        known = [[BOS, *words[:-1], *[PAD] * (longest - len(words))] for words in spoken]
+        weights = self.model.teach(source, lengths, torch.tensor(known, device=device), Need(weights=True)).weights
         assert weights is not None
-        return Aligned(
-            self.vocabularies.source.pieces([*ids, EOS]), self.vocabularies.target.pieces(spoken), weights[0].cpu()
-        )
+        return weights.cpu()
