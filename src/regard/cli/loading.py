@@ -29,10 +29,9 @@ def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loade
     record = recorded(run)
     if record.kind != "Translate":
         raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another one")
-    task = Translate.told(record.task)
+    task, path = Translate.told(record.task), weighed(run, weights)
     interpreter = task.interpreter(run)
-    step = weigh(interpreter.model, run, weights, device, threads or record.threads)
-    return Loaded(task, interpreter, step)
+    return Loaded(task, interpreter, weigh(interpreter.model, path, device, threads or record.threads))
 
 
 def recorded(run: Path) -> Record:
@@ -42,13 +41,18 @@ def recorded(run: Path) -> Record:
     return Record.read(run)
 
 
-def weigh(model: nn.Module, run: Path, weights: Weights, device: str, threads: int | None) -> int:
-    """Gives a model the weights of its run, where it is to compute; of which step they are."""
+def weighed(run: Path, weights: Weights) -> Path:
+    """The file of a run that holds these weights."""
     path = run / _FILES[weights]
     if not path.exists():
         there = [name for name, file in _FILES.items() if (run / file).exists()]
         way = f"try --weights {there[0]}" if there else f"train it: regard train --resume {run}"
         raise FileNotFoundError(f"{run} has no {path.name} yet; {way}")
+    return path
+
+
+def weigh(model: nn.Module, path: Path, device: str, threads: int | None) -> int:
+    """Gives a model its weights, where it is to compute; of which step they are."""
     facts = checkpoint.load(model, path)
     model.to(join(device).device).eval()
     torch.set_num_threads(threads or torch.get_num_threads())

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.cli.loading import Weights, recorded, weigh
+from regard.cli.loading import Weights, recorded, weigh, weighed
 from regard.cli.progress import counted, number
 from regard.data.images import Images
 from regard.tasks.classification import Facts, probabilities, recalled, scored, split_of
@@ -35,10 +35,9 @@ def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loade
     record = recorded(run)
     if record.kind != "ClassifyImage":
         raise ValueError(f"{run} is a run of {record.kind}, which does not classify pictures; name another one")
-    task = ClassifyImage.told(record.task)
+    task, path = ClassifyImage.told(record.task), weighed(run, weights)
     model = task.fresh(run)
-    step = weigh(model, run, weights, device, threads or record.threads)
-    return Loaded(task, recalled(run), model, step)
+    return Loaded(task, recalled(run), model, weigh(model, path, device, threads or record.threads))
 
 
 def evaluated(typed: "Options") -> int:
