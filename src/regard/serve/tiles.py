@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any
 
@@ -26,7 +28,7 @@ from regard.view.recording_pack import Head
 from regard.view.scan import TILE, Bytes, Scan, blocks, coarsest, halved, side
 
 # bytes of blocks of rows, and of pyramids, that are kept
-_BLOCKS, _PYRAMIDS = 128 << 20, 256 << 20
+_BLOCKS, _PYRAMIDS = 104 << 20, 256 << 20
 # the finest level of a pyramid has at most so many cells
 _CELLS = 1 << 26
 # up to this level a tile is computed from its rows when they have not been read yet
@@ -40,8 +42,26 @@ class Tiles:
         self.heads = heads
         self._scans: OrderedDict[int, Scan] = OrderedDict()
         self._blocks: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
-        self._making, self._reading, self._computing = threading.Lock(), threading.Lock(), threading.Lock()
-        self._waiting: set[int] = set()  # threads whose tile is being computed
+        self._making = threading.Lock()
+        self._waiting: set[int] = set()  # threads that wait for a tile
+        self._closed = False
+        # Two threads compute, one what is waited for, one what is read beside, whoever asks: every thread that computes
+        # keeps memory of its own.
+        self._first, self._beside = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+
+    def close(self) -> None:
+        """Lets go of what is still being read."""
+        self._closed = True
+        for pool in (self._first, self._beside):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _soon(self, compute: Callable[[], bytes]) -> bytes:
+        """What is computed before anything else."""
+        self._waiting.add(threading.get_ident())
+        try:
+            return self._first.submit(compute).result()
+        finally:
+            self._waiting.discard(threading.get_ident())
 
     def scan(self, n: int) -> Scan:
         """What is known of a head so far."""
@@ -50,7 +70,8 @@ class Tiles:
                 head = self.heads[n]
                 q, k = head.weights.shape
                 finest = next(level for level in range(64) if side(q, level) * side(k, level) <= _CELLS)
-                self._scans[n] = Scan(head.weights, head.kind, finest=min(finest, coarsest(q, k)))
+                made = self._first.submit(Scan, head.weights, head.kind, finest=min(finest, coarsest(q, k)))
+                self._scans[n] = made.result()
                 while len(self._scans) > 1 and sum(_size(scan) for scan in self._scans.values()) > _PYRAMIDS:
                     self._scans.popitem(last=False)
             self._scans.move_to_end(n)
@@ -58,14 +79,17 @@ class Tiles:
 
     def read(self, n: int) -> Scan:
         """The same once the head has been read whole; tiles that are waited for go first."""
-        scan = self.scan(n)
-        with self._reading:
-            if scan.done == scan.q:
-                return scan
-            for _ in scan.read():
-                until = time.monotonic() + 1.0
-                while self._waiting and time.monotonic() < until:
-                    time.sleep(0.001)
+        return self._beside.submit(self._read, self.scan(n)).result()
+
+    def _read(self, scan: Scan) -> Scan:
+        if scan.done == scan.q:
+            return scan
+        for _ in scan.read():
+            until = time.monotonic() + 1.0
+            while self._waiting and time.monotonic() < until:
+                time.sleep(0.001)
+            if self._closed:
+                raise ConnectionAbortedError("the server stops")
         return scan
 
     def tile(self, n: int, level: int, y: int, x: int) -> tuple[bytes, bool]:
@@ -75,28 +99,25 @@ class Tiles:
         if scan.done >= last and level in scan.levels:
             return _cut(scan.levels[level], y, x), True
         if level <= _AT_ONCE or level < scan.finest:
-            self._waiting.add(threading.get_ident())
-            try:
-                span = 1 << level
-                rows = range(y * span, min((y + 1) * span, side(scan.q, 8)))
-                cells = np.concatenate(
-                    [self._cells(scan, n, b, slice(x * TILE * span, (x + 1) * TILE * span)) for b in rows]
-                )
-            finally:
-                self._waiting.discard(threading.get_ident())
-            for _ in range(level):
-                cells = halved(cells, scan.signed)
-            return cells.tobytes(), True
+            return self._soon(lambda: self._computed(scan, n, level, y, x)), True
         return _cut(scan.levels[level], y, x), False
 
     def row(self, n: int, i: int) -> bytes:
         """One row, exact: float32, little-endian."""
-        row: Tensor = self.heads[n].weights.rows(slice(i, i + 1))[0]
-        return torch.nan_to_num(row.cpu().float(), posinf=0.0, neginf=0.0).numpy().astype("<f4").tobytes()
+        return self._soon(lambda: _finite(self.heads[n].weights.rows(slice(i, i + 1))).numpy().astype("<f4").tobytes())
+
+    def _computed(self, scan: Scan, n: int, level: int, y: int, x: int) -> bytes:
+        span = 1 << level
+        rows = range(y * span, min((y + 1) * span, side(scan.q, 8)))
+        columns = slice(x * TILE * span, (x + 1) * TILE * span)
+        cells = np.concatenate([self._cells(scan, n, b, columns) for b in rows])
+        for _ in range(level):
+            cells = halved(cells, scan.signed)
+        return cells.tobytes()
 
     def _cells(self, scan: Scan, n: int, b: int, columns: slice) -> Bytes:
         """Some columns of the b-th 256 rows as bytes, the sinks taken out."""
-        cells = scan.bytes(torch.nan_to_num(self._block(scan, n, b)[:, columns], posinf=0.0, neginf=0.0))
+        cells = scan.bytes(_finite(self._block(scan, n, b)[:, columns]))
         for sink in scan.sinks:
             if columns.start <= sink < columns.stop:
                 cells[:, sink - columns.start] = 0
@@ -104,14 +125,17 @@ class Tiles:
 
     def _block(self, scan: Scan, n: int, b: int) -> Tensor:
         """256 rows; the weights of a row come all at once, so its other tiles are there when they are asked for."""
-        with self._computing:
-            if (n, b) not in self._blocks:
-                parts = [w for _, w in blocks(scan.weights, b * TILE, min((b + 1) * TILE, scan.q))]
-                self._blocks[n, b] = torch.cat(parts) if len(parts) > 1 else parts[0]
-                while len(self._blocks) > 2 and sum(block.nbytes for block in self._blocks.values()) > _BLOCKS:
-                    self._blocks.popitem(last=False)
-            self._blocks.move_to_end((n, b))
-            return self._blocks[n, b]
+        if (n, b) not in self._blocks:
+            parts = [w for _, w in blocks(scan.weights, b * TILE, min((b + 1) * TILE, scan.q))]
+            self._blocks[n, b] = torch.cat(parts) if len(parts) > 1 else parts[0]
+            while len(self._blocks) > 2 and sum(block.nbytes for block in self._blocks.values()) > _BLOCKS:
+                self._blocks.popitem(last=False)
+        self._blocks.move_to_end((n, b))
+        return self._blocks[n, b]
+
+
+def _finite(w: Tensor) -> Tensor:
+    return torch.nan_to_num(w.cpu().float(), posinf=0.0, neginf=0.0)
 
 
 def _size(scan: Scan) -> int:
@@ -241,6 +265,10 @@ class Server(http.server.ThreadingHTTPServer):
         except ValueError:
             return False
         return True
+
+    def server_close(self) -> None:
+        super().server_close()
+        self.tiles.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that goes away is nothing to tell; anything else is."""
