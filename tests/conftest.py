@@ -1,6 +1,7 @@
 """What holds for every test: nothing is fetched, nothing is drawn on a screen, and a second run does the same again."""
 
 import os
+import signal
 import tempfile
 
 # Read when these packages are first imported, so set before any test module is.
@@ -27,3 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     torch.manual_seed(0)
+
+
+# Started in the background of a shell, tests would inherit that Ctrl-C is ignored, and so would what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
