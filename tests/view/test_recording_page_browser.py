@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from tests.view.looking import Seen, launched, needed
-from tests.view.recordings import glimpsed
 
 from regard.parts.map import Kept
 from regard.tape.recorded import Recorded
@@ -303,95 +302,4 @@ def test_a_small_budget_says_what_it_left_out(chromium: Any, tmp_path: Path) -> 
     assert "at most " in seen.at
     bound = float(seen.at.partition("at most ")[2].partition(",")[0])
     assert bound >= float(recording[0].weights.pick(0, 3)[599, 5]) - 1e-4
-    seen.close()
-
-
-def test_places_of_an_image(chromium: Any, tmp_path: Path) -> None:
-    """Two tokens stand before a grid of 3 by 4; a click on a place asks from there."""
-    weights = torch.full((1, 1, 14, 14), 0.01)
-    weights[..., 5, 2 + 7] = 0.87  # the query of place 3 looks at place 7: second row, last column
-    one = Recorded("vit", "self", Kept(weights), certificate=0.0, grid=(3, 4))
-    image = torch.zeros(3, 6, 8)
-    seen = opened(chromium, tmp_path, Recording((one,)), "#q=5&k=9&tab=image", image=image)
-    canvas = seen.page.locator("#panel-image canvas")
-    box = canvas.bounding_box()
-    assert box
-    seen.page.locator("#opacity").fill("1")
-    seen.settle()
-    place = (
-        "([x, y]) => { const c = document.querySelector('#panel-image canvas'); const copy = new OffscreenCanvas(1, 1)"
-    )
-    place += ".getContext('2d'); copy.drawImage(c, x * c.width, y * c.height, 1, 1, 0, 0, 1, 1);"
-    place += "return [...copy.getImageData(0, 0, 1, 1).data].slice(0, 3); }"
-    assert seen.page.evaluate(place, [7.5 / 8, 3.5 / 6]) == [0, 34, 78]
-    assert seen.page.evaluate(place, [1.5 / 8, 0.6 / 6]) != [0, 34, 78]
-    assert "The strongest colour is 0.8700" in seen.text("#panel-image .hint")
-    assert "Outside of the image: 0 0.0100, 1 0.0100" in seen.text("#panel-image .hint")
-    canvas.click(position={"x": box["width"] * 0.9, "y": box["height"] * 0.1})
-    seen.settle()
-    assert "q=5" in seen.hash
-    canvas.click(position={"x": box["width"] * 0.1, "y": box["height"] * 0.9})
-    seen.settle()
-    assert "q=10" in seen.hash
-    seen.tab("steps")
-    assert seen.text("#panel-steps output") == "11 of 14"
-    assert seen.violations() == []
-    assert seen.complaints == []
-    seen.close()
-
-
-def test_glimpses_are_windows_in_their_order(chromium: Any, tmp_path: Path) -> None:
-    recording = glimpsed((0, 0, 3, 2), (4, 3, 7, 5), (8, 1, 11, 4))
-    seen = opened(chromium, tmp_path, recording, "#layer=1&tab=glimpses")
-    windows = json.loads(seen.page.get_attribute("#panel-glimpses canvas", "data-windows") or "")
-    assert windows == [[0, 0, 2, 3], [3, 4, 5, 7], [1, 8, 4, 11]]  # top, left, bottom, right
-    assert seen.text("#panel-glimpses .hint").startswith("3 glimpses in their order")
-    seen.press("ArrowUp")
-    assert "layer=0" in seen.hash
-    seen.press("ArrowDown")
-    assert "layer=1" in seen.hash
-    seen.tab("steps")
-    seen.page.click("[aria-label='next step']")
-    seen.settle()
-    assert seen.text("#panel-steps output") == "3 of 3"
-    assert "layer=2" in seen.hash
-    assert seen.violations() == []
-    assert seen.complaints == []
-    seen.close()
-
-
-def test_steps_of_a_model_that_generates(chromium: Any, tmp_path: Path) -> None:
-    """A prompt of three, then a query at a time: the steps run on over the calls."""
-    maps = [Recorded("h.0", "self", Kept(soft(1, 2, 3, 3).tril()), certificate=0.0)]
-    maps += [Recorded("h.0", "self", Kept(soft(1, 2, 1, 3 + n)), call=n, step=2 + n, certificate=0.0) for n in (1, 2)]
-    seen = opened(chromium, tmp_path, Recording(tuple(maps)).labelled(list("abcde")), "#layer=1&head=1&tab=steps")
-    assert seen.text("#panel-steps output") == "4 of 5"
-    assert seen.at.startswith("query 3 ‘d’ → key 0 ‘a’")
-    seen.press("ArrowDown")
-    assert seen.at.startswith("query 4 ‘e’")
-    assert seen.page.input_value("#call") == "2"
-    seen.press("PageUp")
-    assert seen.text("#panel-steps output") == "1 of 5"
-    seen.close()
-
-
-def test_the_difference_of_two_recordings(chromium: Any, tmp_path: Path) -> None:
-    a, b = SHARP[None, None], SHARP.flip(1)[None, None]
-    first, second = (Recording((Recorded("x", "self", Kept(w), certificate=0.0),)) for w in (a, b))
-    seen = opened(chromium, tmp_path, first, "#q=2&k=0&tab=difference", other=second)
-    assert seen.at == "query 2 → key 0 0.5000 less 0: 0.5000"
-    assert seen.pixel(0, 0, "difference") == [168, 62, 4]
-    assert seen.pixel(0, 6, "difference") == [33, 92, 158]
-    assert seen.pixel(0, 3, "difference") == [247, 246, 241]
-    assert "of the other recording" in seen.text("#panel-difference .hint")
-    assert seen.complaints == []
-    seen.close()
-
-
-def test_an_empty_map_says_so(chromium: Any, tmp_path: Path) -> None:
-    seen = opened(chromium, tmp_path, Recording((Recorded("x", "cross", Kept(torch.zeros(1, 1, 0, 5))),)))
-    assert seen.at == "This map is empty."
-    for tab in TABS:
-        seen.tab(tab)
-    assert seen.complaints == []
     seen.close()
