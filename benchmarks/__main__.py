@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks import additive, dot, heads, machine, maps, masks, report, sparse, startup
+from benchmarks import additive, dot, gates, heads, machine, maps, masks, report, sparse, startup
 from benchmarks.table import HEADINGS, Case, Row, absent, line, summary
 from benchmarks.timing import Effort
 
@@ -20,6 +20,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
     "additive": additive.CASES,
     "sparse": sparse.CASES,
     "masks": masks.CASES,
+    "gates": gates.CASES,
     "map": maps.CASES,
     "start": startup.CASES,
 }
