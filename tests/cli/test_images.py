@@ -8,6 +8,7 @@ from PIL import Image
 from tests.cli.conftest import Regard
 
 from regard.cli import main
+from regard.cli.progress import number
 
 TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
 
@@ -62,9 +63,27 @@ def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert set(told["none"]["scores"]) == {"accuracy", "nll"}
 
 
+def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    args = ["compare", "classify-image", "--gate", "none,eca", *TINY, "--seeds", "2", "--seed", "5", "--out", str(out)]
+    assert main(args) == 0
+    table = capfd.readouterr().out
+    told = json.loads((out / "results.json").read_text())
+    assert set(told) == {"none@5", "none@6", "eca@5", "eca@6"}
+    a, b = (told[f"eca@{seed}"]["scores"]["nll"] for seed in (5, 6))
+    assert a != b
+    row = next(line for line in table.splitlines() if line.startswith("| eca (2 seeds)"))
+    # of two values the standard error is half their distance
+    assert f"{number((a + b) / 2)} ± {number(12.71 * abs(a - b) / 2)}" in row
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (
+            ["compare", "classify-image", "--gate", "se", "--seeds", "0"],
+            "--seeds must be 1 or more, got 0; try --seeds 5",
+        ),
         (["evaluate", "RUN", "--beam", "3"], "--beam is for translators, and .* classifies images; leave it out"),
         (["evaluate", "RUN", "--test", "x.tsv"], "--test is for translators"),
         (["translate", "RUN", "hello"], "is a run of ClassifyImage, which does not translate; name another one"),

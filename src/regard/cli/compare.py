@@ -32,6 +32,8 @@ class Gates:
     """Gates by name, as `regard list gates` has them; none is a network without."""
     out: Path | None = None
     """The folder for the runs and what came out; left open, runs/compare-classify-image."""
+    seeds: int = 1
+    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
     config: Path | None = None
     """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
     task: dict[str, Any] = field(default_factory=dict, metadata=part())
@@ -51,6 +53,8 @@ class Options:
     """Mechanisms by name, as `regard list` has them; none is a decoder without attention. One a head: dot+entmax+…"""
     out: Path | None = None
     """The folder for the runs and what came out; left open, runs/compare-TASK."""
+    seeds: int = 1
+    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
     config: Path | None = None
     """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
     task: dict[str, Any] = field(default_factory=dict, metadata=part())
@@ -70,7 +74,7 @@ def verb(args: Sequence[str]) -> int:
     out = Path("runs") / f"compare-{task}" if typed.out is None else typed.out
     base = TASKS[task](**typed.task).placed()
     training, end = training_of(typed.training, base)
-    tasks = base.versions(named(differs, getattr(typed, differs)))
+    tasks = seeded(base.versions(named(differs, getattr(typed, differs))), typed.seeds)
     if end:
         print(f"regard: each training {end}", file=sys.stderr)
     from regard.cli.contest import check, results, run
@@ -87,6 +91,19 @@ def verb(args: Sequence[str]) -> int:
             return code
     print(results(tasks, out, training))
     return 0
+
+
+def seeded(tasks: Mapping[str, Kind], seeds: int) -> dict[str, Kind]:
+    """Each with so many seeds, NAME@SEED; with one, as they are."""
+    if seeds < 1:
+        raise ValueError(f"--seeds must be 1 or more, got {seeds}; try --seeds 5")
+    if seeds == 1:
+        return dict(tasks)
+    return {
+        f"{name}@{task.seed + n}": dataclasses.replace(task, seed=task.seed + n)
+        for name, task in tasks.items()
+        for n in range(seeds)
+    }
 
 
 def named(option: str, names: str) -> list[str]:

@@ -5,7 +5,7 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,8 @@ def run(name: str, verb: str, task: Kind, out: Path, config: Path) -> int:
     if (folder / RECORD).exists():
         options = ["--resume", str(folder)]
     else:
-        options = [verb, "--config", str(config), "--out", str(folder), *task.words()]
+        own = [*task.words(), "--seed", str(task.seed)]
+        options = [verb, "--config", str(config), "--out", str(folder), *own]
     code = _process(["train", *options])
     told = {"done": code in (0, 1), "diverged": code == 1, "peak_bytes": memory.read(folder)}
     files.write(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
@@ -82,7 +83,9 @@ def results(tasks: Mapping[str, Kind], out: Path, training: Training) -> str:
     files.write(out / _RESULTS, [json.dumps({row["name"]: row for row in rows}, indent=2).encode(), b"\n"])
     table = _table(rows, main, next(iter(tasks.values())), training)
     files.write(out / _TABLE, [table.encode()])
-    drawn = {name: points for name, points in lines.items() if points}
+    # of several seeds the first: more lines than names are no picture
+    drawn = {name: points for name, points in reversed(lines.items()) if points}
+    drawn = {name.partition("@")[0]: points for name, points in drawn.items()}
     told = [str(out / _TABLE), str(out / _RESULTS)]
     if drawn:
         told.append(str(curve(drawn, out / _CURVE, "minutes of training", main)))
@@ -118,13 +121,44 @@ def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any],
     return row, points
 
 
+# the half-width of a 95 % interval in standard errors, by how many values there are  (Student 1908)
+_STUDENT = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+
+
+def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One row of several seeds: means of scores with their intervals, the median rate, the highest peak."""
+    if len(rows) == 1:
+        one = dict(rows[0])
+        return one | {"scores": {name: number(value) for name, value in one["scores"].items()}}
+    scores: dict[str, str] = {}
+    for name in rows[0]["scores"]:
+        values = [row["scores"][name] for row in rows if name in row["scores"]]
+        if len(values) > 1:
+            half = _STUDENT.get(len(values), 2.262) * statistics.stdev(values) / len(values) ** 0.5
+            scores[name] = f"{number(statistics.mean(values))} ± {number(half)}"
+    rates = [row["tokens_per_second"] for row in rows if row["tokens_per_second"]]
+    return {
+        **rows[0],
+        "name": f"{rows[0]['name'].partition('@')[0]} ({len(rows)} seeds)",
+        "scores": scores,
+        "diverged": any(row["diverged"] for row in rows),
+        "tokens_per_second": statistics.median(rates) if rates else None,
+        "peak_bytes": max((row["peak_bytes"] or 0 for row in rows), default=0),
+        "seconds": sum(row["seconds"] or 0 for row in rows),
+    }
+
+
 def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: Training) -> str:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["name"].partition("@")[0], []).append(row)
+    rows = [_together(group) for group in groups.values()]
     names = list(dict.fromkeys([main, *(score for row in rows for score in row["scores"])]))
     head = ["trained", *names, f"{task.COUNTED}/s", "parameters", "peak memory", "time", "steps"]
     body = [
         [
             row["name"] + (" (diverged)" if row["diverged"] else ""),
-            *(number(row["scores"][score]) if score in row["scores"] else "–" for score in names),
+            *(row["scores"].get(score, "–") for score in names),
             f"{row['tokens_per_second']:,.0f}" if row["tokens_per_second"] else "–",
             f"{row['parameters']:,}",
             f"{row['peak_bytes'] / 1e6:,.0f} MB" if row["peak_bytes"] else "–",
