@@ -28,6 +28,7 @@ COMMANDS = sorted({command for page in PAGES for command in shown(page)})
 def test_command_is_understood(command: str) -> None:
     pytest.importorskip("tyro")
     from regard.cli import VERBS
+    from regard.cli.compare import VARIED
     from regard.cli.options import parse
     from regard.tasks.kinds import TASKS
 
@@ -43,10 +44,11 @@ def test_command_is_understood(command: str) -> None:
     verb, *words = words
     assert verb in VERBS
     module = importlib.import_module(f"regard.cli.{'listing' if verb == 'list' else verb}")
-    task = None
+    task, options = None, "Options" if verb != "train" else "Resume" if "--resume" in words else "New"
     if verb in ("train", "compare") and "--resume" not in words:
-        task = TASKS[words.pop(0)]
-    options = "Options" if verb != "train" else "Resume" if "--resume" in words else "New"
+        name = words.pop(0)
+        task = TASKS[name]
+        options = VARIED[name][0].__name__ if verb == "compare" else options
     parse(getattr(module, options), f"regard {verb}", words, task=task)
 
 
