@@ -178,9 +178,7 @@ class Regard:
         began = time.process_time()
         vocabularies = self.work.translation.vocabularies
         stretch = self.work.translation.stretch
-        interpreter = Interpreter(
-            self.model, vocabularies, batch=self.setting.sentences, stretch=stretch, longest=longest
-        )
+        interpreter = Interpreter(self.model, vocabularies, batch=self.setting.sentences, stretch=stretch, most=longest)
         said = interpreter.translate(self.test[start:stop], Beam(beam, length_penalty=alpha))
         seconds = time.process_time() - began
         # the end of sentence counts, as it does for the others

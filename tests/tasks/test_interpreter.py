@@ -205,6 +205,12 @@ def test_the_model_is_left_as_it_was(name: str) -> None:
     assert all(p.grad is None and p.requires_grad for p in made.model.parameters())
 
 
+def test_no_translation_has_more_tokens_than_the_most() -> None:
+    made = interpreter("luong")
+    made.most = 3
+    assert max(len(said.tokens) + said.finished for said, *_ in made.translate(LINES)) == 3
+
+
 def test_a_line_beyond_learned_places_is_told() -> None:
     made = interpreter("transformer", positions="learned", max_length=2)
     told = (

@@ -77,7 +77,8 @@ class Interpreter:
     """text -> tokens -> search -> text, in batches of lines of like length.
 
     A translation of n tokens has at most `stretch` (n + SHORT) + SPARE tokens: no pair that was learned from was longer
-    (`Corpus.stretch`). `longest` is how many tokens, with the end of the sentence, the model has places for.
+    (`Corpus.stretch`). `longest` is how many tokens, with the end of the sentence, the model has places for, and `most`
+    how many a translation may have at all.
     """
 
     def __init__(
@@ -88,9 +89,10 @@ class Interpreter:
         batch: int = 64,
         stretch: float = 2.0,
         longest: int | None = None,
+        most: int | None = None,
     ) -> None:
         self.model, self.vocabularies = model, vocabularies
-        self.batch, self.stretch, self.longest = batch, stretch, longest
+        self.batch, self.stretch, self.longest, self.most = batch, stretch, longest, most
 
     @staticmethod
     def of(task: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Interpreter":
@@ -133,8 +135,8 @@ class Interpreter:
     def _search(self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]) -> list[list[Found]]:
         state = self.model.start(source, lengths)
         limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
-        if self.longest is not None:
-            limits = limits.clamp_max(self.longest)
+        for bound in (self.longest, self.most):
+            limits = limits if bound is None else limits.clamp_max(bound)
         if isinstance(search, Greedy):
             found = greedy(self.model, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)
             return [[one] for one in found]
