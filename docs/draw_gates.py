@@ -1,0 +1,250 @@
+"""Draws every picture of docs/gates: python docs/draw_gates.py [names] [--out docs/images].
+
+A small convolutional network reads the digits that scikit-learn carries, with the gate behind its second layer, and is
+trained here in seconds; what is drawn are the weights of that gate on digits it was not trained on.
+"""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import regard
+from regard.view import Panel, figure
+
+CHANNELS = 24
+SHOWN = (1596, 1598)  # an 8 and a 0 among those held out
+
+
+@functools.cache
+def digits() -> tuple[Tensor, Tensor]:
+    """Images "n 1 8 8" and what they show."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    images = torch.tensor(found.images, dtype=torch.float32).unsqueeze(1) / 16
+    return images, torch.tensor(found.target)
+
+
+class Net(nn.Module):
+    def __init__(self, gate: nn.Module) -> None:
+        super().__init__()
+        self.before = nn.Sequential(
+            nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, CHANNELS, 3, padding=1), nn.ReLU()
+        )
+        self.gate = gate
+        self.after = nn.Sequential(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, stride=2), nn.ReLU())
+        self.out = nn.Linear(16 * CHANNELS, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.after(self.gate(self.before(x))).flatten(1))
+
+
+# with so few channels the usual reduction leaves one hidden number, which relu may silence for good
+MADE: dict[str, Callable[[], nn.Module]] = {
+    "se": lambda: regard.SqueezeExcite(CHANNELS, 4),
+    "cbam": lambda: regard.CBAM(CHANNELS, 4),
+    "bam": lambda: regard.BAM(CHANNELS, 4),
+}
+
+
+@functools.cache
+@torch.enable_grad()
+def trained(name: str) -> Net:
+    torch.manual_seed(0)
+    net = Net(MADE[name]() if name in MADE else regard.gate(name, CHANNELS))
+    images, labels = digits()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3)
+    for _ in range(200):
+        some = torch.randint(1500, (64,))
+        optimizer.zero_grad()
+        F.cross_entropy(net(images[some]), labels[some]).backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        right = (net(images[1500:]).argmax(-1) == labels[1500:]).float().mean()
+    print(f"{name}: {right:.1%} of 297 unseen digits", flush=True)
+    return net
+
+
+@torch.no_grad()
+def seen(name: str, which: int) -> Tensor:
+    """The weights of one digit, "c 8 8"."""
+    net = trained(name)
+    features = net.before(digits()[0][which : which + 1])
+    assert isinstance(net.gate, regard.Gate)
+    return net.gate.weights(features)[0].expand(CHANNELS, 8, 8)
+
+
+def stretched(weights: Tensor, title: str) -> Panel:
+    """From the least to the greatest, which the title tells."""
+    low, high = float(weights.min()), float(weights.max())
+    return Panel((weights - low) / max(high - low, 1e-9), f"{title}\n{low:.2f} to {high:.2f}")
+
+
+def image(which: int) -> Panel:
+    images, labels = digits()
+    return Panel(images[which, 0], f"a {int(labels[which])}\n")
+
+
+def over_places(name: str) -> list[Panel]:
+    panels = []
+    for which in SHOWN:
+        panels += [image(which), stretched(seen(name, which).mean(0), f"{name}, mean over channels")]
+    return panels
+
+
+@torch.no_grad()
+def over_channels(name: str) -> list[Panel]:
+    net, (images, labels) = trained(name), digits()
+    assert isinstance(net.gate, regard.Gate)
+    weights = net.gate.weights(net.before(images[1500:])).flatten(2).mean(-1)
+    rows = torch.stack([weights[labels[1500:] == digit].mean(0) for digit in range(10)])
+    panel = stretched(rows, f"{name}: weights of {CHANNELS} channels, by digit")
+    return [Panel(panel.weights, panel.title, [str(digit) for digit in range(10)])]
+
+
+def relation() -> list[Panel]:
+    """The same features of one digit under several gates, as channels by places."""
+    panels = [image(SHOWN[0])]
+    for name in ("se", "spatial", "cbam", "coordinate", "bam", "simam", "max"):
+        panels.append(stretched(seen(name, SHOWN[0]).flatten(1), f"{name}: channels × places"))
+    return panels
+
+
+def cbam() -> list[Panel]:
+    panels = over_channels("cbam")
+    net = trained("cbam")
+    assert isinstance(net.gate, regard.CBAM)
+    with torch.no_grad():
+        features = net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1])
+        where = net.gate.spatial.weights(net.gate.channel(features))[0, 0]
+    return [*panels, image(SHOWN[0]), stretched(where, "M_s: where"), stretched(seen("cbam", SHOWN[0]).mean(0), "both")]
+
+
+def saliency() -> list[Panel]:
+    panels = [image(SHOWN[0])]
+    for name in ("max", "magnitude"):
+        panels.append(stretched(seen(name, SHOWN[0]).mean(0), f"{name}, mean over channels"))
+    return panels
+
+
+@torch.no_grad()
+def non_local() -> list[Panel]:
+    net = trained("non-local")
+    features = net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1])
+    got = net.gate.attend(features, need=regard.Need(weights=True))
+    panels = [image(SHOWN[0])]
+    for row, column in ((1, 4), (4, 4), (6, 3)):
+        looked = got.weights[0, 0, row * 8 + column].view(8, 8)
+        panels.append(stretched(looked, f"seen from row {row}, column {column}"))
+    return panels
+
+
+@torch.no_grad()
+def external() -> list[Panel]:
+    net = trained("external")
+    features = net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1])
+    got = net.gate.attend(features, need=regard.Need(weights=True))
+    used = got.weights[0].std(0).topk(3).indices.tolist()
+    panels = [image(SHOWN[0])]
+    return panels + [stretched(got.weights[0, :, slot].view(8, 8), f"slot {slot}") for slot in used]
+
+
+def csra() -> list[Panel]:
+    torch.manual_seed(0)
+    net = nn.Sequential(*trained("se").before, regard.CSRA(CHANNELS, 10, strength=1.0, temperatures=[4.0]))
+    images, labels = digits()
+    optimizer = torch.optim.AdamW(net[-1].parameters(), lr=2e-2)
+    for _ in range(200):
+        some = torch.randint(1500, (64,))
+        optimizer.zero_grad()
+        F.cross_entropy(4 * net(images[some]), labels[some]).backward()
+        optimizer.step()
+    with torch.no_grad():
+        got = net[-1].attend(net[:-1](images[SHOWN[0] : SHOWN[0] + 1]), need=regard.Need(weights=True))
+    digit = int(labels[SHOWN[0]])
+    panels = [image(SHOWN[0])]
+    for k in (digit, 1, 4):
+        panels.append(stretched(got.weights[0, 0, k].view(8, 8), f"what speaks for {k}"))
+    return panels
+
+
+def gated_cell() -> list[Panel]:
+    """A digit read row by row, the last four rows at a time: which of them does each head look at?"""
+    images, labels = digits()
+    rows = images.squeeze(1)
+    seen = F.pad(rows, (0, 0, 3, 0)).unfold(1, 4, 1).transpose(2, 3)
+    seen = torch.cat([seen, torch.eye(4).expand(*seen.shape[:2], 4, 4)], -1)
+    torch.manual_seed(0)
+    cell, head = regard.GatedCell(12, 3, 16), nn.Linear(48, 10)
+    optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], lr=0.01)
+    for _ in range(300):
+        some = torch.randint(1500, (96,))
+        optimizer.zero_grad()
+        F.cross_entropy(head(cell.read(seen[some])[0][:, -1]), labels[some]).backward()
+        optimizer.step()
+    state, looks = None, []
+    with torch.no_grad():
+        right = (head(cell.read(seen[1500:])[0][:, -1]).argmax(-1) == labels[1500:]).float().mean()
+        print(f"gated cell: {right:.1%} of 297 unseen digits", flush=True)
+        for step in range(8):
+            got, state = cell.attend(seen[SHOWN[0] : SHOWN[0] + 1, step], state, need=regard.Need(weights=True))
+            looks.append(got.weights[0])
+    steps, back = [f"row {n}" for n in range(8)], ["3 before", "2 before", "1 before", "this"]
+    panels = [Panel(rows[SHOWN[0]], f"a {int(labels[SHOWN[0]])}, in 8 rows")]
+    return panels + [Panel(torch.stack([w[h] for w in looks]), f"head {h}", steps, back) for h in range(3)]
+
+
+PICTURES: dict[str, Callable[[], list[Panel]]] = {
+    "gates": relation,
+    "squeeze-excite": lambda: over_channels("se"),
+    "eca": lambda: over_channels("eca"),
+    "cbam": cbam,
+    "bam": lambda: over_places("bam"),
+    "simam": lambda: over_places("simam"),
+    "coordinate": lambda: over_places("coordinate"),
+    "spatial": lambda: over_places("spatial"),
+    "saliency": saliency,
+    "external": external,
+    "non-local": non_local,
+    "csra": csra,
+    "gated-cell": gated_cell,
+}
+
+
+def draw(name: str, folder: Path) -> Path:
+    """One picture, in few colours, so that it stays small."""
+    from PIL import Image
+
+    path = figure(PICTURES[name](), folder / f"{name}.png", across=4)
+    with Image.open(path) as drawn:
+        wide = min(1.0, 1100 / drawn.width)
+        size = (round(drawn.width * wide), round(drawn.height * wide))
+        few = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS).quantize(48)
+    few.save(path, optimize=True)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draws the pictures of docs/gates.")
+    parser.add_argument("names", nargs="*", help="which pictures (default: all)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "images")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in PICTURES]
+    if unknown:
+        parser.error(f"no picture is called {unknown[0]!r}; known are: {', '.join(PICTURES)}")
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.names or PICTURES:
+        path = draw(name, options.out)
+        print(f"{path.name:24} {path.stat().st_size / 1000:5.1f} kB", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
