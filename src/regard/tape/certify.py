@@ -50,14 +50,14 @@ def in_place(of: AttentionMap, v: Tensor, out: Tensor) -> float:  # "*b c n" bot
 
 def _nearest(weights: Tensor, values: Tensor, found: Tensor) -> float:
     """How far what a hard read found is from the nearest value of any weight; nothing, where there is none."""
-    worst = 0.0
+    worst = found.new_zeros(())
     for n in range(weights.shape[-2]):
         gap = (values - found[..., n : n + 1, :]).abs().amax(-1)
         alive = weights[..., n, :] > 0
         nearest = gap.masked_fill(~alive, torch.inf).amin(-1)
         empty = found[..., n, :].abs().amax(-1)
-        worst = max(worst, float(torch.where(alive.any(-1), nearest, empty).max()))
-    return worst
+        worst = torch.maximum(worst, torch.where(alive.any(-1), nearest, empty).max())  # which keeps what is no number
+    return float(worst)
 
 
 def spread(v: Tensor, weights: Tensor) -> Tensor:

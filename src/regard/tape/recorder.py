@@ -153,7 +153,7 @@ class Recorder:
         for cut in cuts:
             plain = None if plain is None else cut(plain)
         sure, allowed = self._certified(weights, v, plain, heard)
-        if exact is not None and (sure is None or sure > allowed):
+        if exact is not None and not (sure is not None and sure <= allowed):
             # what was computed from is not all that was done to the scores: the weights themselves are
             weights = Kept(exact)
             sure, allowed = self._certified(weights, v, plain, heard)
@@ -268,13 +268,20 @@ def _size(weights: Copyable) -> int:
 
 
 def _joined(parts: list[Recorded], how: type[Heads] | type[Stitched]) -> Recorded:
+    """As sure as the least sure part: one that is not verified leaves the whole so."""
     slopes = [one.slope for one in parts if one.slope is not None]
+    worst = max(parts, key=_doubt)
     return replace(
         parts[0],
         weights=parts[0].weights if len(parts) == 1 else how(*[one.weights for one in parts]),
-        certificate=None
-        if any(one.certificate is None for one in parts)
-        else max(one.certificate or 0.0 for one in parts),
-        tolerance=max(one.tolerance for one in parts),
-        slope=None if not slopes else slopes[0] if len(slopes) == 1 else how(*slopes),
+        certificate=worst.certificate,
+        tolerance=worst.tolerance,
+        slope=None if len(slopes) < len(parts) else slopes[0] if len(slopes) == 1 else how(*slopes),
     )
+
+
+def _doubt(one: Recorded) -> float:
+    """How much of what rounding may leave is there; no bound where it cannot be told."""
+    if one.certificate is None or not one.verified:
+        return math.inf
+    return one.certificate / one.tolerance if one.tolerance else 0.0
