@@ -32,7 +32,6 @@ from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summa
 from benchmarks.timing import Spread, spread
 from benchmarks.translation.measured import About
 from regard.cli.loading import load
-from regard.serve.translating import align
 from regard.tasks.interpreter import Beam
 from regard.tasks.translation import read
 
@@ -97,7 +96,7 @@ def answers(run: Path) -> list[Right]:
     for n, text in enumerate(lines):
         ((said,),) = loaded.interpreter.translate([text], Beam(5))
         looked = loaded.task.decoder != "fixed" and n % LOOKED == 0
-        weights = align(loaded.interpreter, [text], [said])[0].weights if looked else None
+        weights = loaded.interpreter.align([text], [said])[0].weights if looked else None
         made.append(Right(json.dumps({"text": text, "alignment": looked}).encode(), said.text, said.score, weights))
     return made
 

@@ -101,3 +101,11 @@ def test_paths_stay_what_they_are() -> None:
     task = Translate(train=(Path("a b.txt"), Path("c.txt")))
     config.write(Path("x.toml"), task, Training(steps=1))
     assert config.read(Path("x.toml"), Translate)["train"] == replace(task).train
+
+
+def test_a_list_of_whole_numbers() -> None:
+    from regard.tasks.classify_image import ClassifyImage
+
+    assert config.read(written("depths = [1, 2]"), ClassifyImage) == {"depths": (1, 2)}
+    with pytest.raises(ValueError, match=r"depths in .* must be a list of whole numbers, got 3; write it as such"):
+        config.read(written("depths = 3"), ClassifyImage)

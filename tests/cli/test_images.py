@@ -8,6 +8,7 @@ from PIL import Image
 from tests.cli.conftest import Regard
 
 from regard.cli import main
+from regard.cli.contest import student
 from regard.cli.progress import number
 
 TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
@@ -74,7 +75,7 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
     assert a != b
     row = next(line for line in table.splitlines() if line.startswith("| eca (2 seeds)"))
     # of two values the standard error is half their distance
-    assert f"{number((a + b) / 2)} ± {number(12.71 * abs(a - b) / 2)}" in row
+    assert f"{number((a + b) / 2)} ± {number(student(2) * abs(a - b) / 2)}" in row
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from regard.data.images import Images, digits, has_split, parted, read_idx, read_images
+from regard.data.images import Images, digits, has_split, parted, read_idx, read_images, read_pictures
 
 
 def idx(path: Path, array: NDArray[np.uint8]) -> Path:
@@ -112,6 +112,20 @@ def test_pictures_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "a" / "2.png").write_bytes(data)
         with pytest.raises(ValueError, match=r"2\.png cannot be read as a picture .*; mend it, or take it out"):
             read_images(tmp_path)
+
+
+def test_deep_grey_and_pictures_on_their_side(tmp_path: Path) -> None:
+    deep = np.array([[0, 4096, 32768, 65535]], np.uint16)
+    (tmp_path / "a").mkdir()
+    Image.fromarray(deep).save(tmp_path / "a" / "1.png")
+    assert read_images(tmp_path).pixels[0, 0, :, 0].tolist() == [0, 16, 128, 255]
+    turned = Image.new("L", (4, 8))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "b" / "x").mkdir(parents=True)
+    turned.save(tmp_path / "b" / "x" / "1.jpg", exif=exif)
+    assert read_images(tmp_path / "b").pixels.shape == (1, 4, 8, 1)
+    assert read_pictures([tmp_path / "b" / "x" / "1.jpg"], (5, 3), 3).shape == (1, 3, 5, 3)
 
 
 def test_what_is_no_data(tmp_path: Path) -> None:

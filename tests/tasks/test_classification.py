@@ -143,6 +143,14 @@ def test_test_images_of_fewer_or_other_classes(tmp_path: Path) -> None:
         read(ClassifyImage(train=folder))
 
 
+def test_a_class_of_one_image_is_told(tmp_path: Path) -> None:
+    task = ClassifyImage(train=files(tmp_path / "data", [0, 0, 1, 2, 2]), **SMALL)
+    with pytest.raises(
+        ValueError, match="every class needs an image to learn from and one .*, but 1 has 1 after the test"
+    ):
+        task.prepare(tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [(None, "holds no images.json; name the folder"), ("[]", "does not tell of images .*; restore it, or train in")],

@@ -17,6 +17,7 @@ import torch
 from tests.train.toy import Batch, Toy, ToyWork, metrics, of, run, same, weights
 from torch import nn
 
+from regard import disk
 from regard.tasks.task import Loss, Score
 from regard.train import files
 from regard.train.checkpoint import read
@@ -317,7 +318,7 @@ def _raising(error: OSError) -> Any:
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
-    monkeypatch.setattr(files, "open", _raising(OSError(errno.EROFS, "read-only")), raising=False)
+    monkeypatch.setattr(disk, "open", _raising(OSError(errno.EROFS, "read-only")), raising=False)
     with pytest.raises(OSError, match="cannot write .*run.json: the folder cannot be written to; make it writable, or"):
         run(tmp_path / "a", steps=2)
     assert not (tmp_path / "a").exists()

@@ -32,8 +32,15 @@ def test_linear_is_that_of_torch() -> None:
     assert [schedule.linear(step, 0, 23) for step in range(1, 24)] == pytest.approx(want, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["constant", "inverse-sqrt", "cosine", "linear", "plateau"])
-@pytest.mark.parametrize("warmup", [0, 1, 5])
+@pytest.mark.parametrize(
+    ("name", "warmup"),
+    [
+        (name, warmup)
+        for name in ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
+        for warmup in (0, 1, 5)
+        if warmup or name != "inverse-sqrt"  # which is refused
+    ],
+)
 def test_a_schedule_rises_to_one_and_never_again(name: Any, warmup: int) -> None:
     training = Training(steps=29, schedule=name, warmup=warmup)
     told = [schedule.factor(training, step, 29, Plateau()) for step in range(1, 30)]

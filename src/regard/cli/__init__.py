@@ -30,7 +30,7 @@ _BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs one command; 0 is success, 2 bad input, 1 a training that diverged, 130 an interrupt."""
+    """Runs one command; 0 is success, 2 bad input, 3 a training that diverged, 130 an interrupt."""
     typed = list(sys.argv[1:] if args is None else args)
     until = typed.index("--") if "--" in typed else len(typed)
     debug = "--debug" in typed[:until]

@@ -100,5 +100,9 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
     elif type(value) is kind:
         return value
     wanted = {int: "a whole number", float: "a number", bool: "true or false", str: 'a "name"'}
-    several = {tuple[Path, ...]: 'a list of "files"', tuple[float, float]: "a list of two numbers"}
+    several = {
+        tuple[Path, ...]: 'a list of "files"',
+        tuple[float, float]: "a list of two numbers",
+        tuple[int, ...]: "a list of whole numbers",
+    }
     raise ValueError(f"{name} must be {wanted.get(kind) or several[kind]}, got {value!r}; write it as such")

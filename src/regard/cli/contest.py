@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from regard.cli import memory, say_error
+from regard.cli.fitting import DIVERGED
 from regard.cli.progress import clock, number
 from regard.tasks import kinds
 from regard.tasks.kinds import Kind
@@ -48,12 +49,12 @@ def run(name: str, verb: str, task: Kind, out: Path, config: Path) -> int:
         own = [*task.words(), "--seed", str(task.seed)]
         options = [verb, "--config", str(config), "--out", str(folder), *own]
     code = _process(["train", *options])
-    told = {"done": code in (0, 1), "diverged": code == 1, "peak_bytes": memory.read(folder)}
+    told = {"done": code in (0, DIVERGED), "diverged": code == DIVERGED, "peak_bytes": memory.read(folder)}
     files.write(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
-    if code not in (0, 1, 130):
+    if code not in (0, DIVERGED, 130):
         say_error(f"the training of {name} failed with exit code {code}; what it said stands above")
         return 1
-    return 0 if code == 1 else code
+    return 0 if code == DIVERGED else code
 
 
 def _process(args: list[str]) -> int:
@@ -122,7 +123,15 @@ def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any],
 
 
 # the half-width of a 95 % interval in standard errors, by how many values there are  (Student 1908)
-_STUDENT = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+_STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+
+
+def student(count: int) -> float:
+    """That of any number of values; beyond the table by the first terms in 1/ν of how t nears the normal's quantile."""
+    if count in _STUDENT:
+        return _STUDENT[count]
+    z, free = 1.959964, count - 1
+    return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
 
 
 def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -134,7 +143,7 @@ def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in rows[0]["scores"]:
         values = [row["scores"][name] for row in rows if name in row["scores"]]
         if len(values) > 1:
-            half = _STUDENT.get(len(values), 2.262) * statistics.stdev(values) / len(values) ** 0.5
+            half = student(len(values)) * statistics.stdev(values) / len(values) ** 0.5
             scores[name] = f"{number(statistics.mean(values))} ± {number(half)}"
     rates = [row["tokens_per_second"] for row in rows if row["tokens_per_second"]]
     return {
@@ -148,11 +157,23 @@ def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: Training) -> str:
+def _groups(rows: Sequence[dict[str, Any]], main: str, higher: bool) -> list[list[dict[str, Any]]]:
+    """The runs of each name together, the best mean first. One that was trained alone is one of its seeds."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["name"].partition("@")[0], []).append(row)
-    rows = [_together(group) for group in groups.values()]
+    several = {name: [row for row in group if "@" in row["name"]] or group for name, group in groups.items()}
+
+    def mean(group: list[dict[str, Any]]) -> float:
+        values = [row["scores"][main] for row in group if main in row["scores"]]
+        worst = -np.inf if higher else np.inf
+        return statistics.mean(values) if values else worst
+
+    return sorted(several.values(), key=mean, reverse=higher)
+
+
+def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: Training) -> str:
+    rows = [_together(group) for group in _groups(rows, main, task.higher(main))]
     names = list(dict.fromkeys([main, *(score for row in rows for score in row["scores"])]))
     head = ["trained", *names, f"{task.COUNTED}/s", "parameters", "peak memory", "time", "steps"]
     body = [

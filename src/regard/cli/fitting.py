@@ -15,6 +15,9 @@ from regard.train.fit import Diverged, fit
 from regard.train.run import BEST, RECORD
 from regard.train.training import Training
 
+# the exit code of a training whose loss is no number; 1 is Python's own, of anything that went wrong
+DIVERGED = 3
+
 
 def train(task: Kind, run: Path, training: Training, resume: bool, command: str | None = None) -> int:
     """Trains, shows it, says what to do next; the exit code. `command` goes on with the run; left out, --resume."""
@@ -24,7 +27,7 @@ def train(task: Kind, run: Path, training: Training, resume: bool, command: str 
         stopped = fitted(task, run, training, resume)
     except Diverged as error:
         say_error(f"{sentence(error)}: regard train --resume {named} --lr {training.lr / 2:g}")
-        return 1
+        return DIVERGED
     except KeyboardInterrupt:
         if (run / RECORD).exists():
             say_error(f"interrupted at once: what was done since the last checkpoint is lost; go on with: {again}")

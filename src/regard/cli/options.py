@@ -143,6 +143,8 @@ def metavar(name: str, hint: Any, default: Any) -> str | None:
         return "FILE [FILE]"
     if kind == tuple[str, ...]:
         return f"[{name.upper()} ...]"
+    if kind == tuple[int, ...]:
+        return "INT [INT ...]"
     if get_origin(kind) is tuple:
         return "FLOAT FLOAT"
     if kind is bool and not optional:

@@ -20,7 +20,7 @@ class Options:
 
     run: Annotated[Path, tyro.conf.Positional]
     """The folder of a training."""
-    pictures: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    pictures: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Files to look at; each is made as large as the pictures that were learned from."""
     top: int = 1
     """So many classes of each, the likeliest first."""

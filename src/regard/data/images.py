@@ -18,6 +18,8 @@ _NAMES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
+# grey in more than 8 bits: what the values of each mode are divided by
+_DEEP = {"I;16": 257.0, "I;16B": 257.0, "I;16L": 257.0, "I": 257.0}
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
@@ -170,13 +172,18 @@ def read_pictures(paths: Sequence[Path], size: tuple[int, int], channels: int) -
 def _picture(path: Path, size: tuple[int, int] | None, mode: str | None = None) -> NDArray[np.uint8]:  # "h w c"
     """In this mode, or grey if it is grey, and otherwise RGB."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
         raise ImportError("pictures need pillow; install it with: pip install 'regard[vision]'") from error
     try:
         with Image.open(path) as opened:
-            mode = mode or ("L" if opened.mode == "L" else "RGB")
-            image = opened if opened.mode == mode else opened.convert(mode)
+            image = ImageOps.exif_transpose(opened)  # a camera held upright says so beside the pixels
+            if image.mode in _DEEP:
+                # pillow's own conversion cuts off what is above 255
+                deep = np.asarray(image, np.float64) / _DEEP[image.mode]
+                image = Image.fromarray(np.rint(deep).clip(0, 255).astype(np.uint8))
+            mode = mode or ("L" if image.mode == "L" else "RGB")
+            image = image if image.mode == mode else image.convert(mode)
             if size is not None:
                 image = image.resize(size, Image.Resampling.BILINEAR)
             found = np.asarray(image, np.uint8)

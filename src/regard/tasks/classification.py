@@ -92,6 +92,12 @@ class Classification:
                 f"the images of {folder} have changed: they were {before.height} × {before.width} of "
                 f"{len(before.classes)} classes; put the files back as they were, or train in another folder"
             )
+        few = [f"{name} has {n}" for name, n in zip(train.classes, _counts(train), strict=True) if n < 2]
+        if few:
+            raise ValueError(
+                f"every class needs an image to learn from and one to validate on, but {', '.join(few[:5])} after the "
+                "test images are taken out; give more pictures of it, or take the class out"
+            )
         train, valid = parted(train, VALID, task.seed)
         told = f"{len(train)} images to train on, {len(valid)} to validate, {len(facts.classes)} classes"
         return Classification(task, train, valid, facts, told)
@@ -128,6 +134,11 @@ class Classification:
     def validate(self, model: nn.Module) -> Score:
         # few images are held out: their likelihood tells small differences better than how many are right
         return Score(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
+
+
+def _counts(images: Images) -> list[int]:
+    """How many images each class has."""
+    return np.bincount(images.labels, minlength=len(images.classes)).tolist()
 
 
 def read(task: ClassifyImage) -> tuple[Images, Images]:
