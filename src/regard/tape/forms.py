@@ -45,8 +45,22 @@ def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
     """The map that was stored so."""
     for kind, made in _MADE.items():
         if kind in form:
-            return made(*[loaded(one, get) for one in form[kind]])
-    return Kept(get(form["weights"])) if "weights" in form else Computed(_call(form, get))
+            return _made(made, [loaded(one, get) for one in form[kind]])
+    if "weights" not in form:
+        return Computed(_call(form, get))
+    weights = get(form["weights"])
+    if weights.ndim < 2 or not weights.is_floating_point():
+        raise ValueError(f"weights must be floating, (*, queries, keys), got {weights.dtype} {tuple(weights.shape)}")
+    return Kept(weights)
+
+
+def _made(made: type[Made], of: list[AttentionMap]) -> AttentionMap:
+    """Maps beside or below one another, which must fit."""
+    # beside one another all but their number is alike, below one another all but queries and keys
+    like = {(len(one.shape), one.shape[:-3], one.shape[-2:] if made is Heads else one.shape[-3:-2]) for one in of}
+    if len(like) != 1 or (made is Heads and len(of[0].shape) < 3):
+        raise ValueError(f"a map must be made of maps that fit one another, got {[one.shape for one in of[:4]]}")
+    return made(*of)
 
 
 def which(t: Tensor) -> Hashable:
@@ -102,9 +116,13 @@ def _linear(of: AttentionMap) -> Call | None:
 def _dot(call: Call, put: Put) -> dict[str, Any]:
     """softmax(scale · queries · keysᵀ + bias, mask), where the projections are done."""
     assert isinstance(call.normalize, Softmax)
+    queries, keys = (_small(t, -2 if call.group == 1 else -3) for t in (call.queries, call.keys))
+    if _own(queries, keys, call.group > 1) != call.batch:
+        # the batch was that of the values: a file has none, so one of the tensors must tell it
+        queries = call.queries.expand(*call.batch, *call.queries.shape[-2:])
     return {
-        "queries": put("queries", _small(call.queries, -2 if call.group == 1 else -3)),
-        "keys": put("keys", _small(call.keys, -2 if call.group == 1 else -3)),
+        "queries": put("queries", queries),
+        "keys": put("keys", keys),
         "batch": call.batch,
         "scale": call.score.scale_of(call.queries.shape[-1]),
         "temperature": call.normalize.temperature,
@@ -119,7 +137,11 @@ def _dot(call: Call, put: Put) -> dict[str, Any]:
 def _call(form: Mapping[str, Any], get: Get) -> Call:
     queries, keys = get(form["queries"]), get(form["keys"])
     batch = tuple(form["batch"])
-    shared = keys.shape[-3:-2] if len(batch) and keys.ndim > 2 and keys.shape[-3] not in (1, batch[-1]) else batch[-1:]
+    grouped = len(batch) > 0 and keys.ndim > 2 and keys.shape[-3] not in (1, batch[-1])
+    if _own(queries, keys, grouped) != batch:
+        # or a small file could claim any number of heads
+        raise ValueError(f"queries and keys are those of a batch {_own(queries, keys, grouped)}, not {batch}")
+    shared = keys.shape[-3:-2] if grouped else batch[-1:]
     positions = None if form["positions"] is None else (get(form["positions"][0]), get(form["positions"][1]))
     call, _ = resolve(
         queries,
@@ -127,7 +149,7 @@ def _call(form: Mapping[str, Any], get: Get) -> Call:
         # no values, only the batch that they had
         keys.new_zeros(*batch[:-1], *shared, keys.shape[-2], 0),
         Dot(form["scale"]),
-        None if form["bias"] is None else _biased(form["bias"], get),
+        None if form["bias"] is None else _biased(form["bias"], get, batch),
         None if form["mask"] is None else _masked(form["mask"], get),
         Softmax(form["temperature"]),
         MIX,
@@ -136,9 +158,12 @@ def _call(form: Mapping[str, Any], get: Get) -> Call:
         NOTHING,
         look=False,
     )
-    if call.batch != batch:
-        raise ValueError(f"queries and keys are those of a batch {call.batch}, not {batch}")
     return call
+
+
+def _own(queries: Tensor, keys: Tensor, grouped: bool) -> tuple[int, ...]:
+    """The batch that the tensors have by themselves."""
+    return tuple(torch.broadcast_shapes(queries.shape[:-2], (*keys.shape[:-3], 1) if grouped else keys.shape[:-2]))
 
 
 def _small(t: Tensor, own: int) -> Tensor:
@@ -224,14 +249,17 @@ def _bias(bias: Bias, put: Put) -> dict[str, Any]:
     raise _NoForm
 
 
-def _biased(told: Mapping[str, Any], get: Get) -> Bias | Tensor:
+def _biased(told: Mapping[str, Any], get: Get, batch: tuple[int, ...]) -> Bias | Tensor:
     if told["kind"] == "added":
         return get(told["values"])
-    if told["kind"] == "alibi":
-        return ALiBi(told["heads"])
-    if told["kind"] != "t5":
+    if told["kind"] not in ("alibi", "t5"):
         raise ValueError(f"unknown bias {told['kind']!r}")
-    table = get(told["table"])
+    table = get(told["table"]) if told["kind"] == "t5" else None
+    count = told["heads"] if table is None else table.shape[-1]
+    if batch[-1:] != (count,):
+        raise ValueError(f"the bias must be of as many heads as the batch {batch} has, got {count!r}")
+    if table is None:
+        return ALiBi(count)
     bias = T5Buckets(
         table.shape[1],
         buckets=table.shape[0],
