@@ -10,6 +10,8 @@ from regard.parts.map import AttentionMap
 
 # how many rows are checked, the first and the last among them
 ROWS = 32
+# how many weights are compared at a time
+_AT_ONCE = 1 << 22
 # of the greatest value, what a kernel's rounding may leave
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 
@@ -46,6 +48,29 @@ def in_place(of: AttentionMap, v: Tensor, out: Tensor) -> float:  # "*b c n" bot
     weights = of.rows(slice(None) if of.shape[-2] == 1 else rows)
     found, values = (t[..., rows, :].to(weights.dtype) for t in (out, v))
     return float((weights * values - found).abs().max())
+
+
+@torch.no_grad()
+def alike(of: AttentionMap, exact: Tensor, kind: torch.dtype) -> bool:  # "*b q k"
+    """Σ_j |P_ij − w_ij| of every row is what rounding leaves: a map that is computed is that which was formed."""
+    coarse = 2.0 * max(ROUNDING.get(one, 4e-2) for one in (exact.dtype, kind))
+    step = max(1, _AT_ONCE // max(exact[..., :1, :].numel(), 1))
+    for start in range(0, exact.shape[-2], step):
+        part = slice(start, start + step)
+        gap = torch.sub(of.rows(part), exact[..., part, :]).abs_().sum(-1)
+        if gap.numel() and not float(gap.max()) <= coarse:  # what is no number is not alike
+            return False
+    return True
+
+
+@torch.no_grad()
+def left_of(before: Tensor, after: Tensor) -> bool:
+    """Is this what dropout leaves: nothing, or all of them greater by one factor?"""
+    coarse = 4.0 * max(ROUNDING.get(one.dtype, 4e-2) for one in (before, after))
+    before, after = before.double(), after.double()
+    alive = (after != 0) & (before.abs() > 1e-3)  # small ones of a half type are rounded too far
+    ratio = after[alive] / before[alive]
+    return ratio.numel() == 0 or float(ratio.max() - ratio.min()) <= coarse * float(ratio.max())
 
 
 def _nearest(weights: Tensor, values: Tensor, found: Tensor) -> float:

@@ -32,12 +32,22 @@ class Scores:
         return replace(self, biases=(*self.biases, bias))
 
 
+@dataclass(eq=False)
+class Softmax:
+    """One that ran: where, whether its scores came from a product, and whether anything was mixed by it yet."""
+
+    name: str
+    product: bool
+    heard: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Weights:
     """A tensor that holds weights: as they came from the softmax, or after dropout and reshaping."""
 
     scores: Scores | None
     before: Tensor | None  # the same without dropout; None: it is the tensor itself
+    softmax: Softmax
     flipped: bool = False  # keys before queries
 
 
@@ -85,14 +95,19 @@ def moved(scores: Scores | None, like: Tensor) -> Scores | None:
         return None
     lead = like.shape[:-2]
     whole = torch.broadcast_shapes(scores.q.shape[:-2], scores.k.shape[:-2])
-    q, k = (t.expand(*whole, *t.shape[-2:]).reshape(*lead, *t.shape[-2:]) for t in (scores.q, scores.k))
+    q, k = (t.expand(*whole, *t.shape[-2:]) for t in (scores.q, scores.k))
+    # all that lays out anew keeps every number once, but for `expand`
+    if whole.numel() == lead.numel():
+        q, k = (t.reshape(*lead, *t.shape[-2:]) for t in (q, k))
+    else:
+        q, k = (t.expand(*lead, *t.shape[-2:]) for t in (q, k))
     return replace(scores, q=q, k=k, biases=tuple(b if b.ndim <= 2 else b.reshape(b.shape[-2:]) for b in scores.biases))
 
 
 def last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Does this turn the last two axes, and no others?"""
     n = args[0].ndim
-    if func is FLIP:
+    if func == FLIP:  # every look at it is a new one
         return True
     axes = [*args[1:], *kwargs.values()]
     if len(axes) == 1 and isinstance(axes[0], list | tuple):
@@ -105,6 +120,28 @@ def last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def turn(held: Weights) -> Weights:
     return replace(held, flipped=not held.flipped)
+
+
+def swapped(scores: Scores | None) -> Scores | None:
+    """Scores of keys by queries as those of queries by keys."""
+    if scores is None:
+        return None
+    biases = tuple(b if b.ndim == 0 else b.mT if b.ndim > 1 else b.unsqueeze(-1) for b in scores.biases)
+    return replace(scores, q=scores.k, k=scores.q, biases=biases)
+
+
+def leaves_last_two(index: Any, axes: int) -> bool:
+    """Does t[index] of so many axes keep the last two, whole or in part?"""
+    given = index if isinstance(index, tuple) else (index,)
+    if any((one is not Ellipsis and not isinstance(one, int | slice)) or isinstance(one, bool) for one in given):
+        return False
+    at = next((n for n, one in enumerate(given) if one is Ellipsis), len(given))
+    behind = given[at + 1 :]
+    front = given[:at]
+    if len(behind) >= 2:
+        return all(isinstance(one, slice) for one in behind[-2:])
+    last = [*front, *[slice(None)] * (axes - len(front) - len(behind)), *behind][-2:]
+    return all(isinstance(one, slice) for one in last)
 
 
 def same(t: Tensor) -> Tensor:

@@ -37,6 +37,7 @@ class Heard:
     plain: Tensor | None = None  # what P·V is to be: seen(out), or that without dropout; None: it cannot be told
     hard: bool = False
     exact: Tensor | None = None  # the weights themselves, where they were formed
+    used: Tensor | None = None  # and what dropout left of them, which is what `plain` came from
     heads: tuple[int, int] | None = None  # one of several heads that are heard one by one: (which, of how many)
     in_place: bool = False  # a gate: P∘V instead of P·V, where an axis of one in P serves all of V
     grid: tuple[int, int] | None = None  # how the keys lie, where whoever was heard told it
@@ -133,7 +134,7 @@ class Recorder:
 
     def _kept(self, frame: Frame, heard: Heard) -> Recorded:
         weights, v, plain, name = heard.weights, heard.v.detach(), heard.plain, frame.name
-        exact, cuts = heard.exact, []
+        exact, used, cuts = heard.exact, heard.used, []
         heads = self._heads(weights.shape, name) if heard.heads is None else None
         if heads is not None:
             which = torch.tensor(heads, device=v.device)
@@ -141,7 +142,7 @@ class Recorder:
             weights = weights.of_heads(heads)
             v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, which // group)
             cuts.append(lambda t: t.index_select(-3, which))
-            exact = None if exact is None else exact.index_select(-3, which)
+            exact, used = (None if t is None else t.index_select(-3, which) for t in (exact, used))
         rows = self._rows(weights.shape[-2], name)
         if rows is not None:
             index = torch.tensor(rows, device=v.device)
@@ -149,14 +150,18 @@ class Recorder:
             if not heard.in_place or heard.weights.shape[-2] == v.shape[-2]:
                 cuts.append(lambda t: t.index_select(-2, index))
                 v = v.index_select(-2, index) if heard.in_place else v
-            exact = None if exact is None else exact.index_select(-2, index)
+            exact, used = (None if t is None else t.index_select(-2, index) for t in (exact, used))
         for cut in cuts:
             plain = None if plain is None else cut(plain)
-        sure, allowed = self._certified(weights, v, plain, heard)
-        if exact is not None and not (sure is not None and sure <= allowed):
+        if exact is not None and not isinstance(weights, Kept) and not certify.alike(weights, exact, v.dtype):
             # what was computed from is not all that was done to the scores: the weights themselves are
             weights = Kept(exact)
-            sure, allowed = self._certified(weights, v, plain, heard)
+        if exact is not None and used is not None and not certify.left_of(exact, used):
+            plain = None
+        sure, allowed = self._certified(weights if used is None else Kept(used), v, plain, heard)
+        if exact is not None and not isinstance(weights, Kept) and not (sure is not None and sure <= allowed):
+            weights = Kept(exact)
+            sure, allowed = self._certified(weights if used is None else Kept(used), v, plain, heard)
         kept = self._stored(weights, frame)
 
         def seen(t: Tensor) -> Tensor:

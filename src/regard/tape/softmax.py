@@ -1,13 +1,13 @@
 """Eager attention, written out: softmax(q kᵀ …) → dropout → · v, by matmul, bmm, baddbmm or einsum.
 
 The scores are followed from the product through what scales, shifts and masks them, so that queries and keys can be
-kept in place of the weights. Where they cannot be followed, or the map does not certify, the weights themselves are
-kept. A softmax that mixes nothing is no attention, and is not recorded.
+kept in place of the weights. Where they cannot be followed, or any row does not come out as the model's own, the
+weights themselves are kept. A softmax that mixes nothing is no attention, and is not recorded.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,24 +19,41 @@ from regard.tape import letters, sdpa
 from regard.tape.followed import (
     FLIP,
     Scores,
+    Softmax,
     Weights,
     as_call,
     broadcasts,
     folded,
     headed,
     last_two,
+    leaves_last_two,
     moved,
     number,
     same,
+    swapped,
     turn,
     turned,
 )
+from regard.tape.places import Frame
 from regard.tape.recorder import Heard
 
 if TYPE_CHECKING:
     from regard.tape.listen import Ear
 
 Hear = Callable[["Ear", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Read(NamedTuple):
+    """Values were mixed: this is attention."""
+
+    weights: Tensor
+    held: Weights
+    v: Tensor
+    seen: Callable[[Tensor], Tensor] = same
+
+
+# what a call that gave `out` means for scores and weights: (func, out, args, kwargs)
+Follow = Callable[[Callable[..., Any], Tensor, tuple[Any, ...], dict[str, Any]], Read | None]
 
 
 def _functions(*names: str) -> list[Any]:
@@ -60,30 +77,32 @@ class Eager:
     def __init__(self, ear: "Ear") -> None:
         self._scores: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._softmaxes: list[Softmax] = []
         self._ear = ear
         shapes = ("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "expand", "contiguous", "clone")
         types = ("to", "float", "half", "bfloat16", "double", "type_as", "type")
         # where scores and weights begin
-        self.begin: dict[Any, Hear] = {
-            **dict.fromkeys([*_functions("matmul", "bmm"), *_operators("matmul")], self._product),
-            **dict.fromkeys(_functions("baddbmm"), self._added_product),
-            torch.functional.einsum: self._einsum,
-            **dict.fromkeys([*_functions("softmax"), torch.special.softmax], self._softmax),
-        }
+        begin: list[tuple[list[Any], Follow]] = [
+            ([*_functions("matmul", "bmm"), *_operators("matmul")], self._product),
+            (_functions("baddbmm"), self._added_product),
+            ([torch.functional.einsum], self._einsum),
+            ([*_functions("softmax"), torch.special.softmax], self._softmax),
+        ]
         # what they go through
-        self.follow: dict[Any, Hear] = {
-            **dict.fromkeys([*_functions("mul", "multiply"), *_operators("mul", "rmul", "imul")], self._scaled(False)),
-            **dict.fromkeys(
-                [*_functions("div", "divide", "true_divide"), *_operators("truediv", "itruediv")], self._scaled(True)
-            ),
-            **dict.fromkeys([*_functions("add"), *_operators("add", "radd", "iadd")], self._shifted(1.0)),
-            **dict.fromkeys([*_functions("sub", "subtract"), *_operators("sub", "isub")], self._shifted(-1.0)),
-            **dict.fromkeys(_functions("masked_fill"), self._filled),
-            **dict.fromkeys(_functions("dropout", "feature_dropout"), self._dropped),
-            **dict.fromkeys(_functions(*shapes), self._reshaped),
-            **dict.fromkeys(_functions(*types), self._retyped),
-            **dict.fromkeys([*_functions("transpose", "swapaxes", "permute"), FLIP], self._turned),
-        }
+        follow: list[tuple[list[Any], Follow]] = [
+            ([*_functions("mul", "multiply"), *_operators("mul", "rmul", "imul")], self._scaled(False)),
+            ([*_functions("div", "divide", "true_divide"), *_operators("truediv", "itruediv")], self._scaled(True)),
+            ([*_functions("add"), *_operators("add", "radd", "iadd")], self._shifted(1.0)),
+            ([*_functions("sub", "subtract"), *_operators("sub", "isub")], self._shifted(-1.0)),
+            (_functions("masked_fill"), self._filled),
+            (_functions("dropout", "feature_dropout"), self._dropped),
+            (_functions(*shapes), self._reshaped),
+            (_functions(*types), self._retyped),
+            (_operators("getitem"), self._cut),
+            ([*_functions("transpose", "swapaxes", "permute"), FLIP], self._turned),
+        ]
+        self.begin: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in begin for one in ones}
+        self.follow: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in follow for one in ones}
 
     @property
     def idle(self) -> bool:
@@ -92,43 +111,63 @@ class Eager:
 
     def forget(self, weights: Tensor) -> None:
         """These are known already."""
-        self._weights.pop(weights, None)
+        held = self._weights.pop(weights, None)
+        if held is not None:
+            held.softmax.heard = True
+
+    def unheard(self) -> list[str]:
+        """Modules with a softmax by which nothing was mixed that was heard."""
+        return list(dict.fromkeys(one.name for one in self._softmaxes if not one.heard))
+
+    def _heard(self, follow: Follow) -> Hear:
+        def hear(ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            out = func(*args, **kwargs)
+            if not isinstance(out, Tensor):
+                return out
+            try:
+                read = follow(func, out, args, kwargs)
+                found = None if read is None else self._understood(read, out)
+            except Exception:
+                # the call itself went well: what it means is given up, and the model runs on
+                self._scores.pop(out, None)
+                self._weights.pop(out, None)
+                return out
+            if found is not None:
+                ear.recorder.keep(*found)
+            return out
+
+        return hear
 
     # products: the first makes scores, the second reads values
 
-    def _product(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
-        if len(args) < 2 or not isinstance(out, Tensor):
-            return out
-        a, b = args[:2]
+    def _product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
+        named = [kwargs[name] for name in ("input", "self", "other", "mat2", "tensor2") if name in kwargs]
+        a, b = [*args, *named][:2]
         if a in self._weights:
             held = self._weights[a]
-            if not held.flipped:
-                self._read(a, held, b, out, same)
-        elif b in self._weights:
+            return None if held.flipped else Read(a, held, b)
+        if b in self._weights:
             held = self._weights[b]
-            if held.flipped:  # values before weights, both turned
-                self._read(b.mT, turn(held), a.mT, out, turned)
-        elif a.ndim >= 2 and b.ndim >= 2 and out.is_floating_point():
+            # values before weights, both turned
+            return Read(b.mT, turn(held), a.mT, turned) if held.flipped else None
+        if a.ndim >= 2 and b.ndim >= 2 and out.is_floating_point():
             self._scores[out] = Scores(a, b.mT)
-        return out
+        return None
 
-    def _added_product(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
+    def _added_product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
         given = {"beta": 1, "alpha": 1, **dict(zip(("input", "batch1", "batch2"), args, strict=False)), **kwargs}
         if given["batch1"] not in self._weights:
             scores = Scores(given["batch1"], given["batch2"].mT, float(given["alpha"]))
             self._scores[out] = scores if given["beta"] == 0 else scores.plus(given["input"] * given["beta"])
-        return out
+        return None
 
-    def _einsum(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
+    def _einsum(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
         operands = args[1:] if len(args) != 2 or isinstance(args[1], Tensor) else tuple(args[1])
         if not isinstance(args[0], str) or len(operands) != 2:
-            return out
+            return None
         parts = letters.parsed(args[0], *operands)
         if parts is None:
-            return out
+            return None
         for weights, values, mine, theirs in (
             (operands[0], operands[1], parts.first, parts.second),
             (operands[1], operands[0], parts.second, parts.first),
@@ -136,108 +175,122 @@ class Eager:
             if weights in self._weights:
                 held = self._weights[weights]
                 read = None if held.flipped else letters.reading(mine, theirs, parts.out)
-                if read is not None:
-                    self._read(weights, held, read.values(values), out, read.result)
-                return out
+                return None if read is None else Read(weights, held, read.values(values), read.result)
         made = letters.scoring(parts)
         if made is not None and out.is_floating_point():
             self._scores[out] = Scores(made[0](operands[0]), made[1](operands[1]))
-        return out
+        return None
 
     # what scores go through
 
-    def _scaled(self, divides: bool) -> Hear:
-        def hear(ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _scaled(self, divides: bool) -> Follow:
+        def follow(func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if kwargs.get("rounding_mode") is not None:
+                self._scores.pop(out, None)
+                return
             held = self._held(args)
-            out = func(*args, **kwargs)
-            if held is not None and kwargs.get("rounding_mode") is None:
+            if held is not None:
                 factor = number(args[1] if args[0] in self._scores else args[0])
                 if not factor or (divides and args[0] not in self._scores):
-                    self._scores_of(out, None)
+                    self._scores.pop(out, None)
                 else:
-                    self._scores_of(out, held.times(1.0 / factor if divides else factor))
-            return out
+                    self._scores[out] = held.times(1.0 / factor if divides else factor)
+                return
+            self._weighed(out, args, divides)
 
-        return hear
+        return follow
 
-    def _shifted(self, sign: float) -> Hear:
-        def hear(ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _weighed(self, out: Tensor, args: tuple[Any, ...], divides: bool) -> None:
+        """Weights that are weighed once more: a mask of heads, rows that are made to sum to one."""
+        if len(args) != 2:
+            return
+        first = isinstance(args[0], Tensor) and args[0] in self._weights
+        mine, other = args if first else args[::-1]
+        held = self._weights.get(mine) if isinstance(mine, Tensor) and (first or not divides) else None
+        if held is not None and out.shape == mine.shape:
+            before = held.before
+            if before is not None:
+                before = before / other if divides else before * other
+            self._weights[out] = replace(held, scores=None, before=before)
+
+    def _shifted(self, sign: float) -> Follow:
+        def follow(func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             held = self._held(args, either=sign > 0)
-            out = func(*args, **kwargs)
             if held is not None and len(args) == 2:
                 other = args[1] if args[0] in self._scores or not isinstance(args[1], Tensor) else args[0]
                 times = sign * float(kwargs.get("alpha", 1))
-                if isinstance(other, Tensor):
-                    bias = (other if times == 1.0 else other * times).to(out.dtype)
-                    self._scores_of(out, held.plus(bias) if broadcasts(other, out) else None)
+                if not isinstance(other, Tensor):
+                    self._scores[out] = held
+                elif broadcasts(other, out):
+                    self._scores[out] = held.plus((other if times == 1.0 else other * times).to(out.dtype))
                 else:
-                    self._scores_of(out, held)
-            return out
+                    self._scores.pop(out, None)
 
-        return hear
+        return follow
 
-    def _filled(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _filled(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         held = self._held(args)
-        out = func(*args, **kwargs)
         if held is not None:
             given = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
             value = number(given["value"])
             hidden = given["mask"]
             if value is None or not broadcasts(hidden, out):
-                self._scores_of(out, None)
+                self._scores.pop(out, None)
             else:
                 nothing = torch.zeros((), dtype=out.dtype, device=out.device)
-                self._scores_of(out, held.plus(torch.where(hidden, nothing + value, nothing)))
-        return out
+                self._scores[out] = held.plus(torch.where(hidden, nothing + value, nothing))
 
-    def _softmax(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
+    def _softmax(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         scores = args[0] if args else kwargs["input"]
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if isinstance(scores, Tensor) and scores.ndim >= 2 and axis in (-1, scores.ndim - 1):
-            self._weights[out] = Weights(self._scores.get(scores), None)
-        return out
+        if not isinstance(axis, int) or scores.ndim < 2 or axis % scores.ndim < scores.ndim - 2:
+            return
+        made = self._scores.get(scores)
+        softmax = Softmax(self._ear.frame.name, made is not None)
+        if scores.ndim in (3, 4) and self._ear.recorder.wants(softmax.name):
+            self._softmaxes.append(softmax)
+        flipped = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
+        self._weights[out] = Weights(swapped(made) if flipped else made, None, softmax, flipped)
 
     # what weights go through
 
-    def _dropped(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
-        held = self._weights.get(args[0]) if args else None
-        if held is not None and out is not args[0]:
-            before = args[0] if held.before is None else held.before
-            self._weights[out] = replace(held, before=before)
-        return out
+    def _dropped(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        mine = args[0] if args else kwargs["input"]
+        held = self._weights.get(mine)
+        if held is not None and out is not mine:
+            self._weights[out] = replace(held, before=mine if held.before is None else held.before)
 
-    def _retyped(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
-        if not isinstance(out, Tensor) or out is args[0] or not out.is_floating_point():
-            return out
+    def _retyped(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if out is args[0] or not out.is_floating_point():
+            return
         if args[0] in self._weights:
             self._weights[out] = self._weights[args[0]]
         elif args[0] in self._scores:
             self._scores[out] = self._scores[args[0]]
-        return out
 
-    def _reshaped(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
-        if not isinstance(out, Tensor) or out is args[0]:
-            return out
+    def _reshaped(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if out is args[0]:
+            return
+        same = out.shape[-2:] == args[0].shape[-2:]
         if args[0] in self._weights:
             held = self._weights[args[0]]
             before = None if held.before is None else func(held.before, *args[1:], **kwargs)
-            same = out.shape[-2:] == args[0].shape[-2:]
             self._weights[out] = replace(held, before=before, scores=moved(held.scores, out) if same else None)
-        elif args[0] in self._scores:
-            same = out.shape[-2:] == args[0].shape[-2:]
-            self._scores_of(out, moved(self._scores[args[0]], out) if same else None)
-        return out
+        elif same and args[0] in self._scores:
+            scores = moved(self._scores[args[0]], out)
+            if scores is not None:
+                self._scores[out] = scores
 
-    def _turned(self, ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
-        held = self._weights.get(args[0]) if isinstance(args[0], Tensor) else None
-        if held is not None and isinstance(out, Tensor) and args[0].ndim >= 2 and last_two(func, args, kwargs):
+    def _cut(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        held = self._weights.get(args[0])
+        if held is not None and leaves_last_two(args[1], args[0].ndim):
+            before = None if held.before is None else held.before[args[1]]
+            self._weights[out] = replace(held, before=before, scores=None)
+
+    def _turned(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        held = self._weights.get(args[0])
+        if held is not None and args[0].ndim >= 2 and last_two(func, args, kwargs):
             self._weights[out] = turn(held) if held.before is None else replace(turn(held), before=held.before.mT)
-        return out
 
     # helpers
 
@@ -247,30 +300,29 @@ class Eager:
                 return self._scores[one]
         return None
 
-    def _scores_of(self, out: Any, scores: Scores | None) -> None:
-        if scores is not None:
-            self._scores[out] = scores
-        elif out in self._scores:
-            del self._scores[out]
-
-    def _read(self, weights: Tensor, held: Weights, v: Tensor, out: Tensor, seen: Callable[[Tensor], Tensor]) -> None:
-        """Values were mixed: this is attention."""
+    def _understood(self, read: Read, out: Tensor) -> tuple[Frame, Heard] | None:
+        """What was read, as a recorder hears it; None where it is no attention, or nobody wants it."""
         ear, recorder = self._ear, self._ear.recorder
+        weights, held, v, seen = read
+        used = None if held.before is None else weights
         exact = weights if held.before is None else held.before
-        if v.ndim < 2 or exact.ndim < 2:
-            return
+        # a table that is mixed by rows of two axes, as a router does, is attention only if keys were looked for
+        if v.ndim < 2 or exact.ndim < 2 or (exact.ndim == 2 and not held.softmax.product):
+            return None
+        held.softmax.heard = True
         frame = ear.frame
         call = as_call(held.scores, v, exact)
         heads = ear.heads if ear.heads is not None else folded(frame, exact.shape[0])
         if heads is not None and exact.ndim == 3:
+            used = used if used is None or used.shape[0] == 1 < heads else used.unflatten(0, (-1, heads))
             call, exact, v, seen = headed(call, exact, v, seen, heads)
         kind = sdpa.kind_of(frame, exact, v, False)
         queries, keys = exact.shape[-2:]
         step = recorder.step(kind, queries, max(keys - queries, 0))
         if not recorder.wants(frame.name):
-            return
-        with torch.no_grad():
-            plain = seen(out) if held.before is None else exact.to(v.dtype) @ v
+            return None
         kept: Copyable = Kept(exact) if call is None else Computed(call, recorder.shelf.freeze)
-        how = ear.how or "softmax"
-        recorder.keep(frame, Heard(kept, v, out, how, kind, step, seen, plain, exact=exact.detach()))
+        how = ear.how or ("softmax" if used is None else "softmax before dropout")
+        plain = seen(out).detach()
+        heard = Heard(kept, v, out, how, kind, step, seen, plain, exact=exact.detach(), used=used)
+        return frame, heard
