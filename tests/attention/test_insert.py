@@ -253,6 +253,10 @@ def test_compiled_and_exported(net: Net) -> None:
         ({"after": "layer1", "layout": "middle"}, "layout must be 'first' or 'last', got 'middle'"),
         ({"after": "layer1"}, r"layer1\.1 is a Block, which does not say how many channels .*; pass example="),
         ({"after": "idle", "example": X}, r"idle took no part in model\(example\); choose modules that do"),
+        (
+            {"after": "stem", "make": Half()},
+            "make must be a function .*, got the module Half; every place needs its own",
+        ),
         ({"after": "stem", "make": 3}, "make must be a function of a number of channels, got 3; try lambda channels"),
         (
             {"after": "stem", "make": lambda c: c},

@@ -48,7 +48,7 @@ def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
         (["--beam", "0"], "--beam must be 1 or more, got 0"),
         (["--split", "valid", "--test", "x"], "--split valid and --test x exclude each other; give one of them"),
         (["--beam", "1", "--length-penalty", "2"], "--length-penalty 2.0 means nothing to --beam 1; raise --beam"),
-        (["--test", "nix"], "nix does not exist"),
+        (["--test", "nix"], "there is no file nix"),
         (["--out", "nix/x"], "--out nix/x: there is no folder nix; make it, or name another file"),
     ],
 )
@@ -66,7 +66,7 @@ def test_files_that_are_gone(regard: Regard, trained: Path, tmp_path: Path) -> N
     (tmp_path / "run.json").write_text(json.dumps(told), encoding="utf-8")
     ran = regard("evaluate", tmp_path)
     assert ran.code == 2
-    assert "/nowhere/pairs.tsv does not exist" in ran.err
+    assert "there is no file /nowhere/pairs.tsv" in ran.err
     # pairs to judge by that are files of their own need no others
     told["task"]["test"] = told["task"]["valid"] = json.loads((trained / "run.json").read_text())["task"]["train"]
     (tmp_path / "run.json").write_text(json.dumps(told), encoding="utf-8")

@@ -70,7 +70,8 @@ def test_what_is_recorded_is_what_the_model_uses(
     torch.testing.assert_close(tape.rollout()[0].weights.dense(), through, rtol=0, atol=1e-6)
 
 
-def test_without_a_file_it_is_shown(regard: Regard, folders: dict[str, Path]) -> None:
+def test_without_a_file_it_is_shown(regard: Regard, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     ran = regard("record", folders["bert"], TEXT)
     assert ran.code == 0, ran.err
     assert "encoder.layer.1.attention.self" in ran.out

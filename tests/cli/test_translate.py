@@ -163,7 +163,7 @@ def test_without_attention_nothing_is_drawn(regard: Regard, unattended: Path, tm
         (["a", "--alignment", "nix/x.txt"], "--alignment nix/x.txt: there is no folder nix; make it first"),
         (["a", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
         (["a", "--weights", "bst"], "unknown --weights 'bst'; did you mean 'best'?"),
-        (["--file", "nix"], "nix does not exist"),
+        (["--file", "nix"], "there is no file nix"),
     ],
 )
 def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, trained: Path) -> None:
@@ -194,4 +194,4 @@ def test_a_run_without_weights(regard: Regard, trained: Path, tmp_path: Path) ->
 def test_a_run_of_another_kind(regard: Regard, trained: Path, tmp_path: Path) -> None:
     told = json.loads((trained / "run.json").read_text(encoding="utf-8"))
     (tmp_path / "run.json").write_text(json.dumps({**told, "kind": "Paint"}), encoding="utf-8")
-    assert "is a run of Paint, which does not translate; name another one" in regard("translate", tmp_path, "a").err
+    assert "is a run of Paint, and this is for translators" in regard("translate", tmp_path, "a").err

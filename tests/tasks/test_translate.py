@@ -43,6 +43,12 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         "cell='gru' belongs to model='seq2seq', not to 'transformer'; leave it out or choose the other model",
     ),
     "heads of seq2seq": (ValueError, {"heads": 2}, "heads=2 belongs to model='transformer', not to 'seq2seq'"),
+    "no attention": (ValueError, {"attention": "none"}, "attention='none' is written decoder='fixed'"),
+    "heads of none": (
+        ValueError,
+        {"attention": "dot,additive"},
+        "attention='dot,additive' names one a head, and a seq2seq has no heads; name one, or take model='transformer'",
+    ),
     "attention of none": (
         ValueError,
         {"decoder": "fixed", "attention": "dot"},

@@ -269,6 +269,14 @@ def test_a_task_must_be_a_dataclass(tmp_path: Path) -> None:
         run(tmp_path / "a", Loose(), steps=2)
 
 
+def test_an_end_that_is_past_is_told(tmp_path: Path) -> None:
+    run(tmp_path, steps=4)
+    with pytest.raises(
+        ValueError, match="steps=3 lies before step 4, where .* stands; give more steps, or leave it out"
+    ):
+        run(tmp_path, resume=True, steps=3)
+
+
 def test_weights_alone_cannot_be_resumed(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
     os.replace(tmp_path / "best.safetensors", tmp_path / "last.safetensors")

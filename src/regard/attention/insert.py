@@ -52,6 +52,11 @@ def insert(
     """
     if layout not in ("first", "last"):
         raise ValueError(f"layout must be 'first' or 'last', got {layout!r}; images have their channels first")
+    if isinstance(make, nn.Module):
+        raise TypeError(
+            f"make must be a function of a number of channels, got the module {type(make).__name__}; every place needs "
+            f"its own: write lambda channels: {type(make).__name__}(channels)"
+        )
     if not callable(make):
         raise TypeError(f"make must be a function of a number of channels, got {make!r}; try lambda channels: SimAM()")
     hosts = _hosts(model, [after] if isinstance(after, str) or callable(after) else list(after))

@@ -1,6 +1,8 @@
 """regard demo: dates of the world, read by a model that attends."""
 
+import os
 import shlex
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -78,8 +80,13 @@ def _show(run: Path, out: Path) -> int:
     print("\nWhat it looked at while it wrote:")
     print(f"  {draw(looked, out / 'alignment.png')}")
     print(f"  {draw(looked, out / 'alignment.html')}   (point at a letter; any browser, no network)")
-    print(f'\nYour turn: regard translate {run} "en: May 5, 2017"')
+    print(f'\nYour turn: {command()} translate {run} "en: May 5, 2017"')
     return 0
+
+
+def command() -> str:
+    """How this command is typed here: by its name if a shell finds it, by its path otherwise."""
+    return "regard" if shutil.which("regard") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
 def _full(test: "Pairs", language: str) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,8 +58,11 @@ def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str |
 @contextlib.contextmanager
 def _taped(model: torch.nn.Module, layers: Sequence[str]) -> Iterator[Recording]:
     try:
-        with torch.no_grad(), record(model, layers=list(layers) or None) as tape:
-            yield tape
+        with torch.no_grad(), warnings.catch_warnings():
+            # an empty tape is an error here, told below
+            warnings.filterwarnings("ignore", message="record heard no attention")
+            with record(model, layers=list(layers) or None) as tape:
+                yield tape
     except MemoryError as error:
         raise ValueError(f"{error}; a shorter text or --layers takes less") from error
 

@@ -28,7 +28,10 @@ def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loade
     """The translator of a run with its weights and vocabularies, on as many threads as it was trained with or given."""
     record = recorded(run)
     if record.kind != "Translate":
-        raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another one")
+        raise ValueError(
+            f"{run} is a run of {record.kind}, and this is for translators; "
+            "regard predict and regard evaluate take a classifier"
+        )
     task, path = Translate.told(record.task), weighed(run, weights)
     interpreter = task.interpreter(run)
     return Loaded(task, interpreter, weigh(interpreter.model, path, device, threads or record.threads))

@@ -175,6 +175,10 @@ def _picture(path: Path, size: tuple[int, int] | None, mode: str | None = None) 
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
         raise ImportError("pictures need pillow; install it with: pip install 'regard[vision]'") from error
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the pictures in it")
+    if not path.exists():
+        raise ValueError(f"there is no file {path}; name a picture that is there")
     try:
         with Image.open(path) as opened:
             image = ImageOps.exif_transpose(opened)  # a camera held upright says so beside the pixels

@@ -90,7 +90,8 @@ def read_lines(path: Path) -> Iterator[str]:
     if path.is_dir():
         raise ValueError(f"{path} is a directory; name the file in it")
     if not path.exists():
-        raise ValueError(f"{path} does not exist; it would be sought at {path.absolute()}")
+        where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
+        raise ValueError(f"there is no file {path}{where}; name one that is there")
     number = 0
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         lines = iter(file)

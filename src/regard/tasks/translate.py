@@ -137,6 +137,15 @@ class Translate:
                         f"{name}={getattr(self, name)!r} belongs to model='{model}', not to '{self.model}'; "
                         f"leave it out or choose the other model"
                     )
+        if self.attention == "none":
+            raise ValueError(
+                "attention='none' is written decoder='fixed' (--decoder fixed): a decoder that does not attend"
+            )
+        if self.attention is not None and "," in self.attention and self.model != "transformer":
+            raise ValueError(
+                f"attention={self.attention!r} names one a head, and a {self.model} has no heads; name one, or take "
+                "model='transformer'"
+            )
         if self.decoder == "fixed" and self.attention is not None:
             raise ValueError(
                 f"attention={self.attention!r} has no place in decoder='fixed', which does not attend; leave one out"

@@ -80,6 +80,10 @@ class Record:
                     f"{name} was {self.task[name]!r} when {run} began and is {now.get(name)!r} now; "
                     "resume with the same task, or train in another folder"
                 )
+        if training.steps is not None and training.steps < step:
+            raise ValueError(
+                f"steps={training.steps} lies before step {step}, where {run} stands; give more steps, or leave it out"
+            )
         kept = tuple(item for item in self.history if item[0] < step or item[0] == 0)
         if kept[-1][1] == training:
             history = kept
