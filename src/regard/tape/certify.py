@@ -1,6 +1,7 @@
-"""The certificate of a map: max |P·V − out| over some of its rows, and how much of it rounding explains."""
+"""The certificate of a map: |P·V − out| over some of its rows, and how much of it rounding explains."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,8 +13,9 @@ from regard.parts.map import AttentionMap
 ROWS = 32
 # how many weights are compared at a time
 _AT_ONCE = 1 << 22
-# of the greatest value, what a kernel's rounding may leave
-ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 4e-2}
+# ε: of all that is summed, what a kernel's rounding may leave; in half types, whose sums are made in float32, twice
+# that of one number
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
 
 
 @lru_cache(maxsize=64)
@@ -24,30 +26,60 @@ def checked(queries: int) -> Tensor | slice:
     return torch.tensor([round(n * (queries - 1) / (ROWS - 1)) for n in range(ROWS)])
 
 
-def certificate(of: AttentionMap, v: Tensor, out: Tensor, hard: bool = False) -> float:  # "*b k v", "*b q v"
-    """max |P·V − out|; of a hard read, which takes one value, how far that is from the nearest it may have taken."""
+class Sure(NamedTuple):
+    """|P·V − out| where it is worst by what rounding may leave there, and how much that is."""
+
+    certificate: float
+    tolerance: float
+
+
+def certificate(
+    of: AttentionMap, v: Tensor, out: Tensor, hard: bool = False, given: float | None = None
+) -> Sure:  # "*b k v", "*b q v"
+    """|P·V − out| against ε (Σ_j P_ij |v_j| + |out_i|), or against a tolerance that is `given`.
+
+    Of a hard read, which takes one value: how far that is from the nearest it may have taken.
+    """
     if 0 in of.shape or out.numel() == 0:
-        return 0.0
+        return Sure(0.0, given or 0.0)
     rows = checked(of.shape[-2])
     rows = rows if isinstance(rows, slice) else rows.to(of.device)
     with exactly(of.device):
         weights = of.rows(rows)
         found, values = (t.detach().to(weights.dtype) for t in (out[..., rows, :], spread(v, weights)))
         if hard:
-            return _nearest(weights, values, found)
-        return float((weights @ values - found).abs().max())
+            return Sure(_nearest(weights, values, found), tolerance(v, out) if given is None else given)
+        gap = (weights @ values - found).abs()
+        if given is not None:
+            return Sure(float(gap.max()), given)
+        return _worst(gap, weights.abs() @ values.abs() + found.abs(), v, out)
 
 
 @torch.no_grad()
-def in_place(of: AttentionMap, v: Tensor, out: Tensor) -> float:  # "*b c n" both
-    """max |P∘V − out| of a gate, whose weights broadcast to the values."""
+def in_place(of: AttentionMap, v: Tensor, out: Tensor, given: float | None = None) -> Sure:  # "*b c n" both
+    """|P∘V − out| of a gate, whose weights broadcast to the values, against ε (P |v| + |out|)."""
     if 0 in of.shape or out.numel() == 0:
-        return 0.0
+        return Sure(0.0, given or 0.0)
     rows = checked(v.shape[-2])
     rows = rows if isinstance(rows, slice) else rows.to(of.device)
     weights = of.rows(slice(None) if of.shape[-2] == 1 else rows)
     found, values = (t[..., rows, :].to(weights.dtype) for t in (out, v))
-    return float((weights * values - found).abs().max())
+    gap = (weights * values - found).abs()
+    if given is not None:
+        return Sure(float(gap.max()), given)
+    return _worst(gap, (weights * values).abs() + found.abs(), v, out)
+
+
+def _worst(gap: Tensor, size: Tensor, v: Tensor, out: Tensor) -> Sure:
+    """Where the gap is greatest by its bound; one that is no number is the greatest."""
+    least = max(torch.finfo(t.dtype).tiny for t in (v, out))
+    bound = size.mul_(_coarse(v, out)).add_(least)
+    at = (gap / bound).argmax()
+    return Sure(float(gap.flatten()[at]), float(bound.expand_as(gap).flatten()[at]))
+
+
+def _coarse(*of: Tensor) -> float:
+    return max(ROUNDING.get(t.dtype, 4e-2) for t in of)
 
 
 @torch.no_grad()
@@ -93,8 +125,8 @@ def spread(v: Tensor, weights: Tensor) -> Tensor:
 
 
 def tolerance(v: Tensor, out: Tensor) -> float:
-    """What rounding may leave, by the type that was computed in and the greatest value."""
-    coarse = max(ROUNDING.get(t.dtype, 4e-2) for t in (v, out))
+    """What rounding may leave of one value, by the type that was computed in and the greatest."""
+    coarse = _coarse(v, out)
     if v.numel() == 0:
         return coarse
     low, high = torch.aminmax(v.detach())

@@ -63,9 +63,10 @@ class Recorder:
         self.silent = 0
         self.mode: TorchFunctionMode | None = None  # that listens for it
         self._calls: dict[str, int] = {}
-        self._beside: dict[str, list[Recorded]] = {}
+        self._beside: dict[str, dict[int, Recorded]] = {}
         self._group: list[Recorded] | None = None
         self._last_self = (0, 0)  # queries and step of the last self attention
+        places.failed = self._failed
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -93,8 +94,9 @@ class Recorder:
             yield
         finally:
             self._group = None
-            for name in dict.fromkeys(one.name for one in group):
-                self._put(_joined([one for one in group if one.name == name], Stitched))
+        # not after an error: steps that are missing would be no alignment
+        for name in dict.fromkeys(one.name for one in group):
+            self._put(_joined([one for one in group if one.name == name], Stitched))
 
     def wants(self, name: str) -> bool:
         patterns = self.choice.layers
@@ -107,20 +109,32 @@ class Recorder:
             return own
         return self._last_self[1] if self._last_self[0] == queries else 0
 
-    @torch.no_grad()
     def keep(self, frame: Frame, heard: Heard) -> None:
         """Certify, cut and copy one map. Normal tensors, also where the model runs in inference mode."""
-        with torch.inference_mode(False):
-            one = self._kept(frame, heard)
-        if heard.heads is None:
-            self._put(one)
-            return
-        which, count = heard.heads
-        before = self._beside.setdefault(one.name, [])
-        before.append(one)
+        graph = torch.is_grad_enabled()
+        with torch.no_grad(), torch.inference_mode(False):
+            if heard.heads is None:
+                self._put(self._kept(frame, heard, graph))
+            else:
+                self._keep_head(frame, heard, graph, *heard.heads)
+
+    def _keep_head(self, frame: Frame, heard: Heard, graph: bool, which: int, count: int) -> None:
+        """One of several heads that are heard one by one; the last joins them."""
+        heads = self._heads(count, frame.name)
+        if which == 0:
+            self._beside[frame.name] = {}
+        beside = self._beside[frame.name]
+        if heads is None or which in heads:
+            beside[which] = self._kept(frame, heard, graph)
         if which == count - 1:
-            del self._beside[one.name]
-            self._put(_joined(before, Heads))
+            del self._beside[frame.name]
+            joined = _joined([beside[h] for h in (range(count) if heads is None else heads)], Heads)
+            self._put(replace(joined, heads=None if heads is None else tuple(heads)))
+
+    def _failed(self) -> None:
+        """A module ended by an error: what was half heard is not joined with what comes next."""
+        self._beside.clear()
+        self._last_self = (0, 0)
 
     def _put(self, one: Recorded) -> None:
         if self._group is not None:
@@ -132,10 +146,11 @@ class Recorder:
         self._calls[name] = self._calls.get(name, -1) + 1
         return self._calls[name]
 
-    def _kept(self, frame: Frame, heard: Heard) -> Recorded:
+    def _kept(self, frame: Frame, heard: Heard, graph: bool) -> Recorded:
         weights, v, plain, name = heard.weights, heard.v.detach(), heard.plain, frame.name
         exact, used, cuts = heard.exact, heard.used, []
-        heads = self._heads(weights.shape, name) if heard.heads is None else None
+        count = weights.shape[-3] if len(weights.shape) > 3 else 0
+        heads = self._heads(count, name) if heard.heads is None else None
         if heads is not None:
             which = torch.tensor(heads, device=v.device)
             group = weights.shape[-3] // v.shape[-3] if v.ndim >= 3 and v.shape[-3] > 1 else 1
@@ -179,7 +194,7 @@ class Recorder:
             tolerance=allowed,
             how=heard.how,
             grid=heard.grid if heard.in_place else self.places.grid(kept.shape[-1]),
-            slope=self._slope(heard, seen, v, kept.shape, name) if self.choice.gradients else None,
+            slope=self._slope(heard, seen, v, kept.shape, name, graph) if self.choice.gradients else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
         )
@@ -191,10 +206,8 @@ class Recorder:
         if plain is None:
             return None, given or 0.0
         if heard.in_place:
-            sure = certify.in_place(weights, v, plain)
-        else:
-            sure = certify.certificate(weights, v, plain, heard.hard)
-        return sure, certify.tolerance(v, plain) if given is None else given
+            return certify.in_place(weights, v, plain, given)
+        return certify.certificate(weights, v, plain, heard.hard, given)
 
     def _stored(self, weights: Copyable, frame: Frame) -> Copyable:
         def copied(what: str, t: Tensor) -> Tensor:
@@ -206,7 +219,9 @@ class Recorder:
         if not self.choice.weights:
             return weights.own(copied)
         self.shelf.spend(size, frame.name)
-        return Kept(weights.dense())
+        dense = weights.dense()
+        # weights that were there are the model's own, which may write to them
+        return Kept(dense.clone() if isinstance(weights, Kept) else dense)
 
     def _foreseen(self, size: int, frame: Frame) -> None:
         """The first map of a module: would as much for each of its like that is to come go beyond the budget?"""
@@ -222,9 +237,11 @@ class Recorder:
             )
 
     def _slope(
-        self, heard: Heard, seen: Callable[[Tensor], Tensor], v: Tensor, shape: tuple[int, ...], name: str
-    ) -> Slope:
+        self, heard: Heard, seen: Callable[[Tensor], Tensor], v: Tensor, shape: tuple[int, ...], name: str, graph: bool
+    ) -> Slope | None:
         out = heard.out
+        if not out.requires_grad and graph:
+            return None  # a frozen layer before all that learns: who asks for its slope is told
         if not out.requires_grad:
             raise ValueError(
                 f"gradients=True needs an output with a gradient, and that of {name!r} has none; "
@@ -235,10 +252,9 @@ class Recorder:
         self.shelf.spend(v.nbytes + out.nbytes, name)
         return (InPlace if heard.in_place else Slope)(came, seen, v.clone(), shape)
 
-    def _heads(self, shape: tuple[int, ...], name: str) -> list[int] | None:
+    def _heads(self, count: int, name: str) -> list[int] | None:
         if self.choice.heads is None:
             return None
-        count = shape[-3] if len(shape) > 3 else 0
         wrong = [h for h in self.choice.heads if not -count <= h < count]
         if wrong:
             there = f"has heads 0 to {count - 1}" if count else "has no heads"
