@@ -186,6 +186,17 @@ def test_a_softmax_that_mixes_nothing_is_no_attention() -> None:
             return self.out(x @ torch.randn(D, D)).softmax(-1).log()
 
     model = Classifier()
-    with regard.record(model) as tape:
+    said = "record heard a softmax in 'the model' and no product of it with values: that is not on the tape"
+    with pytest.warns(UserWarning, match=said), regard.record(model) as tape:
         model(torch.randn(B, Q, D))
     assert len(tape) == 0
+
+
+def test_an_empty_tape_is_told() -> None:
+    model = nn.Sequential(nn.Linear(D, K))
+    with pytest.warns(UserWarning, match="record heard no attention; mix by scaled_dot_product"), regard.record(model):
+        model(torch.randn(B, Q, D))
+    with pytest.warns(UserWarning, match="no module of the model ran in this thread; call"), regard.record(model):
+        pass
+    with pytest.raises(KeyError, match="mine"), regard.record(model):
+        raise KeyError("mine")

@@ -1,13 +1,15 @@
 """Where in a model something happens: the names of the modules that are running, and what the innermost was given."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.parts import checks
 
@@ -40,7 +42,13 @@ class Places:
             self.modules[name] = module
             self.names.setdefault(id(module), []).append(name)
         self.stack: list[Frame] = []
+        self.entered = False  # has any of them run?
+        self.failed: Callable[[], None] = lambda: None  # called when one ends by an error
         self._grid: tuple[int, int] | None = None
+        # an image that was cut into patches, until these are laid in a row; where that was, and what it was part of
+        self.images: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._cut_in: tuple[nn.Module | None, ...] = ()
+        self._tower: nn.Module | None = None
         self._model = model
 
     def attach(self) -> list[RemovableHandle]:
@@ -58,21 +66,39 @@ class Places:
         return handles
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.entered = True
         self.stack.append(Frame(self.name_of(module), module, args, kwargs))
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
         # a forward that raised may have left others behind
         while self.stack and self.stack.pop().module is not module:
             pass
+        if out is None and sys.exc_info()[0] is not None:
+            self.failed()
+        # patches are those of the tower that attends to them, and of one call
+        if module is self._tower or not self.stack:
+            self._grid = self._tower = None
 
     def _patched(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
         """A convolution that cuts an image into patches tells how they lie."""
-        self._grid = tuple(out.shape[-2:])
+        self.images[out] = tuple(out.shape[-2:])
+
+    def laid(self, image: Tensor, out: Tensor) -> None:
+        """A feature map was laid out anew: in a row, its places are tokens. One that never is, is no text's grid."""
+        grid = self.images[image]
+        if out.ndim < 4 and grid[0] * grid[1] in out.shape:
+            self._grid, self._tower = grid, None
+            self._cut_in = tuple(frame.module for frame in self.stack)
+        else:
+            self.images[out] = grid
 
     def grid(self, keys: int) -> tuple[int, int] | None:
         """How the last of these keys lie in an image, if one was cut into that many patches, behind a few tokens."""
         if self._grid is None or not 0 <= keys - self._grid[0] * self._grid[1] <= _PREFIX:
             return None
+        if self._tower is None:
+            both = [a for a, b in zip(self._cut_in, self.stack, strict=False) if a is b.module]
+            self._tower = both[-1] if both else None
         return self._grid
 
     @contextmanager

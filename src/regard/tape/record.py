@@ -74,6 +74,27 @@ def record(
         stack.callback(lambda: object.__setattr__(tape, "maps", tuple(maps)))
         stack.enter_context(ear)
         yield tape
+    _tell(places, ear.eager.unheard(), maps)
+
+
+def _tell(places: Places, unheard: list[str], maps: list[Recorded]) -> None:
+    """What is not on the tape, though somebody may look for it there."""
+    said = None
+    if unheard:
+        names = ", ".join(repr(name or "the model") for name in unheard[:4]) + (", …" if len(unheard) > 4 else "")
+        said = (
+            f"record heard a softmax in {names} and no product of it with values: that is not on the tape; if it is "
+            "attention, mix by torch.matmul(weights, values), if it is none, leave it out with layers="
+        )
+    elif not maps and not places.entered:
+        said = "record heard nothing: no module of the model ran in this thread; call the model inside the with-block"
+    elif not maps:
+        said = (
+            "record heard no attention; mix by scaled_dot_product_attention or softmax(…) @ values in Python, "
+            "or widen layers="
+        )
+    if said is not None:
+        warnings.warn(said, UserWarning, stacklevel=4)
 
 
 def _check(places: Places, keep: str, budget: int, tolerance: float | None) -> None:

@@ -71,6 +71,12 @@ def _operators(*names: str) -> list[Any]:
     return [getattr(torch.Tensor, f"__{name}__") for name in names]
 
 
+_SHAPES = ("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "expand", "contiguous", "clone")
+_TURNS = [*_functions("transpose", "swapaxes", "permute"), FLIP]
+# what moves numbers and changes none
+LAYS_OUT = {*_functions(*_SHAPES), *_TURNS}
+
+
 class Eager:
     """Follows scores and weights by the tensors that hold them, for as long as these live."""
 
@@ -79,7 +85,6 @@ class Eager:
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._softmaxes: list[Softmax] = []
         self._ear = ear
-        shapes = ("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "expand", "contiguous", "clone")
         types = ("to", "float", "half", "bfloat16", "double", "type_as", "type")
         # where scores and weights begin
         begin: list[tuple[list[Any], Follow]] = [
@@ -96,10 +101,10 @@ class Eager:
             ([*_functions("sub", "subtract"), *_operators("sub", "isub")], self._shifted(-1.0)),
             (_functions("masked_fill"), self._filled),
             (_functions("dropout", "feature_dropout"), self._dropped),
-            (_functions(*shapes), self._reshaped),
+            (_functions(*_SHAPES), self._reshaped),
             (_functions(*types), self._retyped),
             (_operators("getitem"), self._cut),
-            ([*_functions("transpose", "swapaxes", "permute"), FLIP], self._turned),
+            (_TURNS, self._turned),
         ]
         self.begin: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in begin for one in ones}
         self.follow: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in follow for one in ones}
@@ -246,8 +251,11 @@ class Eager:
         if not isinstance(axis, int) or scores.ndim < 2 or axis % scores.ndim < scores.ndim - 2:
             return
         made = self._scores.get(scores)
-        softmax = Softmax(self._ear.frame.name, made is not None)
-        if scores.ndim in (3, 4) and self._ear.recorder.wants(softmax.name):
+        frame = self._ear.frame
+        softmax = Softmax(frame.name, made is not None)
+        # layers of this library say themselves what they attend to
+        own = type(frame.module).__module__.startswith("regard.")
+        if scores.ndim in (3, 4) and not own and self._ear.recorder.wants(softmax.name):
             self._softmaxes.append(softmax)
         flipped = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
         self._weights[out] = Weights(swapped(made) if flipped else made, None, softmax, flipped)
