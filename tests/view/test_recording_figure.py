@@ -264,9 +264,26 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         "query must be one of the 5 queries of 'layers.0', 0 to 4, got 5; try query=0",
     ),
     "negative weights": (
-        lambda p: draw_recording(attended().minus(attended(seed=5)), p / "a.png", what="map"),
+        lambda p: draw_recording(Recording((Recorded("a", "self", Kept(-torch.eye(3))),)), p / "a.png", what="map"),
         ValueError,
-        "draw differences with what='difference'",
+        "weights of 'a' must not be negative, got -1; make differences with recording.minus(other)",
+    ),
+    "lines of differences": (
+        lambda p: draw_recording(attended().minus(attended(seed=5)), p / "a.png", what="lines"),
+        ValueError,
+        "'layers.0' is a difference, and this figure is one of weights; draw what='map', 'heads' or 'difference'",
+    ),
+    "differences beside weights": (
+        lambda p: draw_recording(
+            Recording((*attended(1).maps, *attended(1).minus(attended(1, seed=5)).maps)), p / "a.png"
+        ),
+        ValueError,
+        "what='heads' has one scale for all, and 'layers.0' is a difference beside weights; pick some with layer=",
+    ),
+    "a difference from nothing": (
+        lambda p: draw_recording(attended(), p / "a.png", what="difference"),
+        ValueError,
+        "what='difference' needs other, the recording to take away, or differences: 'layers.0' is none; pass other=",
     ),
     "NaN": (
         lambda p: draw_recording(

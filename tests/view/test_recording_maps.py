@@ -138,6 +138,25 @@ def test_differences_of_all_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert f"{float(largest):.2f}" in said(path)
 
 
+def small_differences() -> Recording:
+    """Of a long text, where no weight is far from any other."""
+    a, b = (Recorded("a", "self", Kept((torch.rand(1, 2, 64, 64) / 4).softmax(-1)), certificate=0.0) for _ in range(2))
+    found = Recording((a,)).minus(Recording((b,)))
+    assert -0.01 < float(found[0].weights.dense().min()) < 0
+    return found
+
+
+@pytest.mark.parametrize("what", ["map", "heads", "difference"])
+def test_small_differences_keep_their_sign(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught, tape = Caught(monkeypatch), small_differences()
+    for recording in (tape, Recording.load(tape.save(tmp_path)), tape.mean("heads")):
+        draw_recording(recording, tmp_path / "a.svg", what=what)
+        cells = cells_of(caught.last)[0].images[0]
+        assert float(cells.get_array().min()) < 0
+        assert cells.norm.vmin == -cells.norm.vmax
+        assert "difference" in said(tmp_path / "a.svg")
+
+
 def test_slots_by_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
 

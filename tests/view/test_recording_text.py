@@ -97,6 +97,12 @@ def test_differences_have_a_sign_and_no_entropy() -> None:
         assert f"\x1b[48;2;{r};{g};{b}m" in coloured, place
 
 
+def test_small_differences_have_no_entropy() -> None:
+    a, b = (Recording((Recorded("a", "self", Kept((torch.rand(1, 2, 64, 64) / 4).softmax(-1))),)) for _ in range(2))
+    assert float(a.minus(b)[0].weights.dense().min()) > -0.01
+    assert "  –  none" in text(a.minus(b)).split("\n")[1]
+
+
 def test_the_colours_of_differences_are_those_of_the_figures() -> None:
     for n, colour in enumerate(terminal._DIVERGING):
         assert list(colour) == pytest.approx([255 * part for part in colormaps["PuOr_r"](n / 8)[:3]], abs=2)

@@ -9,6 +9,7 @@ import torch
 import regard
 from regard.parts.map import AttentionMap, Kept
 from regard.view import scan as scanning
+from regard.view.recording_pack import facts
 from regard.view.scan import Scan, coarsest, halved
 
 
@@ -130,3 +131,13 @@ def test_nothing_is_written_to_the_weights() -> None:
     before = weights.clone()
     read(weights)
     assert torch.equal(weights, before)
+
+
+def test_what_is_told_to_be_a_difference_is_signed() -> None:
+    """However small it is: of a long text no weight goes far from another."""
+    w = torch.randn(7, 11) * 1e-5
+    scan = read(w, signed=True)
+    assert scan.signed
+    assert not read(w).signed
+    assert "entropy" not in facts(scan, 3, [])
+    assert facts(read(w.abs()), 3, [])["entropy"]

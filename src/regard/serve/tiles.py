@@ -70,7 +70,8 @@ class Tiles:
                 head = self.heads[n]
                 q, k = head.weights.shape
                 finest = next(level for level in range(64) if side(q, level) * side(k, level) <= _CELLS)
-                made = self._first.submit(Scan, head.weights, head.kind, finest=min(finest, coarsest(q, k)))
+                finest = min(finest, coarsest(q, k))
+                made = self._first.submit(Scan, head.weights, head.kind, signed=head.signed, finest=finest)
                 self._scans[n] = made.result()
                 while len(self._scans) > 1 and sum(_size(scan) for scan in self._scans.values()) > _PYRAMIDS:
                     self._scans.popitem(last=False)

@@ -1,6 +1,7 @@
 """Which map of a recording is looked at: its layer, sample and head, its rows and columns in words, its name."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from regard.parts import checks
 from regard.parts.map import AttentionMap
 from regard.parts.read import entropy as entropy_of
-from regard.tape.made import HeadMean, Mean
+from regard.tape.made import Difference, HeadMean, Mean
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.view import labels
@@ -52,10 +53,10 @@ class Chosen:
         number = str(positions(self.one)[row])
         return f"query {number}" + ("" if self.rows[row] == number else f" '{self.rows[row]}'")
 
-    def cells(self, most: int, *, signed: bool = False) -> Tensor:  # -> "height width"
-        """The weights to be drawn, in at most `most` cells a side."""
+    def cells(self, most: int) -> Tensor:  # -> "height width"
+        """The weights to be drawn, or the differences, in at most `most` cells a side."""
         long = max(self.map.shape) > most
-        return sane(self.map.coarse(most, most) if long else self.map.dense(), self.one, signed=signed)
+        return sane(self.map.coarse(most, most) if long else self.map.dense(), self.one, signed=differs(self.one))
 
     def pooled(self, most: int) -> str:
         """What to say of a map in few cells; nothing if all are there."""
@@ -89,8 +90,19 @@ def trust(one: Recorded) -> str:
     )
 
 
+def differs(one: Recorded) -> bool:
+    """Is it the difference of two maps, or made of one? Then its cells are signed, however small they are."""
+    # also after it was saved: a map tells how it was made, "mean of difference of sdpa"
+    return isinstance(one.weights, Difference) or re.search(r"\bdifference of\b", one.how) is not None
+
+
 def sane(cells: Tensor, one: Recorded, *, signed: bool = False) -> Tensor:
-    """The cells on the CPU in float32, if they can be drawn."""
+    """The cells on the CPU in float32, if they can be drawn; a figure of weights takes no differences."""
+    if differs(one) and not signed:
+        raise ValueError(
+            f"{called(one)!r} is a difference, and this figure is one of weights; draw what='map', 'heads' or "
+            "'difference'"
+        )
     cells = cells.detach().to("cpu", torch.float32)
     if not bool(torch.isfinite(cells).all()):
         raise ValueError(
@@ -100,7 +112,7 @@ def sane(cells: Tensor, one: Recorded, *, signed: bool = False) -> Tensor:
     if not signed and cells.numel() and float(cells.min()) < -_SLACK:
         raise ValueError(
             f"weights of {called(one)!r} must not be negative, got {float(cells.min()):.3g}; "
-            "draw differences with what='difference'"
+            "make differences with recording.minus(other)"
         )
     return cells if signed else cells.clamp_min(0.0)
 
@@ -202,10 +214,10 @@ def pieces(recording: Recording, one: Recorded, sample: int) -> tuple[list[str],
     )
 
 
-def entropies(found: AttentionMap) -> tuple[Tensor, int]:  # -> "h"
+def entropies(found: AttentionMap, *, signed: bool = False) -> tuple[Tensor, int]:  # -> "h"
     """−Σ w log w in nats, the mean over rows of every head, and of how many rows: all, or some of many.
 
-    Of differences, which are no weights, there is none: NaN.
+    Of differences, which are `signed`, there is none: NaN; nor of anything else that is no weight.
     """
     *lead, q, k = found.shape
     count = math.prod(lead)
@@ -214,6 +226,7 @@ def entropies(found: AttentionMap) -> tuple[Tensor, int]:  # -> "h"
     total = torch.zeros(count)
     for n in range(0, len(rows), step):
         some = found.rows(rows[n : n + step])
-        spread = entropy_of(some) if not some.numel() or float(some.min()) >= -_SLACK else some.sum(-1) * math.nan
+        weights = not signed and (not some.numel() or float(some.min()) >= -_SLACK)
+        spread = entropy_of(some) if weights else some.sum(-1) * math.nan
         total += spread.reshape(count, -1).sum(-1).to(total)
     return total / max(len(rows), 1), len(rows)

@@ -34,7 +34,7 @@ async function drawDetail(mine) {
   );
   const sum = list.reduce((all, [w]) => all + w, 0).toFixed(3);
   const parts = [list.length > 1 ? `These ${list.length} come to ${sum}.` : list.length ? "All others are nought." : "This query looks at nothing."];
-  if (whole) {
+  if (whole && map.entropy !== undefined) {
     const nats = (whole.spread[q] / 255) * map.spread;
     parts.push(`Its entropy is about ${nats.toFixed(2)} nats, as of ${Math.max(1, Math.exp(nats)).toFixed(1)} keys looked at alike.`);
     if (map.sinks.length) parts.push(`Sinks get ${whole.drained.reduce((sum, sink) => sum + sink[q], 0).toFixed(3)}${state.hide ? "; they are hidden and the rest divided by what is left." : "."}`);

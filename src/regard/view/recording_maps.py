@@ -30,9 +30,10 @@ def whole(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
     return _one(chosen.first(recording, layer, sample, head), path)
 
 
-def _one(seen: Chosen, path: str | Path, *, signed: bool = False, title: str = "") -> Path:
+def _one(seen: Chosen, path: str | Path) -> Path:
     q, k = seen.map.shape
-    cells = seen.cells(_CELLS, signed=signed)
+    signed = chosen.differs(seen.one)
+    cells = seen.cells(_CELLS)
     meaning = scale([cells], signed=signed, power=0.5 if max(q, k) > _SHARP and not signed else 1.0)
     # few positions get room for their labels, many share what a page has
     wide, high = side(k), side(q)
@@ -41,7 +42,7 @@ def _one(seen: Chosen, path: str | Path, *, signed: bool = False, title: str = "
     left, top = rows.room + 0.22, columns.below + 0.14
     with board(
         path,
-        title + seen.named + chosen.mark(seen.one),
+        ("difference: " if signed else "") + seen.named + chosen.mark(seen.one),
         notes,
         [*seen.rows, *seen.columns],
         left + wide + 0.12 + BAR,
@@ -71,9 +72,17 @@ class _Layer:
 
 
 def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None) -> Path:
-    """A thumbnail a head, a row a layer; under each its entropy."""
+    """A thumbnail a head, a row a layer; under each its entropy, or how far it goes if it is a difference."""
     found, counted = [], set()
     numbers = chosen.layers(recording, layer)
+    differ = [n for n in numbers if chosen.differs(recording[n])]
+    if len(differ) == len(numbers):
+        return _differences(recording, numbers, path, sample)
+    if differ:
+        raise ValueError(
+            f"what='heads' has one scale for all, and {chosen.called(recording[differ[0]])!r} is a difference beside "
+            f"weights; pick some with layer=, such as layer={differ[0]}"
+        )
     for number in numbers[:_LAYERS]:
         one = recording[number]
         maps = chosen.heads(one, sample)
@@ -107,9 +116,10 @@ def _size(found: Sequence[_Layer]) -> str:
     return f"{said} (queries × keys){pooled}"
 
 
-def _thumbnails(maps: AttentionMap, one: Recorded, *, signed: bool = False) -> list[Tensor]:
+def _thumbnails(maps: AttentionMap, one: Recorded) -> list[Tensor]:
     cells = maps.coarse(_SMALL, _SMALL) if max(maps.shape[-2:]) > _SMALL else maps.dense()
-    return list(chosen.sane(cells, one, signed=signed).flatten(0, -3) if cells.ndim > 2 else [cells])
+    cells = chosen.sane(cells, one, signed=chosen.differs(one))
+    return list(cells.flatten(0, -3) if cells.ndim > 2 else [cells])
 
 
 def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence[str], meaning: Scale) -> Path:
@@ -192,12 +202,24 @@ def difference(recording: Recording, path: str | Path, *, other: Recording | Non
     """The recording less `other`, or a recording of differences itself: one map with `layer`, else all heads."""
     against = recording if other is None else recording.minus(other)
     numbers = chosen.layers(against, layer)
+    for number in numbers:
+        if not chosen.differs(against[number]):
+            raise ValueError(
+                f"what='difference' needs other, the recording to take away, or differences: "
+                f"{chosen.called(against[number])!r} is none; pass other=, or draw recording.minus(other)"
+            )
     if len(numbers) == 1 or head is not None:
-        return _one(chosen.first(against, layer, sample, head), path, signed=True, title="difference: ")
+        return _one(chosen.first(against, layer, sample, head), path)
+    return _differences(against, numbers, path, sample)
+
+
+def _differences(recording: Recording, numbers: Sequence[int], path: str | Path, sample: int) -> Path:
+    """A thumbnail a head, around nothing."""
     found = []
     for number in numbers[:_LAYERS]:
-        cells = _thumbnails(chosen.heads(against[number], sample), against[number], signed=True)
-        found.append(_Layer(against[number], cells, [float(c.abs().max()) if c.numel() else 0.0 for c in cells]))
+        one = recording[number]
+        cells = _thumbnails(chosen.heads(one, sample), one)
+        found.append(_Layer(one, cells, [float(c.abs().max()) if c.numel() else 0.0 for c in cells]))
     notes = [_left_out(numbers), "below each head: its largest difference of a cell", _size(found)]
     meaning = scale([cells for one in found for cells in one.cells], signed=True)
     return _grid(found, path, _heading("difference", found), notes, meaning)

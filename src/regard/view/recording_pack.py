@@ -23,10 +23,11 @@ from regard.view.scan import TILE, Bytes, Scan
 
 @dataclass(frozen=True)
 class Head:
-    """The map of one sample and one head, "q k", and what kind of attention it is."""
+    """The map of one sample and one head, "q k", what kind of attention it is, and whether it is a difference."""
 
     weights: AttentionMap
     kind: str
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,12 @@ def tiles(cells: Bytes) -> list[str]:
 
 def facts(scan: Scan, top: int, levels: Sequence[int]) -> dict[str, object]:
     """What the page must know of a head to unpack it, and to sort by."""
+    # differences have no entropy
+    spread = {} if scan.signed else {"entropy": round(scan.entropy, 4)}
     return {
         "top": min(top, scan.top),
         "levels": list(levels),
-        "entropy": round(scan.entropy, 4),
+        **spread,
         "scale": float(f"{scan.scale:.7g}"),
         "signed": scan.signed,
         "sinks": list(scan.sinks),

@@ -57,7 +57,8 @@ class Layer:
 
     def heads(self, sample: int) -> list[Head]:
         """The maps of one sample, head by head."""
-        return [Head(weights, self.one.kind) for weights in chosen.each(chosen.heads(self.one, sample))]
+        signed = chosen.differs(self.one)
+        return [Head(weights, self.one.kind, signed) for weights in chosen.each(chosen.heads(self.one, sample))]
 
 
 def html(
@@ -170,7 +171,7 @@ def _described(layer: Layer, heads: int, texts: dict[tuple[str, ...] | None, int
 def _read(head: Head, weights: int) -> Scan:
     q, k = head.weights.shape
     top = k if weights <= _EXACT else _DETAIL[0][0]
-    scan = Scan(head.weights, head.kind, top=top, finest=coarsest(q, k))
+    scan = Scan(head.weights, head.kind, signed=head.signed, top=top, finest=coarsest(q, k))
     for _ in scan.read():
         pass
     return scan
@@ -201,7 +202,7 @@ def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[recording
         scan = scans[n]
         if missed > 3 or scan.q * scan.k > _WEIGHTS:
             continue
-        fine = Scan(scan.weights, scan.kind, top=1, finest=0)
+        fine = Scan(scan.weights, scan.kind, signed=scan.signed, top=1, finest=0)
         for _ in fine.read():
             pass
         more = recording_pack.finer(packed[n], fine)

@@ -39,7 +39,7 @@ def _list(recording: Recording, sample: int, width: int) -> list[str]:
     for number, one in enumerate(recording.maps[:_LISTED]):
         *_, q, k = one.shape
         found = chosen.heads(one, sample)
-        entropy = float(chosen.entropies(found)[0].mean())
+        entropy = float(chosen.entropies(found, signed=chosen.differs(one))[0].mean())
         certificate = "none" if one.certificate is None else f"{one.certificate:.1g}"
         rows.append(
             (

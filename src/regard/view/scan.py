@@ -57,7 +57,9 @@ def blocks(weights: AttentionMap, start: int, end: int) -> Iterator[tuple[int, T
 class Scan:
     """What is known of one head after `for _ in scan.read(): ...`, and of its first `done` rows while that runs."""
 
-    def __init__(self, weights: AttentionMap, kind: str = "self", *, top: int = 8, finest: int = 0) -> None:
+    def __init__(
+        self, weights: AttentionMap, kind: str = "self", *, signed: bool = False, top: int = 8, finest: int = 0
+    ) -> None:
         self.weights, self.kind = weights, kind  # "q k"
         self.q, self.k = weights.shape
         self.top = min(top, self.k)
@@ -66,7 +68,8 @@ class Scan:
         sample = self._sample()
         most, least = (float(sample.max()), float(sample.min())) if sample.numel() else (0.0, 0.0)
         self.scale = max(most, -least) if max(most, -least) > 1 + _SLACK else 1.0
-        self.signed = least < -_SLACK * self.scale
+        # differences are told to be signed; other maps are only where a weight is no weight
+        self.signed = signed or least < -_SLACK * self.scale
         self.sinks = self._sinks(sample) if kind in _TEXT and not self.signed else ()
         shapes = {n: (side(self.q, n), side(self.k, n)) for n in range(self.finest, coarsest(self.q, self.k) + 4)}
         self.levels = {n: np.full(shape, self.nought, np.uint8) for n, shape in shapes.items()}
