@@ -104,6 +104,19 @@ def test_labels_are_those_of_the_map() -> None:
     assert Recording((late,)).labels(late) == (None, None)
 
 
+def test_columns_have_no_words_that_they_do_not_stand_for() -> None:
+    cross, gate = kept("a", 1, 1, 3, 2, kind="cross"), kept("b", 1, 1, 2, 2, kind="gate")
+    step = kept("c", 1, 1, 1, 2, step=1)
+    tape = Recording((cross, gate, step)).labelled(["a", "b", "c"])
+    assert tape.labels(cross) == (("a", "b", "c"), None)
+    assert tape.labels(gate) == (None, None)
+    assert tape.labels(step) == (("b",), ("a", "b"))
+    # a window that has lost the first keys: its columns are not the beginning of the text
+    assert tape.labels(kept("c", 1, 1, 1, 2, step=2)) == (("c",), None)
+    assert tape.labelled(["a", "b", "c"], ["d", "e"]).labels(cross) == (("a", "b", "c"), ("d", "e"))
+    assert tape.labelled(["a", "b", "c"], ["d", "e", "f"]).labels(cross)[1] is None
+
+
 def test_means() -> None:
     tape = stack()
     every = torch.stack([dense(tape, n) for n in range(3)])

@@ -58,27 +58,34 @@ class Recording(Sequence[Recorded]):
         return tuple(dict.fromkeys(one.name for one in self.maps))
 
     def labelled(self, queries: Sequence[str], keys: Sequence[str] | None = None) -> "Recording":
-        """With the pieces of the text; keys are the queries unless they are given."""
+        """With the pieces of the text, one on both sides unless keys are given: those of cross attention."""
         for name, pieces in (("queries", queries), ("keys", keys)):
             if isinstance(pieces, str):
                 raise TypeError(f"{name} must be pieces, got the text {pieces!r}; split it, as in {name}.split()")
         return replace(self, queries=tuple(queries), keys=tuple(queries if keys is None else keys))
 
     def labels(self, one: Recorded) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        """The pieces at the rows and at the columns of one of the maps; None where there are none, or too few.
+        """The pieces at the rows and at the columns of one of the maps; None where none stand for them.
 
         Self attention has one text on both sides: the one that is as long as it has keys; if both are, the keys' in a
-        module with "encoder" in its name, which reads the source, and the queries' elsewhere.
+        module with "encoder" in its name, which reads the source, and the queries' elsewhere. A step of a generation
+        has its beginning at the columns. Of any other kind the columns are the keys, if there are as many; channels
+        and places, of a gate, are no pieces of a text.
         """
         queries, keys = self.queries, self.keys
         q, k = one.shape[-2:]
+        if one.kind == "gate":
+            return None, None
         if one.kind == "self" and queries is not None and keys is not None:
             source = len(keys) == k and (len(queries) != k or chosen.encodes(one.name))
             queries = keys = keys if source else queries
         places = [one.step + i for i in (range(q) if one.rows is None else one.rows)]
         known = queries is not None and len(queries) > max(places, default=-1)
         rows = tuple(queries[i] for i in places) if known and queries is not None else None
-        return rows, None if keys is None or len(keys) < k else keys[:k]
+        if keys is None or len(keys) < k or (one.kind != "self" and len(keys) != k):
+            return rows, None
+        # one text that is longer than the map: its beginning, if the map ends where its last row stands
+        return rows, keys[:k] if len(keys) == k or max(places, default=-1) < k else None
 
     # some of it
 
