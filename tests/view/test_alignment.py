@@ -179,3 +179,12 @@ def test_pages_and_text_need_no_matplotlib(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ImportError) as caught:
         draw(one(), tmp_path / "a.png")
     assert str(caught.value) == "figures need matplotlib; install it with: pip install 'regard[view]'"
+
+
+def test_a_translation_keeps_its_direction_beside_another_script() -> None:
+    """By the marks of the Unicode bidirectional algorithm; without them 2040-02-02 reads 02-02-2040."""
+    from regard.view.alignment import _panel
+
+    one = Alignment(["٢"], ["2"], torch.ones(1, 1), text=("ar: ٢ فبراير ٢٠٤٠", "2040-02-02"))
+    assert _panel(one, 99).title == "\u200ear: ٢ فبراير ٢٠٤٠\u200e → \u200e2040-02-02\u200e"
+    assert _panel(Alignment(["a"], ["b"], torch.ones(1, 1), title="named", note="noted"), 99).title == "named\nnoted"

@@ -18,6 +18,8 @@ from regard.view.figure import SUFFIXES, Panel, figure
 _SLACK = 1e-2
 # More than this, 53 MB of them, are no page any more.
 _WEIGHTS = 10_000_000
+# a mark without a width that letters on both sides of it take their direction from
+_LEFT_TO_RIGHT = "\u200e"
 # Inches of a figure: one cell, and how wide and how high the whole may grow.
 _CELL, _WIDE, _HIGH = 0.17, 14.0, 200.0
 
@@ -108,7 +110,10 @@ def _data(alignments: Sequence[Alignment]) -> dict[str, object]:
 
 
 def _panel(one: Alignment, letters: int) -> Panel:
-    title = "\n".join(labels.shortened(labels.legible(line), letters) for line in (one.heading(), one.note) if line)
+    # each side by itself: beside an Arabic source a date would turn round
+    heading = one.title or [f"{_LEFT_TO_RIGHT}{labels.legible(text)}{_LEFT_TO_RIGHT}" for text in one.texts()]
+    lines = [labels.legible(heading) if isinstance(heading, str) else " → ".join(heading), labels.legible(one.note)]
+    title = "\n".join(labels.shortened(line, letters) for line in lines if line)
     return Panel(one.cells(), title, [labels.shown(p) for p in one.target], [labels.shown(p) for p in one.source])
 
 
