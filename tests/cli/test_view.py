@@ -25,6 +25,10 @@ def test_a_recording_is_shown(regard: Regard, tape: Path) -> None:
     assert "w4" in ran.out
 
 
+def test_pieces_of_which_none_is_a_part_are_words(regard: Regard, tape: Path) -> None:
+    assert regard("view", tape, "--words").out == regard("view", tape).out
+
+
 def test_a_folder_that_holds_one(regard: Regard, tmp_path: Path) -> None:
     stack(2).save(tmp_path / "folder")
     assert regard("view", tmp_path / "folder").code == 0
@@ -92,7 +96,6 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
         (["{tape}", "two", "texts"], "one text at a time, got 2; quote a sentence"),
         (["{tape}", "--layers", "layer.0"], "unknown layers 'layer.0'; did you mean 'layers.0'?"),
         (["{tape}", "--sample", "2"], "--sample=2 is not there in 'layers.0'; there are 0 to 1"),
-        (["{tape}", "--words"], "--words cannot join them: the pieces show no mark"),
         (["{tape}", "--weights", "last"], "--weights last is for the folder of a training; leave it out"),
         (["{tape}", "--port", "80"], "--port 80 means nothing without --serve; add --serve or leave it out"),
         (["{tape}", "--serve", "--port", "80000"], "--port must be 0 to 65535, got 80000; 0 takes a free one"),
@@ -129,3 +132,15 @@ def test_help_names_every_option(regard: Regard) -> None:
     said = regard("view", "--help").out
     for word in ("RUN|FILE", "[TEXT]", "--out FILE", "--layers", "--sample INT", "--words", "--serve", "--port INT"):
         assert word in said, word
+
+
+def test_the_options_of_a_figure(regard: Regard, tape: Path, tmp_path: Path) -> None:
+    assert regard("view", tape, "--what", "text", "--layer", "1", "--query", "2", "--out", tmp_path / "a.svg").code == 0
+    assert "query 2" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert regard("view", tape, "--other", tape, "--out", tmp_path / "b.svg").code == 0
+    assert "difference" in (tmp_path / "b.svg").read_text(encoding="utf-8")
+    assert "layers.1 · head 2 of 3" in regard("view", tape, "--layer", "layers.1", "--head", "2").out
+    said = regard("view", tape, "--what", "difference", "--out", tmp_path / "c.svg").err
+    assert "what='difference' needs other" in said
+    assert "--what map is for a file; add --out" in regard("view", tape, "--what", "map").err
+    assert "--head 1 means nothing with --serve" in regard("view", tape, "--head", "1", "--serve").err

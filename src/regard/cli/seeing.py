@@ -22,7 +22,12 @@ def can_write(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
 
 
 def joined(recording: "Recording") -> "Recording":
-    """From word to word."""
+    """From word to word; pieces of which none is marked as a part of one are words already."""
+    from regard.tape.words import marked
+
+    pieces = [*(recording.queries or ()), *(recording.keys or ())]
+    if pieces and not marked(pieces):
+        return recording
     try:
         return recording.merged()
     except ValueError as error:

@@ -146,9 +146,14 @@ def bare(piece: str) -> str:
     return piece
 
 
+def marked(pieces: Sequence[str]) -> list[str]:
+    """The names of the marks that pieces have."""
+    return [name for letters, name in _LETTERS.items() if any(p.startswith(letters) and p != letters for p in pieces)]
+
+
 def shown(pieces: Sequence[str]) -> str:
     """The name of the marks that the pieces have."""
-    found = [name for letters, name in _LETTERS.items() if any(p.startswith(letters) and p != letters for p in pieces)]
+    found = marked(pieces)
     if len(found) != 1:
         raise ValueError(
             f"the pieces show {'no mark' if not found else 'the marks of ' + ' and '.join(found)}; "
