@@ -57,7 +57,7 @@ def _read(path: Path) -> Tensor:
         with Image.open(path) as opened:
             wide, high = opened.size
             data = bytearray(opened.convert("RGB").tobytes())
-    except (UnidentifiedImageError, OSError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(
             f"image must be a picture, {path} is none that can be read; pass a PNG or JPEG file"
         ) from error
