@@ -234,3 +234,17 @@ def test_the_page_in_a_browser() -> None:
         assert all(url.startswith((server.address, "data:", "blob:")) for url in seen.requests)
         assert seen.complaints == []
         seen.close()
+
+
+def test_what_cannot_be_computed_is_no_missing_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> bytes:
+        raise IndexError("index 9 is out of bounds")
+
+    with serving(recorded(7, 1)) as server:
+        monkeypatch.setattr(server.tiles, "row", broken)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+        connection.request("GET", "/row/0/3")
+        answer = connection.getresponse()
+        assert answer.status == 500
+        assert b"'/row/0/3' could not be computed: IndexError('index 9 is out of bounds'); leave" in answer.read()
+        connection.close()

@@ -161,18 +161,27 @@ class _Asked(http.server.BaseHTTPRequestHandler):
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, said.encode(), "text/plain; charset=utf-8")
             return
         try:
-            found = self._found(self.path.partition("?")[0].strip("/"))
+            compute = self._asked(self.path.partition("?")[0].strip("/"))
         except LookupError:
             said = f"there is nothing at {self.path!r}; the page is at /\n"
             self._answer(HTTPStatus.NOT_FOUND, said.encode("utf-8", "replace"), "text/plain; charset=utf-8")
+            return
+        try:
+            found = compute()
+        except ConnectionError:
+            raise
+        except Exception as error:  # whatever a map may raise: the reader gets a sentence, and the server goes on
+            said = f"{self.path!r} could not be computed: {error!r}; leave that map out, recording['name'] picks some\n"
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, said.encode("utf-8", "replace"), "text/plain; charset=utf-8")
             return
         self._answer(HTTPStatus.OK, *found)
 
     do_HEAD = do_GET
 
-    def _found(self, path: str) -> tuple[bytes, str] | tuple[bytes, str, bool]:
+    def _asked(self, path: str) -> Callable[[], tuple[bytes, str, bool]]:
+        """How to compute what stands there; LookupError if nothing does."""
         if not path:
-            return self.server.page, "text/html; charset=utf-8"
+            return lambda: (self.server.page, "text/html; charset=utf-8", True)
         what, *rest = path.split("/")
         if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in rest):
             raise LookupError
@@ -186,13 +195,16 @@ class _Asked(http.server.BaseHTTPRequestHandler):
             _, level, y, x = numbers
             if level > coarsest(q, k) or y * TILE >= side(q, level) or x * TILE >= side(k, level):
                 raise LookupError
-            data, done = tiles.tile(n, level, y, x)
-            return data, "application/octet-stream", done
+            return lambda: _binary(*tiles.tile(n, level, y, x))
         if what == "row":
             if numbers[1] >= q:
                 raise LookupError
-            return tiles.row(n, numbers[1]), "application/octet-stream"
-        scan = tiles.read(n)
+            return lambda: _binary(tiles.row(n, numbers[1]), True)
+        return lambda: self._told(what, n)
+
+    def _told(self, what: str, n: int) -> tuple[bytes, str, bool]:
+        """What is known of a head that was read whole."""
+        scan = self.server.tiles.read(n)
         if what == "facts":
             told: dict[str, Any] = {
                 "facts": recording_pack.facts(scan, scan.top, []),
@@ -201,7 +213,7 @@ class _Asked(http.server.BaseHTTPRequestHandler):
         else:
             pictures = zip(("thumb", "bare"), scan.thumbs(), strict=True)
             told = {name: recording_pack.chunk(cells.tobytes()) for name, cells in pictures}
-        return json.dumps(told).encode(), "application/json"
+        return json.dumps(told).encode(), "application/json", True
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str, done: bool = True) -> None:
         self.send_response(status)
@@ -222,6 +234,10 @@ class _Asked(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: a map in sight is many requests."""
+
+
+def _binary(data: bytes, done: bool) -> tuple[bytes, str, bool]:
+    return data, "application/octet-stream", done
 
 
 # how many numbers follow each word
