@@ -283,7 +283,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "a difference from nothing": (
         lambda p: draw_recording(attended(), p / "a.png", what="difference"),
         ValueError,
-        "what='difference' needs other, the recording to take away, or differences: 'layers.0' is none; pass other=",
+        "what='difference' needs other, the recording to take away, or differences, and these are weights; pass other=",
     ),
     "NaN": (
         lambda p: draw_recording(

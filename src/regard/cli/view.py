@@ -34,6 +34,18 @@ class Options:
     """Only these modules: names or patterns, such as "encoder.*"."""
     sample: int | None = left_open("the first is shown, all are written")
     """Only this sample of several, from 0."""
+    what: str | None = left_open("all heads, or the map if there is one")
+    """The figure to write: map, heads, lines, text, overlay, glimpses, captions, hops or difference."""
+    layer: str | None = left_open("the first, or all")
+    """Which map: its number in the list, or the name of its module."""
+    head: int | None = left_open("the mean of all")
+    """Which head of it."""
+    query: int | None = left_open("all")
+    """Of a figure: only what this row looks at."""
+    other: Path | None = field(default=None, metadata={"metavar": "FILE"})
+    """Another recording, to be taken away from this one."""
+    image: Path | None = field(default=None, metadata={"metavar": "FILE"})
+    """The picture that was looked at, for a figure or a page over it."""
     words: Flag = False
     """Join the pieces of words: rows averaged, columns summed."""
     serve: Flag = False
@@ -50,6 +62,12 @@ class Options:
             raise ValueError(f"--port {self.port} means nothing without --serve; add --serve or leave it out")
         if self.port is not None and not 0 <= self.port < 65536:
             raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
+        for name in ("what", "query", "image"):
+            if getattr(self, name) is not None and self.out is None:
+                raise ValueError(f"--{name} {getattr(self, name)} is for a file; add --out, such as --out a.png")
+        for name in ("layer", "head", "other"):
+            if getattr(self, name) is not None and self.serve:
+                raise ValueError(f"--{name} {getattr(self, name)} means nothing with --serve; leave one of them out")
         if self.serve and self.out is not None:
             raise ValueError(f"--serve and --out {self.out} exclude each other; give one of them")
 
@@ -57,7 +75,46 @@ class Options:
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard view", args)
     can_write("--out", typed.out, SUFFIXES)
-    recording = _read(typed)
+    recording = _some(_read(typed), typed)
+    if typed.serve:
+        from regard.serve.tiles import serve
+
+        serve(recording, port=typed.port or 0)
+        return 0
+    note(counted_maps(recording))
+    from regard.view.show import show
+
+    other = None
+    if typed.other is not None:
+        from regard.tape.recording import Recording
+
+        other = _some(Recording.load(typed.other), typed)
+    layer = int(typed.layer) if typed.layer is not None and typed.layer.isdecimal() else typed.layer
+    if typed.out is not None:
+        shown = show(
+            recording,
+            what=typed.what,
+            layer=layer,
+            head=typed.head,
+            query=typed.query,
+            image=typed.image,
+            other=other,
+        )
+        note(f"it is in {shown.save(typed.out)}")
+        return 0
+    if other is not None:
+        recording = recording.minus(other)
+    if layer is None and typed.head is None:
+        sys.stdout.write(printed(recording))
+        return 0
+    from regard.view import recording_text
+
+    sys.stdout.write(recording_text.text(recording, layer=layer, head=typed.head))
+    return 0
+
+
+def _some(recording: "Recording", typed: Options) -> "Recording":
+    """What of it was asked for."""
     if typed.layers:
         recording = recording.select(typed.layers)
     if typed.sample is not None:
@@ -65,21 +122,7 @@ def verb(args: Sequence[str]) -> int:
             recording = recording.select(sample=typed.sample)
         except IndexError as error:
             raise ValueError(f"--{error}") from error
-    if typed.words:
-        recording = joined(recording)
-    if typed.serve:
-        from regard.serve.tiles import serve
-
-        serve(recording, port=typed.port or 0)
-        return 0
-    note(counted_maps(recording))
-    if typed.out is not None:
-        from regard.view.show import show
-
-        note(f"it is in {show(recording).save(typed.out)}")
-        return 0
-    sys.stdout.write(printed(recording))
-    return 0
+    return joined(recording) if typed.words else recording
 
 
 def _read(typed: Options) -> "Recording":

@@ -2,12 +2,12 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from regard.parts import checks
 from regard.tape.recording import Recording
-from regard.view import recording_images, recording_links, recording_maps
+from regard.view import chosen, recording_images, recording_links, recording_maps
 from regard.view.figure import drawable
 
 # what can be drawn; each takes the options that it has a use for
@@ -46,11 +46,17 @@ def draw_recording(
     """
     path = Path(path)
     drawable(path)
-    checks.known("what", what, FIGURES)
     checks.term("recording", recording, Recording, "tape")
-    takes = [name for name in inspect.signature(FIGURES[what]).parameters if name not in ("recording", "path")]
     options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     given = {name: value for name, value in (options | {"interpolation": interpolation}).items() if value is not None}
+    accepts(recording, what, given)
+    return FIGURES[what](recording, path, sample=sample, **given)
+
+
+def accepts(recording: Recording, what: str, given: Mapping[str, object]) -> None:
+    """Raises unless the figure has a use for these options, and a difference something to be taken from."""
+    checks.known("what", what, FIGURES)
+    takes = [name for name in inspect.signature(FIGURES[what]).parameters if name not in ("recording", "path")]
     for name in given:
         if name not in takes:
             able = [what for what, figure in FIGURES.items() if name in inspect.signature(figure).parameters]
@@ -58,4 +64,8 @@ def draw_recording(
                 f"{name} is of no use for what={what!r}, which takes {', '.join(takes)}; "
                 f"leave it out, or draw what={' or '.join(map(repr, able))}"
             )
-    return FIGURES[what](recording, path, sample=sample, **given)
+    if what == "difference" and "other" not in given and not any(map(chosen.differs, recording)):
+        raise ValueError(
+            "what='difference' needs other, the recording to take away, or differences, and these are weights; "
+            "pass other=, or draw recording.minus(other)"
+        )

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.view.alignment import Alignment, draw
 from regard.view.figure import SUFFIXES
+
+if TYPE_CHECKING:
+    from regard.view.recording_images import Picture
 
 # bytes of weights that a .npz holds before they are packed
 _MOST = 2 << 30
@@ -105,23 +108,40 @@ class ShownRecording(Shown):
 
     recording: Recording
     what: str
+    layer: int | str | None = None
+    head: int | None = None
+    query: int | None = None
+    image: "Picture | None" = None
+    other: Recording | None = None
 
     suffixes = (*Shown.suffixes, ".safetensors")
 
     def text(self, *, width: int = 100, colour: bool = False) -> str:
         from regard.view import recording_text
 
-        return recording_text.text(self.recording, width=width, colour=colour)
+        told = self.recording if self.other is None else self.recording.minus(self.other)
+        return recording_text.text(told, width=width, colour=colour, layer=self.layer, head=self.head)
 
     def _write(self, path: Path) -> None:
         if path.suffix in SUFFIXES:
             from regard.view.recording_figure import draw_recording
 
-            draw_recording(self.recording, path, what=self.what)
+            draw_recording(
+                self.recording,
+                path,
+                what=self.what,
+                layer=self.layer,
+                head=self.head,
+                query=self.query,
+                image=self.image,
+                other=self.other,
+            )
         elif path.suffix == ".html":
             from regard.view import recording_page
+            from regard.view.recording_images import picture
 
-            recording_page.write(self.recording, path)
+            under = None if self.image is None else picture(self.image).movedim(-1, 0)
+            recording_page.write(self.recording, path, image=under, other=self.other)
         elif path.suffix == ".npz":
             _archive(path, _arrays(self.recording))
         else:
@@ -174,16 +194,25 @@ def show(
     keys: Sequence[str] | None = None,
     what: str | None = None,
     sample: int | None = None,
+    layer: int | str | None = None,
+    head: int | None = None,
+    query: int | None = None,
+    image: "Picture | None" = None,
+    other: Recording | None = None,
 ) -> Shown:
     """What was attended to, as a notebook shows it; `show(x).save("a.png")` and its like write it to a file.
 
     `x` is a recording or one of its maps, a map or a tensor of weights, (queries, keys), (heads, queries, keys) or
     (samples, heads, queries, keys), or alignments. `queries` and `keys` are the pieces that stand at the rows and at
     the columns; without keys, the queries at both. Of several samples the first is drawn, or `sample`. `what` is the
-    figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless there is only one.
+    figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless there is only one, or the
+    difference if there is an `other` recording to take away. `layer`, `head`, `query` and `image` are as in
+    `draw_recording`; a page has all layers and heads to choose from.
     """
+    options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     if isinstance(x, Alignment) or (isinstance(x, list | tuple) and x and isinstance(x[0], Alignment)):
-        for name, value in (("queries", queries), ("keys", keys), ("what", what), ("sample", sample)):
+        named = {"queries": queries, "keys": keys, "what": what, "sample": sample, **options}
+        for name, value in named.items():
             if value is not None:
                 raise ValueError(f"{name} is of no use for an Alignment, which has its own; leave it out")
         several = (x,) if isinstance(x, Alignment) else tuple(x)
@@ -199,12 +228,13 @@ def show(
         raise ValueError("there is no map in the recording, so there is nothing to show; record a model that attends")
     if what is None:
         lone = len(recording) == 1 and math.prod(recording[0].shape[1:-2]) == 1
-        what = "map" if lone else "heads"
-    else:
-        from regard.view.recording_figure import FIGURES
+        what = "difference" if other is not None else "map" if lone or head is not None else "heads"
+    from regard.view.recording_figure import accepts
 
-        checks.known("what", what, FIGURES)
-    return ShownRecording(recording, what)
+    if other is not None and sample is not None:
+        other = other.select(sample=sample)
+    accepts(recording, what, {name: value for name, value in options.items() if value is not None})
+    return ShownRecording(recording, what, layer, head, query, image, other)
 
 
 def _recording(x: object) -> Recording:
