@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -173,3 +174,33 @@ def test_an_archive_that_is_too_large(tmp_path: Path, monkeypatch: pytest.Monkey
         ValueError, match="the weights would take 1e-07 GB, more than the 5e-08 GB that a .npz is writt"
     ):
         show(LARGE).save(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.svg", "a.html"])
+def test_a_full_disk_leaves_what_was_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / name).write_bytes(b"before")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("regard.disk.os.fsync", full)
+    with pytest.raises(OSError, match=f"cannot write .*{name}: the disk is full"):
+        show(stack(1)).save(tmp_path / name)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"before"]
+
+
+def test_the_options_of_a_figure(tmp_path: Path) -> None:
+    from regard.view.recording_figure import draw_recording
+
+    tape, other = stack(2), stack(3)[1:]
+    other = Recording(tuple(replace(one, name=f"layers.{n}") for n, one in enumerate(other)))
+    for options in ({"what": "map", "layer": 1, "head": 2}, {"what": "text", "query": 1}, {"other": other}):
+        shown = show(tape, **options).save(tmp_path / "a.svg").read_bytes()
+        drawn = draw_recording(tape, tmp_path / "b.svg", **({"what": "difference"} | options))
+        assert shown == drawn.read_bytes()
+    assert "head 2 of 3" in show(tape, layer=1, head=2).text()
+    assert " – " in show(tape, other=other).text()
+    with pytest.raises(ValueError, match="what='difference' needs other, the recording to take away, or differences"):
+        show(torch.rand(2, 3, 5).softmax(-1), what="difference")
+    with pytest.raises(ValueError, match="query is of no use for what='heads'"):
+        show(tape, query=1)

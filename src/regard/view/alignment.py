@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from regard import disk
 from regard.parts import checks
 from regard.view import labels, page, terminal
 from regard.view.figure import SUFFIXES, Panel, figure
@@ -161,5 +162,5 @@ def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[st
     else:
         title = several[0].heading() if len(several) == 1 else f"{len(several)} alignments"
         said = page.document(labels.legible(title), "alignments", _data(several), text(several))
-    path.write_bytes(said.encode())
+    disk.write(path, [said.encode()])
     return path

@@ -1,6 +1,7 @@
 """Weights as a heat map in a file: PNG, SVG or PDF, by suffix."""
 
 import contextlib
+import io
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard import disk
 from regard.parts import checks
 from regard.parts.map import AttentionMap
 from regard.view import fonts
@@ -96,7 +98,9 @@ def sheet(path: Path, words: Iterable[str], size: tuple[float, float]) -> Iterat
     with lettered(words):
         drawn = Figure(figsize=size, dpi=150, layout="constrained")
         yield drawn, speller(path, words)
-        drawn.savefig(path, metadata=still[path.suffix])
+        held = io.BytesIO()
+        drawn.savefig(held, format=path.suffix[1:], metadata=still[path.suffix])
+        disk.write(path, [held.getbuffer()])
 
 
 def _words(panels: Iterable[Panel]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from regard import disk
 from regard.parts import checks
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
@@ -102,7 +103,7 @@ def write(
     """Writes the page into a file of at most `budget` bytes."""
     path = Path(path)
     checks.known("suffix", path.suffix, (".html",))
-    path.write_bytes(html(recording, budget=budget, sample=sample, image=image, other=other).encode())
+    disk.write(path, [html(recording, budget=budget, sample=sample, image=image, other=other).encode()])
     return path
 
 
