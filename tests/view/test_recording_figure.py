@@ -101,7 +101,8 @@ SIZED = ("map", "lines", "text", "heads", "difference")
 @pytest.mark.parametrize("what", SIZED)
 def test_one_token(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
-    draw_recording(attended(1, 1, 1, samples=1), tmp_path / "a.png", what=what)
+    other = {"other": attended(1, 1, 1, samples=1, seed=3)} if what == "difference" else {}
+    draw_recording(attended(1, 1, 1, samples=1), tmp_path / "a.png", what=what, **other)
     legible(caught.last)
 
 
@@ -109,7 +110,8 @@ def test_one_token(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_thousand_tokens(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
     recording = attended(1, 2, 1000, samples=1)
-    path = draw_recording(recording, tmp_path / "a.svg", what=what)
+    other = {"other": attended(1, 2, 1000, samples=1, seed=3)} if what == "difference" else {}
+    path = draw_recording(recording, tmp_path / "a.svg", what=what, **other)
     legible(caught.last)
     assert path.stat().st_size < 1_500_000
     if what not in ("lines", "text"):
