@@ -14,7 +14,7 @@ Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop"]
 class Recorded:
     """The weights that one call of a module used, "*b q k", usually (sample, head, query, key).
 
-    `certificate` is the worst |P·V − out| of the rows that were checked: how far the map is from what the model computed
+    `certificate` is the worst |P·V − out| of the rows that were checked: how far the map is from what was computed
     (without its dropout, which is no part of a map). Beyond `tolerance`, or where nothing could be checked (None), the
     map is not `verified` and is never shown without saying so.
     """
