@@ -172,3 +172,29 @@ def test_the_grid_of_one_tower_is_not_that_of_the_other() -> None:
     with torch.no_grad(), regard.record(model) as tape:
         model(torch.rand(1, 3, 6, 6), torch.randn(1, 11, 8))
     assert [one.grid for one in tape] == [(3, 3), None]
+
+
+def test_rows_of_a_decoder_that_goes_step_by_step() -> None:
+    """They are chosen among all its steps, not in each of them."""
+    from regard.models.seq2seq import Seq2Seq
+
+    torch.manual_seed(0)
+    model = Seq2Seq(11, 11, width=8, hidden=8).eval()
+    source, target = torch.randint(4, 11, (2, 5)), torch.randint(4, 11, (2, 6))
+    call = (source, torch.tensor([5, 4]), target)
+    with regard.record(model) as whole:
+        model(*call)
+    for rows in ([2, 4], [0], slice(1, 6, 2)):
+        with regard.record(model, rows=rows) as some:
+            model(*call)
+        torch.testing.assert_close(some[0].weights.dense(), whole[0].weights.dense()[:, rows])
+        assert some[0].rows == tuple(range(6)[rows] if isinstance(rows, slice) else rows)
+    with pytest.raises(IndexError, match=r"rows=slice\(9, 12, None\) take none of the 6 steps of 'decoder.attention'"):
+        _run(model, call, slice(9, 12))
+    with pytest.raises(IndexError, match=r"rows=\[6\] are not there: 'decoder.attention' has queries 0 to 5"):
+        _run(model, call, [6])
+
+
+def _run(model: torch.nn.Module, call: tuple[torch.Tensor, ...], rows: list[int] | slice) -> None:
+    with regard.record(model, rows=rows):
+        model(*call)

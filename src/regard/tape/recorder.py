@@ -96,7 +96,18 @@ class Recorder:
             self._group = None
         # not after an error: steps that are missing would be no alignment
         for name in dict.fromkeys(one.name for one in group):
-            self._put(_joined([one for one in group if one.name == name], Stitched))
+            self._put(self._steps([one for one in group if one.name == name]))
+
+    def _steps(self, parts: list[Recorded]) -> Recorded:
+        """Steps of one query each as one map, of the rows that were chosen among all of them."""
+        rows = self._rows(len(parts), parts[0].name) if all(one.shape[-2] == 1 for one in parts) else None
+        if rows is None:
+            return _joined(parts, Stitched)
+        if not rows:
+            raise IndexError(
+                f"rows={self.choice.rows} take none of the {len(parts)} steps of {parts[0].name!r}; choose some of them"
+            )
+        return replace(_joined([parts[n] for n in rows], Stitched), rows=tuple(rows))
 
     def wants(self, name: str) -> bool:
         patterns = self.choice.layers
@@ -158,7 +169,9 @@ class Recorder:
             v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, which // group)
             cuts.append(lambda t: t.index_select(-3, which))
             exact, used = (None if t is None else t.index_select(-3, which) for t in (exact, used))
-        rows = self._rows(weights.shape[-2], name)
+        # a step of a decoder is one row of what it will be joined to
+        whole = self._group is None or weights.shape[-2] > 1
+        rows = self._rows(weights.shape[-2], name) if whole else None
         if rows is not None:
             index = torch.tensor(rows, device=v.device)
             weights = weights.of_rows(rows)
