@@ -34,10 +34,32 @@ def allowed(text: str) -> str:
 
 def document(title: str, view: str, data: object, words: str) -> str:
     """The page: `data` is what the script named `view` draws, `words` the same as text for a reader without scripts."""
-    style = asset("page.css")
-    script = f'"use strict";\n(() => {{\n{asset("page.js")}\n{asset(view + ".js")}}})();\n'
+    return sheet(title, asset("page.css"), joined("page", view), data, f"<pre>{html.escape(words)}</pre>")
+
+
+def joined(*scripts: str) -> str:
+    """Scripts by name as one, whose names nobody else sees."""
+    return '"use strict";\n(() => {\n' + "\n".join(asset(f"{name}.js") for name in scripts) + "})();\n"
+
+
+def sheet(
+    title: str,
+    style: str,
+    script: str,
+    data: object,
+    words: str,
+    *,
+    main: str = "",
+    sources: str = "img-src data:",
+    held: str = "",
+) -> str:
+    """The file: what the script draws into, and all that it may reach, which is what `sources` allow and nothing else.
+
+    `words` is markup for a reader without scripts, `main` are attributes of the element that is drawn into, and `held`
+    is markup behind the script.
+    """
     policy = (
-        f"default-src 'none'; script-src {allowed(script)}; style-src {allowed(style)}; img-src data:; "
+        f"default-src 'none'; script-src {allowed(script)}; style-src {allowed(style)}; {sources}; "
         "base-uri 'none'; form-action 'none'"
     )
     # A hash is over the text between the tags to the last line feed: nothing may be added around it.
@@ -53,10 +75,10 @@ def document(title: str, view: str, data: object, words: str) -> str:
 <style>{style}</style>
 </head>
 <body>
-<main id="page"></main>
-<noscript><pre>{html.escape(words)}</pre></noscript>
+<main id="page"{main}></main>
+<noscript>{words}</noscript>
 <script type="application/json" id="data">{block(data)}</script>
 <script>{script}</script>
-</body>
+{held}</body>
 </html>
 """

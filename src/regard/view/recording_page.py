@@ -251,34 +251,17 @@ def _words(layer: Layer, scan: Scan) -> str:
 
 def document(header: dict[str, object], thumbs: dict[str, object], blocks: Sequence[str], words: str) -> str:
     """The page around its data; the script stands before the blocks, so that it draws while they are still read."""
-    style = page.asset("page.css") + page.asset("recording.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(page.asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
-    reach = "connect-src 'self'; " if header["remote"] else ""
-    policy = (
-        f"default-src 'none'; script-src {page.allowed(script)}; style-src {page.allowed(style)}; "
-        f"img-src data: blob:; {reach}base-uri 'none'; form-action 'none'"
-    )
     held = "".join(f'<script type="text/plain" id="m{n}">{block}</script>\n' for n, block in enumerate(blocks))
     about = header["about"]
     assert isinstance(about, dict)
     title = labels.legible(f"Attention of {about['model']}" if "model" in about else "Attention, layer by layer")
-    # A hash is over the text between the tags to the last line feed: nothing may be added around it.
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{markup.escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>{style}</style>
-</head>
-<body>
-<main id="page" class="recording"></main>
-<noscript>{words}</noscript>
-<script type="application/json" id="data">{page.block(header | thumbs)}</script>
-<script>{script}</script>
-{held}</body>
-</html>
-"""
+    return page.sheet(
+        title,
+        page.asset("page.css") + page.asset("recording.css"),
+        page.joined(*SCRIPTS),
+        header | thumbs,
+        words,
+        main=' class="recording"',
+        sources="img-src data: blob:" + ("; connect-src 'self'" if header["remote"] else ""),
+        held=held,
+    )
