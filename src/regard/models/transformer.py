@@ -93,6 +93,11 @@ class Transformer(Translator):
         feed = 4 * width if feed is None else feed
         checks.sizes("Transformer", source_size=source_size, target_size=target_size, width=width, layers=layers)
         checks.sizes("Transformer", heads=heads, feed=feed, longest=longest)
+        if width % heads:
+            raise ValueError(
+                f"width must split evenly over heads, got width={width} and heads={heads}; "
+                f"try width={width - width % heads or heads}, or another number of heads"
+            )
         self.source, self.target, self.output = embeddings(source_size, target_size, width, tied, padding)
         self.width = width
         self.longest = longest if positions == "learned" else None
