@@ -89,7 +89,7 @@ def test_what_is_wrong_is_told() -> None:
         transformer(positions="rotari")()
     with pytest.raises(ValueError, match="unknown norm 'before'"):
         transformer(norm="before")()
-    with pytest.raises(ValueError, match="width must split evenly over heads, got width=13 and heads=3; try width=12, or another"):
+    with pytest.raises(ValueError, match="width must split evenly over heads, got width=13 and heads=3; try width=12"):
         transformer(width=13, positions="learned")()
     with pytest.raises(ValueError, match="dim must be even for Sinusoidal, .* got 9"):
         transformer(width=9)()
