@@ -75,22 +75,26 @@ def test_a_signal_lets_it_finish(name: str, run: Path) -> None:
     open_to_all = ["--host", "0.0.0.0", "--log"] if name == "SIGTERM" else []
     service = Service(run, "--batch", 1, *open_to_all)
     address, statuses = f"http://127.0.0.1:{service.port}", []
+    # made beforehand: it takes longer than an answer does
+    clients = [httpx.Client(base_url=address, timeout=60) for _ in range(8)]
 
-    def ask() -> None:
-        body = {"texts": LINES[:32], "beam": 10}
-        statuses.append(httpx.post(f"{address}/v1/translate", json=body, timeout=60).status_code)
+    def ask(client: httpx.Client) -> None:
+        statuses.append(client.post("/v1/translate", json={"texts": LINES[:32], "beam": 10}).status_code)
 
-    threads = [threading.Thread(target=ask) for _ in range(7)]
+    first, *others = clients
+    first.post("/v1/translate?text=a+b+c", json={"text": ["a b c"]})
+    threads = [threading.Thread(target=ask, args=[client]) for client in others]
     for thread in threads:
         thread.start()
-    waiting = 0.0
-    with httpx.Client(base_url=address) as client:
-        client.post("/v1/translate?text=a+b+c", json={"text": ["a b c"]})
-        while waiting < 3 * 32:
-            waiting = samples(client.get("/metrics").text)["regard_waiting_sentences", ""]
+    waiting, until = 0.0, time.monotonic() + 60
+    while waiting < 32 and time.monotonic() < until and any(thread.is_alive() for thread in threads):
+        waiting = samples(first.get("/metrics").text)["regard_waiting_sentences", ""]
     code, said = service.stop(getattr(signal, name))
     for thread in threads:
         thread.join(60)
+    for client in clients:
+        client.close()
+    assert waiting >= 32, "all was answered before it could be told to stop"
     assert statuses == [200] * 7
     assert code == 0
     *lines, last = said.splitlines()
