@@ -81,6 +81,7 @@ def test_one_types_and_sees(seen: Seen) -> None:
 
     page.locator("summary").click()
     rows = page.locator("tbody tr")
+    rows.first.wait_for()  # the table is written when it is opened
     assert rows.count() == len(best["alignment"]["target"])
     weights, pieces = best["alignment"]["weights"], best["alignment"]["source"]
     for t, row in enumerate(weights):
