@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from tests.data.test_images import LABELS, idx
 
 from regard.gates.catalogue import GATES
-from regard.tasks.classification import evaluate, probabilities, read, recalled, scored, shifted, split_of
+from regard.tasks.classification import evaluate, probabilities
 from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.kinds import TASKS, told
+from regard.tasks.pictures import read, recalled, scored, shifted, split_of
 from regard.train.checkpoint import load
 from regard.train.checkpoint import read as stored
 from regard.train.fit import fit

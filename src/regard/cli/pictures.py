@@ -14,8 +14,9 @@ from torch import nn
 from regard.cli.loading import Weights, recorded, weigh, weighed
 from regard.cli.progress import counted, number
 from regard.data.images import Images
-from regard.tasks.classification import Facts, probabilities, recalled, scored, split_of
+from regard.tasks.classification import probabilities
 from regard.tasks.classify_image import ClassifyImage
+from regard.tasks.pictures import Facts, recalled, scored, split_of
 
 if TYPE_CHECKING:
     from regard.cli.evaluate import Options

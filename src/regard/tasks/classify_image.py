@@ -125,7 +125,8 @@ class ClassifyImage:
 
     def fresh(self, folder: Path) -> nn.Module:
         """The model of a run, without its weights."""
-        from regard.tasks.classification import build, recalled
+        from regard.tasks.classification import build
+        from regard.tasks.pictures import recalled
 
         facts = recalled(folder)
         return build(self, facts.channels, len(facts.classes))

@@ -1,0 +1,180 @@
+"""Labelled pictures of a task: read, parted, remembered in the run, put into batches and made tensors."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard import disk
+from regard.data.images import Images, digits, has_split, parted, read_images
+
+_FILE = "images.json"
+# shares of the images that are held out: to be judged on, where no split is there for it, and to choose the best by
+TEST, VALID = 0.2, 0.1
+# which images go together, and the seed of what is drawn for them
+Planned = tuple[int, NDArray[np.int64]]
+
+
+class Pictured(Protocol):
+    """What a task says of its pictures."""
+
+    @property
+    def train(self) -> Path | None:
+        """A folder of them; None are the embedded digits."""
+
+    @property
+    def size(self) -> int | None:
+        """What they are made, wide and high."""
+
+    @property
+    def seed(self) -> int:
+        """Decides which are held out."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run knows of its images: shape, classes, how bright they are, and their fingerprint."""
+
+    channels: int
+    height: int
+    width: int
+    classes: list[str]
+    mean: float
+    spread: float
+    sha256: str
+
+    @staticmethod
+    def of(images: Images) -> "Facts":
+        digest = sha256(np.ascontiguousarray(images.pixels).tobytes() + images.labels.tobytes()).hexdigest()
+        _, height, width, channels = images.pixels.shape
+        mean, spread = float(images.pixels.mean()) / 255, float(images.pixels.std()) / 255
+        return Facts(channels, height, width, list(images.classes), mean, max(spread, 1e-6), digest)
+
+
+def recalled(folder: Path) -> Facts:
+    """The facts that a run saved."""
+    path = folder / _FILE
+    try:
+        return Facts(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{folder} holds no {_FILE}; name the folder of a training run") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} does not tell of images ({error}); restore it, or train in another folder") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Images and their classes."""
+
+    x: Tensor  # "b c h w"
+    labels: Tensor  # "b"
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(self.x.to(device), self.labels.to(device))
+
+
+def read(task: Pictured) -> tuple[Images, Images]:
+    """The images to learn from, and those to be judged on."""
+    if task.train is None:
+        return parted(digits(), TEST, task.seed)
+    train = read_images(task.train, "train", task.size)
+    if not has_split(task.train, "test"):
+        return parted(train, TEST, task.seed)
+    test = read_images(task.train, "test", task.size)
+    if test.pixels.shape[1:] != train.pixels.shape[1:] or not set(test.classes) <= set(train.classes):
+        raise ValueError(
+            f"test images of {task.train} are {test.pixels.shape[1:]} of classes {', '.join(test.classes)}, those to "
+            f"train on {train.pixels.shape[1:]} of {', '.join(train.classes)}; give both the same, or size"
+        )
+    if test.classes != train.classes:
+        place = np.array([train.classes.index(name) for name in test.classes])
+        test = Images(test.pixels, place[test.labels], train.classes)
+    return train, test
+
+
+def split_of(task: Pictured, split: str) -> Images:
+    """The images of "valid", which chose the best weights, or of "test", which nothing was learned from."""
+    train, test = read(task)
+    return test if split == "test" else parted(train, VALID, task.seed)[1]
+
+
+def _counts(images: Images) -> list[int]:
+    """How many images each class has."""
+    return np.bincount(images.labels, minlength=len(images.classes)).tolist()
+
+
+def remember(facts: Facts, folder: Path, new: bool) -> None:
+    """Facts into a new run; those of a run that goes on must be the same."""
+    if new or not (folder / _FILE).exists():
+        disk.folder(folder)
+        disk.write(folder / _FILE, [json.dumps(asdict(facts)).encode(), b"\n"])
+    elif (before := recalled(folder)).sha256 != facts.sha256:
+        raise ValueError(
+            f"the images of {folder} have changed: they were {before.height} × {before.width} of "
+            f"{len(before.classes)} classes; put the files back as they were, or train in another folder"
+        )
+
+
+def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, Facts]:
+    """The images to learn from, those that choose the best weights, and the facts, which the folder remembers."""
+    train, _ = read(task)
+    facts = Facts.of(train)
+    remember(facts, folder, new)
+    few = [f"{name} has {n}" for name, n in zip(train.classes, _counts(train), strict=True) if n < 2]
+    if few:
+        raise ValueError(
+            f"every class needs an image to learn from and one to validate on, but {', '.join(few[:5])} after the "
+            "test images are taken out; give more pictures of it, or take the class out"
+        )
+    train, valid = parted(train, VALID, task.seed)
+    return train, valid, facts
+
+
+def told(train: Images, valid: Images) -> str:
+    """What was read, for people."""
+    return f"{len(train)} images to train on, {len(valid)} to validate, {len(train.classes)} classes"
+
+
+def plan(count: int, batch: int, seed: int, epoch: int) -> Sequence[Planned]:
+    """The batches of an epoch."""
+    draw = np.random.default_rng([seed, epoch])
+    order = draw.permutation(count)
+    parts = np.split(order, range(batch, count, batch))
+    # a lone image has no statistics of a batch
+    if len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [np.concatenate(parts[-2:])]
+    return [(int(draw.integers(2**31)), part) for part in parts]
+
+
+def shifted(x: Tensor, most: int, seed: int) -> Tensor:  # "b c h w"
+    """Every image moved by up to `most` pixels each way; what comes in repeats the edge's value."""
+    if not most:
+        return x
+    b, _, h, w = x.shape
+    wide = F.pad(x, (most,) * 4, mode="replicate")
+    draw = np.random.default_rng(seed).integers(0, 2 * most + 1, (b, 2))
+    rows = torch.from_numpy(draw[:, :1] + np.arange(h))  # "b h"
+    columns = torch.from_numpy(draw[:, 1:] + np.arange(w))  # "b w"
+    each = torch.arange(b)[:, None, None]
+    return wide.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+
+
+def scored(chances: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:  # "n k", "n"
+    """Accuracy in percent, and −log p of the right class."""
+    right = chances.argmax(-1) == labels
+    picked = np.take_along_axis(chances, labels[:, None], 1)
+    return {"accuracy": 100.0 * float(right.mean()), "nll": float(-np.log(np.maximum(picked, 1e-300)).mean())}
+
+
+def tensor(pixels: NDArray[np.uint8], facts: Facts) -> Tensor:  # "n h w c" -> "n c h w"
+    """With mean 0 and spread 1 over the training images."""
+    x = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float()
+    return (x / 255 - facts.mean) / facts.spread
