@@ -27,10 +27,10 @@ from pathlib import Path
 import torch
 
 from benchmarks import machine
+from benchmarks.measured import About
 from benchmarks.report import RESULTS
 from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summary
 from benchmarks.timing import Spread, spread
-from benchmarks.translation.measured import About
 from regard.cli.loading import load
 from regard.tasks.interpreter import Beam
 from regard.tasks.translation import read

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.training import Unfinished
 from benchmarks.translation import report
 from benchmarks.translation.cases import CASES, Case, chosen
-from benchmarks.translation.trained import Unfinished, result
+from benchmarks.translation.trained import result
 
 RUNS = Path("runs")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import measured
+from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
-from benchmarks.translation import measured
-from benchmarks.translation.measured import About
 from regard.tasks.interpreter import Beam, Interpreter, Said
 from regard.tasks.translate import Translate
 from regard.tasks.translation import read as read_splits

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.translation import measured
-from benchmarks.translation.measured import About
+from benchmarks import measured
+from benchmarks.measured import About
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 

@@ -5,9 +5,10 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.translation import decoding, growth, measured, resume
+from benchmarks import measured
+from benchmarks.measured import About
+from benchmarks.translation import decoding, growth, resume
 from benchmarks.translation.cases import UNITS, Case, command
-from benchmarks.translation.measured import About
 from benchmarks.translation.trained import Result, course
 from regard.view.curve import curve, scatter
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.translation import measured
-from benchmarks.translation.measured import About
+from benchmarks import measured
+from benchmarks.measured import About
 from regard.data import reverse
 from regard.data.text import Pairs
 from regard.tasks.translate import Translate

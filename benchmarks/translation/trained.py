@@ -1,35 +1,29 @@
 """A case trained, or found trained, and judged: RUN/result.json."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.translation import measured
+from benchmarks import measured
+from benchmarks.measured import About
+from benchmarks.spent import Spent
+from benchmarks.training import Say, train
 from benchmarks.translation.cases import UNITS, Case
-from benchmarks.translation.measured import About
-from benchmarks.translation.spent import Meter, Spent
 from regard.tasks.interpreter import Beam, Greedy, Search
 from regard.tasks.scores import SCORES
 from regard.tasks.translation import evaluate, read
 from regard.train import checkpoint
-from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
-from regard.train.fit import fit
+from regard.train.events import Started
 from regard.train.run import BEST, LAST, METRICS, RECORD, Record
 
 SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 5": Beam(5)}
 RESULT = "result.json"
 # translations that are kept to be looked at
 _SAMPLES = 5
-
-Say = Callable[[str], None]
-
-
-class Unfinished(RuntimeError):
-    """A training was asked to stop before its end."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ def result(name: str, case: Case, run: Path, say: Say) -> Result:
         if found is not None:
             return found
     before = Record.read(run).versions if (run / RECORD).exists() else None
-    started, stepped = train(name, case, run, say)
+    started, stepped = train(name, case.task, case.training, run, say)
     versions = Record.read(run).versions if stepped or before is None else before
     say(f"{name}: judging")
     found = judge(name, case, run, started, versions)
@@ -106,42 +100,6 @@ def _current(case: Case, run: Path) -> bool:
         return False
     record, wanted = Record.read(run), Record.of(case.task, case.training)
     return (record.kind, record.task, record.training) == (wanted.kind, wanted.task, wanted.training)
-
-
-def train(name: str, case: Case, run: Path, say: Say) -> tuple[Started, bool]:
-    """Trains, goes on, or is told by `fit` that nothing is left; how it began, and whether it made a step."""
-    meter = Meter(run)
-    started: Started | None = None
-    stepped = False
-    try:
-        for event in fit(case.task, run, case.training, resume=(run / RECORD).exists()):
-            if isinstance(event, Started):
-                started = event
-            elif isinstance(event, Stepped | Validated | Saved):
-                stepped = True
-                seconds = meter.note(event.step)
-            if (told := _told(event)) is not None:
-                say(f"{name}: {told}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, Stepped) else ""))
-            if isinstance(event, Stopped) and event.reason == "interrupted":
-                raise Unfinished(event.text)
-    finally:
-        meter.close()
-    assert started is not None
-    return started, stepped
-
-
-def _told(event: Event) -> str | None:
-    match event:
-        case Started():
-            return f"{event.parameters:,} parameters, {event.threads} threads, from step {event.step} of {event.steps}"
-        case Stepped():
-            return f"step {event.step} of {event.steps}, loss {event.loss:.3f}, {event.tokens_per_second:,.0f} tokens/s"
-        case Validated():
-            return ", ".join(f"{name} {value:.2f}" for name, value in event.score.values.items())
-        case Warned() | Stopped():
-            return event.text
-        case _:
-            return None
 
 
 def judge(name: str, case: Case, run: Path, started: Started, versions: Mapping[str, str]) -> Result:

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks import measured
+from benchmarks.measured import About
+from benchmarks.spent import Meter, Spent
 from benchmarks.table import Bound
 from benchmarks.timing import Spread
+from benchmarks.training import Unfinished, train
 from benchmarks.translation import __main__ as typed
-from benchmarks.translation import decoding, growth, measured, report, resume
+from benchmarks.translation import decoding, growth, report, resume
 from benchmarks.translation.cases import CASES, COMPARED, Case, chosen, command
-from benchmarks.translation.measured import About
-from benchmarks.translation.spent import Meter, Spent
-from benchmarks.translation.trained import Result, Unfinished, course, result, train
+from benchmarks.translation.trained import Result, course, result
 
 from regard.cli import train as train_verb
 from regard.parts.call import NOTHING
@@ -215,7 +217,7 @@ def test_a_run_trained_by_other_means_is_judged(runs: Path, tmp_path: Path) -> N
 
 def test_a_run_that_was_stopped_goes_on_and_its_time_adds_up(runs: Path, tmp_path: Path) -> None:
     case, run = tiny(runs), tmp_path / "run"
-    train("run", replace(case, training=replace(TINY, steps=2)), run, silent)
+    train("run", case.task, replace(TINY, steps=2), run, silent)
     first = Spent.of(run)
     found = result("run", case, run, silent)
     assert first is not None
@@ -237,13 +239,13 @@ def test_another_task_in_the_folder_is_refused(runs: Path, capsys: pytest.Captur
 
 
 def test_an_interrupted_training_is_told(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks.translation import trained
+    from benchmarks import training
 
     from regard.train.events import Stopped
 
-    monkeypatch.setattr(trained, "fit", lambda *_, **__: [Stopped(1, "interrupted", "interrupted after step 1")])
+    monkeypatch.setattr(training, "fit", lambda *_, **__: [Stopped(1, "interrupted", "interrupted after step 1")])
     with pytest.raises(Unfinished, match="interrupted after step 1"):
-        train("run", tiny(runs), tmp_path / "run", silent)
+        train("run", tiny(runs).task, TINY, tmp_path / "run", silent)
 
 
 # Kills

