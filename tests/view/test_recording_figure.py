@@ -367,13 +367,13 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     ),
     "an image that is not there": (
         lambda p: draw_recording(seen(), p / "a.png", what="overlay", image="nowhere.png"),
-        FileNotFoundError,
-        "image is not there: nowhere.png; pass the path of a PNG or JPEG file, or a tensor",
+        ValueError,
+        "there is no file nowhere.png; name a picture that is there",
     ),
     "a file that is no image": (
         lambda p: draw_recording(seen(), p / "a.png", what="overlay", image=__file__),
         ValueError,
-        "test_recording_figure.py is none that can be read; pass a PNG or JPEG file",
+        "test_recording_figure.py cannot be read as a picture (",
     ),
 }
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from regard import pictures
+
 # the types of an IDX file that images and labels come in
 _BYTES, _RANKS = 0x08, {"images": 3, "labels": 1}
 # pairs of files as their publishers name them
@@ -18,9 +20,6 @@ _NAMES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
-# grey in more than 8 bits: what the values of each mode are divided by
-_DEEP = {"I;16": 257.0, "I;16B": 257.0, "I;16L": 257.0, "I": 257.0}
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,14 +146,14 @@ def _pictures(folder: Path, size: int | None) -> Images:
         (path, label)
         for label, name in enumerate(classes)
         for path in sorted((folder / name).rglob("*"))
-        if path.suffix.lower() in _PICTURES
+        if path.suffix.lower() in pictures.SUFFIXES
     ]
     if not files:
         raise ValueError(
             f"{folder} holds neither IDX files ({_NAMES['train'][0]}) nor pictures in a folder a class; "
-            f"put pictures ({', '.join(_PICTURES)}) into folders that name their classes"
+            f"put pictures ({', '.join(pictures.SUFFIXES)}) into folders that name their classes"
         )
-    pixels = [_picture(path, None if size is None else (size, size)) for path, _ in files]
+    pixels = [pictures.read(path, size=None if size is None else (size, size)) for path, _ in files]
     for (path, _), one in zip(files, pixels, strict=True):
         if one.shape[:2] != pixels[0].shape[:2]:
             raise ValueError(
@@ -166,34 +165,7 @@ def _pictures(folder: Path, size: int | None) -> Images:
 
 def read_pictures(paths: Sequence[Path], size: tuple[int, int], channels: int) -> NDArray[np.uint8]:  # -> "n h w c"
     """Pictures made (width, height) large, and grey or in colour as there are channels."""
-    return np.stack([_picture(path, size, "L" if channels == 1 else "RGB") for path in paths])
-
-
-def _picture(path: Path, size: tuple[int, int] | None, mode: str | None = None) -> NDArray[np.uint8]:  # "h w c"
-    """In this mode, or grey if it is grey, and otherwise RGB."""
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError as error:
-        raise ImportError("pictures need pillow; install it with: pip install 'regard[vision]'") from error
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; name the pictures in it")
-    if not path.exists():
-        raise ValueError(f"there is no file {path}; name a picture that is there")
-    try:
-        with Image.open(path) as opened:
-            image = ImageOps.exif_transpose(opened)  # a camera held upright says so beside the pixels
-            if image.mode in _DEEP:
-                # pillow's own conversion cuts off what is above 255
-                deep = np.asarray(image, np.float64) / _DEEP[image.mode]
-                image = Image.fromarray(np.rint(deep).clip(0, 255).astype(np.uint8))
-            mode = mode or ("L" if image.mode == "L" else "RGB")
-            image = image if image.mode == mode else image.convert(mode)
-            if size is not None:
-                image = image.resize(size, Image.Resampling.BILINEAR)
-            found = np.asarray(image, np.uint8)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as a picture ({error}); mend it, or take it out") from error
-    return found[..., None] if found.ndim == 2 else found
+    return np.stack([pictures.read(path, size=size, mode="L" if channels == 1 else "RGB") for path in paths])
 
 
 def _alike(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard import pictures
 from regard.parts import checks
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
@@ -26,7 +27,7 @@ _OVER, _INK = 0.6, "#D55E00"
 def picture(image: Picture) -> Tensor:  # -> "h w 3"
     """Any picture as red, green and blue between 0 and 1: a file, or a tensor with its channels first or last."""
     if isinstance(image, str | os.PathLike):
-        return _read(Path(image))
+        return torch.from_numpy(pictures.read(Path(image), mode="RGB")) / 255
     if not isinstance(image, Tensor):
         raise TypeError(f"image must be a tensor or the path of a picture, got {type(image).__name__}; try 'cat.png'")
     seen = image.detach().to("cpu", torch.float32) / (255 if image.dtype == torch.uint8 else 1)
@@ -46,22 +47,6 @@ def picture(image: Picture) -> Tensor:  # -> "h w 3"
             "undo its normalisation, or pass (image - image.min()) / (image.max() - image.min())"
         )
     return seen.expand(*seen.shape[:2], 3)
-
-
-def _read(path: Path) -> Tensor:
-    from PIL import Image, UnidentifiedImageError
-
-    if not path.is_file():
-        raise FileNotFoundError(f"image is not there: {path}; pass the path of a PNG or JPEG file, or a tensor")
-    try:
-        with Image.open(path) as opened:
-            wide, high = opened.size
-            data = bytearray(opened.convert("RGB").tobytes())
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(
-            f"image must be a picture, {path} is none that can be read; pass a PNG or JPEG file"
-        ) from error
-    return torch.frombuffer(data, dtype=torch.uint8).reshape(high, wide, 3) / 255
 
 
 def _gridded(recording: Recording, layer: int | str | None, kinds: Sequence[str], what: str) -> list[int]:
