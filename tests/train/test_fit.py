@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -109,6 +110,57 @@ def test_the_fused_optimizer_only_decays_matrices() -> None:
     assert made.defaults["fused"]
     vectors = optimizer(nn.LayerNorm(5), Training(steps=1), torch.device("cpu"))
     assert len(vectors.param_groups) == 1
+
+
+class Rated(ToyWork):
+    """The hidden layer learns at another rate."""
+
+    rates: ClassVar[dict[str, float]] = {"hidden": 0.25}
+
+    def model(self) -> nn.Module:
+        made = super().model()
+        made.rates = self.rates
+        return made
+
+
+@dataclasses.dataclass(frozen=True)
+class RatedToy(Toy):
+    def prepare(self, folder: Path, new: bool = True) -> Rated:
+        return Rated(self)
+
+
+def test_a_model_names_rates_of_its_parts(tmp_path: Path) -> None:
+    """A first step of Adam is as long as the learning rate."""
+    task = RatedToy(dropout=0.0)
+    run(tmp_path, task, steps=1, lr=0.01, warmup=0, schedule="constant", clip=None)
+    torch.manual_seed(task.seed)
+    before, after = task.prepare(tmp_path).model().state_dict(), weights(tmp_path / "last.safetensors")
+    moved = {name: (after[name] - t).abs().max().item() for name, t in before.items() if t.is_floating_point()}
+    assert moved["hidden.weight"] == pytest.approx(0.0025, rel=1e-3)
+    assert moved["hidden.bias"] == pytest.approx(0.0025, rel=1e-3)
+    assert moved["out.bias"] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_of_several_beginnings_the_longest_says_the_rate() -> None:
+    model = nn.ModuleDict({"a": nn.ModuleDict({"b": nn.Linear(2, 3)}), "ab": nn.Linear(3, 5)})
+    model.rates = {"a": 2.0, "a.b.bias": 3.0}
+    made = optimizer(model, Training(steps=1), torch.device("cpu"))
+    found = {tuple(p.shape): group["rate"] for group in made.param_groups for p in group["params"]}
+    assert found == {(3, 2): 2.0, (3,): 3.0, (5, 3): 1.0, (5,): 1.0}
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ({"hide": 2.0}, "rates name 'hide', which no parameter begins with; name one of embed, hidden, out"),
+        ({"hidden": 0.0}, "rates must be positive, got 0.0 for 'hidden'; freeze it by requires_grad_"),
+    ],
+)
+def test_rates_that_cannot_be(rates: dict[str, float], said: str) -> None:
+    model = Toy().prepare(Path()).model()
+    model.rates = rates
+    with pytest.raises(ValueError, match=said):
+        optimizer(model, Training(steps=1), torch.device("cpu"))
 
 
 def test_epochs_count_the_batches_of_the_first(tmp_path: Path) -> None:

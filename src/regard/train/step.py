@@ -1,7 +1,7 @@
 """One update of the weights: Σ total / Σ count over the batches and processes of the step, clipped, into AdamW."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,14 +29,35 @@ class Taken:
 
 
 def optimizer(model: nn.Module, training: Training, device: torch.device) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019); only matrices decay. Fused, its step costs a seventh."""
-    learned = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in learned if p.ndim >= 2], "weight_decay": training.weight_decay},
-        {"params": [p for p in learned if p.ndim < 2], "weight_decay": 0.0},
+    """AdamW (Loshchilov & Hutter 2019); only matrices decay. Fused, its step costs a seventh.
+
+    A model may carry `rates`, such as {"discriminator": 4.0}: factors of the learning rate by how names begin.
+    """
+    rates = _rates(model)
+    groups: dict[tuple[bool, float], list[Tensor]] = {}
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            # of several beginnings the longest, which says most
+            own = max((key for key in rates if f"{name}.".startswith(f"{key}.")), key=len, default=None)
+            groups.setdefault((p.ndim >= 2, 1.0 if own is None else rates[own]), []).append(p)
+    made = [
+        {"params": some, "weight_decay": training.weight_decay if decays else 0.0, "rate": rate}
+        for (decays, rate), some in sorted(groups.items(), key=lambda one: one[0], reverse=True)
     ]
     fused = device.type in ("cpu", "cuda")
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=training.lr, betas=training.betas, fused=fused)
+    return torch.optim.AdamW(made, lr=training.lr, betas=training.betas, fused=fused)
+
+
+def _rates(model: nn.Module) -> Mapping[str, float]:
+    rates: Mapping[str, float] = getattr(model, "rates", {})
+    names = [name for name, _ in model.named_parameters()]
+    for key, rate in rates.items():
+        if not any(f"{name}.".startswith(f"{key}.") for name in names):
+            there = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
+            raise ValueError(f"rates name {key!r}, which no parameter begins with; name one of {there}")
+        if not rate > 0:
+            raise ValueError(f"rates must be positive, got {rate} for {key!r}; freeze it by requires_grad_(False)")
+    return rates
 
 
 def seed(device: torch.device, number: int) -> None:
@@ -86,7 +107,7 @@ class Stepper:
         if not (math.isfinite(taken.total) and math.isfinite(taken.norm)):
             raise Diverged(f"loss {taken.total / count:g} and gradient norm {taken.norm:g}")
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["rate"]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return taken
