@@ -15,7 +15,7 @@ from regard.cli.evaluate import Options as Evaluate
 from regard.cli.explain import Options as Explain
 from regard.cli.listing import Options as Listing
 from regard.cli.options import documented, metavar, parse
-from regard.cli.train import New, Resume
+from regard.cli.train import New, Resume, chosen
 from regard.cli.translate import Options as Translating
 from regard.tasks.translate import Translate
 from regard.train.training import Training
@@ -62,6 +62,20 @@ def test_what_is_not_typed_is_what_is_given() -> None:
     assert typed.task["width"] == 7
     assert typed.task["train"] == (Path("a"), Path("b"))
     assert typed.task["valid"] == ()
+
+
+def test_a_task_has_a_training_of_its_own(regard: Regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = {"betas": (0.0, 0.9), "clip": None, "lr": 7e-4, "warmup": 0, "schedule": "constant"}
+    monkeypatch.setattr(Translate, "TRAINING", own, raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+    said = " ".join(regard("train", "translate", "--help").out.replace("│", " ").split())
+    assert "--lr FLOAT The peak of the learning rate. (default: 0.0007)" in said
+    assert "squares. (default: 0.0 0.9)" in said
+    typed = chosen(New, "train", "translate", ["--warmup", "3"])
+    assert {name: typed.training[name] for name in own} == own | {"warmup": 3}
+    (tmp_path / "some.toml").write_text("lr = 0.5\nclip = 2.0\n")
+    typed = chosen(New, "train", "translate", ["--config", str(tmp_path / "some.toml")])
+    assert {name: typed.training[name] for name in own} == own | {"lr": 0.5, "clip": 2.0}
 
 
 def test_untyped_options_are_the_dataclass_itself() -> None:

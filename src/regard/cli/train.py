@@ -60,10 +60,16 @@ def verb(args: Sequence[str]) -> int:
 
 
 def chosen(of: type[Any], verb: str, task: str, args: Sequence[str]) -> Any:
-    """The options that were typed, and where none was those of the file that --config names."""
+    """The options that were typed, and where none was those of the file that --config names, or the task's own."""
     prog, kind = f"regard {verb} {task}", TASKS[task]
-    typed = parse(of, prog, args, task=kind)
-    return typed if typed.config is None else parse(of, prog, args, config.read(typed.config, kind), task=kind)
+    own = defaults(kind)
+    typed = parse(of, prog, args, own, task=kind)
+    return typed if typed.config is None else parse(of, prog, args, own | config.read(typed.config, kind), task=kind)
+
+
+def defaults(kind: type[Any]) -> dict[str, Any]:
+    """How a task is trained unless something else is said: its TRAINING, where the defaults of all do not suit it."""
+    return dict(getattr(kind, "TRAINING", {}))
 
 
 def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
