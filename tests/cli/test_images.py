@@ -95,6 +95,11 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
         (["predict", "RUN", "."], "is a folder; name the pictures in it"),
         (["predict", "RUN"], "name a picture, or several, behind the run"),
         (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0"),
+        (
+            ["predict", "RUN", "a.png", "--picture", "p.png"],
+            "--picture draws where a model looked, and .* looks ev",
+        ),
+        (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),
         (["train", "classify-image", "--gate", "simm"], "unknown gate 'simm'; did you mean 'simam'"),
         (["compare", "classify-image", "--gate", "se,se"], "--gate names 'se' twice; name each once"),
         (["compare", "classify-image", "--gate", "se,sse"], "sse cannot be compared: unknown gate 'sse'"),
@@ -112,10 +117,18 @@ def test_wrong_input_is_one_sentence(regard: Regard, classifier: Path, args: lis
 def test_a_translator_does_not_see(regard: Regard, trained: Path) -> None:
     ran = regard("predict", trained, "a.png")
     assert ran.code == 2
-    assert "is a run of Translate, which does not classify pictures; name another one" in ran.err
+    assert "is a translator; ask it by: regard translate" in ran.err
 
 
 def test_gates_are_listed(regard: Regard) -> None:
     ran = regard("list", "gates")
     assert ran.code == 0
     assert "  simam" in ran.out
+
+
+def test_a_run_of_a_later_version(regard: Regard, classifier: Path, tmp_path: Path) -> None:
+    told = json.loads((classifier / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**told, "kind": "Paint"}))
+    ran = regard("evaluate", tmp_path)
+    assert ran.code == 2
+    assert "is a run of Paint, which this version does not know; update regard" in ran.err

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from regard.cli.answers import refuse, tell
 from regard.cli.loading import Weights, recorded, weigh, weighed
-from regard.cli.progress import counted, number
-from regard.data.images import Images
+from regard.data.images import Images, read_pictures
 from regard.tasks.classification import probabilities
 from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.pictures import Facts, recalled, scored, split_of
 
 if TYPE_CHECKING:
-    from regard.cli.evaluate import Options
+    from regard.cli import evaluate, predict
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,50 +34,55 @@ class Loaded:
 
 def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
     record = recorded(run)
-    if record.kind != "ClassifyImage":
-        raise ValueError(f"{run} is a run of {record.kind}, which does not classify pictures; name another one")
     task, path = ClassifyImage.told(record.task), weighed(run, weights)
     model = task.fresh(run)
     return Loaded(task, recalled(run), model, weigh(model, path, device, threads or record.threads))
 
 
-def evaluated(typed: "Options") -> int:
+def evaluated(typed: "evaluate.Options") -> int:
     """regard evaluate, of a run that classifies."""
-    for name in ("beam", "length_penalty", "test"):
-        if getattr(typed, name) not in (None, ()):
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} is for translators, and {typed.run} classifies images; leave it out")
+    refuse(typed, ("beam", "length_penalty", "test"), f"is for translators, and {typed.run} classifies images")
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     images = split_of(loaded.task, typed.split or "test")
     begun = time.perf_counter()
     chances = probabilities(loaded.model, images.pixels, loaded.facts)
     seconds = time.perf_counter() - begun
-    scores = scored(chances, images.labels)
     said = [loaded.facts.classes[n] for n in chances.argmax(-1)]
     if typed.out is not None:
         typed.out.write_text("".join(f"{name}\n" for name in said), encoding="utf-8", newline="\n")
-    found = {
-        "run": str(typed.run),
-        "weights": typed.weights,
-        "step": loaded.step,
-        "split": typed.split or "test",
-        "images": len(images),
-        "scores": scores,
-        "seconds": seconds,
-        "images_per_second": len(images) / seconds,
-    }
-    if typed.json:
-        print(json.dumps(found, indent=2))
-        return 0
-    for name, value in scores.items():
-        print(f"{name:10}{number(value)}")
-    print(
-        f"{counted(len(images), 'image')} of the {found['split']} split in {seconds:.1f} s; {typed.weights} weights, "
-        f"of step {loaded.step:,}"
-    )
-    if worst := _worst(images, chances.argmax(-1)):
+    found = {"split": typed.split or "test", "scores": scored(chances, images.labels)}
+    tell(typed, loaded.step, seconds, len(images), "images", found)
+    if not typed.json and (worst := _worst(images, chances.argmax(-1))):
         print(f"The hardest classes: {worst}.")
     return 0
+
+
+def predicted(typed: "predict.Options") -> int:
+    """regard predict, of a run that classifies."""
+    refuse(typed, ("picture",), f"draws where a model looked, and {typed.run} looks everywhere; see regard view")
+    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
+    facts = loaded.facts
+    chances = probabilities(loaded.model, looked_at(typed, facts), facts)
+    likeliest(typed, chances, facts.classes)
+    return 0
+
+
+def looked_at(typed: "predict.Options", facts: Facts) -> NDArray[np.uint8]:  # -> "n h w c"
+    """The pictures that were named, as large as those that were learned from."""
+    if not typed.inputs:
+        raise ValueError("name a picture, or several, behind the run")
+    return read_pictures([Path(name) for name in typed.inputs], (facts.width, facts.height), facts.channels)
+
+
+def likeliest(typed: "predict.Options", chances: NDArray[np.float64], classes: Sequence[str]) -> None:  # "n k"
+    """A line for each picture."""
+    for name, row in zip(typed.inputs, chances, strict=True):
+        best = row.argsort()[::-1][: typed.top or 1]
+        if typed.json:
+            told = {classes[n]: float(row[n]) for n in best}
+            print(json.dumps({"file": name, "classes": told}, ensure_ascii=False))
+        else:
+            print(f"{name}\t" + "\t".join(f"{classes[n]} {100 * row[n]:.1f} %" for n in best))
 
 
 def _worst(images: Images, said: NDArray[np.int64]) -> str:

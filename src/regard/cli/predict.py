@@ -1,6 +1,5 @@
-"""regard predict: which class a picture is of."""
+"""regard predict: what a trained model says of pictures."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,24 +7,26 @@ from typing import Annotated, Literal
 
 import tyro
 
-from regard.cli.options import Flag, parse
+from regard.cli.options import Flag, left_open, parse
 
 
 @dataclass(frozen=True)
 class Options:
-    """Say what pictures show, by a run of classify-image: a line each, the likeliest classes and how likely.
+    """Ask a trained model: what pictures show, a line each, with the likeliest classes and how likely they are.
 
     Example: regard predict runs/mnist three.png seven.png --top 3
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """The folder of a training."""
-    pictures: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """Files to look at; each is made as large as the pictures that were learned from."""
-    top: int = 1
+    inputs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Pictures to look at; each is made as large as those that were learned from."""
+    top: int | None = left_open(1)
     """So many classes of each, the likeliest first."""
+    picture: Path | None = None
+    """Draw what was looked at into this file: .png, .svg or .pdf."""
     json: Flag = False
-    """Print a JSON object for each picture: file, and classes with their probabilities."""
+    """Print a JSON object for each, with all that is known."""
     weights: Literal["best", "last", "average"] = "best"
     """Which weights of the run: of the best validation, of the last step, or their average if one was made."""
     threads: int | None = None
@@ -34,8 +35,6 @@ class Options:
     """Where to compute; auto takes a GPU if there is one."""
 
     def __post_init__(self) -> None:
-        if not self.pictures:
-            raise ValueError("name a picture, or several, behind the run")
         for name in ("top", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -44,20 +43,10 @@ class Options:
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard predict", args)
-    from regard.cli.pictures import load
-    from regard.data.images import read_pictures
-    from regard.tasks.classification import probabilities
+    if typed.picture is not None and not typed.picture.absolute().parent.is_dir():
+        raise ValueError(
+            f"--picture {typed.picture}: there is no folder {typed.picture.parent}; make it, or name another"
+        )
+    from regard.cli.answers import answering
 
-    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    facts = loaded.facts
-    pixels = read_pictures(typed.pictures, (facts.width, facts.height), facts.channels)
-    classes = tuple(facts.classes)
-    chances = probabilities(loaded.model, pixels, facts)
-    for path, row in zip(typed.pictures, chances, strict=True):
-        best = row.argsort()[::-1][: typed.top]
-        if typed.json:
-            told = {classes[n]: float(row[n]) for n in best}
-            print(json.dumps({"file": str(path), "classes": told}, ensure_ascii=False))
-        else:
-            print(f"{path}\t" + "\t".join(f"{classes[n]} {100 * row[n]:.1f} %" for n in best))
-    return 0
+    return int(answering(typed.run).predicted(typed))

@@ -1,0 +1,102 @@
+"""What a trained translator comes to: its scores, and some of what it says."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from regard.cli.loading import Loaded, load
+from regard.cli.progress import counted, number
+from regard.data.text import Pairs, read_pairs
+from regard.tasks.interpreter import Beam, Greedy
+from regard.tasks.translation import evaluate, read_one
+
+if TYPE_CHECKING:
+    from regard.cli import predict
+    from regard.cli.evaluate import Options
+
+# what is counted, by the kind of data; the score that chose the checkpoint comes first
+_SCORES = {
+    "files": ("bleu", "chrf", "exact"),
+    "dates": ("exact",),
+    "reverse": ("exact",),
+    "pronounce": ("per", "wer"),
+}
+_SAMPLES = 5
+
+
+def predicted(typed: "predict.Options") -> int:
+    raise ValueError(f"{typed.run} is a translator; ask it by: regard translate {typed.run} TEXT")
+
+
+def evaluated(typed: "Options") -> int:
+    """regard evaluate, of a run that translates."""
+    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
+    pairs, named = _pairs(typed, loaded)
+    penalty = 1.0 if typed.length_penalty is None else typed.length_penalty
+    beam = 5 if typed.beam is None else typed.beam
+    search = Greedy() if beam == 1 else Beam(beam, length_penalty=penalty)
+    main = loaded.task.choice("metric")
+    names = [main, *_SCORES[loaded.task.kind]] if main != "nll" else _SCORES[loaded.task.kind]
+    print(f"regard: {counted(len(pairs), 'line')} of {named}", file=sys.stderr)
+    begun = time.perf_counter()
+    scores, said = evaluate(loaded.interpreter, pairs, search, tuple(dict.fromkeys(names)))
+    seconds = time.perf_counter() - begun
+    tokens = sum(len(ids) + 1 for ids in loaded.interpreter.vocabularies.target.encode(said))
+    if typed.out is not None:
+        typed.out.write_text("".join(line.replace("\n", " ") + "\n" for line in said), encoding="utf-8", newline="\n")
+    found = {
+        "run": str(typed.run),
+        "weights": typed.weights,
+        "step": loaded.step,
+        "pairs": named,
+        "lines": len(pairs),
+        "beam": beam,
+        "scores": scores,
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+    }
+    if "bleu" in scores:
+        found["signature"] = _signature(pairs)
+    if typed.json:
+        print(json.dumps(found, indent=2))
+    else:
+        _show(found, pairs, said)
+    return 0
+
+
+def _pairs(typed: "Options", loaded: Loaded) -> tuple[Pairs, str]:
+    """The pairs to be judged on, and what to call them."""
+    if typed.test:
+        return read_pairs(typed.test), " ".join(map(str, typed.test))
+    pairs = read_one(loaded.task, typed.split or "test")
+    if typed.split == "valid":
+        return pairs, f"the validation pairs of {typed.run}"
+    if loaded.task.kind == "files" and not loaded.task.test:
+        return pairs, f"the validation pairs of {typed.run}, which has no test pairs"
+    return pairs, f"the test pairs of {typed.run}"
+
+
+def _show(found: dict[str, object], pairs: Pairs, said: Sequence[str]) -> None:
+    scores = found["scores"]
+    assert isinstance(scores, dict)
+    for name, value in scores.items():
+        print(f"{name:7}{number(value)}" + (f"   {found['signature']}" if name == "bleu" else ""))
+    search = "the likeliest token each time" if found["beam"] == 1 else f"beam {found['beam']}"
+    print(
+        f"{counted(len(pairs), 'line')} in {found['seconds']:.1f} s, {found['tokens_per_second']:,.0f} tokens/s; "
+        f"{search}, {found['weights']} weights, of step {found['step']:,}\n"
+    )
+    for n in range(0, len(said), max(1, len(said) // _SAMPLES))[:_SAMPLES]:
+        right = "" if said[n] in pairs.answers[n] else f"   right: {' or '.join(dict.fromkeys(pairs.answers[n]))}"
+        print(f"  {pairs.source[n]} → {said[n]}{right}")
+
+
+def _signature(pairs: Pairs) -> str:
+    """How BLEU was counted, as sacrebleu writes it, so that others can count it the same way."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU()
+    metric.corpus_score(["a"], [["a"]] * max(map(len, pairs.answers)))
+    return str(metric.get_signature())
