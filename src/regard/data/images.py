@@ -160,7 +160,7 @@ def _pictures(folder: Path, size: int | None) -> Images:
                 f"{path} is {one.shape[1]} × {one.shape[0]}, {files[0][0]} {pixels[0].shape[1]} × "
                 f"{pixels[0].shape[0]}; give size, such as size=32, to make them alike"
             )
-    return Images(_alike(pixels), np.array([label for _, label in files]), tuple(classes))
+    return Images(alike(pixels), np.array([label for _, label in files]), tuple(classes))
 
 
 def read_pictures(paths: Sequence[Path], size: tuple[int, int], channels: int) -> NDArray[np.uint8]:  # -> "n h w c"
@@ -168,7 +168,7 @@ def read_pictures(paths: Sequence[Path], size: tuple[int, int], channels: int) -
     return np.stack([pictures.read(path, size=size, mode="L" if channels == 1 else "RGB") for path in paths])
 
 
-def _alike(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+def alike(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     """All grey, or all in colour."""
     if len({one.shape[-1] for one in pixels}) > 1:
         pixels = [np.repeat(one, 3, -1) if one.shape[-1] == 1 else one for one in pixels]

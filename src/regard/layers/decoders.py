@@ -152,7 +152,7 @@ class Unfit(ValueError):
     """An attention that a decoder of these widths cannot use, one step after the other."""
 
 
-class _Attentive(Decoder):
+class Attentive(Decoder):
     """What decoders that attend share: the attention, and how one or all queries are put to it."""
 
     attention: nn.Module
@@ -228,7 +228,7 @@ def _joined(parts: list[Tensor | None]) -> Tensor | None:
     return None if not parts or parts[0] is None else torch.cat(parts, dim=1)  # type: ignore[arg-type]
 
 
-class Bahdanau(_Attentive):
+class Bahdanau(Attentive):
     """c_t = attend(s_{t−1}, h); s_t = cell([y_{t−1}; c_t], s_{t−1}); r_t = max(pairs of W [s_t; y_{t−1}; c_t]).
 
     (Bahdanau et al. 2015, A.2.2, with the readout of eq. 4: from the new state.)
@@ -287,7 +287,7 @@ class Bahdanau(_Attentive):
         return self.readout(torch.cat([s, y, context], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
 
 
-class Luong(_Attentive):
+class Luong(Attentive):
     """s_t = cell([y_{t−1}; a_{t−1}], s_{t−1}); c_t = attend(s_t, h); a_t = tanh(W_c [c_t; s_t])  (Luong et al. 2015).
 
     With `feeding=False` a_{t−1} is left out of the input, and all steps are computed at once.

@@ -1,6 +1,7 @@
 """Losses that attention needs beside those of torch."""
 
+from regard.losses.doubly import doubly_stochastic
 from regard.losses.reinforce import Baseline, reinforce
 from regard.losses.vocabulary import likelihood
 
-__all__ = ["Baseline", "likelihood", "reinforce"]
+__all__ = ["Baseline", "doubly_stochastic", "likelihood", "reinforce"]
