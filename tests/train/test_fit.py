@@ -308,3 +308,25 @@ def test_a_folder_trains_one_at_a_time(tmp_path: Path) -> None:
         run(tmp_path, resume=True, steps=20)
     going.close()  # type: ignore[attr-defined]
     assert run(tmp_path, resume=True, steps=20)[-1].reason == "done"
+
+
+class Drawing(ToyWork):
+    """Leaves what there is to see: whether the model was in training."""
+
+    def picture(self, model: nn.Module, path: Path) -> None:
+        assert not torch.is_grad_enabled()
+        path.write_text(f"{model.training}")
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawingToy(Toy):
+    def prepare(self, folder: Path, new: bool = True) -> Drawing:
+        return Drawing(self)
+
+
+def test_a_task_that_draws_leaves_a_picture_at_every_validation(tmp_path: Path) -> None:
+    run(tmp_path, DrawingToy(), steps=7, validate_every=3)
+    found = {path.name: path.read_text() for path in (tmp_path / "samples").iterdir()}
+    assert found == {"3.png": "False", "6.png": "False", "7.png": "False"}
+    run(tmp_path / "other", Toy(), steps=1)
+    assert not (tmp_path / "other" / "samples").exists()

@@ -12,7 +12,7 @@ from regard.tasks.kinds import Kind
 from regard.train import checkpoint
 from regard.train.events import Event, Started, Stopped
 from regard.train.fit import Diverged, fit
-from regard.train.run import BEST, RECORD
+from regard.train.run import BEST, RECORD, SAMPLES
 from regard.train.training import Training
 
 # the exit code of a training whose loss is no number; 1 is Python's own, of anything that went wrong
@@ -43,6 +43,8 @@ def train(task: Kind, run: Path, training: Training, resume: bool, command: str 
         facts = checkpoint.read(run / BEST).facts
         scores = ", ".join(f"{name} {number(value)}" for name, value in facts["score"].items())
         print(f"The best weights, of step {facts['step']:,}, are in {run / BEST}: {scores}.")
+    if (samples := run / SAMPLES / f"{stopped.step}.png").exists():
+        print(f"What it makes now is in {samples}.")
     if command is None:
         print(f"Go on with: {task.next(named)}, or regard evaluate {named}")
     return 0

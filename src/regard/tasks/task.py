@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 # Annotations only: a command line reads a task's options before torch is there.
 if TYPE_CHECKING:
@@ -77,6 +77,14 @@ class Work(Protocol):
 
     def validate(self, model: nn.Module) -> Score:
         """The model, in evaluation mode and without gradients, on held-out data; all of it in this one process."""
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """A work whose model is looked at beside its scores: every validation leaves a picture in the run."""
+
+    def picture(self, model: nn.Module, path: Path) -> None:
+        """A PNG of what the model, in evaluation mode and without gradients, makes; whole or not at all."""
 
 
 class Task(Protocol):

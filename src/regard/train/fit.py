@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.tasks.task import Score, Task
+from regard.tasks.task import Draws, Score, Task
 from regard.train import checkpoint, distributed, files, opening, sentences, threads
 from regard.train.average import average
 from regard.train.checkpoint import Stored
@@ -23,7 +23,7 @@ from regard.train.events import Event, Saved, Started, Stepped, Validated, Warne
 from regard.train.interrupts import Asked, Interrupts
 from regard.train.metrics import Metrics
 from regard.train.progress import Progress, Window, better, mix
-from regard.train.run import AVERAGE, BEST, LAST, VALIDATED, Record
+from regard.train.run import AVERAGE, BEST, LAST, SAMPLES, VALIDATED, Record
 from regard.train.schedule import factor
 from regard.train.step import Diverged, Stepper, seed
 from regard.train.training import Training
@@ -262,6 +262,8 @@ class _Fitting:
         begun = time.perf_counter()
         with distributed.gathered(self.stepper.spread):
             score = self._score(self.model) if self.processes.first else None
+            if score is not None:
+                self._picture(self.model)
             found, value, higher = self.processes.share(
                 [0.0, 0.0, 0.0] if score is None else [1.0, score.value, score.higher_is_better]
             )
@@ -306,6 +308,19 @@ class _Fitting:
                 return self.work.validate(model)
         except Asked:
             return None
+        finally:
+            model.train()
+
+    def _picture(self, model: nn.Module) -> None:
+        """What the model makes, beside its score, if it makes something to look at."""
+        if not isinstance(self.work, Draws):
+            return
+        path = self.run / SAMPLES / f"{self.progress.step}.png"
+        files.folder(path.parent)
+        model.eval()
+        try:
+            with torch.no_grad():
+                self.work.picture(model, path)
         finally:
             model.train()
 

@@ -9,7 +9,7 @@ from regard.tasks.task import Task, Work
 from regard.train import checkpoint, files
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Processes
-from regard.train.run import LAST, METRICS, RECORD, VALIDATED, Record
+from regard.train.run import LAST, METRICS, RECORD, SAMPLES, VALIDATED, Record
 from regard.train.training import Training
 
 
@@ -26,7 +26,7 @@ def claimed(run: Path, resume: bool, processes: Processes) -> Iterator[bool]:
         raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")
     files.folder(run)
     with files.locked(run):
-        for folder in (run, run / VALIDATED):
+        for folder in (run, run / VALIDATED, run / SAMPLES):
             files.sweep(folder)
         yield made
 

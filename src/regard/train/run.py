@@ -6,6 +6,7 @@ last.safetensors        weights, moments and Progress: what resuming needs
 best.safetensors        the weights of the best validation
 average.safetensors     the mean of the last validated checkpoints, if asked for
 validated/STEP.safetensors  those checkpoints
+samples/STEP.png        what the model made at every validation, of a task that makes something to look at
 tensorboard/            if asked for
 …                       whatever the task saves, such as its tokens
 """
@@ -22,7 +23,7 @@ from regard.train import files
 from regard.train.training import Training
 
 FORMAT = 1
-RECORD, METRICS, VALIDATED = "run.json", "metrics.jsonl", "validated"
+RECORD, METRICS, VALIDATED, SAMPLES = "run.json", "metrics.jsonl", "validated", "samples"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
 
 
