@@ -41,6 +41,7 @@ __all__ = [
     "Monotonic",
     "Chunk",
     "Hop",
+    "Retina",
     "MECHANISMS",
     "mechanism",
     # gates of feature maps

@@ -4,6 +4,7 @@ import regard.losses as losses
 from regard.attention import steps
 from regard.attention.co import AttentionFlow, CoAttention
 from regard.attention.functional import attend, attention, explain
+from regard.attention.glimpse import Retina
 from regard.attention.hop import Hop, Plain
 from regard.attention.insert import insert, remove
 from regard.attention.layer import Attention

@@ -31,6 +31,10 @@ class Listener(ABC):
         """A gate weighed a map in place, out = weights · x "b c *s"; the weights broadcast to x."""
 
     @abstractmethod
+    def glimpsed(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        """A glimpse of x "b c h w" at one place each: weights "b h w" of an average cell, whose value is out "b c"."""
+
+    @abstractmethod
     def lying(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
         """The keys of what runs inside are the places of a map of this size."""
 

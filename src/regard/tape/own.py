@@ -99,6 +99,15 @@ class Native(Listener):
         )
         self.recorder.keep(frame, heard)
 
+    def glimpsed(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        frame, _ = self._frame(owner)
+        if self.recorder.silent or not self.recorder.wants(frame.name):
+            return
+        looked = weights[:, None, None].flatten(3)  # "b 1 1 h·w": a glimpse is one query
+        seen, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
+        with self.lying((x.shape[2], x.shape[3])):
+            self.recorder.keep(frame, Heard(Kept(looked), values, seen, "regard", "glimpse", plain=seen))
+
     @contextmanager
     def lying(self, space: tuple[int, ...]) -> Iterator[None]:
         if len(space) != 2:
