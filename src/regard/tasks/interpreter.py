@@ -11,7 +11,7 @@ from regard.data.batches import source_batch
 from regard.data.corpus import SHORT
 from regard.data.special import BOS, EOS, PAD, UNK
 from regard.layers.beam import beam
-from regard.layers.search import Found, greedy, sample
+from regard.layers.search import Decoder, Found, State, greedy, sample
 from regard.models.translator import Translator
 from regard.parts.call import Need
 from regard.tasks.build import build, longest
@@ -71,6 +71,47 @@ class Aligned:
     source: list[str]
     target: list[str]
     weights: Tensor = field(repr=False)  # "t s"
+
+
+def searched(
+    decoder: Decoder, state: State, search: Search, limits: Tensor, numbers: Sequence[int], lengths: Tensor
+) -> list[list[Found]]:  # limits, lengths "b"
+    """What a decoder says from a state on, the best first; `numbers` of the lines decide what is drawn.
+
+    `lengths`: how many places each source has, which a penalty of coverage counts.
+    """
+    if isinstance(search, Greedy):
+        return [[one] for one in greedy(decoder, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)]
+    if isinstance(search, Beam):
+        return beam(
+            decoder,
+            state,
+            bos=BOS,
+            eos=EOS,
+            limits=limits,
+            size=search.size,
+            nbest=search.nbest,
+            length_penalty=search.length_penalty,
+            coverage=search.coverage,
+            source_lengths=lengths if search.coverage else None,
+            forbidden=_FORBIDDEN,
+        )
+    steps = int(limits.max())
+    each = [np.random.default_rng((search.seed, number)).random((steps, search.count)) for number in numbers]
+    drawn = sample(
+        decoder,
+        state,
+        bos=BOS,
+        eos=EOS,
+        limits=limits,
+        forbidden=_FORBIDDEN,
+        temperature=search.temperature,
+        top_k=search.top_k,
+        top_p=search.top_p,
+        count=search.count,
+        chance=torch.from_numpy(np.stack(each)).transpose(1, 2).to(limits.device),
+    )
+    return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
 
 
 class Interpreter:
@@ -133,43 +174,10 @@ class Interpreter:
                 )
 
     def _search(self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]) -> list[list[Found]]:
-        state = self.model.start(source, lengths)
         limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
         for bound in (self.longest, self.most):
             limits = limits if bound is None else limits.clamp_max(bound)
-        if isinstance(search, Greedy):
-            found = greedy(self.model, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)
-            return [[one] for one in found]
-        if isinstance(search, Beam):
-            return beam(
-                self.model,
-                state,
-                bos=BOS,
-                eos=EOS,
-                limits=limits,
-                size=search.size,
-                nbest=search.nbest,
-                length_penalty=search.length_penalty,
-                coverage=search.coverage,
-                source_lengths=lengths if search.coverage else None,
-                forbidden=_FORBIDDEN,
-            )
-        steps = int(limits.max())
-        each = [np.random.default_rng((search.seed, number)).random((steps, search.count)) for number in numbers]
-        drawn = sample(
-            self.model,
-            state,
-            bos=BOS,
-            eos=EOS,
-            limits=limits,
-            forbidden=_FORBIDDEN,
-            temperature=search.temperature,
-            top_k=search.top_k,
-            top_p=search.top_p,
-            count=search.count,
-            chance=torch.from_numpy(np.stack(each)).transpose(1, 2).to(source.device),
-        )
-        return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
+        return searched(self.model, self.model.start(source, lengths), search, limits, numbers, lengths)
 
     def _said(self, found: Found) -> Said:
         text = self.vocabularies.target.decode(found.tokens)
