@@ -20,6 +20,8 @@ class Options:
     """Of what writes sentences, hypotheses that are kept at every step; 1 takes the likeliest token each time."""
     length_penalty: float | None = left_open(1)
     """α of log p / ((5 + length) / 6)^α: the larger, the longer sentences become."""
+    draws: int | None = left_open(10)
+    """Of a model that glimpses, paths that are drawn for every image and averaged; 0 takes the means of all places."""
     split: Literal["valid", "test"] | None = left_open("test")
     """Which part of the run's own data; the test pairs of files that were trained without any are those of valid."""
     test: tuple[Path, ...] = ()
@@ -40,6 +42,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be 1 or more, got {value}")
+        if self.draws is not None and self.draws < 0:
+            raise ValueError(f"--draws must be 0 or more, got {self.draws}")
         if self.test and self.split is not None:
             raise ValueError(f"--split {self.split} and --test {self.test[0]} exclude each other; give one of them")
         if self.beam == 1 and self.length_penalty is not None:
@@ -52,4 +56,7 @@ def verb(args: Sequence[str]) -> int:
         raise ValueError(f"--out {typed.out}: there is no folder {typed.out.parent}; make it, or name another file")
     from regard.cli.answers import answering
 
-    return int(answering(typed.run).evaluated(typed))
+    module = answering(typed.run)
+    if typed.draws is not None and module.__name__ != "regard.cli.glimpses":
+        raise ValueError(f"--draws is for runs of glimpse, and {typed.run} draws no path; leave it out")
+    return int(module.evaluated(typed))

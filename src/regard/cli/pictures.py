@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,8 @@ def evaluated(typed: "evaluate.Options") -> int:
         typed.out.write_text("".join(f"{name}\n" for name in said), encoding="utf-8", newline="\n")
     found = {"split": typed.split or "test", "scores": scored(chances, images.labels)}
     tell(typed, loaded.step, seconds, len(images), "images", found)
-    if not typed.json and (worst := _worst(images, chances.argmax(-1))):
-        print(f"The hardest classes: {worst}.")
+    if not typed.json and (told := worst(images, chances.argmax(-1))):
+        print(f"The hardest classes: {told}.")
     return 0
 
 
@@ -74,18 +74,23 @@ def looked_at(typed: "predict.Options", facts: Facts) -> NDArray[np.uint8]:  # -
     return read_pictures([Path(name) for name in typed.inputs], (facts.width, facts.height), facts.channels)
 
 
-def likeliest(typed: "predict.Options", chances: NDArray[np.float64], classes: Sequence[str]) -> None:  # "n k"
-    """A line for each picture."""
-    for name, row in zip(typed.inputs, chances, strict=True):
+def likeliest(
+    typed: "predict.Options",
+    chances: NDArray[np.float64],
+    classes: Sequence[str],
+    beside: Sequence[Mapping[str, Any]] | None = None,
+) -> None:  # "n k"
+    """A line for each picture; what else is known of it goes `beside` into its JSON."""
+    for name, row, more in zip(typed.inputs, chances, beside or [{}] * len(chances), strict=True):
         best = row.argsort()[::-1][: typed.top or 1]
         if typed.json:
             told = {classes[n]: float(row[n]) for n in best}
-            print(json.dumps({"file": name, "classes": told}, ensure_ascii=False))
+            print(json.dumps({"file": name, "classes": told, **more}, ensure_ascii=False))
         else:
             print(f"{name}\t" + "\t".join(f"{classes[n]} {100 * row[n]:.1f} %" for n in best))
 
 
-def _worst(images: Images, said: NDArray[np.int64]) -> str:
+def worst(images: Images, said: NDArray[np.int64]) -> str:
     """The classes that are missed most, at most three of them."""
     shares = {}
     for label, name in enumerate(images.classes):

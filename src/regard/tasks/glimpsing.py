@@ -1,6 +1,6 @@
 """Glimpsing: the work of a Glimpse task, its images read, parted and composed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from regard.data.cluttered import compose
 from regard.data.images import Images
@@ -149,25 +149,21 @@ def rehearse(task: Glimpse) -> None:
         build(task, Facts(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))(torch.zeros(2, 1, 8, 8))
 
 
-def evaluate(model: nn.Module, images: Images, facts: Facts, draws: int = 0) -> dict[str, float]:
-    """The scores of a model on images."""
-    return scored(probabilities(model, images.pixels, facts, draws), images.labels)
+def evaluate(model: nn.Module, images: Images, facts: Facts) -> dict[str, float]:
+    """The scores of a model on images, at the means of all places."""
+    return scored(next(paths(model, images.pixels, facts)), images.labels)
 
 
-@torch.no_grad()
-def probabilities(
+def paths(
     model: nn.Module, pixels: NDArray[np.uint8], facts: Facts, draws: int = 0
-) -> NDArray[np.float64]:  # "n h w c" -> "n k"
-    """p(class | image) at the means of all places; or its mean over so many paths that are drawn (Monte Carlo)."""
+) -> Iterator[NDArray[np.float64]]:  # "n h w c" -> "n k" each
+    """p(class | image) at the means of all places, then of each of so many paths that are drawn (Monte Carlo)."""
     assert isinstance(model, RAM)
     device = next(model.parameters()).device
-    found = []
-    for at in range(0, len(pixels), _AT_ONCE):
-        x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
-        each = [_chances(model.look(x, draw=draws > 0).logits) for _ in range(max(draws, 1))]
-        found.append(torch.stack(each).mean(0).cpu().numpy())
-    return np.concatenate(found)
-
-
-def _chances(logits: Tensor) -> Tensor:
-    return logits.double().softmax(-1)
+    for path in range(draws + 1):
+        found = []
+        for at in range(0, len(pixels), _AT_ONCE):
+            x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
+            with torch.no_grad():
+                found.append(model.look(x, draw=path > 0).logits.double().softmax(-1).cpu().numpy())
+        yield np.concatenate(found)
