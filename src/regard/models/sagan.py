@@ -1,0 +1,208 @@
+"""SelfAttentionGAN: a generator and a discriminator that look at whole maps, each asked for a class."""
+
+import copy
+import itertools
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils.parametrizations import spectral_norm
+
+from regard.gates.elsewhere import NonLocal
+from regard.parts import checks
+
+# maps on the way from noise to image: a quarter of its size, half of it, all of it
+_MAPS = 3
+
+
+class ConditionalBatchNorm(nn.Module):
+    """γ_y (x − μ) / √(σ² + ε) + β_y: scale and shift of each class  (Dumoulin et al. 2017; de Vries et al. 2017)."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels, affine=False)
+        self.scale = nn.Parameter(torch.ones(classes, channels))
+        self.shift = nn.Parameter(torch.zeros(classes, channels))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "b c h w", "b" -> "b c h w"
+        return self.norm(x) * self.scale[y][:, :, None, None] + self.shift[y][:, :, None, None]
+
+
+def _conv(before: int, after: int, kernel: int) -> nn.Module:
+    """A convolution that keeps the size of a map, its matrix divided by its largest singular value."""
+    made = nn.Conv2d(before, after, kernel, padding=kernel // 2)
+    nn.init.xavier_uniform_(made.weight)
+    assert made.bias is not None
+    nn.init.zeros_(made.bias)
+    return spectral_norm(made)
+
+
+def _attention(channels: int) -> NonLocal:
+    """x + γ W_o attention(W_q x, W_k x, W_v x), γ = 0 at first, of matrices whose largest singular value is one."""
+    block = NonLocal(channels)
+    for layer in (block.query, block.key, block.value, block.out):
+        spectral_norm(layer)
+    return block
+
+
+class Grow(nn.Module):
+    """up(W_s x) + conv(relu(cbn(conv(up(relu(cbn(x)))))))  (Miyato & Koyama 2018, fig. 14b): twice as high and wide."""
+
+    def __init__(self, before: int, after: int, classes: int) -> None:
+        super().__init__()
+        self.first_norm = ConditionalBatchNorm(before, classes)
+        self.first = _conv(before, after, 3)
+        self.second_norm = ConditionalBatchNorm(after, classes)
+        self.second = _conv(after, after, 3)
+        self.skip = _conv(before, after, 1)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "b c h w", "b" -> "b d 2h 2w"
+        made = self.first(_doubled(torch.relu(self.first_norm(x, y))))
+        return _doubled(self.skip(x)) + self.second(torch.relu(self.second_norm(made, y)))
+
+
+class Shrink(nn.Module):
+    """mean₂(W_s x) + mean₂(conv(relu(conv(relu(x)))))  (Miyato & Koyama 2018, fig. 14a): half as high and wide."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.first = _conv(before, after, 3)
+        self.second = _conv(after, after, 3)
+        self.skip = _conv(before, after, 1)
+
+    def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b d h/2 w/2"
+        return F.avg_pool2d(self.skip(x) + self.second(torch.relu(self.first(torch.relu(x)))), 2)
+
+
+def _doubled(x: Tensor) -> Tensor:
+    return F.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+class Generator(nn.Module):
+    """x = tanh(conv(relu(norm(grow(… W z)))), with an attention block behind one of the maps  (Zhang et al. 2019)."""
+
+    def __init__(self, size: int, channels: int, classes: int, *, noise: int, width: int, place: int | None) -> None:
+        super().__init__()
+        self.noise, self.start, self.place = noise, size // 4, place
+        wide = [4 * width, 2 * width, width]
+        self.first = spectral_norm(nn.Linear(noise, wide[0] * self.start**2))
+        self.blocks = nn.ModuleList([Grow(a, b, classes) for a, b in itertools.pairwise(wide)])
+        self.attention = nn.Identity() if place is None else _attention(wide[place])
+        self.norm = nn.BatchNorm2d(width)
+        self.last = _conv(width, channels, 3)
+
+    def forward(self, z: Tensor, y: Tensor) -> Tensor:  # "b z", "b" -> "b c h w" between −1 and 1
+        x = self.first(z).unflatten(1, (-1, self.start, self.start))
+        for n in range(_MAPS):
+            x = self.blocks[n - 1](x, y) if n else x
+            x = self.attention(x) if n == self.place else x
+        return torch.tanh(self.last(torch.relu(self.norm(x))))
+
+
+class Discriminator(nn.Module):
+    """D(x, y) = (u + v_y) · Σ relu(φ(x)) + b: the projection discriminator  (Miyato & Koyama 2018, eq. 3).
+
+    φ mirrors the generator, with an attention block behind the map of the same size.
+    """
+
+    def __init__(self, size: int, channels: int, classes: int, *, width: int, place: int | None) -> None:
+        super().__init__()
+        self.channels, self.size, self.place = channels, size, None if place is None else _MAPS - 1 - place
+        wide = [width, 2 * width, 4 * width]
+        self.first = _conv(channels, width, 3)
+        self.blocks = nn.ModuleList([Shrink(a, b) for a, b in itertools.pairwise(wide)])
+        self.attention = nn.Identity() if self.place is None else _attention(wide[self.place])
+        self.real = spectral_norm(nn.Linear(wide[-1], 1))
+        self.of_class = spectral_norm(nn.Embedding(classes, wide[-1]))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "b c h w", "b" -> "b"
+        if x.ndim != 4 or tuple(x.shape[1:]) != (self.channels, self.size, self.size):
+            wanted = f"{self.channels} channels, {self.size}, {self.size}"
+            raise ValueError(f"x must be (images, {wanted}), got {checks.shape(x)}; scale the images to that size")
+        x = self.first(x)
+        for n in range(_MAPS):
+            x = self.blocks[n - 1](x) if n else x
+            x = self.attention(x) if n == self.place else x
+        seen = torch.relu(x).sum((2, 3))  # "b d"
+        return self.real(seen).squeeze(1) + (self.of_class(y) * seen).sum(1)
+
+
+class SelfAttentionGAN(nn.Module):
+    """min_D E[relu(1 − D(x, y))] + E[relu(1 + D(G(z, y), y))], min_G −E[D(G(z, y), y)]  (Zhang et al. 2019, eq. 4).
+
+    Every matrix of G and D has the largest singular value one; y enters G by conditional batch norm and D by a
+    projection. `place` says which map the attention block looks at: 0, 1 and 2 are a quarter, half and all of `size`;
+    None leaves it out.
+    The model called, model(z, y), draws with `average`: the generator whose weights are a moving average of those that
+    are trained, which makes better images  (Yazıcı et al. 2019).
+    """
+
+    # two time scales: the discriminator learns four times as fast  (Zhang et al. 2019, 4.2; Heusel et al. 2017)
+    rates: Mapping[str, float]
+
+    def __init__(
+        self,
+        size: int,
+        channels: int,
+        classes: int,
+        *,
+        noise: int = 64,
+        width: int = 32,
+        place: int | None = 1,
+        faster: float = 4.0,
+    ) -> None:
+        super().__init__()
+        checks.sizes("SelfAttentionGAN", size=size, channels=channels, classes=classes, noise=noise, width=width)
+        if size % 4:
+            raise ValueError(
+                f"size must be a multiple of 4 for SelfAttentionGAN, which doubles a map twice, got {size}; "
+                f"try size={size + 4 - size % 4}"
+            )
+        if place is not None and place not in range(_MAPS):
+            raise ValueError(f"place must be 0, 1, 2 or None for SelfAttentionGAN, got {place!r}; try 1, half the size")
+        self.noise, self.classes = noise, classes
+        self.rates = {"generator": 1.0, "discriminator": faster}
+        self.generator = Generator(size, channels, classes, noise=noise, width=width, place=place)
+        self.discriminator = Discriminator(size, channels, classes, width=width, place=place)
+        self.average = copy.deepcopy(self.generator).requires_grad_(False)
+
+    def forward(self, z: Tensor, y: Tensor) -> Tensor:  # "b z", "b" -> "b c h w" between −1 and 1
+        self._check(z, y)
+        return self.average(z, y)
+
+    def draw(self, z: Tensor, y: Tensor) -> Tensor:
+        """The images of the generator that is trained."""
+        self._check(z, y)
+        return self.generator(z, y)
+
+    def still(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The discriminator as it is: what comes in gets a gradient, its own parameters get none."""
+        fixed = {name: p.detach() for name, p in self.discriminator.named_parameters()}
+        return lambda x, y: functional_call(self.discriminator, fixed, (x, y))
+
+    @torch.no_grad()
+    def follow(self, keep: float) -> None:
+        """average ← keep · average + (1 − keep) · generator, also of its running statistics."""
+        own = self.generator.state_dict()
+        for name, held in self.average.state_dict().items():
+            # directions of singular vectors are no numbers to be averaged
+            if held.is_floating_point() and not name.endswith(("._u", "._v")):
+                held.lerp_(own[name], 1 - keep)
+            else:
+                held.copy_(own[name])
+
+    def _check(self, z: Tensor, y: Tensor) -> None:
+        if z.ndim != 2 or z.shape[1] != self.noise:
+            raise ValueError(f"z must be (images, {self.noise} numbers), got {checks.shape(z)}; try torch.randn")
+        if y.shape != z.shape[:1] or y.is_floating_point():
+            raise ValueError(
+                f"y must be one whole number an image, {len(z)} of them, got {y.dtype} {checks.shape(y)}; "
+                "give the class of each"
+            )
+        if len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.classes:
+            raise ValueError(
+                f"y must be classes from 0 to {self.classes - 1}, got {int(y.min())} to {int(y.max())}; "
+                "build the model for as many classes as there are"
+            )
