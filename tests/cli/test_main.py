@@ -73,8 +73,34 @@ def test_a_mistyped_verb_is_told_the_nearest(regard: Regard) -> None:
 def test_a_mistyped_option_is_told_the_nearest(regard: Regard) -> None:
     ran = regard("train", "translate", "--widht", "3")
     assert ran.code == 2
-    assert "Unrecognized options: --widht" in ran.err
-    assert "--width INT" in ran.err
+    said = "regard: unknown option --widht; did you mean --width? regard train translate --help lists what there is\n"
+    assert ran == (2, "", said)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["train", "translate", "--steps", "abc"], "--steps must be a whole number, got 'abc'"),
+        (["train", "translate", "--steps=1e3"], "--steps must be a whole number, got '1e3'"),
+        (["train", "translate", "--lr", "--steps", "3"], "--lr wants a number behind it; --lr VALUE"),
+        (["train", "translate", "--betas", "0.9", "x"], "--betas must be a number, got 'x'"),
+        (["train", "translate", "--tensorboard", "maybe"], "--tensorboard must be True or False, got 'maybe'"),
+        (["train", "translate", "to"], "regard train translate takes no words beside its options, got 1; quote what"),
+        (["evaluate"], "RUN is missing: regard evaluate RUN; regard evaluate --help tells more"),
+        (["compare", "translate"], "--attention is missing: regard compare translate --attention NAME,NAME,...; "),
+        (["list", "gates", "models"], "regard list takes 1 words beside its options, got 2; quote what has spaces"),
+    ],
+)
+def test_what_is_mistyped_is_one_sentence(regard: Regard, args: list[str], said: str) -> None:
+    ran = regard(*args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"regard: {said}")
+    assert ran.err.count("\n") == 1
+
+
+def test_none_and_negative_numbers_are_values(regard: Regard) -> None:
+    ran = regard("train", "translate", "--clip", "None", "--lr", "-1")
+    assert ran.err.splitlines()[-1].startswith("regard: lr must be positive, got -1.0")
 
 
 def test_without_tyro_one_sentence(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regard import disk
 from regard.cli import among
-from regard.cli.options import bare
+from regard.cli.typed import bare
 from regard.train.training import Training
 
 CONFIG = "config.toml"

@@ -3,7 +3,6 @@
 import ast
 import inspect
 import textwrap
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, make_dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
-from regard.cli import among, first
+from regard.cli import among, first, typed
+from regard.cli.typed import bare
 
 T = TypeVar("T")
 
@@ -34,6 +34,7 @@ def left_open(told: object) -> Any:
 def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None, task: Any = None) -> T:
     """The options that were typed, those given (by a file, by a run) where none was, and otherwise the defaults."""
     given = {} if given is None else given
+    typed.check(of, prog, args, task)
     flat: Any = tyro.cli(
         _class(of, given, task),
         prog=prog,
@@ -123,17 +124,6 @@ def documented(of: Any) -> dict[str, str]:
             assert isinstance(two.value, ast.Constant)
             found[one.target.id] = str(two.value.value)
     return found
-
-
-def bare(hint: Any) -> tuple[Any, bool]:
-    """A type without its annotations and without None, and whether None was in it."""
-    if get_origin(hint) is Annotated:
-        return bare(get_args(hint)[0])
-    if get_origin(hint) in (Union, types.UnionType):
-        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
-        assert len(kinds) == 1
-        return kinds[0], True
-    return hint, False
 
 
 def metavar(name: str, hint: Any, default: Any) -> str | None:
