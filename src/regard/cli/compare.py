@@ -17,6 +17,8 @@ from regard.train.training import Training
 _CONFIG = "compare.toml"
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
 Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
+Example: regard compare caption --attention soft,hard --minutes 10
+Example: regard compare glimpse --glimpses 1,2,4 --minutes 2
 `regard compare TASK --help` lists the options."""
 
 
@@ -61,8 +63,53 @@ class Options:
     training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
+@dataclass(frozen=True)
+class Glimpses:
+    """Train the same model with several numbers of glimpses, each in a process of its own with the same budget.
+
+    Every one is an ordinary run, FOLDER/NUMBER. The command given again goes on where it ended: what is trained already
+    stays, new numbers are added. table.md, results.json and curve.png say what came out.
+    """
+
+    glimpses: str = field(metadata={"metavar": "N,N,..."})
+    """How often the model looks before it answers, such as 1,2,4."""
+    out: Path | None = None
+    """The folder for the runs and what came out; left open, runs/compare-glimpse."""
+    seeds: int = 1
+    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
+    config: Path | None = None
+    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
+    task: dict[str, Any] = field(default_factory=dict, metadata=part())
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Train the same model of captions with several attentions, each in a process of its own with the same budget.
+
+    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
+    stays, new names are added. table.md, results.json and curve.png say what came out.
+    """
+
+    attention: str = field(metadata={"metavar": "NAME,NAME"})
+    """soft, hard: all places mixed by their weights, or one that is drawn."""
+    out: Path | None = None
+    """The folder for the runs and what came out; left open, runs/compare-caption."""
+    seeds: int = 1
+    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
+    config: Path | None = None
+    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
+    task: dict[str, Any] = field(default_factory=dict, metadata=part())
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
+
+
 # what is typed, and the option that differs
-VARIED: dict[str, tuple[type[Any], str]] = {"translate": (Options, "attention"), "classify-image": (Gates, "gate")}
+VARIED: dict[str, tuple[type[Any], str]] = {
+    "translate": (Options, "attention"),
+    "classify-image": (Gates, "gate"),
+    "glimpse": (Glimpses, "glimpses"),
+    "caption": (Places, "attention"),
+}
 
 
 def verb(args: Sequence[str]) -> int:

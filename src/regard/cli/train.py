@@ -16,6 +16,8 @@ from regard.train.training import Training
 ABOUT = {
     "translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal",
     "classify-image": "which class is a picture of: folders of pictures, IDX files, or written digits",
+    "caption": "what does a picture show, in words: pictures with captions, or scenes of written digits",
+    "glimpse": "which class is a picture of, seen through a few glimpses, and where to look for it",
 }
 _ABOUT = """`regard train TASK --help` lists the options of a task.
 `regard train --resume RUN` goes on with a run, whatever its task; options of training given there hold from now on.

@@ -1,6 +1,8 @@
 """Show, Attend and Tell: a picture as annotation vectors, and a recurrent decoder that looks at them word by word."""
 
+import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -44,7 +46,7 @@ class Telling:
 
 
 class Tell(Attentive):
-    """ẑ_t = σ(w·h_{t−1} + b) attend(h_{t−1}, a); h_t = LSTM([y_{t−1}; ẑ_t], h_{t−1}); r_t = y_{t−1} + L_h h_t + L_z ẑ_t.
+    """ẑ_t = σ(w·h_{t−1} + b) attend(h_{t−1}, a); h_t = LSTM([y_{t−1}; ẑ_t]); r_t = y_{t−1} + L_h h_t + L_z ẑ_t.
 
     (Xu et al. 2015, eq. 1 to 7 and 4.2.1.) The first state is made of the mean annotation vector. `expected`: while a
     hard attention learns, the places of a picture are with this chance not drawn but mixed by their weights, their
@@ -128,8 +130,8 @@ class ShowAttendTell(nn.Module):
     mixes all places and is trained by its likelihood and `regard.losses.doubly_stochastic`; a hard one goes to one
     place, drawn while it is trained, by `regard.losses.reinforce`, and the likeliest afterwards.
 
-    `baseline` is a moving average of log p of a word, which a training keeps for REINFORCE: it is saved with the
-    weights, so that a training goes on with it.
+    `baseline` is a moving average of log p of a word, which a training keeps for REINFORCE, at first that of a guess:
+    it is saved with the weights, so that a training goes on with it.
     """
 
     baseline: Tensor
@@ -159,7 +161,7 @@ class ShowAttendTell(nn.Module):
         self.decoder = Tell(width, wide(encoder, example), hidden, attention=make, expected=expected)
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, vocabulary)
-        self.register_buffer("baseline", torch.zeros(()))
+        self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
         nn.init.zeros_(self.embedding.weight[padding].data)
 
@@ -192,5 +194,5 @@ class ShowAttendTell(nn.Module):
         return self.output(self.teach(images, target).states)
 
 
-def _lying(grid: tuple[int, int] | None) -> "tap.AbstractContextManager[None]":
-    return tap.nullcontext() if grid is None else tap.lying(grid)
+def _lying(grid: tuple[int, int] | None) -> AbstractContextManager[None]:
+    return nullcontext() if grid is None else tap.lying(grid)

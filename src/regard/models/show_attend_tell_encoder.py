@@ -10,23 +10,27 @@ _NAMES = ("out_features", "out_channels", "num_features")
 
 
 class Annotator(nn.Module):
-    """a = relu(W₂ relu(W₁ [u; p])), u = three convolutions of x, halved twice, p = where a place lies.
+    """a = relu(W₂ relu(W₁ [u; p])), u = pool(relu(conv(relu(conv(x))))), p = where a place lies.
 
     A place stands for 4 × 4 pixels and sees the 12 × 12 around their middle, no more: what it tells is what is there.
     So that words for places can be learned too, every place knows where it lies: p = x, y and the sine and cosine of
-    their multiples, from −1 at one edge to 1 at the other (Liu et al. 2018).
+    their multiples, from −1 at one edge to 1 at the other (Liu et al. 2018). Nothing depends on the other pictures of a
+    batch.
     """
 
     def __init__(self, channels: int, out_features: int, *, width: int = 32) -> None:
         super().__init__()
         checks.sizes("Annotator", channels=channels, out_features=out_features, width=width)
         self.channels, self.out_features = channels, out_features
-        self.first = _layer(channels, max(width // 2, 1))
-        self.second = _layer(max(width // 2, 1), width)
-        self.third = _layer(width, 2 * width)
-        self.pool = nn.MaxPool2d(2, ceil_mode=True)
+        self.first = nn.Conv2d(channels, width, 6, stride=2, padding=2)
+        self.second = nn.Conv2d(width, 2 * width, 3, padding=1)
+        self.pool = nn.MaxPool2d(2)
         self.mixed = nn.Conv2d(2 * width + _PLACE, out_features, 1)
         self.last = nn.Conv2d(out_features, out_features, 1)
+        for layer in (self.first, self.second, self.mixed, self.last):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b d h/4 w/4"
         if x.ndim != 4 or x.shape[1] != self.channels:
@@ -34,15 +38,11 @@ class Annotator(nn.Module):
                 f"images must be (pictures, {self.channels} channels, height, width), got {checks.shape(x)}; "
                 "grey pictures have one channel, images.unsqueeze(1)"
             )
-        u = self.pool(self.third(self.pool(self.second(self.first(x)))))
+        if min(x.shape[2:]) < 4:
+            raise ValueError(f"images must be 4 × 4 pixels or more, a place each, got {checks.shape(x)}; enlarge them")
+        u = self.pool(torch.relu(self.second(torch.relu(self.first(x)))))
         places = _places(u).expand(len(u), -1, -1, -1)
         return torch.relu(self.last(torch.relu(self.mixed(torch.cat([u, places], 1)))))
-
-
-def _layer(dim: int, width: int) -> nn.Sequential:
-    convolution = nn.Conv2d(dim, width, 3, padding=1, bias=False)
-    nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-    return nn.Sequential(convolution, nn.BatchNorm2d(width), nn.ReLU())
 
 
 # x, y, and sine and cosine of one and two half turns of each
@@ -82,7 +82,9 @@ def _tensor(made: object) -> Tensor:
 def wide(encoder: nn.Module, example: Tensor | None) -> int:
     """How wide annotation vectors are: as the encoder makes them of an example, or as it says."""
     if not isinstance(encoder, nn.Module):
-        raise TypeError(f"encoder must be a module, got {type(encoder).__name__}; try Annotator(channels=1, out_features=96)")
+        raise TypeError(
+            f"encoder must be a module, got {type(encoder).__name__}; try Annotator(channels=1, out_features=96)"
+        )
     if example is None:
         for name in _NAMES:
             if isinstance(said := getattr(encoder, name, None), int):

@@ -2,12 +2,19 @@
 
 from typing import Any
 
+from regard.tasks.caption import Caption
 from regard.tasks.classify_image import ClassifyImage
+from regard.tasks.glimpse import Glimpse
 from regard.tasks.translate import Translate
 
-Kind = Translate | ClassifyImage
+Kind = Translate | ClassifyImage | Caption | Glimpse
 
-TASKS: dict[str, type[Translate] | type[ClassifyImage]] = {"translate": Translate, "classify-image": ClassifyImage}
+TASKS: dict[str, type[Translate] | type[ClassifyImage] | type[Caption] | type[Glimpse]] = {
+    "translate": Translate,
+    "classify-image": ClassifyImage,
+    "caption": Caption,
+    "glimpse": Glimpse,
+}
 
 
 def told(kind: str, fields: dict[str, Any], run: object) -> Kind:

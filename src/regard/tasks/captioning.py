@@ -1,0 +1,220 @@
+"""Captioning: the work of a Caption task, its pictures read and their captions cut into tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.batches import plan, source_batch
+from regard.data.captions import read_captions
+from regard.data.scenes import Captioned, scenes
+from regard.data.special import BOS, PAD
+from regard.data.tokens import Tokens
+from regard.layers.decoders import Taught
+from regard.losses import doubly_stochastic, likelihood, reinforce
+from regard.models.show_attend_tell import ShowAttendTell
+from regard.parts.call import Need
+from regard.tasks.caption import Caption
+from regard.tasks.captioner import Captioner, build, has_tokens, pointing, read_tokens, write_tokens
+from regard.tasks.interpreter import Greedy, Said, Search
+from regard.tasks.pictures import Facts, remember, tensor
+from regard.tasks.scores import SCORES
+from regard.tasks.task import Loss, Score
+
+# of files without pictures to validate on, the share that is held out for it
+VALID = 0.1
+# how fast the baseline of REINFORCE follows what is earned  (Xu et al. 2015, 4.1)
+_RATE = 0.1
+# pictures of a validation's batch
+_AT_ONCE = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Pictures and a caption of each, between BOS and EOS, PAD behind."""
+
+    x: Tensor  # "b c h w"
+    target: Tensor  # "b t+1"
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(self.x.to(device), self.target.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Captioning:
+    """What training asks of a caption task."""
+
+    task: Caption
+    train: Captioned
+    valid: Captioned
+    pairs: Sequence[tuple[int, Sequence[int]]]  # the number of a training picture, and one of its captions as tokens
+    tokens: Tokens
+    facts: Facts
+    told: str
+    counted: str = "tokens"
+
+    @staticmethod
+    def of(task: Caption, folder: Path, new: bool) -> "Captioning":
+        train, valid = read(task, "train"), read(task, "valid")
+        new = new or not has_tokens(folder)
+        lines = [line for said in train.captions for line in said]
+        tokens = Tokens.train(task.choice("tokens"), lines, task.vocabulary) if new else read_tokens(folder)
+        if new:
+            write_tokens(tokens, folder)
+        facts = _facts(train)
+        remember(facts, folder, new)
+        every = [(n, ids) for n, said in enumerate(train.captions) for ids in tokens.encode(said)]
+        pairs = [(n, ids) for n, ids in every if len(ids) <= task.max_length]
+        if not pairs:
+            raise ValueError(
+                f"no caption has at most max_length={task.max_length} tokens, so there is none to learn from; raise it"
+            )
+        told = f"{len(pairs)} captions of {len({n for n, _ in pairs})} pictures to train on, {len(valid)} pictures to "
+        told += f"validate, {len(tokens)} tokens"
+        dropped = len(every) - len(pairs)
+        told += f"; dropped {dropped} captions of more than {task.max_length} tokens" if dropped else ""
+        return Captioning(task, train, valid[: task.valid_lines], pairs, tokens, facts, told)
+
+    def model(self) -> ShowAttendTell:
+        return build(self.task, self.facts.channels, len(self.tokens))
+
+    def batches(self, epoch: int) -> Sequence[NDArray[np.int64]]:
+        """Which captions go together: those of like length."""
+        lengths = np.array([len(ids) for _, ids in self.pairs])
+        return plan(lengths, lengths, self.task.batch, self.task.seed, epoch)
+
+    def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
+        mine = [self.pairs[n] for n in planned[rank::world]]
+        if not mine:
+            return None
+        pixels = self.train.pixels[[n for n, _ in mine]]
+        return Batch(tensor(pixels, self.facts), targets([ids for _, ids in mine]))
+
+    def count(self, batch: Batch) -> int:
+        return int((batch.target[:, 1:] != PAD).sum())
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """Soft: −log p(y) + λ Σ_i (1 − Σ_t α_ti)². Hard: −log p(y | s) and REINFORCE  (Xu et al. 2015, 4.1 and 4.2)."""
+        assert isinstance(model, ShowAttendTell)
+        doubly = self.task.choice("doubly") if self.task.attention == "soft" else 0.0
+        total, nll, taught, keep = _likelihood(model, batch, self.task.smoothing, Need(weights=doubly > 0))
+        if taught.weights is not None:
+            total = total + doubly * doubly_stochastic(taught.weights, keep).sum()
+        if taught.log_prob is not None:
+            total = total + drawn(model.baseline, taught, nll, keep, self.task.choice("entropy"))
+        return Loss(total, len(nll), {"nll": nll.sum()})
+
+    def validate(self, model: nn.Module) -> Score:
+        assert isinstance(model, ShowAttendTell)
+        captioner = Captioner(model, self.tokens, self.facts, self.task.max_length)
+        values, said = evaluate(captioner, self.valid, Greedy())
+        values["nll"] = self._nll(model)
+        n = min(3, len(said) - 1)
+        sample = f"{said[n].text}   (right: {' / '.join(self.valid.captions[n])})"
+        return Score(values, "bleu", higher_is_better=True, sample=sample)
+
+    @torch.no_grad()
+    def _nll(self, model: ShowAttendTell) -> float:
+        """−log p of a token of the first caption of every picture."""
+        device = next(model.parameters()).device
+        total, count = 0.0, 0
+        ids = self.tokens.encode([said[0] for said in self.valid.captions])
+        for at in range(0, len(ids), _AT_ONCE):
+            here = slice(at, at + _AT_ONCE)
+            batch = Batch(tensor(self.valid.pixels[here], self.facts), targets(ids[here])).to(device)
+            nll = _likelihood(model, batch, 0.0, Need())[1]
+            total, count = total + float(nll.sum()), count + len(nll)
+        return total / count
+
+
+def _likelihood(
+    model: ShowAttendTell, batch: Batch, smoothing: float, need: Need
+) -> tuple[Tensor, Tensor, Taught, Tensor]:
+    taught = model.teach(batch.x, batch.target[:, :-1], need)
+    right = batch.target[:, 1:]
+    keep = right != PAD
+    output = model.output
+    total, nll = likelihood(taught.states[keep], output.weight, right[keep], bias=output.bias, smoothing=smoothing)
+    return total, nll, taught, keep
+
+
+def drawn(baseline: Tensor, taught: Taught, nll: Tensor, keep: Tensor, entropy: float) -> Tensor:
+    """Σ_t −(R_t − b_t) log p(s_t) − λ H(s_t), R_t = Σ_{t' ≥ t} log p(y_t'): what teaches where to look.
+
+    The paper pays every draw of a caption with the likelihood of all its words (eq. 11 and 12); those before the draw
+    do not depend on it, so leaving them out changes no expectation and makes it quieter. b_t is `baseline`, the moving
+    average of log p of a word, for each word that is left; it is moved here.
+    """
+    assert taught.log_prob is not None
+    assert taught.entropy is not None
+    earned = torch.zeros_like(taught.log_prob)
+    earned[keep] = -nll.to(earned.dtype)
+    reward, words = (t.flip(1).cumsum(1).flip(1) for t in (earned, keep.to(earned.dtype)))
+    level = baseline * words
+    loss = reinforce(
+        taught.log_prob[keep], reward[keep], level[keep], entropy=taught.entropy[keep], entropy_weight=entropy
+    )
+    with torch.no_grad():
+        baseline.lerp_(-nll.mean().to(baseline.dtype), _RATE)
+    return loss * len(nll)
+
+
+def targets(lines: Sequence[Sequence[int]]) -> Tensor:  # -> "b t+1"
+    """Captions between BOS and EOS, PAD behind."""
+    ids, _ = source_batch(lines)
+    return torch.cat([torch.full((len(ids), 1), BOS), ids], 1)
+
+
+def evaluate(captioner: Captioner, some: Captioned, search: Search) -> tuple[dict[str, float], list[Said]]:
+    """BLEU against all captions of each picture; where it is known what stands where, pointing and exact captions."""
+    said = [found[0] for found in captioner.describe(some.pixels, search)]
+    lines = [one.text for one in said]
+    values = {"bleu": SCORES["bleu"][0](lines, some.captions)}
+    if some.boxes is not None:
+        values["exact"] = SCORES["exact"][0](lines, some.captions)
+        size = some.pixels.shape[1], some.pixels.shape[2]
+        looked = captioner.look(some.pixels, said)
+        values["pointing"] = pointing(looked, some.boxes, captioner.grid(), size)
+        if captioner.hard:
+            chance = np.random.default_rng(0)
+            values["pointing_drawn"] = pointing(looked, some.boxes, captioner.grid(), size, chance)
+    return values, said
+
+
+def read(task: Caption, split: str) -> Captioned:
+    """The pictures of "train", "valid" or "test"."""
+    if task.train is None:
+        return scenes(split, task.seed)  # type: ignore[arg-type]
+    if split == "test" and task.test is not None:
+        return read_captions(task.test, task.size)
+    if split != "train" and task.valid is not None:
+        return read_captions(task.valid, task.size)
+    every = read_captions(task.train, task.size)
+    if task.valid is not None:
+        return every
+    order = np.random.default_rng(task.seed).permutation(len(every))
+    held = max(round(VALID * len(every)), 1)
+    if held >= len(every):
+        raise ValueError(
+            f"{task.train} names {len(every)} picture, and one is needed to validate on; name more, or give valid"
+        )
+    return every[np.sort(order[held:] if split == "train" else order[:held])]
+
+
+def _facts(some: Captioned) -> Facts:
+    told = "\n".join("\t".join(said) for said in some.captions)
+    digest = sha256(np.ascontiguousarray(some.pixels).tobytes() + told.encode()).hexdigest()
+    _, height, width, channels = some.pixels.shape
+    mean, spread = float(some.pixels.mean()) / 255, float(some.pixels.std()) / 255
+    return Facts(channels, height, width, [], mean, max(spread, 1e-6), digest)
+
+
+def rehearse(task: Caption) -> None:
+    """Builds a small one and calls it, so that what cannot be is told before any data is read."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        build(task, 1, 11)(torch.zeros(2, 1, 8, 8), torch.full((2, 3), BOS))
