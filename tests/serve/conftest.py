@@ -81,6 +81,8 @@ class Gated:
     """Another task: says a word back, louder, once the gate is open; remembers what it was asked together."""
 
     name = "shout"
+    counted = "sentences"
+    slow = False
     face = Face("Shout", "alignments", "translate", {"alignments": [], "shown": {}})
     schema = Schema("Shout a word", {"type": "object"}, {"type": "object"})
 

@@ -81,7 +81,7 @@ def test_too_large(gated: Gated) -> None:
     assert post(gated, b'{"word": "' + b"a" * 88 + b'"}', limits).status_code == 200
     answer = post(gated, b'{"word": "' + b"a" * 89 + b'"}', limits)
     assert answer.status_code == 413
-    assert answer.json() == {"error": "a body may have at most 100 bytes; send fewer texts at once"}
+    assert answer.json() == {"error": "a body may have at most 100 bytes; send less at once"}
 
     async def parts() -> object:
         for _ in range(20):

@@ -1,22 +1,29 @@
-"""regard serve: a trained model behind HTTP, with a page to type into."""
+"""regard serve: a trained model behind HTTP, with a page to type into, or to drop a picture on."""
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from regard.cli.answers import refuse
 from regard.cli.options import Flag, left_open, parse
+
+if TYPE_CHECKING:
+    from regard.serve.limits import Limits
+    from regard.serve.seeing import Seeing
+    from regard.serve.translating import Translating
 
 
 @dataclass(frozen=True)
 class Options:
-    """Serve a trained model: a page where one types and sees what it looks at, and a JSON API. Ctrl-C stops it.
+    """Serve a trained model: a page where one types, or drops a picture, and sees what it looks at, and a JSON API.
+    Ctrl-C stops it.
 
-    POST /v1/translate {"text": …}, GET /v1/model, /health, /metrics, /openapi.json. Only this machine reaches it,
-    unless --host says otherwise; texts are neither kept nor logged.
+    POST /v1/translate {"text": …} or /v1/classify {"image": base64}, GET /v1/model, /health, /metrics, /openapi.json.
+    Only this machine reaches it, unless --host says otherwise; texts and pictures are neither kept nor logged.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -29,22 +36,24 @@ class Options:
     """Further names that the service goes by, such as that of a proxy in front of it."""
 
     batch: int = 64
-    """The model answers up to so many sentences at once."""
+    """The model answers up to so many sentences, or pictures, at once."""
     waiting: int = 512
-    """So many sentences may wait; who comes then is told to come back (429)."""
+    """So many sentences, or pictures, may wait; who comes then is told to come back (429)."""
     seconds: float = 30.0
     """An answer takes at most so long (503)."""
     arrival: float = 10.0
     """A request arrives within so many seconds (408)."""
     texts: int = 32
-    """At most so many texts in a request."""
-    characters: int = 4000
+    """At most so many texts, or pictures, in a request."""
+    characters: int | None = left_open("4,000")
     """At most so many characters in a text."""
     tokens: int | None = left_open("as many as in training")
     """At most so many tokens in a text."""
-    beam: int = 10
+    beam: int | None = left_open(10)
     """At most so many hypotheses may be asked for."""
-    body: int = 1_000_000
+    pixels: int | None = left_open("16,000,000")
+    """At most so many pixels in a picture; those of its first bytes, before it is unpacked."""
+    body: int | None = left_open("1,000,000, for pictures 8,000,000")
     """At most so many bytes in a request."""
 
     log: Flag = False
@@ -59,7 +68,7 @@ class Options:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
-        for name in ("batch", "waiting", "texts", "characters", "tokens", "beam", "body", "threads"):
+        for name in ("batch", "waiting", "texts", "characters", "tokens", "beam", "pixels", "body", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be 1 or more, got {value}")
@@ -70,27 +79,13 @@ class Options:
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard serve", args)
-    from regard.cli.loading import load
+    from regard.cli.loading import recorded
+    from regard.cli.sights import SIGHTS
     from regard.serve.hosts import loopback
-    from regard.serve.limits import Limits
     from regard.serve.running import address, listen, serve
 
-    limits = Limits(
-        texts=typed.texts,
-        characters=typed.characters,
-        tokens=typed.tokens,
-        beam=typed.beam,
-        body=typed.body,
-        batch=typed.batch,
-        waiting=typed.waiting,
-        seconds=typed.seconds,
-        arrival=typed.arrival,
-    )
-    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    from regard.serve.translating import Translating
-
-    name = typed.run.resolve().name
-    served = Translating(loaded.task, loaded.interpreter, limits, run=name, step=loaded.step)
+    limits = _limits(typed)
+    served = (_seeing if recorded(typed.run).kind in SIGHTS else _translating)(typed, limits)
     with listen(typed.host, typed.port) as at:
 
         def ready() -> None:
@@ -102,9 +97,37 @@ def verb(args: Sequence[str]) -> int:
             print(f"{typed.run} is served at {address(at)} (Ctrl-C stops it)", flush=True)
 
         log = _line if typed.log else None
-        count = serve(served, limits, at, host=typed.host, allowed=typed.allow_host, log=log, ready=ready)
+        count = serve(served, served.limits, at, host=typed.host, allowed=typed.allow_host, log=log, ready=ready)
     _note(f"stopped; {count} request{'s' * (count != 1)} answered")
     return 0
+
+
+def _limits(typed: Options) -> "Limits":
+    from regard.serve.limits import Limits
+
+    names = [one.name for one in fields(Limits) if getattr(typed, one.name, None) is not None]
+    return Limits(**{name: getattr(typed, name) for name in names})
+
+
+def _translating(typed: Options, limits: "Limits") -> "Translating":
+    refuse(typed, ("pixels",), f"is for pictures, and {typed.run} translates")
+    from regard.cli.loading import load
+    from regard.serve.translating import Translating
+
+    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
+    return Translating(loaded.task, loaded.interpreter, limits, run=typed.run.resolve().name, step=loaded.step)
+
+
+def _seeing(typed: Options, limits: "Limits") -> "Seeing":
+    refuse(typed, ("characters", "tokens", "beam"), f"is for texts, and {typed.run} looks at pictures")
+    from regard.cli.loading import recorded
+    from regard.cli.sights import SIGHTS
+    from regard.serve.seeing import Seeing
+
+    # a body may be large, and those of all who are connected are in memory
+    limits = replace(limits, body=typed.body or 8_000_000, connections=64)
+    sight, step = SIGHTS[recorded(typed.run).kind](typed.run, typed.weights, typed.device, typed.threads)
+    return Seeing(sight, limits, run=typed.run.resolve().name, step=step)
 
 
 def _note(text: str) -> None:

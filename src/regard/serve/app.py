@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,12 +43,15 @@ def build(
     served: Served, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: Log | None = None
 ) -> Door:
     """The service of one task, as it listens at `host`."""
-    counted = Metrics()
+    counted = Metrics(served.counted)
     worker = Worker(served, counted, batch=limits.batch, waiting=limits.waiting)
+
+    # so many pictures are unpacked at a time: each may take a lot of memory
+    reading = ThreadPoolExecutor(2, "regard-reading")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        with worker:
+        with worker, reading:
             yield
 
     # its own pages of documentation would load scripts from elsewhere
@@ -55,7 +59,7 @@ def build(
         title=served.face.title, version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
         redirect_slashes=False,
     )  # fmt: skip
-    _routes(app, served, limits, worker, counted)
+    _routes(app, served, limits, worker, counted, reading)
     _pages(app, served)
     _errors(app)
     paths = {route.path for route in app.routes if hasattr(route, "path")}
@@ -63,10 +67,16 @@ def build(
     return Door(app, names=names(host, allowed), paths=paths, limits=limits, metrics=counted, log=log)
 
 
-def _routes(app: FastAPI, served: Served, limits: Limits, worker: Worker, counted: Metrics) -> None:
+def _routes(
+    app: FastAPI, served: Served, limits: Limits, worker: Worker, counted: Metrics, reading: ThreadPoolExecutor
+) -> None:
     @app.post(f"/v1/{served.name}", **_documented(served))
     async def ask(request: Request) -> Response:
-        asked = served.read(await read(request, limits))
+        body = await read(request, limits)
+        if served.slow:
+            asked = await asyncio.get_running_loop().run_in_executor(reading, served.read, body)
+        else:
+            asked = served.read(body)
         return _json(await _answered(request, worker, asked, limits.seconds))
 
     @app.get("/v1/model", summary="What the model is, and what it bears")
@@ -81,7 +91,8 @@ def _routes(app: FastAPI, served: Served, limits: Limits, worker: Worker, counte
 
     @app.get("/metrics", summary="Counts and times, as Prometheus reads them")
     async def numbers() -> Response:
-        waiting = {"regard_waiting_sentences": ("sentences that wait for the model", worker.waiting)}
+        many = served.counted
+        waiting = {f"regard_waiting_{many}": (f"{many} that wait for the model", worker.waiting)}
         return Response(counted.text(waiting), media_type=metrics.CONTENT_TYPE)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128)
+_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class _Histogram:
@@ -29,13 +29,17 @@ class _Histogram:
 
 
 class Metrics:
-    """Counts; never a text. Two threads write."""
+    """Counts of requests and of what is in them, which is `counted`: "sentences", "pictures". Never a text.
 
-    def __init__(self) -> None:
+    Two threads write.
+    """
+
+    def __init__(self, counted: str = "sentences") -> None:
+        self.counted = counted
         self._lock = threading.Lock()
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds = _Histogram(_SECONDS)
-        self._batches = _Histogram(_SENTENCES)
+        self._batches = _Histogram(_COUNTS)
         self._busy = 0.0
 
     def request(self, path: str, status: int, seconds: float) -> None:
@@ -43,10 +47,10 @@ class Metrics:
             self._requests[path, status] += 1
             self._seconds.add(seconds)
 
-    def batch(self, sentences: int, seconds: float) -> None:
-        """The model was called once, with so many sentences."""
+    def batch(self, count: int, seconds: float) -> None:
+        """The model was called once, with so many sentences, or pictures."""
         with self._lock:
-            self._batches.add(sentences)
+            self._batches.add(count)
             self._busy += seconds
 
     @property
@@ -68,8 +72,9 @@ class Metrics:
     def _histograms(self) -> Iterator[str]:
         yield from _head("regard_request_seconds", "histogram", "from the first line of a request to its answer")
         yield from self._seconds.lines("regard_request_seconds")
-        yield from _head("regard_batch_sentences", "histogram", "sentences that the model answered in one call")
-        yield from self._batches.lines("regard_batch_sentences")
+        name = f"regard_batch_{self.counted}"
+        yield from _head(name, "histogram", f"{self.counted} that the model answered in one call")
+        yield from self._batches.lines(name)
 
 
 def _head(name: str, kind: str, about: str) -> Iterator[str]:

@@ -39,7 +39,7 @@ async def _bytes(request: Request, limits: Limits) -> bytes:
 
 
 def _large(limits: Limits) -> Refused:
-    return Refused(413, f"a body may have at most {limits.body:,} bytes; send fewer texts at once")
+    return Refused(413, f"a body may have at most {limits.body:,} bytes; send less at once")
 
 
 def parsed(body: bytes) -> dict[str, object]:
@@ -57,7 +57,7 @@ def parsed(body: bytes) -> dict[str, object]:
     except ValueError:  # more digits than Python turns into a number
         raise Refused(400, "the body holds a number of too many digits") from None
     if not isinstance(found, dict):
-        raise Refused(422, f'the body must be an object, got {kind(found)}; write {{"text": …}}')
+        raise Refused(422, f"the body must be an object, got {kind(found)}; /openapi.json tells which")
     return found
 
 

@@ -46,6 +46,14 @@ class Served(Protocol):
         """Of its path: POST /v1/name."""
 
     @property
+    def counted(self) -> str:
+        """What `Asked.count` counts: "sentences", "pictures"."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether `read` takes so long, as a picture is unpacked, that others must not wait for it."""
+
+    @property
     def face(self) -> Face: ...
 
     @property
@@ -55,7 +63,8 @@ class Served(Protocol):
         """What the model is, and what it bears, as JSON."""
 
     def read(self, body: Mapping[str, object]) -> Any:
-        """The request as an Asked; Refused if it cannot be answered. Quick: it runs between all other requests."""
+        """The request as an Asked; Refused if it cannot be answered. Quick, for it runs between all other requests,
+        unless it is `slow`: then beside them."""
 
     def answer(self, asked: Sequence[Any]) -> list[dict[str, object]]:
         """An answer to each, as JSON, with what is needed to draw it; the same as if each were asked alone."""

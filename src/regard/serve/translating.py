@@ -1,12 +1,12 @@
 """Translating: a Translate run behind the service, text in, translations and what they looked at out."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.data.special import UNK
+from regard.serve import fields
 from regard.serve.limits import Limits
-from regard.serve.refused import Refused, kind, short
+from regard.serve.refused import Refused
 from regard.serve.served import Face, Schema
 from regard.serve.translating_schema import ANSWER, BEAM, REQUEST
 from regard.tasks.build import places
@@ -32,6 +32,8 @@ class Translating:
     """Answers of `Interpreter.translate`, many requests at a time; `run` is what the model is called."""
 
     name = "translate"
+    counted = "sentences"
+    slow = False
 
     def __init__(self, task: Translate, interpreter: Interpreter, limits: Limits, *, run: str, step: int) -> None:
         self.task, self.interpreter, self.limits, self.run, self.step = task, interpreter, limits, run, step
@@ -76,19 +78,13 @@ class Translating:
         }
 
     def read(self, body: Mapping[str, object]) -> Asks:
-        for name in body:
-            if name not in REQUEST["properties"]:
-                near = difflib.get_close_matches(name, REQUEST["properties"], n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                raise Refused(422, f"unknown field {short(name)}; {hint}known are: {', '.join(REQUEST['properties'])}")
+        fields.check(body, REQUEST["properties"])
         texts = self._texts(body)
-        beam = _whole(body, "beam", min(BEAM, self.limits.beam), self.limits.beam)
-        nbest = _whole(body, "nbest", 1, self.limits.beam)
+        beam = fields.whole(body, "beam", min(BEAM, self.limits.beam), self.limits.beam)
+        nbest = fields.whole(body, "nbest", 1, self.limits.beam)
         if nbest > beam:
             raise Refused(422, f"nbest={nbest} wants more than beam={beam} finds; raise beam")
-        alignment = body.get("alignment", False)
-        if not isinstance(alignment, bool):
-            raise Refused(422, f"alignment must be true or false, got {kind(alignment)}")
+        alignment = fields.flag(body, "alignment")
         if alignment and not self.attends:
             raise Refused(422, "alignment needs attention, and this model has none (decoder fixed); leave it out")
         if alignment and len(texts) * nbest > self.limits.pictures:
@@ -100,28 +96,19 @@ class Translating:
         return Asks(texts, Greedy() if beam == 1 else Beam(beam, nbest), alignment)
 
     def _texts(self, body: Mapping[str, object]) -> tuple[str, ...]:
-        if ("text" in body) == ("texts" in body):
-            raise Refused(422, "give text, a string, or texts, a list of strings, and not both")
-        name = "text" if "text" in body else "texts"
-        texts = [body["text"]] if name == "text" else body["texts"]
-        if not isinstance(texts, list):
-            raise Refused(422, f"texts must be a list of strings, got {kind(texts)}; for one write text")
-        if not 1 <= len(texts) <= self.limits.texts:
-            raise Refused(422, f"texts must be 1 to {self.limits.texts}, got {len(texts)}; ask several times")
-        for n, text in enumerate(texts):
-            self._text(name if name == "text" else f"texts[{n}]", text)
+        named = fields.several(body, "text", "texts", self.limits.texts)
+        for where, text in named:
+            self._text(where, text)
+        texts = [text for _, text in named]
         encoded = self.interpreter.vocabularies.source.encode(texts)
-        for n, ids in enumerate(encoded):
+        for (where, _), ids in zip(named, encoded, strict=True):
             if len(ids) > self.tokens:
-                where = name if name == "text" else f"texts[{n}]"
                 raise Refused(
                     422, f"{where} must have at most {self.tokens} tokens, got {len(ids)}; ask sentence by sentence"
                 )
         return tuple(texts)
 
-    def _text(self, where: str, text: object) -> None:
-        if not isinstance(text, str):
-            raise Refused(422, f"{where} must be a string, got {kind(text)}")
+    def _text(self, where: str, text: str) -> None:
         if len(text) > self.limits.characters:
             most = self.limits.characters
             raise Refused(
@@ -159,14 +146,6 @@ class Translating:
             }
             for ask, several in zip(asked, said, strict=True)
         ]
-
-
-def _whole(body: Mapping[str, object], name: str, otherwise: int, most: int) -> int:
-    value = body.get(name, otherwise)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        got = value if isinstance(value, int | float) and not isinstance(value, bool) else kind(value)
-        raise Refused(422, f"{name} must be a whole number from 1 to {most}, got {str(got)[:40]}")
-    return value
 
 
 def _written(one: Said, looked: Aligned | None) -> dict[str, object]:

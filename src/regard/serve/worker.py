@@ -27,7 +27,7 @@ class Job:
 
 
 class Worker:
-    """Whoever asks while the model is busy is answered next, up to `batch` sentences at once.
+    """Whoever asks while the model is busy is answered next, up to `batch` sentences or pictures at once.
 
     Who asks alone is answered at once. After a call in company the next one waits until as many are there again, at
     most a quarter of the time that the last call took: clients that were answered together ask again together, and the
@@ -38,7 +38,7 @@ class Worker:
 
     def __init__(self, served: Served, metrics: Metrics, *, batch: int, waiting: int) -> None:
         self.served, self.metrics, self.batch, self.most = served, metrics, batch, waiting
-        self.waiting = 0  # sentences
+        self.waiting = 0  # sentences, pictures
         self._jobs: deque[Job] = deque()
         self._ready = threading.Condition()
         self._ending = False
@@ -66,8 +66,9 @@ class Worker:
             if not self.alive:
                 raise Refused(503, "the service is stopping; ask again when it is back", retry=5)
             if self.waiting + asked.count > self.most:
+                counted = self.served.counted
                 raise Refused(
-                    429, f"{self.waiting} sentences wait already and {self.most} may; ask again in a moment", retry=1
+                    429, f"{self.waiting} {counted} wait already and {self.most} may; ask again in a moment", retry=1
                 )
             self.waiting += asked.count
             self._jobs.append(job)
@@ -130,8 +131,8 @@ class Worker:
             sentence = "the model failed on this request, which is a fault of the service; its log tells more"
             jobs[0].answer.set_exception(Refused(500, sentence))
             return
-        sentences, seconds = sum(job.asked.count for job in jobs), time.perf_counter() - start
+        count, seconds = sum(job.asked.count for job in jobs), time.perf_counter() - start
         self._company, self._patience = max(len(jobs), self._company // 2), seconds * _PATIENCE
-        self.metrics.batch(sentences, seconds)
+        self.metrics.batch(count, seconds)
         for job, answer in zip(jobs, written, strict=True):
             job.answer.set_result(answer)

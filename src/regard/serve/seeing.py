@@ -1,0 +1,176 @@
+"""Seeing: a run that looks at pictures behind the service, PNG or JPEG in, what is on it and where it looked out."""
+
+import base64
+import binascii
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard import pictures
+from regard.serve import fields
+from regard.serve.limits import Limits
+from regard.serve.looks import Look, looks
+from regard.serve.refused import Refused
+from regard.serve.seeing_schema import ANSWER, REQUEST, TOP
+from regard.serve.served import Face, Schema
+from regard.tape.record import record
+from regard.tasks.sight import Pixels, Sight, Sighted
+
+KINDS = ("PNG", "JPEG")
+Seen = tuple[Sighted, Sequence[Look]]
+# bytes that may be recorded at a time
+_BUDGET = 512 << 20
+# what the page says that is done to a picture
+_VERBS = {"classify": "Classify", "glimpse": "Look around in", "caption": "Describe"}
+
+
+@dataclass(frozen=True, eq=False)
+class Asks:
+    """Pictures as large as those that were learned from, and what is wanted of them."""
+
+    pixels: Pixels
+    top: int
+    maps: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.pixels)
+
+
+class Seeing:
+    """Answers of a sight, many requests at a time; `run` is what the model is called."""
+
+    counted = "pictures"
+    slow = True
+
+    def __init__(self, sight: Sight, limits: Limits, *, run: str, step: int) -> None:
+        self.sight, self.limits, self.run, self.step = sight, limits, run, step
+        facts = sight.facts
+        # what a model looks at does not depend on the picture: a black one tells whether there will be maps
+        black = np.zeros((1, facts.height, facts.width, facts.channels), np.uint8)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="record heard no attention")
+            self.attends = bool(self._see(black, True)[0][1])
+
+    @property
+    def name(self) -> str:
+        return self.sight.name
+
+    @property
+    def face(self) -> Face:
+        title = f"{_VERBS.get(self.name, 'Look at')} pictures with {self.run}"
+        limits = {"body": self.limits.body, "pixels": self.limits.pixels}
+        data = {"run": self.run, "task": self.name, "title": title, "attends": self.attends, "limits": limits}
+        return Face(title, "overlay", "look", {**data, "shown": {}})
+
+    @property
+    def schema(self) -> Schema:
+        return Schema("Say what is on a picture, or on several", REQUEST, ANSWER)
+
+    def about(self) -> dict[str, object]:
+        limits, facts = self.limits, self.sight.facts
+        return {
+            "task": self.name,
+            "run": self.run,
+            "step": self.step,
+            "attends": self.attends,
+            "parameters": sum(p.numel() for p in self.sight.model.parameters()),
+            "picture": {"width": facts.width, "height": facts.height, "channels": facts.channels},
+            "classes": facts.classes,
+            "limits": {
+                "images": limits.texts,
+                "pixels": limits.pixels,
+                "maps": limits.pictures,
+                "body": limits.body,
+                "seconds": limits.seconds,
+            },
+        }
+
+    def read(self, body: Mapping[str, object]) -> Asks:
+        fields.check(body, REQUEST["properties"])
+        named = fields.several(body, "image", "images", self.limits.texts)
+        top = fields.whole(body, "top", TOP, 1_000_000)
+        maps = fields.flag(body, "maps")
+        if maps and not self.attends:
+            raise Refused(422, "maps need a model that looks at places, and this one does not; leave maps out")
+        if maps and len(named) > self.limits.pictures:
+            most = self.limits.pictures
+            raise Refused(
+                422, f"maps are given for at most {most} images a request, got {len(named)}; ask for fewer, or none"
+            )
+        return Asks(np.stack([self._picture(where, text) for where, text in named]), top, maps)
+
+    def _picture(self, where: str, text: str) -> Pixels:  # -> "h w c"
+        if text.startswith("data:"):
+            head, comma, text = text.partition(",")
+            if not comma or not head.endswith(";base64"):
+                raise Refused(422, f"{where} must be base64, and its data: address says that it is not; encode it")
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Refused(422, f"{where} must be a PNG or JPEG file in base64, and is none ({error})") from None
+        facts = self.sight.facts
+        try:
+            return pictures.read(
+                data,
+                size=(facts.width, facts.height),
+                mode="L" if facts.channels == 1 else "RGB",
+                name=where,
+                kinds=KINDS,
+                most=self.limits.pixels,
+            )
+        except ValueError as error:
+            raise Refused(422, str(error)) from None
+
+    def answer(self, asked: Sequence[Asks]) -> list[dict[str, object]]:
+        seen: list[list[Seen]] = [[] for _ in asked]
+        for maps in (False, True):
+            those = [n for n, one in enumerate(asked) if one.maps == maps]
+            if those:
+                found = iter(self._see(np.concatenate([asked[n].pixels for n in those]), maps))
+                for n in those:
+                    seen[n] = [next(found) for _ in asked[n].pixels]
+        return [
+            {"answers": [_written(*one, ask.top, ask.maps) for one in some]}
+            for ask, some in zip(asked, seen, strict=True)
+        ]
+
+    def _see(self, pixels: Pixels, maps: bool) -> list[Seen]:
+        if not maps:
+            return [(one, ()) for one in self.sight.see(pixels)]
+        tapes = []
+
+        @contextmanager
+        def listen() -> Iterator[None]:
+            with record(self.sight.model, budget=_BUDGET) as tape:
+                yield
+            tapes.append(tape)
+
+        try:
+            found = self.sight.see(pixels, listen)
+        except MemoryError:  # as many together as can be recorded at once
+            half = len(pixels) // 2
+            if not half:
+                raise
+            return [*self._see(pixels[:half], maps), *self._see(pixels[half:], maps)]
+        return [(one, looks(tapes[-1], n)) for n, one in enumerate(found)]
+
+
+def _written(one: Sighted, looked: Sequence[Look], top: int, maps: bool) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if one.classes:
+        found["classes"] = [{"name": name, "probability": chance} for name, chance in one.classes[:top]]
+    if one.words:
+        found |= {"text": " ".join(one.words), "words": list(one.words)}
+    if maps:
+        found["maps"] = [_look(look) for look in looked]
+    return found
+
+
+def _look(look: Look) -> dict[str, object]:
+    # seven places are all that float32 knows, in half the letters
+    weights = look.weights.double().round(decimals=7).tolist()
+    return {"name": look.name, "kind": look.kind, "verified": look.verified, "weights": weights}
