@@ -118,7 +118,7 @@ class Glimpse:
     def title(self) -> str:
         """What is trained on what."""
         source = self.kind if self.train is None else self.train.name
-        return f"{self.glimpses} glimpses on {'' if self.scene == 'plain' else f'{self.scene} '}{source}"
+        return f"glimpses on {'' if self.scene == 'plain' else f'{self.scene} '}{source}"
 
     def choice(self, name: str) -> Any:
         """An option; "metric" is what decides which weights are best."""
@@ -134,6 +134,8 @@ class Glimpse:
 
     def versions(self, names: Sequence[str]) -> dict[str, Glimpse]:
         """The same with each of these numbers of glimpses."""
+        if wrong := [name for name in names if not name.isdecimal()]:
+            raise ValueError(f"glimpses must be whole numbers, 1 or more, got {wrong[0]!r}; try 1,2,4")
         return {name: replace(self, glimpses=int(name)) for name in names}
 
     def words(self) -> list[str]:
