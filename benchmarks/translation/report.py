@@ -10,6 +10,10 @@ from benchmarks.measured import About
 from benchmarks.translation import decoding, growth, resume
 from benchmarks.translation.cases import UNITS, Case, command
 from benchmarks.translation.trained import Result, course
+from regard.cli.demo import looked_at
+from regard.cli.loading import load
+from regard.tasks.translation import read
+from regard.view.alignment import draw
 from regard.view.curve import curve, scatter
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +64,8 @@ where it was, one that has ended is only judged.
 
 # the pictures: file, and what is in it
 _BLEU, _LOSS, _MECHANISMS = "translation-bleu.png", "translation-loss.png", "translation-compare.png"
+# not on this page but on the first: one training, four scripts
+_DATES, _LANGUAGES = "dates.png", ("en", "el", "ru", "ar_EG")
 _SHOWN = {
     _BLEU: "BLEU of validations against CPU minutes",
     _LOSS: "Loss of training and validation against CPU minutes",
@@ -198,7 +204,15 @@ class Report:
         }
         if timed:
             made.append(scatter(timed, folder / _MECHANISMS, "CPU minutes", "BLEU, beam 5, val"))
+        if "dates" in self.results:
+            made.append(_dates(self.runs / "dates", folder / _DATES))
         return made
+
+
+def _dates(run: Path, path: Path) -> Path:
+    """Dates that were never seen, and what was looked at while they were read."""
+    loaded = load(run, "best", "cpu", 1)
+    return draw(looked_at(loaded.interpreter, read(loaded.task).test, _LANGUAGES), path)
 
 
 def _folded(text: str) -> str:

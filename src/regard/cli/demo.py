@@ -18,6 +18,7 @@ from regard.train.training import Training
 if TYPE_CHECKING:
     from regard.data.text import Pairs
     from regard.tasks.interpreter import Interpreter
+    from regard.view.alignment import Alignment
 
 STEPS = 800
 # the benchmark trains the same
@@ -60,23 +61,18 @@ def _show(run: Path, out: Path) -> int:
     from regard.cli.loading import load
     from regard.data.dates import TEN
     from regard.tasks.translation import read
+    from regard.view.alignment import draw
 
     loaded = load(run, "best", "auto", None)
     test = read(loaded.task).test
     print(f"\nDates of days that no training pair had, in {len(TEN)} languages:\n")
-    picked = [_full(test, language) for language in TEN]
-    said = [found[0] for found in loaded.interpreter.translate([test.source[n] for n in picked])]
-    for n, one in zip(picked, said, strict=True):
-        right = "" if one.text == test.target[n] else f"   wrong: it is {test.target[n]}"
-        print(f"  {one.text}   {test.source[n]}{right}")
+    looked = looked_at(loaded.interpreter, test, TEN)
+    for one in looked:
+        source, said = one.text
+        answer = test.target[test.source.index(source)]
+        right = "" if said == answer else f"   wrong: it is {answer}"
+        print(f"  {said}   {source}{right}")
     _score(loaded.interpreter, test)
-    from regard.view.alignment import Alignment, draw
-
-    lines = [test.source[n] for n in picked]
-    looked = [
-        Alignment(seen.source, seen.target, seen.weights, text=(line, one.text))
-        for line, one, seen in zip(lines, said, loaded.interpreter.align(lines, said), strict=True)
-    ]
     print("\nWhat it looked at while it wrote:")
     print(f"  {draw(looked, out / 'alignment.png')}")
     print(f"  {draw(looked, out / 'alignment.html')}   (point at a letter; any browser, no network)")
@@ -87,6 +83,18 @@ def _show(run: Path, out: Path) -> int:
 def command() -> str:
     """How this command is typed here: by its name if a shell finds it, by its path otherwise."""
     return "regard" if shutil.which("regard") else shlex.quote(os.path.relpath(sys.argv[0]))
+
+
+def looked_at(interpreter: "Interpreter", test: "Pairs", languages: Sequence[str]) -> "list[Alignment]":
+    """A date in each of these languages, what is said of it, and what was looked at."""
+    from regard.view.alignment import Alignment
+
+    lines = [test.source[_full(test, language)] for language in languages]
+    said = [found[0] for found in interpreter.translate(lines)]
+    return [
+        Alignment(seen.source, seen.target, seen.weights, text=(line, one.text))
+        for line, one, seen in zip(lines, said, interpreter.align(lines, said), strict=True)
+    ]
 
 
 def _full(test: "Pairs", language: str) -> int:
