@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard import Attention, Memory, MultiHead, Need, Trained
-from regard.losses import Baseline, likelihood, reinforce
+from regard.losses import Baseline, doubly_stochastic, likelihood, reinforce
 from regard.parts.map import Computed, Kept
 
 
@@ -276,6 +276,12 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "keys of integers": (TypeError, lambda: MultiHead(4, 2)(Q, K.long()), ["k must be a floating tensor"]),
     # losses
     "rate of nought": (ValueError, lambda: Baseline(rate=0.0), ["rate", "0.0", "try 0.1"]),
+    "weights of one axis": (ValueError, lambda: doubly_stochastic(t(3)), ["weights", "(…, steps, places)", "(3)"]),
+    "steps that are not those": (
+        ValueError,
+        lambda: doubly_stochastic(t(2, 3, 5), t(2, 5).bool()),
+        ["keep must be one for each step", "(2, 3, 5)", "(2, 5)", "targets != PAD"],
+    ),
     "reward of another shape": (
         ValueError,
         lambda: reinforce(t(2, 3), t(3)),
