@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from regard.cli.evaluate import Options
 
 # by the name of the task's class, which a run records
-ANSWERS = {"Translate": "translators", "ClassifyImage": "pictures", "Glimpse": "glimpses", "Caption": "captions"}
+ANSWERS = {
+    "Translate": "translators",
+    "ClassifyImage": "pictures",
+    "Glimpse": "glimpses",
+    "Caption": "captions",
+    "Generate": "drawings",
+}
 
 
 def answering(run: Path) -> ModuleType:

@@ -19,6 +19,7 @@ _ABOUT = """Example: regard compare translate --data reverse --attention additiv
 Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
 Example: regard compare caption --attention soft,hard --minutes 10
 Example: regard compare glimpse --glimpses 1,2,4 --minutes 2
+Example: regard compare generate --attention none,half,whole --minutes 10
 `regard compare TASK --help` lists the options."""
 
 
@@ -103,12 +104,33 @@ class Places:
     training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """Train the same two networks with the attention block at several places, each in a process of its own.
+
+    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
+    stays, new names are added. table.md, results.json and curve.png say what came out.
+    """
+
+    attention: str = field(metadata={"metavar": "NAME,NAME,..."})
+    """none, quarter, half, whole: the map that the block looks at, by its share of the picture's size."""
+    out: Path | None = None
+    """The folder for the runs and what came out; left open, runs/compare-generate."""
+    seeds: int = 1
+    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
+    config: Path | None = None
+    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
+    task: dict[str, Any] = field(default_factory=dict, metadata=part())
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
+
+
 # what is typed, and the option that differs
 VARIED: dict[str, tuple[type[Any], str]] = {
     "translate": (Options, "attention"),
     "classify-image": (Gates, "gate"),
     "glimpse": (Glimpses, "glimpses"),
     "caption": (Places, "attention"),
+    "generate": (Blocks, "attention"),
 }
 
 

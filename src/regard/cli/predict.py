@@ -20,11 +20,13 @@ class Options:
     run: Annotated[Path, tyro.conf.Positional]
     """The folder of a training."""
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Pictures to look at; each is made as large as those that were learned from."""
+    """Pictures to look at, each made as large as those that were learned from; of a run that draws, classes."""
+    count: int | None = left_open(10)
+    """Of a run that draws, so many pictures of each class."""
     top: int | None = left_open(1)
     """So many classes of each, the likeliest first."""
     picture: Path | None = None
-    """Draw what was looked at into this file: .png, .svg or .pdf."""
+    """Draw what was looked at into this file: .png, .svg or .pdf; a run that draws writes a .png."""
     json: Flag = False
     """Print a JSON object for each, with all that is known."""
     weights: Literal["best", "last", "average"] = "best"
@@ -35,7 +37,7 @@ class Options:
     """Where to compute; auto takes a GPU if there is one."""
 
     def __post_init__(self) -> None:
-        for name in ("top", "threads"):
+        for name in ("count", "top", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be 1 or more, got {value}")

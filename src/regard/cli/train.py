@@ -18,6 +18,7 @@ ABOUT = {
     "classify-image": "which class is a picture of: folders of pictures, IDX files, or written digits",
     "caption": "what does a picture show, in words: pictures with captions, or scenes of written digits",
     "glimpse": "which class is a picture of, seen through a few glimpses, and where to look for it",
+    "generate": "new pictures of a class that is asked for: folders of pictures, IDX files, or written digits",
 }
 _ABOUT = """`regard train TASK --help` lists the options of a task.
 `regard train --resume RUN` goes on with a run, whatever its task; options of training given there hold from now on.

@@ -40,12 +40,8 @@ class Generation:
     def of(task: Generate, folder: Path, new: bool) -> "Generation":
         train, valid, facts = pictures.learned(task, folder, new)
         _check(facts)
-        judge = Judge.of(
-            folder / "judge.safetensors",
-            new,
-            facts,
-            lambda: Judge.learned(train, valid, facts, task.judge, task.seed),
-        )
+        path = folder / "judge.safetensors"
+        judge = Judge.of(path, new, facts, lambda: Judge.learned(train, valid, facts, task.judge, task.seed))
         said = f"drawings are judged by a classifier that recognises {judge.accuracy:.1f} % of the images held out"
         return Generation(task, train, facts, f"{pictures.told(train, valid)}; {said}", Real.of(judge, train))
 
@@ -139,6 +135,12 @@ def show(model: SelfAttentionGAN, classes: Sequence[int], count: int, seed: int,
     """Pictures of these classes in one file, a row of `count` each."""
     samples = drawn(model, np.array(classes).repeat(count), seed)
     write_picture(path, grid(samples.reshape(len(classes), count, *samples.shape[1:])))
+
+
+def first_judge(task: Generate, folder: Path) -> tuple[Judge, Images]:
+    """The classifier by which a run chose its weights, and the images that were held out for that."""
+    work = Generation.of(task, folder, new=False)
+    return work.real.judge, pictures.split_of(task, "valid")
 
 
 def other_judge(task: Generate, folder: Path) -> tuple[Judge, Images]:

@@ -4,16 +4,18 @@ from typing import Any
 
 from regard.tasks.caption import Caption
 from regard.tasks.classify_image import ClassifyImage
+from regard.tasks.generate import Generate
 from regard.tasks.glimpse import Glimpse
 from regard.tasks.translate import Translate
 
-Kind = Translate | ClassifyImage | Caption | Glimpse
+Kind = Translate | ClassifyImage | Caption | Glimpse | Generate
 
-TASKS: dict[str, type[Translate] | type[ClassifyImage] | type[Caption] | type[Glimpse]] = {
+TASKS: dict[str, type[Translate] | type[ClassifyImage] | type[Caption] | type[Glimpse] | type[Generate]] = {
     "translate": Translate,
     "classify-image": ClassifyImage,
     "caption": Caption,
     "glimpse": Glimpse,
+    "generate": Generate,
 }
 
 

@@ -1,0 +1,108 @@
+"""regard train, evaluate, predict and compare, of what draws."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli import main
+from regard.cli.compare import VARIED, named
+from regard.cli.contest import check
+from regard.cli.train import chosen
+from regard.tasks.generate import Generate
+
+TINY = ["--width", "4", "--noise", "4", "--judge", "4", "--threads", "1", "--steps", "3", "--batch", "100"]
+
+
+@pytest.fixture(scope="session")
+def painter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("painter") / "run"
+    assert main(["train", "generate", *TINY, "--out", str(run)]) == 0
+    return run
+
+
+def test_training_leaves_samples_and_names_the_last(regard: Regard, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ran = regard("train", "generate", *TINY, "--validate-every", 2, "--log-every", 1, "--out", run)
+    assert ran.code == 0
+    assert "drawings are judged by a classifier that recognises" in ran.out
+    assert "images/s" in ran.out
+    assert f"What it makes now is in {run / 'samples' / '3.png'}." in ran.out
+    assert f"Go on with: regard predict {run} CLASS --picture drawn.png, or regard evaluate {run}" in ran.out
+    assert sorted(path.name for path in (run / "samples").iterdir()) == ["2.png", "3.png"]
+    with Image.open(run / "samples" / "3.png") as image:
+        assert image.size == (2 + 10 * 34, 2 + 10 * 34)
+    told = json.loads((run / "run.json").read_text())["training"]
+    assert (told["betas"], told["clip"], told["warmup"], told["schedule"]) == ([0.0, 0.9], None, 0, "constant")
+    ran = regard("train", "--resume", run, "--steps", 4)
+    assert ran.code == 0
+    assert f"{run / 'samples' / '4.png'}" in ran.out
+
+
+def test_evaluate(regard: Regard, painter: Path, tmp_path: Path) -> None:
+    ran = regard("evaluate", painter)
+    assert ran.code == 0
+    assert ran.out.startswith("recognised")
+    assert "1,000 drawings of the test split" in ran.out
+    assert "had no part in the choice of weights; of real images" in ran.out
+    assert (painter / "judge-test.safetensors").exists()
+    out = regard("evaluate", painter, "--json", "--split", "valid", "--out", tmp_path / "said").out
+    told = json.loads(out)
+    assert set(told["scores"]) == {"recognised", "spread", "real spread", "distance"}
+    assert told["drawings"] == 1000
+    lines = [line.split("\t") for line in (tmp_path / "said").read_text().splitlines()]
+    assert len(lines) == 1000
+    assert told["scores"]["recognised"] == pytest.approx(100 * np.mean([a == b for a, b in lines]))
+
+
+def test_predict(regard: Regard, painter: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.png"
+    ran = regard("predict", painter, "7", "3", "--count", 4, "--picture", out)
+    assert ran.code == 0
+    rows = ran.out.splitlines()
+    assert [re.fullmatch(r"([73])\t\d of 4 recognised", row)[1] for row in rows[:2]] == ["7", "3"]  # type: ignore[index]
+    assert rows[2] == f"{out}: a row for each"
+    with Image.open(out) as image:
+        assert image.size == (2 + 4 * 34, 2 + 2 * 34)
+    told = json.loads(regard("predict", painter, "1", "--picture", out, "--json").out)
+    assert told == {"class": "1", "drawn": 10, "recognised": told["recognised"], "picture": str(out)}
+
+
+def test_compare_varies_where_the_block_stands() -> None:
+    options, differs = VARIED["generate"]
+    typed = chosen(options, "compare", "generate", ["--attention", "none,half", *TINY])
+    tasks = Generate(**typed.task).versions(named(differs, typed.attention))
+    check(tasks)
+    assert [task.words() for task in tasks.values()] == [["--attention", "none"], ["--attention", "half"]]
+    assert typed.training["betas"] == (0.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["predict", "RUN", "--picture", "a.png"], "name a class, or several, behind the run: 0, 1, 2"),
+        (["predict", "RUN", "x", "--picture", "a.png"], "unknown class 'x'; known are: 0, 1"),
+        (["predict", "RUN", "1"], "drawings go into a file; give --picture drawn.png"),
+        (["predict", "RUN", "1", "--picture", "a.jpg"], "pictures are written as .png, got a.jpg; name it a.png"),
+        (["predict", "RUN", "1", "--top", "2"], "--top is for what names classes, and .* draws them; leave it out"),
+        (["predict", "RUN", "1", "--count", "0"], "--count must be 1 or more, got 0"),
+        (["evaluate", "RUN", "--beam", "3"], "--beam is for what writes sentences, and .* draws; leave it out"),
+        (["translate", "RUN", "hello"], "is a run of Generate, and this is for translators"),
+        (["train", "generate", "--batch", "1"], "batch must be 2 or more: one image has no spread, got 1"),
+        (["train", "generate", "--attention", "hole"], "--attention hole: did you mean whole|unknown.*hole"),
+        (["compare", "generate", "--attention", "half,full"], "unknown attention 'full'; known are: none, quarter"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    regard: Regard, painter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = regard(*(str(painter) if word == "RUN" else word for word in args))
+    assert ran.code == 2
+    assert re.search(said, ran.err), ran.err
+    assert "Traceback" not in ran.err
+    assert not list(tmp_path.iterdir())
