@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from tests.data.test_images import LABELS, idx
 
 from regard.gates.catalogue import GATES
+from regard.models.rows import RowReader
 from regard.tasks.classification import evaluate, probabilities
 from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.kinds import TASKS, told
@@ -61,6 +62,22 @@ def test_the_loss_is_the_cross_entropy(tmp_path: Path, smoothing: float) -> None
     assert loss.count == work.count(batch) == 64
     right = (model(batch.x).argmax(-1) == batch.labels).float().mean()
     assert float(loss.sums["accuracy"]) / loss.count == pytest.approx(100 * float(right))
+
+
+def test_what_is_left_open_suits_the_model(tmp_path: Path) -> None:
+    assert ClassifyImage().choice("width") == 32
+    assert ClassifyImage(model="rows").choice("width") == 16
+    assert ClassifyImage(model="rows", width=5).choice("width") == 5
+    assert ClassifyImage().choice("metric") == "nll"
+    assert ClassifyImage(model="rows").title == "a reader of rows on digits"
+    reader = ClassifyImage(model="rows", heads=2, width=4, stride=3).prepare(tmp_path).model()
+    assert isinstance(reader, RowReader)
+    assert (reader.cell.size, reader.embed.stride, reader.size) == (8, (3, 3), (8, 8))
+    again = ClassifyImage(model="rows", heads=2, width=4, stride=3).fresh(tmp_path)
+    assert {name: p.shape for name, p in again.state_dict().items()} == {
+        name: p.shape for name, p in reader.state_dict().items()
+    }
+    ClassifyImage(model="rows", stride=9).rehearse()
 
 
 def test_shifts_are_those_of_every_image() -> None:
@@ -169,7 +186,12 @@ def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> Non
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
         ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
         ({"size": 8}, "size=8 belongs to pictures of your own; give train as well"),
-        ({"width": 0}, "width must be 1 or more, got 0; try width=32"),
+        ({"width": 0}, "width must be 1 or more, got 0; try width=16"),
+        ({"model": "columns"}, "unknown model 'columns'; known are: convnet, rows"),
+        ({"model": "rows", "gate": "se"}, "gate='se' belongs to model='convnet', not to 'rows'; leave it out"),
+        ({"model": "rows", "depths": (1, 1)}, "depths=\\(1, 1\\) belongs to model='convnet', not to 'rows'"),
+        ({"heads": 2}, "heads=2 belongs to model='rows', not to 'convnet'; leave it out or choose the other model"),
+        ({"stride": 2}, "stride=2 belongs to model='rows', not to 'convnet'"),
         ({"shift": -1}, "shift must be 0 or more, got -1; try shift=0"),
         ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout=0.1"),
     ],

@@ -13,6 +13,7 @@ from torch import nn
 from regard.data.images import Images
 from regard.gates.catalogue import GATES
 from regard.models.convnet import ConvNet
+from regard.models.rows import RowReader
 from regard.parts import checks
 from regard.tasks import pictures
 from regard.tasks.classify_image import ClassifyImage
@@ -42,7 +43,7 @@ class Classification:
         return pictures.told(self.train, self.valid)
 
     def model(self) -> nn.Module:
-        return build(self.task, self.facts.channels, len(self.facts.classes))
+        return made(self.task, self.facts)
 
     def batches(self, epoch: int) -> Sequence[Planned]:
         return pictures.plan(len(self.train), self.task.batch, self.task.seed, epoch)
@@ -67,18 +68,28 @@ class Classification:
         return Score(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
 
 
+def made(task: ClassifyImage, facts: Facts) -> nn.Module:
+    """The model that the task names, fresh."""
+    if task.model == "convnet":
+        return build(task, facts.channels, len(facts.classes))
+    size, width, heads = (facts.height, facts.width), task.choice("width"), task.choice("heads")
+    options = {"heads": heads, "width": width, "stride": task.stride, "dropout": task.dropout}
+    return RowReader(facts.channels, size, len(facts.classes), **options)
+
+
 def build(task: ClassifyImage, channels: int, classes: int) -> ConvNet:
-    """The model, fresh."""
+    """A ConvNet, fresh."""
     if task.gate is not None:
         checks.known("gate", task.gate, GATES)
-    gate = None if task.gate is None else GATES[task.gate]
-    return ConvNet(channels, classes, width=task.width, depths=task.depths, gate=gate, dropout=task.dropout)
+    gate, width, depths = None if task.gate is None else GATES[task.gate], task.choice("width"), task.choice("depths")
+    return ConvNet(channels, classes, width=width, depths=depths, gate=gate, dropout=task.dropout)
 
 
 def rehearse(task: ClassifyImage) -> None:
     """Builds a small one and calls it, so that what cannot be is told before any data is read."""
+    side = max(8, task.stride or 0)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        build(task, 1, 2)(torch.zeros(2, 1, 8, 8))
+        made(task, Facts(1, side, side, ["one", "two"], 0.0, 1.0, ""))(torch.zeros(2, 1, side, side))
 
 
 def evaluate(model: nn.Module, images: Images, facts: Facts) -> dict[str, float]:

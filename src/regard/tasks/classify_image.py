@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from regard.tasks.classification import Classification
 
 
+# which options belong to one model alone
+_OWN = {"convnet": ("gate", "depths"), "rows": ("heads", "stride")}
+# what an option is where it is left open
+_SUITS: dict[str, dict[str, Any]] = {"convnet": {"width": 32, "depths": (1, 1, 1)}, "rows": {"width": 16, "heads": 12}}
+
+
 @dataclass(frozen=True)
 class ClassifyImage:
     """Classify images: folders of pictures, IDX files, or embedded digits, by a network with any gate."""
@@ -29,12 +35,18 @@ class ClassifyImage:
     size: int | None = None
     """Pictures become so many pixels wide and high; left open, they must be of one size already."""
 
+    model: Literal["convnet", "rows"] = "convnet"
+    """Residual blocks that may have a gate, or a gated attention cell that reads row by row."""
     gate: str | None = None
-    """Stands at the end of every block: a name of `regard list gates`; left open, no gate."""
-    width: int = 32
-    """Channels of the first stage; every later one has twice as many."""
-    depths: tuple[int, ...] = (1, 1, 1)
-    """Residual blocks of each stage."""
+    """convnet: stands at the end of every block: a name of `regard list gates`; left open, no gate."""
+    width: int | None = None
+    """convnet: channels of the first stage, and every later one has twice as many; rows: numbers of every head."""
+    depths: tuple[int, ...] | None = None
+    """convnet: residual blocks of each stage; 1 1 1."""
+    heads: int | None = None
+    """rows: heads of the cell; 12."""
+    stride: int | None = None
+    """rows: pixels from one row, and from one patch in it, to the next; left open, an eighth of a picture."""
     dropout: float = 0.1
     """Share of features that is dropped before the last layer while training."""
     smoothing: float = 0.0
@@ -55,11 +67,21 @@ class ClassifyImage:
                 raise ValueError(f"data={self.data!r} and train={self.train} exclude each other; give one of them")
         if self.size is not None and self.train is None:
             raise ValueError(f"size={self.size} belongs to pictures of your own; give train as well")
-        object.__setattr__(self, "depths", tuple(self.depths))
-        for name in ("size", "width", "batch"):
+        if self.model not in _OWN:
+            raise ValueError(f"unknown model {self.model!r}; known are: {', '.join(_OWN)}")
+        for model, names in _OWN.items():
+            for name in names:
+                if model != self.model and getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} belongs to model='{model}', not to '{self.model}'; "
+                        "leave it out or choose the other model"
+                    )
+        if self.depths is not None:
+            object.__setattr__(self, "depths", tuple(self.depths))
+        for name, good in (("size", 32), ("width", 16), ("batch", 64), ("heads", 12), ("stride", 4)):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be 1 or more, got {value}; try {name}=32")
+                raise ValueError(f"{name} must be 1 or more, got {value}; try {name}={good}")
         for name in ("shift", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}; try {name}=0")
@@ -80,16 +102,21 @@ class ClassifyImage:
     @staticmethod
     def unsaid(name: str) -> str:
         """What an option is when nobody says it, for a line of help; empty if the option's own help tells."""
-        return {"data": "digits, if there is no --train"}.get(name, "")
+        suits = {"width": ", ".join(f"{suits['width']} for {model}" for model, suits in _SUITS.items())}
+        return {"data": "digits, if there is no --train", **suits}.get(name, "")
 
     @property
     def title(self) -> str:
         """What is trained on what."""
-        return f"a network on {self.kind if self.train is None else self.train.name}"
+        what = "a network" if self.model == "convnet" else "a reader of rows"
+        return f"{what} on {self.kind if self.train is None else self.train.name}"
 
     def choice(self, name: str) -> Any:
-        """An option; "metric" is what decides which weights are best."""
-        return "nll" if name == "metric" else getattr(self, name)
+        """An option, or what suits the model where it is left open; "metric" is what decides which weights are best."""
+        if name == "metric":
+            return "nll"
+        value = getattr(self, name)
+        return _SUITS[self.model].get(name) if value is None else value
 
     def higher(self, score: str) -> bool:
         """Is more better?"""
@@ -125,11 +152,10 @@ class ClassifyImage:
 
     def fresh(self, folder: Path) -> nn.Module:
         """The model of a run, without its weights."""
-        from regard.tasks.classification import build
+        from regard.tasks.classification import made
         from regard.tasks.pictures import recalled
 
-        facts = recalled(folder)
-        return build(self, facts.channels, len(facts.classes))
+        return made(self, recalled(folder))
 
     @staticmethod
     def told(told: dict[str, Any]) -> ClassifyImage:
