@@ -26,7 +26,7 @@ class Generate:
     MINUTES: ClassVar[dict[str, float]] = {"digits": 12.0, "files": 240.0}
     # two players that answer each other want short memories and steady steps
     TRAINING: ClassVar[dict[str, Any]] = {
-        "lr": 5e-4,
+        "lr": 2.5e-4,
         "betas": (0.0, 0.9),
         "schedule": "constant",
         "warmup": 0,
@@ -46,15 +46,15 @@ class Generate:
     """Channels of the largest map; those of half the size have twice, those of a quarter four times as many."""
     noise: int = 64
     """How many numbers are drawn for a picture."""
-    faster: float = 4.0
+    faster: float = 8.0
     """The discriminator learns at so many times --lr."""
-    keep: float = 0.99
+    keep: float = 0.995
     """Pictures are drawn with weights averaged over steps: so much of the average is kept at every step."""
     shift: int = 0
     """Training images are moved by up to so many pixels each way; generated ones will be as well."""
     judge: int = 300
     """Steps in which the classifier learns that recognises what was drawn."""
-    batch: int = 64
+    batch: int = 32
     """Images of a batch."""
     seed: int = 0
     """Decides initial weights, the order of batches, what is drawn, and which images are held out."""
@@ -79,14 +79,14 @@ class Generate:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}; try {name}=32")
         if self.batch < 2:
-            raise ValueError(f"batch must be 2 or more: one image has no spread, got {self.batch}; try batch=64")
+            raise ValueError(f"batch must be 2 or more: one image has no spread, got {self.batch}; try batch=32")
         for name in ("shift", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}; try {name}=0")
         if not self.faster > 0:
-            raise ValueError(f"faster must be positive, got {self.faster}; try faster=4")
+            raise ValueError(f"faster must be positive, got {self.faster}; try faster=8")
         if not 0 <= self.keep < 1:
-            raise ValueError(f"keep must be 0 or more and below 1, got {self.keep}; try keep=0.99")
+            raise ValueError(f"keep must be 0 or more and below 1, got {self.keep}; try keep=0.995")
 
     @property
     def kind(self) -> str:
