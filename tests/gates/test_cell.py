@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck
 
-from regard import CellState, GatedCell, GatedHeads, Need
+from regard import CellState, GatedCell, GatedHeads, Need, record
 
 B, N, D, H, W = 2, 5, 3, 4, 7
 
@@ -96,6 +96,20 @@ def test_a_sequence_is_its_steps() -> None:
     # and in two parts
     _, half = cell.read(x[:, :2])
     torch.testing.assert_close(cell.read(x[:, 2:], half)[0], outs[:, 2:])
+
+
+def test_a_sequence_is_heard_as_one_alignment() -> None:
+    cell, x = GatedCell(D, H, W).eval(), torch.randn(B, 6, N, D)
+    outs, _ = cell.read(x)
+    with record(cell) as tape:
+        heard, _ = cell.read(x)
+    torch.testing.assert_close(heard, outs)
+    (one,) = tape
+    assert (one.name, one.shape, one.verified) == ("look", (B, H, 6, N), True)
+    state = None
+    for t in range(6):
+        got, state = cell.attend(x[:, t], state, need=Need(weights=True))
+        torch.testing.assert_close(one.weights.dense()[:, :, t], got.weights)
 
 
 def test_memory_stays_bounded() -> None:

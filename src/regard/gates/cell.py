@@ -20,8 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.weighed import mixed
 from regard.gates.gate import only_weights
-from regard.parts import checks
+from regard.parts import checks, tap
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.normalize import Softmax
 
@@ -86,6 +87,9 @@ class GatedHeads(nn.Module):
         blocks = torch.block_diag(*self.query.unsqueeze(-1))  # "h·w h"
         scores = (keys.flatten(2) @ blocks).transpose(1, 2) / math.sqrt(self.width)
         weights = self.normalize.weights(scores, None if mask is None else mask.unsqueeze(1)).to(states.dtype)
+        if tap.listener() is not None:
+            return mixed(weights.unsqueeze(-2), states.transpose(1, 2), self).squeeze(-2), weights
+        # as this product, in half the time
         return (weights.transpose(1, 2).unsqueeze(-1) * states).sum(1), weights
 
     def extra_repr(self) -> str:
@@ -184,10 +188,11 @@ class GatedCell(nn.Module):
         state = self._begun(first, state)
         steps = self._heard(sequence.transpose(0, 1), None)
         outs = []
-        # parted at once: the gradient of every single part would be as large as the whole
-        for heard in zip(*(part.unbind() for part in steps), strict=True):
-            _, state = self._step(Heard(*heard), state, None)
-            outs.append(state.out)
+        with tap.aligned():
+            # parted at once: the gradient of every single part would be as large as the whole
+            for heard in zip(*(part.unbind() for part in steps), strict=True):
+                _, state = self._step(Heard(*heard), state, None)
+                outs.append(state.out)
         return torch.stack(outs, 1), state
 
 

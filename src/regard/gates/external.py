@@ -4,8 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.weighed import mixed
 from regard.gates.gate import BatchNorm, check_map, only_weights
-from regard.parts import checks, tap
+from regard.parts import checks
 from regard.parts.call import NOTHING, Attended, Need
 
 
@@ -22,12 +23,6 @@ def normalized_twice(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s"
     # a number instead of -inf: a map that is hidden as a whole stays finite
     shares = torch.log_softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), -2)
     return torch.softmax(shares.masked_fill(hidden, 0.0), -1).masked_fill(hidden, 0.0)
-
-
-def _mixed(owner: nn.Module, weights: Tensor, values: Tensor) -> Tensor:
-    """weights · values, heard if somebody listens."""
-    ear = tap.listener()
-    return weights @ values if ear is None else ear.mixed(owner, weights, values)
 
 
 def _flat(mask: Tensor | None, x: Tensor) -> Tensor | None:  # "b *s" -> "b n"
@@ -67,7 +62,7 @@ class External(nn.Module):
         only_weights(need, self)
         scores = F.linear(x.flatten(2).transpose(1, 2), self.keys)
         weights = normalized_twice(scores, _flat(mask, x)).to(scores.dtype)
-        out = _mixed(self, weights, self.values.to(scores.dtype).expand(x.shape[0], -1, -1))
+        out = mixed(weights, self.values.to(scores.dtype).expand(x.shape[0], -1, -1), self)
         return Attended(out.transpose(1, 2).reshape(x.shape), weights if need.weights else None)
 
     def extra_repr(self) -> str:
@@ -108,7 +103,7 @@ class MultiHeadExternal(nn.Module):
         parts = self.wide(x.flatten(2).transpose(1, 2)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         weights = normalized_twice(self.keys(parts), None if flat is None else flat.unsqueeze(1)).to(parts.dtype)
         memory = self.values.weight.T.to(parts.dtype).expand(*parts.shape[:2], -1, -1)
-        read = _mixed(self, weights, memory) + self.values.bias.to(parts.dtype)
+        read = mixed(weights, memory, self) + self.values.bias.to(parts.dtype)
         out = self.narrow(read.transpose(1, 2).flatten(2)).transpose(1, 2)
         if flat is not None:
             out = out.masked_fill(~flat.unsqueeze(1), 0.0)
