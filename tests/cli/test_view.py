@@ -92,7 +92,7 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
     ("args", "said"),
     [
         (["{nowhere}"], "there is no run or recording "),
-        (["{tape}", "a text"], "is a recording, which has its text; leave 'a text' out"),
+        (["{tape}", "a text"], "is a recording, which has its text or picture; leave 'a text' out"),
         (["{tape}", "two", "texts"], "one text at a time, got 2; quote a sentence"),
         (["{tape}", "--layers", "layer.0"], "unknown layers 'layer.0'; did you mean 'layers.0'?"),
         (["{tape}", "--sample", "2"], "--sample=2 is not there in 'layers.0'; there are 0 to 1"),

@@ -7,12 +7,18 @@ import numpy as np
 import torch
 from PIL import Image
 
+from regard.data.tokens import Tokens
 from regard.gates.catalogue import GATES
 from regard.models.convnet import ConvNet
 from regard.serve.limits import Limits
 from regard.serve.seeing import Seeing
+from regard.tasks.caption import Caption
+from regard.tasks.captioner import Captioner
+from regard.tasks.captioner import build as build_caption
+from regard.tasks.glimpse import Glimpse
+from regard.tasks.glimpsing import build as build_glimpse
 from regard.tasks.pictures import Facts
-from regard.tasks.sight import Classifying
+from regard.tasks.sight import Captioning, Classifying, Glimpsing
 
 
 def sight(gate: str | None = "simam", channels: int = 1) -> Classifying:
@@ -41,3 +47,22 @@ def packed(image: Image.Image, kind: str = "PNG") -> bytes:
 
 def sent(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def glimpsing() -> Glimpsing:
+    """A model that glimpses three times at pictures 7 high and 11 wide, and learned nothing."""
+    facts = Facts(1, 7, 11, ["cat", "dog", "owl"], 0.0, 0.3, "")
+    task = Glimpse(data="digits", glimpses=3, what=4, where=4, glimpse=6, hidden=8)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return Glimpsing(facts, build_glimpse(task, facts).eval())
+
+
+def captioning(longest: int = 5) -> Captioning:
+    """One that says a few words of a picture 16 high and 24 wide."""
+    tokens = Tokens.train("words", ["a b c d e"], 20)
+    task = Caption(data="scenes", annotation=8, channels=4, width=6, hidden=8, dropout=0.0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        model = build_caption(task, 1, len(tokens)).eval()
+    return Captioning(Captioner(model, tokens, Facts(1, 16, 24, [], 0.4, 0.3, ""), longest))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.serve.conftest import Service, get, post, visit
-from tests.serve.pictures import drawn, packed, seeing, sent, sight
+from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent, sight
 from tests.test_pictures import claims
 
 from regard import pictures
@@ -25,6 +25,7 @@ from regard.tape.record import record
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.tasks.classification import probabilities
+from regard.tasks.pictures import tensor
 
 PICTURES = [packed(drawn(n), kind) for n, kind in enumerate(["PNG", "JPEG", "PNG", "JPEG", "PNG"])]
 
@@ -211,6 +212,41 @@ def test_a_sight_is_alone_as_in_company() -> None:
         (alone,) = made.see(pixels[n : n + 1])
         assert [name for name, _ in alone.classes] == [name for name, _ in one.classes]
         assert [p for _, p in alone.classes] == pytest.approx([p for _, p in one.classes], abs=1e-6)
+
+
+def test_a_path_of_glimpses() -> None:
+    made = Seeing(glimpsing(), Limits(), run="tiny", step=4)
+    got = post(made, {"images": [sent(data) for data in PICTURES], "maps": True}).json()["answers"]
+    facts = made.sight.facts
+    pixels = np.stack([pictures.read(data, size=(facts.width, facts.height), mode="L") for data in PICTURES])
+    looked = made.sight.model.look(tensor(pixels, facts))  # type: ignore[operator]
+    for n, one in enumerate(got):
+        assert [[2 * place["x"] - 1, 2 * place["y"] - 1] for place in one["path"]] == [
+            pytest.approx(place, abs=1e-6) for place in looked.places[n].tolist()
+        ]
+        (look,) = one["maps"]
+        assert (look["kind"], look["verified"]) == ("glimpse", True)
+        assert np.array(look["weights"]).shape == (3, 7, 11)
+        # the middle of what a glimpse sees is its place, where that lies inside
+        best = made.sight.model.retina.weights(looked.places[n], 7, 11)  # type: ignore[union-attr, operator]
+        assert np.allclose(look["weights"], best, atol=1e-6)
+
+
+def test_a_map_a_word() -> None:
+    made = Seeing(captioning(), Limits(), run="tiny", step=4)
+    assert made.name == "caption"
+    got = post(made, {"images": [sent(data) for data in PICTURES], "maps": True}).json()["answers"]
+    for data, one in zip(PICTURES, got, strict=True):
+        assert len(one["words"]) > 0
+        assert "classes" not in one
+        (look,) = one["maps"]
+        assert look["kind"] == "alignment"
+        assert len(look["weights"]) == len(one["words"])
+        assert np.array(look["weights"]).sum((1, 2)) == pytest.approx(1, abs=1e-5)
+        # alone as in company
+        (alone,) = post(made, {"image": sent(data), "maps": True}).json()["answers"]
+        assert (alone["text"], alone["words"]) == (one["text"], one["words"])
+        assert np.allclose(alone["maps"][0]["weights"], look["weights"], atol=1e-5)
 
 
 def test_a_run_is_served(tmp_path: Path) -> None:

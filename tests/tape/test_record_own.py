@@ -11,6 +11,7 @@ import regard
 from regard.layers.search import greedy
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
+from regard.parts import tap
 
 SOURCE, TARGET = (
     torch.tensor([[5, 6, 7, 8, 9, 3], [4, 5, 6, 7, 0, 0]]),
@@ -199,3 +200,27 @@ def test_training_after_it_does_not_change_a_map() -> None:
         for p in layer.parameters():
             p.add_(1.0)
     assert torch.equal(tape[0].weights.dense(), before)
+
+
+def test_a_grid_that_is_told_outlives_the_modules_that_run_meanwhile() -> None:
+    """Also where a method is called instead of the model, so that every module is the outermost."""
+
+    class Looks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Sequential(nn.Linear(5, 5))
+            self.attention = regard.Attention(regard.Dot())
+
+        def look(self, x: Tensor) -> Tensor:
+            with tap.lying((2, 3)):
+                x = self.first(x)
+                return self.attention(x, x)[:, :4] + self.attention(x[:, :4], x[:, :4])
+
+    model = Looks()
+    with regard.record(model) as tape:
+        model.look(torch.randn(2, 7, 5))
+    # a token before six places; and four, which are not those
+    assert [one.grid for one in tape] == [(2, 3), None]
+    with regard.record(model) as after:
+        model.attention(torch.randn(2, 6, 5), torch.randn(2, 6, 5))
+    assert after[0].grid is None

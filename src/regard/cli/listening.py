@@ -1,4 +1,4 @@
-"""A model in a folder, run on a text while it is recorded: one that transformers saved, or a run of a training."""
+"""A model in a folder, run on a text or a picture while it is recorded: of transformers, or of a training."""
 
 import contextlib
 import inspect
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from regard.cli import watching
 from regard.tape.record import record
 from regard.tape.recording import Recording
 from regard.view.alignment import Alignment
@@ -18,33 +20,48 @@ from regard.view.alignment import Alignment
 CONFIG = "config.json"
 # one of these is the vocabulary of a tokenizer
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "tekken.json")
+# no code of the folder is run, nothing is unpickled, nothing is fetched
+_SAFELY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # tokens that are generated at most, by a model that translates
 _TOKENS = 128
 
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """What was recorded; of a model that translates also what it said, and what each piece of that looked at."""
+    """What was recorded; of a model that translates also what it said, and what each piece of that looked at; of one
+    that looks at a picture also that, "h w 3"."""
 
     recording: Recording
     said: str | None = None
     alignment: Alignment | None = None
+    image: Tensor | None = None
 
 
 def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str | None) -> Heard:
-    """The model of the folder reads the text; None is the first pair that a run held out."""
+    """The model of the folder reads the text, or looks at the picture of that name; None is the first pair that a
+    translator's run held out."""
     from regard.train.run import RECORD
 
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; name one that holds a model, or a training")
     if (folder / RECORD).exists():
-        heard = _run(folder, text, layers, weights or "best")
+        from regard.cli.loading import recorded
+        from regard.cli.sights import SIGHTS
+
+        if recorded(folder).kind in SIGHTS:
+            path = watching.path_of(folder, text)
+            heard = _seen(watching.run(folder, path, layers, weights or "best", _taped))
+        else:
+            heard = _run(folder, text, layers, weights or "best")
     elif not (folder / CONFIG).exists():
         raise FileNotFoundError(
             f"{folder} holds neither {CONFIG}, a model that transformers saved, nor {RECORD}, a training; name another"
         )
     elif weights is not None:
         raise ValueError(f"--weights {weights} is for the folder of a training, and {folder} is not one; leave it out")
+    elif _looks(folder):
+        _transformers(folder)
+        heard = _seen(watching.pretrained(folder, watching.path_of(folder, text), layers, _taped, _SAFELY))
     elif text is None:
         raise ValueError(f"{folder} holds a model of transformers, which has no text of its own; give one")
     else:
@@ -53,6 +70,19 @@ def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str |
         some = f"none of {', '.join(layers)}" if layers else "nothing"
         raise ValueError(f"{some} in {folder} attended, so there is nothing to see; name another one")
     return heard
+
+
+def _seen(watched: watching.Watched) -> Heard:
+    return Heard(watched.recording, watched.said, image=watched.image)
+
+
+def _looks(folder: Path) -> bool:
+    """Does the model look at pictures, and at nothing else?"""
+    return (folder / watching.PROCESSOR).exists() and not _has_tokenizer(folder)
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any(path for name in _TOKENIZERS for path in folder.glob(name))
 
 
 @contextlib.contextmanager
@@ -64,7 +94,7 @@ def _taped(model: torch.nn.Module, layers: Sequence[str]) -> Iterator[Recording]
             with record(model, layers=list(layers) or None) as tape:
                 yield tape
     except MemoryError as error:
-        raise ValueError(f"{error}; a shorter text or --layers takes less") from error
+        raise ValueError(f"{error}; a shorter text, a smaller picture or --layers takes less") from error
 
 
 def _run(folder: Path, text: str | None, layers: Sequence[str], weights: str) -> Heard:
@@ -140,8 +170,8 @@ def _translated(
     return Heard(recording, said, alignment)
 
 
-def _loaded(folder: Path) -> tuple[Any, Any, str]:
-    """The model and its tokenizer. No code of the folder is run, nothing is unpickled, nothing is fetched."""
+def _transformers(folder: Path) -> Any:
+    """The library, quiet, if the folder holds what it may read."""
     try:
         import transformers
     except ImportError as error:
@@ -152,12 +182,17 @@ def _loaded(folder: Path) -> tuple[Any, Any, str]:
         pickled = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
         why = f"only {pickled[0]}, a pickle, which could run code" if pickled else "none"
         raise ValueError(f"{folder} must hold weights in .safetensors, got {why}; save it with save_pretrained")
-    # without these, transformers makes up a tokenizer that knows no word
-    if not any(path for name in _TOKENIZERS for path in folder.glob(name)):
-        raise ValueError(f"{folder} holds no tokenizer; save it beside the model with tokenizer.save_pretrained")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    return transformers
+
+
+def _loaded(folder: Path) -> tuple[Any, Any, str]:
+    """The model and its tokenizer."""
+    transformers, safely = _transformers(folder), _SAFELY
+    # without these, transformers makes up a tokenizer that knows no word
+    if not _has_tokenizer(folder):
+        raise ValueError(f"{folder} holds no tokenizer; save it beside the model with tokenizer.save_pretrained")
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **safely)
         auto = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModel

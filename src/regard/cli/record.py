@@ -1,4 +1,4 @@
-"""regard record: what a model looks at while it reads a text."""
+"""regard record: what a model looks at while it reads a text, or sees a picture."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from regard.cli.options import Flag, left_open, parse
-from regard.cli.seeing import can_write, counted_maps, joined, note, printed
+from regard.cli.seeing import can_write, counted_maps, joined, note, over, printed
 
 SUFFIXES = (".safetensors", ".html", ".png", ".svg", ".pdf", ".npz", ".txt")
 _DRAWN = (".html", ".png", ".svg", ".pdf", ".txt")
@@ -17,17 +17,17 @@ _DRAWN = (".html", ".png", ".svg", ".pdf", ".txt")
 
 @dataclass(frozen=True)
 class Options:
-    """Record what a model attends to while it reads a text, as it runs: every layer, every head, each map with a
-    certificate that it is the one that was used. Without --out the maps are listed, and one of them is shown.
+    """Record what a model attends to while it reads a text, or looks at a picture, as it runs: every layer, every head,
+    each map with a certificate that it is the one that was used. Without --out the maps are listed, and one is shown.
 
-    The folder is one that transformers saved (save_pretrained, of the model and of its tokenizer), with its weights in
-    .safetensors, or that of a training. Nothing is fetched, and no code of the folder is run.
+    The folder is one that transformers saved (save_pretrained, of the model and of its tokenizer or image processor),
+    with its weights in .safetensors, or that of a training. Nothing is fetched, and no code of the folder is run.
     """
 
     model: Annotated[Path, tyro.conf.Positional] = field(metadata={"metavar": "FOLDER"})
     """The folder of a model, or of a training."""
-    text: Annotated[str, tyro.conf.Positional] = field(metadata={"metavar": "TEXT"})
-    """What it reads; quote a sentence."""
+    text: Annotated[str, tyro.conf.Positional] = field(metadata={"metavar": "TEXT|PICTURE"})
+    """What it reads, a sentence in quotes; or the file of a picture, if it looks at those."""
     out: Path | None = field(default=None, metadata={"metavar": "FILE"})
     """Write what was recorded: .safetensors for regard view, .html, .png, .svg, .pdf, .npz or .txt."""
     layers: tuple[str, ...] = ()
@@ -60,8 +60,9 @@ def verb(args: Sequence[str]) -> int:
         assert heard.alignment is not None
         note(f"what each piece looked at is drawn in {show(heard.alignment).save(typed.alignment)}")
     if typed.out is not None:
-        path = show(recording).save(typed.out)
-        more = f"; look at it: regard view {path}" if path.suffix == ".safetensors" else ""
+        path = show(recording, image=over(recording, heard.image, typed.out)).save(typed.out)
+        under = "" if heard.image is None else f" --image {typed.text} --out page.html"
+        more = f"; look at it: regard view {path}{under}" if path.suffix == ".safetensors" else ""
         note(f"what was recorded is in {path}{more}")
     if typed.out is None and typed.alignment is None:
         sys.stdout.write(printed(recording))

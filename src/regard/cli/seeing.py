@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from regard.cli import among
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from regard.tape.recording import Recording
 
 
@@ -32,6 +34,12 @@ def joined(recording: "Recording") -> "Recording":
         return recording.merged()
     except ValueError as error:
         raise ValueError(f"--words cannot join them: {error}; or leave --words out") from error
+
+
+def over(recording: "Recording", image: "Tensor | None", out: Path, what: str | None = None) -> "Tensor | None":
+    """The picture, where the file shows it: a page or a figure of a recording that looks at its places."""
+    drawn = out.suffix in (".html", ".png", ".svg", ".pdf") and what in (None, "overlay", "glimpses", "captions")
+    return image if drawn and any(one.grid is not None for one in recording) else None
 
 
 def printed(recording: "Recording") -> str:

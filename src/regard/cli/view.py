@@ -10,9 +10,11 @@ import tyro
 
 from regard.cli.options import Flag, left_open, parse
 from regard.cli.record import SUFFIXES
-from regard.cli.seeing import can_write, counted_maps, joined, note, printed
+from regard.cli.seeing import can_write, counted_maps, joined, note, over, printed
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from regard.tape.recording import Recording
 
 
@@ -21,13 +23,13 @@ class Options:
     """See a recording: its maps in a list and one of them shaded in the terminal, a file, or a page in the browser.
 
     It is a file that regard record or Recording.save wrote; or the folder of a training, whose model then translates
-    TEXT, or the first sentence that it was not trained on.
+    TEXT, or the first sentence that it was not trained on, or looks at PICTURE.
     """
 
     seen: Annotated[Path, tyro.conf.Positional] = field(metadata={"metavar": "RUN|FILE"})
     """A recording (.safetensors), or the folder of a training."""
-    text: Annotated[tuple[str, ...], tyro.conf.Positional] = field(default=(), metadata={"metavar": "[TEXT]"})
-    """Of a training: what it translates."""
+    text: Annotated[tuple[str, ...], tyro.conf.Positional] = field(default=(), metadata={"metavar": "[TEXT|PICTURE]"})
+    """Of a training: what it translates, or the file of a picture that it looks at."""
     out: Path | None = field(default=None, metadata={"metavar": "FILE"})
     """Write it: .html, .png, .svg, .pdf, .npz, .txt or .safetensors."""
     layers: tuple[str, ...] = ()
@@ -45,7 +47,7 @@ class Options:
     other: Path | None = field(default=None, metadata={"metavar": "FILE"})
     """Another recording, to be taken away from this one."""
     image: Path | None = field(default=None, metadata={"metavar": "FILE"})
-    """The picture that was looked at, for a figure or a page over it."""
+    """Of a recording, the picture that was looked at, for a figure or a page over it."""
     words: Flag = False
     """Join the pieces of words: rows averaged, columns summed."""
     serve: Flag = False
@@ -63,7 +65,8 @@ class Options:
         if self.port is not None and not 0 <= self.port < 65536:
             raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
         for name in ("what", "query", "image"):
-            if getattr(self, name) is not None and self.out is None:
+            served = name == "image" and self.serve
+            if getattr(self, name) is not None and self.out is None and not served:
                 raise ValueError(f"--{name} {getattr(self, name)} is for a file; add --out, such as --out a.png")
         for name in ("layer", "head", "other"):
             if getattr(self, name) is not None and self.serve:
@@ -75,11 +78,12 @@ class Options:
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard view", args)
     can_write("--out", typed.out, SUFFIXES)
-    recording = _some(_read(typed), typed)
+    recording, image = _read(typed)
+    recording = _some(recording, typed)
     if typed.serve:
         from regard.serve.tiles import serve
 
-        serve(recording, port=typed.port or 0)
+        serve(recording, port=typed.port or 0, image=_served(image))
         return 0
     note(counted_maps(recording))
     from regard.view.show import show
@@ -97,7 +101,7 @@ def verb(args: Sequence[str]) -> int:
             layer=layer,
             head=typed.head,
             query=typed.query,
-            image=typed.image,
+            image=image if isinstance(image, Path) else over(recording, image, typed.out, typed.what),
             other=other,
         )
         note(f"it is in {shown.save(typed.out)}")
@@ -125,8 +129,16 @@ def _some(recording: "Recording", typed: Options) -> "Recording":
     return joined(recording) if typed.words else recording
 
 
-def _read(typed: Options) -> "Recording":
-    """The recording of the file, of the folder, or of the training in it."""
+def _served(image: "Path | Tensor | None") -> "Tensor | None":  # "c h w"
+    if image is None:
+        return None
+    from regard.view.recording_images import picture
+
+    return picture(image).movedim(-1, 0)
+
+
+def _read(typed: Options) -> "tuple[Recording, Path | Tensor | None]":
+    """The recording of the file, of the folder, or of the training in it; and the picture that was looked at."""
     from regard.tape.files import NAME
     from regard.tape.recording import Recording
 
@@ -135,12 +147,17 @@ def _read(typed: Options) -> "Recording":
     if typed.seen.is_dir() and not (typed.seen / NAME).exists():
         from regard.cli.listening import listen
 
-        return listen(typed.seen, typed.text[0] if typed.text else None, (), typed.weights).recording
+        if typed.image is not None:
+            raise ValueError(f"--image {typed.image} is for a recording; of a training, write the picture behind it")
+        heard = listen(typed.seen, typed.text[0] if typed.text else None, (), typed.weights)
+        if heard.said is not None and heard.image is not None:
+            print(heard.said)
+        return heard.recording, heard.image
     if typed.text:
-        raise ValueError(f"{typed.seen} is a recording, which has its text; leave {typed.text[0]!r} out")
+        raise ValueError(f"{typed.seen} is a recording, which has its text or picture; leave {typed.text[0]!r} out")
     if typed.weights is not None:
         raise ValueError(f"--weights {typed.weights} is for the folder of a training; leave it out")
     recording = Recording.load(typed.seen)
     if not len(recording):
         raise ValueError(f"{typed.seen} holds no maps, so there is nothing to see; record a model that attends")
-    return recording
+    return recording, typed.image

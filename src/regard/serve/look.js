@@ -36,12 +36,12 @@ function bar(p) {
 
 function draw(answer, picture) {
   const before = seen.maps[at.map]?.name;
-  Object.assign(seen, { picture, words: answer.words || [], maps: answer.maps || [] });
+  Object.assign(seen, { picture, words: answer.words || [], path: answer.path || [], maps: answer.maps || [] });
   const classes = answer.classes || [];
   list.replaceChildren(...classes.map(({ name, probability }) => make("tr", {}, make("th", { scope: "row", dir: "auto", lang: "" }, name), make("td", {}, percent(probability)), bar(probability))));
   chances.hidden = !classes.length;
   results.hidden = false;
-  outcome.textContent = answer.text ?? `${classes[0].name}, ${percent(classes[0].probability)}`;
+  outcome.textContent = answer.text !== undefined ? answer.text || "(nothing)" : `${classes[0].name}, ${percent(classes[0].probability)}`;
   look(Math.max(0, seen.maps.findIndex((map) => map.name === before)), 0);
 }
 

@@ -18,11 +18,12 @@ from regard.serve.seeing_schema import ANSWER, REQUEST, TOP
 from regard.serve.served import Face, Schema
 from regard.tape.record import record
 from regard.tasks.sight import Pixels, Sight, Sighted
+from regard.view import labels
 
 KINDS = ("PNG", "JPEG")
 Seen = tuple[Sighted, Sequence[Look]]
-# bytes that may be recorded at a time
-_BUDGET = 512 << 20
+# bytes, and pictures, that may be recorded at a time
+_BUDGET, _AT_ONCE = 512 << 20, 64
 # what the page says that is done to a picture
 _VERBS = {"classify": "Classify", "glimpse": "Look around in", "caption": "Describe"}
 
@@ -141,6 +142,9 @@ class Seeing:
     def _see(self, pixels: Pixels, maps: bool) -> list[Seen]:
         if not maps:
             return [(one, ()) for one in self.sight.see(pixels)]
+        if len(pixels) > _AT_ONCE:
+            parts = [pixels[n : n + _AT_ONCE] for n in range(0, len(pixels), _AT_ONCE)]
+            return [one for part in parts for one in self._see(part, maps)]
         tapes = []
 
         @contextmanager
@@ -163,14 +167,18 @@ def _written(one: Sighted, looked: Sequence[Look], top: int, maps: bool) -> dict
     found: dict[str, object] = {}
     if one.classes:
         found["classes"] = [{"name": name, "probability": chance} for name, chance in one.classes[:top]]
-    if one.words:
-        found |= {"text": " ".join(one.words), "words": list(one.words)}
+    if one.places:
+        found["path"] = [{"x": x, "y": y} for x, y in one.places]
+    if one.pieces:
+        found |= {"text": one.text, "words": [labels.shown(piece.removeprefix("▁")) for piece in one.pieces]}
     if maps:
-        found["maps"] = [_look(look) for look in looked]
+        found["maps"] = [_look(look, len(one.pieces)) for look in looked]
     return found
 
 
-def _look(look: Look) -> dict[str, object]:
+def _look(look: Look, words: int) -> dict[str, object]:
+    # beside a longer sentence a shorter one has looks that nobody used
+    used = look.weights[:words] if words and look.kind == "alignment" else look.weights
     # seven places are all that float32 knows, in half the letters
-    weights = look.weights.double().round(decimals=7).tolist()
+    weights = used.double().round(decimals=7).tolist()
     return {"name": look.name, "kind": look.kind, "verified": look.verified, "weights": weights}

@@ -40,6 +40,12 @@ _CLASS = {
     "required": ["name", "probability"],
     "properties": {"name": {"type": "string"}, "probability": {"type": "number", "minimum": 0, "maximum": 1}},
 }
+_PLACE = {
+    "type": "object",
+    "required": ["x", "y"],
+    "description": "From (0, 0), the upper left corner, to (1, 1).",
+    "properties": {"x": {"type": "number"}, "y": {"type": "number"}},
+}
 _MAP = {
     "type": "object",
     "required": ["name", "kind", "verified", "weights"],
@@ -66,6 +72,11 @@ ANSWER: dict[str, Any] = {
                 "type": "object",
                 "properties": {
                     "classes": {"type": "array", "items": _CLASS, "description": "The likeliest first."},
+                    "path": {
+                        "type": "array",
+                        "items": _PLACE,
+                        "description": "Of a model that glimpses: where, in order.",
+                    },
                     "text": {"type": "string", "description": "What a model says that writes sentences."},
                     "words": {"type": "array", "items": {"type": "string"}, "description": "Its words, a look each."},
                     "maps": {"type": "array", "items": _MAP, "description": "There if they were asked for."},

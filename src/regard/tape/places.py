@@ -45,6 +45,7 @@ class Places:
         self.entered = False  # has any of them run?
         self.failed: Callable[[], None] = lambda: None  # called when one ends by an error
         self._grid: tuple[int, int] | None = None
+        self._told: tuple[int, int] | None = None  # a grid that a layer tells, for as long as it does
         # an image that was cut into patches, until these are laid in a row; where that was, and what it was part of
         self.images: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._cut_in: tuple[nn.Module | None, ...] = ()
@@ -94,6 +95,8 @@ class Places:
 
     def grid(self, keys: int) -> tuple[int, int] | None:
         """How the last of these keys lie in an image, if one was cut into that many patches, behind a few tokens."""
+        if self._told is not None and 0 <= keys - self._told[0] * self._told[1] <= _PREFIX:
+            return self._told
         if self._grid is None or not 0 <= keys - self._grid[0] * self._grid[1] <= _PREFIX:
             return None
         if self._tower is None:
@@ -104,11 +107,11 @@ class Places:
     @contextmanager
     def lying(self, grid: tuple[int, int]) -> Iterator[None]:
         """Keys that are heard inside lie so in an image."""
-        before, self._grid = self._grid, grid
+        before, self._told = self._told, grid
         try:
             yield
         finally:
-            self._grid = before
+            self._told = before
 
     @property
     def here(self) -> Frame:

@@ -14,19 +14,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.models.ram import RAM
+from regard.tasks.captioner import Captioner
+from regard.tasks.interpreter import Beam
 from regard.tasks.pictures import Facts, tensor
 
 Pixels = NDArray[np.uint8]  # "n h w c"
+# hypotheses of a sentence that are kept at every step
+_BEAM = 5
 # entered around the pass in which the model looks
 Listen = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
 class Sighted:
-    """What was seen in one picture: classes, the likeliest first, or the words of a sentence."""
+    """What was seen in one picture: classes, the likeliest first, or a sentence, whose pieces looked one by one."""
 
     classes: Sequence[tuple[str, float]] = ()
-    words: Sequence[str] = ()
+    places: Sequence[tuple[float, float]] = ()  # (x, y) of glimpses, from (0, 0), the upper left corner, to (1, 1)
+    text: str = ""
+    pieces: Sequence[str] = ()
+
+    @property
+    def said(self) -> str:
+        """In a line."""
+        return self.text or ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in self.classes[:3])
 
 
 class Sight(Protocol):
@@ -34,7 +46,7 @@ class Sight(Protocol):
 
     @property
     def name(self) -> str:
-        """What it does to a picture: "classify"."""
+        """What it does to a picture: "classify", "glimpse", "caption"."""
 
     @property
     def facts(self) -> Facts:
@@ -61,6 +73,49 @@ class Classifying:
         with listen():
             logits = self.model(x)
         return [Sighted(likeliest(self.facts.classes, row)) for row in logits.double().softmax(-1).cpu()]
+
+
+@dataclass(frozen=True, eq=False)
+class Glimpsing:
+    """The sight of a run of glimpse, at the means of its places."""
+
+    facts: Facts
+    model: RAM
+    name: str = "glimpse"
+
+    @torch.no_grad()
+    def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
+        x = tensor(pixels, self.facts).to(next(self.model.parameters()).device)
+        with listen():
+            looked = self.model.look(x)
+        chances = looked.logits.double().softmax(-1).cpu()
+        places = ((looked.places.double() + 1) / 2).cpu().tolist()
+        return [
+            Sighted(likeliest(self.facts.classes, row), [(a, b) for a, b in path])
+            for row, path in zip(chances, places, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Captioning:
+    """The sight of a run of caption."""
+
+    captioner: Captioner
+    name: str = "caption"
+
+    @property
+    def facts(self) -> Facts:
+        return self.captioner.facts
+
+    @property
+    def model(self) -> nn.Module:
+        return self.captioner.model
+
+    def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
+        said = [found[0] for found in self.captioner.describe(pixels, Beam(_BEAM))]
+        with listen():
+            looked = self.captioner.look(pixels, said)
+        return [Sighted(text=one.text, pieces=seen.pieces) for one, seen in zip(said, looked, strict=True)]
 
 
 def likeliest(classes: Sequence[str], chances: Tensor) -> list[tuple[str, float]]:

@@ -1,6 +1,7 @@
 // A picture and where a model looked: a grid of weights that lies over it, one look or one a step. Whoever draws sets
 // `seen` and calls `look(0, 0)`. State: which map, which of its looks, and which place is pointed at.
-const seen = { picture: null, words: [], maps: [] }; // maps: {name, kind, verified, weights: [look][row][column]}
+// words: one a look; path: {x, y} of glimpses, from 0 to 1; maps: {name, kind, verified, weights: [look][row][column]}
+const seen = { picture: null, words: [], path: [], maps: [] };
 const WIDE = 448; // pixels of the longer side
 const OVER = 0.6; // how much of a colour lies over the picture
 const at = { map: 0, look: 0, row: 0, column: 0, pointed: false };
@@ -74,11 +75,30 @@ function drawSheet() {
       pen.fillRect(x, y, edge(c + 1, columns, sheet.width) - x, edge(r + 1, rows, sheet.height) - y);
     }
   pen.globalAlpha = 1;
+  const accent = getComputedStyle(document.documentElement).getPropertyValue("--accent");
+  drawPath(pen, accent);
   if (!at.pointed) return;
   const [x, y] = [edge(at.column, columns, sheet.width), edge(at.row, rows, sheet.height)];
-  for (const [thick, paint] of [[4, "#fff"], [2, getComputedStyle(document.documentElement).getPropertyValue("--accent")]]) {
+  for (const [thick, paint] of [[4, "#fff"], [2, accent]]) {
     [pen.lineWidth, pen.strokeStyle] = [thick, paint];
     pen.strokeRect(x + 1, y + 1, edge(at.column + 1, columns, sheet.width) - x - 2, edge(at.row + 1, rows, sheet.height) - y - 2);
+  }
+}
+
+// From glimpse to glimpse: a light rim under the line, so that it is seen on any ground; the one that is shown is full.
+function drawPath(pen, accent) {
+  const places = seen.path.map(({ x, y }) => [x * sheet.width, y * sheet.height]);
+  for (const [thick, paint] of [[4, "#fff"], [2, accent]]) {
+    [pen.lineWidth, pen.strokeStyle, pen.fillStyle] = [thick, paint, paint];
+    pen.beginPath();
+    for (const [x, y] of places) pen.lineTo(x, y);
+    pen.stroke();
+    places.forEach(([x, y], n) => {
+      pen.beginPath();
+      pen.arc(x, y, 5, 0, 2 * Math.PI);
+      pen.stroke();
+      if (n === at.look) pen.fill();
+    });
   }
 }
 

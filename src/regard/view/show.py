@@ -205,9 +205,9 @@ def show(
     `x` is a recording or one of its maps, a map or a tensor of weights, (queries, keys), (heads, queries, keys) or
     (samples, heads, queries, keys), or alignments. `queries` and `keys` are the pieces that stand at the rows and at
     the columns; without keys, the queries at both. Of several samples the first is drawn, or `sample`. `what` is the
-    figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless there is only one, or the
-    difference if there is an `other` recording to take away. `layer`, `head`, `query` and `image` are as in
-    `draw_recording`; a page has all layers and heads to choose from.
+    figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless there is only one; the
+    difference, if there is an `other` recording to take away; or what lies over the `image`. `layer`, `head`, `query`
+    and `image` are as in `draw_recording`; a page has all layers and heads to choose from.
     """
     options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     if isinstance(x, Alignment) or (isinstance(x, list | tuple) and x and isinstance(x[0], Alignment)):
@@ -229,12 +229,21 @@ def show(
     if what is None:
         lone = len(recording) == 1 and math.prod(recording[0].shape[1:-2]) == 1
         what = "difference" if other is not None else "map" if lone or head is not None else "heads"
+        if image is not None and other is None:
+            what = _over(recording)
     from regard.view.recording_figure import accepts
 
     if other is not None and sample is not None:
         other = other.select(sample=sample)
     accepts(recording, what, {name: value for name, value in options.items() if value is not None})
     return ShownRecording(recording, what, layer, head, query, image, other)
+
+
+def _over(recording: Recording) -> str:
+    """The figure of what looks at a picture, by the first map that does."""
+    kinds = [one.kind for one in recording if one.grid is not None]
+    first = kinds[0] if kinds else "self"
+    return "glimpses" if first == "glimpse" else "captions" if first in ("cross", "alignment") else "overlay"
 
 
 def _recording(x: object) -> Recording:

@@ -1,0 +1,100 @@
+"""A model that looks at pictures, run on one while it is recorded: a run of a training, or a folder of transformers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard import pictures
+from regard.tape.recording import Recording
+
+# how transformers says what a model does to a picture
+PROCESSOR = "preprocessor_config.json"
+
+Taped = Callable[[nn.Module, Sequence[str]], AbstractContextManager[Recording]]
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """What was recorded, the picture under it, "h w 3", and what the model said of it."""
+
+    recording: Recording
+    image: Tensor
+    said: str | None
+
+
+def path_of(folder: Path, given: str | None) -> Path:
+    """The picture that was named."""
+    if given is None:
+        raise ValueError(f"{folder} looks at pictures; name one, such as three.png")
+    return Path(given)
+
+
+def run(folder: Path, path: Path, layers: Sequence[str], weights: str, taped: Taped) -> Watched:
+    """A run of this library. Its maps lie over the whole picture, however large that is."""
+    from regard.cli.loading import recorded
+    from regard.cli.sights import SIGHTS
+
+    image = pictures.read(path, mode="RGB")
+    sight, _ = SIGHTS[recorded(folder).kind](folder, weights, "cpu", None)  # type: ignore[arg-type]
+    facts = sight.facts
+    pixels = pictures.read(path, size=(facts.width, facts.height), mode="L" if facts.channels == 1 else "RGB")
+    tapes: list[Recording] = []
+
+    @contextmanager
+    def listen() -> Iterator[None]:
+        with taped(sight.model, layers) as tape:
+            yield
+        tapes.append(tape)
+
+    (seen,) = sight.see(pixels[None], listen)
+    (tape,) = tapes
+    tape = replace(tape, about={**tape.about, "run": folder.name, "picture": path.name, "said": seen.said})
+    if seen.pieces:
+        tape = tape.labelled([piece.removeprefix("▁") for piece in seen.pieces], [])
+    return Watched(tape, torch.from_numpy(image), seen.said)
+
+
+def pretrained(folder: Path, path: Path, layers: Sequence[str], taped: Taped, safely: dict[str, Any]) -> Watched:
+    """A folder of transformers. The picture under its maps is the one that the model was given: cut and made small."""
+    import transformers
+    from PIL import Image
+
+    given = Image.fromarray(pictures.read(path, mode="RGB"))
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(folder, **safely)
+        config = transformers.AutoConfig.from_pretrained(folder, **safely)
+        named = any("ForImageClassification" in name for name in config.architectures or ())
+        auto = transformers.AutoModelForImageClassification if named else transformers.AutoModel
+        model = auto.from_pretrained(folder, config=config, use_safetensors=True, **safely).eval()
+    except Exception as error:
+        # whatever transformers says of a folder that it cannot read, a file of which may hold anything
+        line = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ValueError(
+            f"transformers cannot load {folder} ({line}); save the model and its image processor with save_pretrained"
+        ) from error
+    x = processor(given, return_tensors="pt")["pixel_values"]
+    with taped(model, layers) as tape:
+        out = model(pixel_values=x)
+    said = None
+    if named:
+        chances = out.logits[0].double().softmax(-1)
+        best = [(config.id2label[int(n)], float(chances[n])) for n in chances.argsort(descending=True)[:3]]
+        said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in best)
+    about = {**tape.about, "folder": folder.name, "picture": path.name, "transformers": transformers.__version__}
+    about |= {} if said is None else {"said": said}
+    return Watched(replace(tape, about=about), _seen(x[0], processor), said)
+
+
+def _seen(x: Tensor, processor: Any) -> Tensor:  # "c h w" -> "h w c"
+    """What the model was given, its normalisation undone."""
+    if getattr(processor, "do_normalize", False):
+        mean, spread = (
+            torch.tensor(getattr(processor, name)).reshape(-1, 1, 1) for name in ("image_mean", "image_std")
+        )
+        x = x * spread + mean
+    return x.clamp(0, 1).movedim(0, -1).expand(-1, -1, 3)

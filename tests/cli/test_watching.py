@@ -1,0 +1,136 @@
+"""regard record and regard view of what looks at pictures: trainings, and vision models of transformers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli import main
+from regard.tape.recording import Recording
+
+TINY = "--width 2 --depths 1 --batch 400 --threads 1 --steps 1"
+
+
+def trained(root: Path, gate: str | None) -> Path:
+    chosen = [] if gate is None else ["--gate", gate]
+    threads = torch.get_num_threads()
+    try:
+        args = ["train", "classify-image", "--data", "digits", *chosen, *TINY.split(), "--out", str(root / str(gate))]
+        assert main(args) == 0
+    finally:
+        torch.set_num_threads(threads)
+    return root / str(gate)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("gated"), "simam")
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pictures") / "three.png"
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import transformers
+    from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+
+    folder = tmp_path_factory.mktemp("vit")
+    transformers.logging.disable_progress_bar()
+    torch.manual_seed(7)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 16}
+    names = {0: "cat", 1: "dog", 2: "owl"}
+    config = ViTConfig(**sizes, image_size=24, patch_size=8, num_labels=3, id2label=names)
+    ViTForImageClassification(config).save_pretrained(folder)
+    ViTImageProcessorPil(size={"height": 24, "width": 24}).save_pretrained(folder)
+    return folder
+
+
+def test_a_training_sees_a_picture(run: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
+    path = tmp_path / "r.safetensors"
+    ran = regard("record", run, picture, "--out", path)
+    assert ran.code == 0, ran.err
+    said = regard("predict", run, picture).out.split("\t")[1]
+    assert ran.out.startswith(said.strip().split(" ")[0])
+    assert ran.err == (
+        "regard: 1 map of 1 module, each checked against what the model computed\n"
+        f"regard: what was recorded is in {path}; look at it: regard view {path} --image {picture} --out page.html\n"
+    )
+    tape = Recording.load(path)
+    assert [(one.name, one.kind, one.grid) for one in tape] == [("blocks.0.gate", "gate", (8, 8))]
+    assert tape.about["picture"] == "three.png"
+    # over its picture again
+    for suffix in (".png", ".html"):
+        again, straight = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+        assert regard("view", path, "--image", picture, "--out", again).code == 0
+        assert regard("view", run, picture, "--out", straight).code == 0
+        assert again.read_bytes() == straight.read_bytes()
+    assert "data:image/png;base64," in (tmp_path / "a.html").read_text(encoding="utf-8")
+    # in the terminal, and without the picture
+    assert "blocks.0.gate" in regard("view", run, picture).out
+    assert regard("view", run, picture, "--what", "heads", "--out", tmp_path / "c.png").code == 0
+
+
+def test_a_vision_model_of_transformers(vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
+    from transformers import AutoImageProcessor, ViTForImageClassification
+
+    path = tmp_path / "r.safetensors"
+    ran = regard("record", vit, picture, "--out", path)
+    assert ran.code == 0, ran.err
+    x = AutoImageProcessor.from_pretrained(vit)(Image.open(picture), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        right = ViTForImageClassification.from_pretrained(vit, attn_implementation="eager").eval()(
+            pixel_values=x, output_attentions=True
+        )
+    best = int(right.logits.argmax())
+    assert ran.out.startswith(f"{('cat', 'dog', 'owl')[best]} {100 * float(right.logits.softmax(-1)[0, best]):.1f} %")
+    tape = Recording.load(path)
+    assert [one.grid for one in tape] == [(3, 3)] * 2
+    for one, weights in zip(tape, right.attentions, strict=True):
+        torch.testing.assert_close(one.weights.dense(), weights, atol=1e-6, rtol=0)
+    for suffix in (".png", ".html"):
+        assert regard("record", vit, picture, "--out", tmp_path / f"a{suffix}").code == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "data:image/png;base64," in page
+    assert '"grid":[3,3]' in page
+
+
+def test_what_cannot_be_seen(run: Path, vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("no picture", encoding="utf-8")
+    for folder in (run, vit):
+        for given, sentence in ((words, "cannot be read as a picture ("), (tmp_path / "nix.png", "there is no file")):
+            ran = regard("record", folder, given)
+            assert ran.code == 2
+            assert sentence in ran.err
+            assert "Traceback" not in ran.err
+    ran = regard("view", run)
+    assert ran == (2, "", f"regard: {run} looks at pictures; name one, such as three.png\n")
+    ran = regard("view", run, picture, "--image", picture, "--out", tmp_path / "a.png")
+    assert "is for a recording; of a training, write the picture behind it" in ran.err
+
+
+def test_a_network_that_does_not_attend(picture: Path, regard: Regard, tmp_path: Path) -> None:
+    plain = trained(tmp_path, None)
+    ran = regard("record", plain, picture)
+    assert ran == (2, "", f"regard: nothing in {plain} attended, so there is nothing to see; name another one\n")
+
+
+def test_a_damaged_folder_of_transformers(vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}', encoding="utf-8")
+    (tmp_path / "preprocessor_config.json").write_text("{", encoding="utf-8")
+    ran = regard("record", tmp_path, picture)
+    assert "must hold weights in .safetensors, got none; save it with save_pretrained" in ran.err
+    (tmp_path / "model.safetensors").write_bytes(b"nothing")
+    ran = regard("record", tmp_path, picture)
+    assert ran.code == 2
+    assert "transformers cannot load" in ran.err
+    assert "save the model and its image processor with save_pretrained" in ran.err
