@@ -276,7 +276,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "keys of integers": (TypeError, lambda: MultiHead(4, 2)(Q, K.long()), ["k must be a floating tensor"]),
     # losses
     "rate of nought": (ValueError, lambda: Baseline(rate=0.0), ["rate", "0.0", "try 0.1"]),
-    "weights of one axis": (ValueError, lambda: doubly_stochastic(t(3)), ["weights", "(…, steps, places)", "(3)"]),
+    "weights without steps": (ValueError, lambda: doubly_stochastic(t(3)), ["weights", "(…, steps, places)", "(3)"]),
     "steps that are not those": (
         ValueError,
         lambda: doubly_stochastic(t(2, 3, 5), t(2, 5).bool()),
@@ -411,6 +411,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         ValueError,
         lambda: MultiHead(4, 2, attention=Attention(regard.Location(2, 4)))(Q, K),
         ["at most 4 positions", "Location(2, 5)"],
+    ),
+    "more real scores than fake": (
+        ValueError,
+        lambda: regard.losses.hinge(t(3), t(2)),
+        ["real (3) and fake (2)", "as many images", "draw one for every real"],
     ),
     "positions of floats": (TypeError, call(positions=(t(3), t(5))), ["positions", "float32"]),
 }
