@@ -175,7 +175,8 @@ class ShowAttendTell(nn.Module):
         """What the vocabulary layer reads at every step of captions that are known; the target starts with BOS."""
         encoded, lengths, grid = self.encode(images)
         y = self.dropout(self.embedding(target))
-        with tap.aligned(), _lying(grid):
+        # what is aligned is put together at its end, when it must be known how places lie
+        with _lying(grid), tap.aligned():
             taught = self.decoder.teach(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 

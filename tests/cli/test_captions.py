@@ -1,0 +1,113 @@
+"""regard train, evaluate, predict and compare, of captions."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli import main
+
+TINY = ["--annotation", "6", "--channels", "4", "--width", "6", "--hidden", "8", "--threads", "1", "--warmup", "1"]
+
+
+@pytest.fixture(scope="module")
+def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("captions")
+    draw = np.random.default_rng(0)
+    lines = []
+    for n in range(6):
+        pixels = draw.integers(0, 255, (12, 16), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{n}.png")
+        lines += [f"{n}.png\tnumber {n % 3} here", f"{n}.png\there is {n % 3}"]
+    (folder / "all.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def captioner(captions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("captioner") / "run"
+    tsv = str(captions / "all.tsv")
+    command = ["train", "caption", *TINY, "--train", tsv, "--tokens", "words", "--steps", "3", "--out", str(run)]
+    assert main(command) == 0
+    return run
+
+
+def test_training_goes_on(regard: Regard, captions: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    files = ("--train", captions / "all.tsv", "--valid", captions / "all.tsv")
+    ran = regard("train", "caption", *TINY, *files, "--attention", "hard", "--steps", 2, "--log-every", 1, "--out", run)
+    assert ran.code == 0
+    assert "12 captions of 6 pictures to train on, 6 pictures to validate" in ran.out
+    assert "tokens/s" in ran.out
+    assert f"Go on with: regard predict {run} PICTURE --picture words.png, or regard evaluate {run}" in ran.out
+    assert regard("train", "--resume", run, "--steps", 3).code == 0
+    told = json.loads(regard("evaluate", run, "--json", "--beam", 1).out)
+    assert told["pictures"] == 6
+    assert told["scores"].keys() == {"bleu"}
+    assert told["beam"] == 1
+
+
+def test_evaluate(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:
+    ran = regard("evaluate", captioner, "--test", captions / "all.tsv", "--out", tmp_path / "said.txt")
+    assert ran.code == 0
+    assert ran.out.startswith("bleu  ")
+    assert "6 pictures of the" in ran.out
+    assert "right: number 0 here / here is 0" in ran.out
+    assert len((tmp_path / "said.txt").read_text().splitlines()) == 6
+    assert regard("evaluate", captioner).code == 0
+    two = regard("evaluate", captioner, "--test", captions / "all.tsv", captions / "all.tsv")
+    assert two.code == 2
+    assert "--test must be one .tsv file, got 2" in two.err
+
+
+def test_predict(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:
+    one, other = captions / "0.png", captions / "1.png"
+    ran = regard("predict", captioner, one, other)
+    assert ran.code == 0
+    assert [line.split("\t")[0] for line in ran.out.splitlines()] == [str(one), str(other)]
+    told = json.loads(regard("predict", captioner, one, "--json", "--top", 3).out)
+    assert len(told["captions"]) == 3
+    assert told["captions"][0]["score"] >= told["captions"][2]["score"]
+    drawn = [tmp_path / name for name in ("a.png", "b.png")]
+    for path in drawn:
+        assert regard("predict", captioner, one, "--picture", path).code == 0
+    assert drawn[0].read_bytes() == drawn[1].read_bytes()
+    assert drawn[0].read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{one}", "{one}", "--picture", "{out}"], "--picture draws the words of one picture, got 2; name one"),
+        ([], "name a picture, or several, behind the run"),
+        (["nothing.png"], "there is no file nothing.png; name a picture that is there"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    regard: Regard, captions: Path, captioner: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    ran = regard("predict", captioner, *[w.format(one=captions / "0.png", out=tmp_path / "a.png") for w in words])
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_other_sizes_are_told(regard: Regard, captioner: Path, tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "a.tsv").write_text("a.png\tx\n")
+    ran = regard("evaluate", captioner, "--test", tmp_path / "a.tsv")
+    assert ran.code == 2
+    assert "are (8, 8, 1), (height, width, channels), and those that" in ran.err
+    assert "(12, 16, 1); make them alike" in ran.err
+
+
+def test_compare(captions: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    files = ["--train", str(captions / "all.tsv"), "--valid", str(captions / "all.tsv")]
+    command = ["compare", "caption", "--attention", "soft,hard", *TINY, *files, "--steps", "2", "--out", str(out)]
+    assert main(command) == 0
+    said = capfd.readouterr().out
+    assert "captions of all.tsv, 2 steps each; the best validation, by bleu." in said
+    assert set(json.loads((out / "results.json").read_text())) == {"soft", "hard"}
