@@ -68,8 +68,8 @@ class Shrink(nn.Module):
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
-        self.first = _conv(before, after, 3)
-        self.second = _conv(after, after, 3)
+        self.first = _conv(before, before, 3)
+        self.second = _conv(before, after, 3)
         self.skip = _conv(before, after, 1)
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b d h/2 w/2"
