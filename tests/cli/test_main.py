@@ -10,6 +10,7 @@ from tests.cli.conftest import Regard
 
 import regard as package
 from regard.cli import VERBS, main, sentence
+from regard.cli.typed import spelled
 
 # what help may take of the processor, in seconds
 HELP = 0.4
@@ -100,7 +101,7 @@ def test_what_is_mistyped_is_one_sentence(regard: Regard, args: list[str], said:
 
 def test_none_and_negative_numbers_are_values(regard: Regard) -> None:
     ran = regard("train", "translate", "--clip", "None", "--lr", "-1")
-    assert ran.err.splitlines()[-1].startswith("regard: lr must be positive, got -1.0")
+    assert ran.err.splitlines()[-1].startswith("regard: --lr must be positive, got -1.0; try --lr 0.001")
 
 
 def test_without_tyro_one_sentence(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,3 +165,17 @@ def test_the_output_is_clean_and_may_be_cut_off(trained: Path, tmp_path: Path) -
     assert set(first.split()) <= set("abcde")
     assert said == ""
     assert code == 141
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        ("lr must be positive, got 0; try lr=0.001", "--lr must be positive, got 0; try --lr 0.001"),
+        ("betas must be small; try betas=(0.9, 0.98)", "--betas must be small; try --betas 0.9 0.98"),
+        ("data='dates' and train=a.tsv exclude each other", "--data dates and --train a.tsv exclude each other"),
+        ("a line; give max_length=9, or tokens='bpe'.", "a line; give --max-length 9, or --tokens bpe."),
+        ("other=3 is not an option, lr alone is a word", "other=3 is not an option, lr alone is a word"),
+    ],
+)
+def test_options_in_sentences_are_as_they_are_typed(said: str, typed: str) -> None:
+    assert spelled(said) == typed

@@ -160,14 +160,19 @@ def test_part_of_a_character_does_not_break_the_text() -> None:
     ("kind", "lines", "size", "sentence"),
     [
         ("bp", LINES, 400, "kind must be one of bpe, characters, words, got 'bp'; try kind='bpe'"),
-        ("bpe", LINES, 259, r"size must be at least 260 for bpe .*, got 259; try size=8000, or kind='characters'"),
+        (
+            "bpe",
+            LINES,
+            259,
+            r"vocabulary must be at least 260 for bpe .*, got 259; try vocabulary=8000, or ",
+        ),
         (
             "characters",
             ["abc"],
             6,
-            "size must hold 3 characters and 4 special numbers, got 6; try size=7, or kind='bpe'",
+            "vocabulary must hold 3 characters and 4 special numbers, got 6; try vocabulary=7, or tokens='bpe'",
         ),
-        ("words", LINES, 5, "size must be more than 5 for words, got 5; try size=8000"),
+        ("words", LINES, 5, "vocabulary must be more than 5 for words, got 5; try vocabulary=8000"),
         ("bpe", ["", ""], 400, "lines must hold some text to learn a vocabulary from, got none"),
         ("words", [], 400, "lines must hold some text to learn a vocabulary from, got none"),
         ("characters", [], 400, "lines must hold some text to learn a vocabulary from, got none"),
@@ -181,7 +186,7 @@ def test_a_vocabulary_that_cannot_be_says_why(kind: Kind, lines: list[str], size
 def test_wrong_types_are_told() -> None:
     with pytest.raises(TypeError, match="lines must be lines of text, got one string 'abc'; put it into a list"):
         Tokens.train("bpe", "abc", 400)
-    with pytest.raises(TypeError, match="size must be a whole number, got 400.0; try size=8000"):
+    with pytest.raises(TypeError, match="vocabulary must be a whole number, got 400.0; try vocabulary=8000"):
         Tokens.train("bpe", LINES, 400.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"lines must be a list of lines, got one string 'abc'; write \[line\]"):
         VOCABULARIES["bpe"].encode("abc")

@@ -54,7 +54,12 @@ def main(args: Sequence[str] | None = None) -> int:
     except _BAD_INPUT as error:
         if debug or not _ours(error):
             raise
-        say_error(sentence(error))
+        told = sentence(error)
+        if typed[0] in ("train", "compare"):
+            from regard.cli.typed import spelled
+
+            told = spelled(told)
+        say_error(told)
         return 2
 
 

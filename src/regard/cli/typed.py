@@ -1,6 +1,7 @@
 """What was typed, looked over before tyro reads it: a mistake is told in one sentence.  No torch here."""
 
 import difflib
+import re
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
@@ -121,3 +122,23 @@ def bare(hint: Any) -> tuple[Any, bool]:
         assert len(kinds) == 1
         return kinds[0], True
     return hint, False
+
+
+def spelled(said: str) -> str:
+    """A sentence about a training with its options as they are typed: lr=0.001 becomes --lr 0.001."""
+    from regard.tasks.kinds import TASKS
+    from regard.train.training import Training
+
+    names = {one.name for of in (Training, *TASKS.values()) for one in fields(of)}
+
+    def value(found: re.Match[str]) -> str:
+        name, given = found.groups()
+        if name not in names:
+            return found[0]
+        several = given.startswith("(")
+        plain = given.strip("()").replace(",", "") if several else given.strip("'")
+        return f"--{name.replace('_', '-')} {plain}"
+
+    said = re.sub(r"\b([a-z_]+)=('[^']*'|\([^)]*\)|[^\s,;]+)", value, said)
+    first, _, rest = said.partition(" ")
+    return f"--{first.replace('_', '-')} {rest}" if first in names and rest.startswith("must ") else said

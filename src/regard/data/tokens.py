@@ -46,38 +46,40 @@ class Tokens:
         self._numbers = {} if bpe else {text: n for n, text in enumerate(written, SPECIAL)}
 
     @classmethod
-    def train(cls, kind: Kind, lines: Iterable[str], size: int) -> "Tokens":
-        """The vocabulary of these lines: at most `size` numbers, the special ones counted; the same for the same lines.
+    def train(cls, tokens: Kind, lines: Iterable[str], vocabulary: int) -> "Tokens":
+        """The same for the same lines: at most `vocabulary` numbers, the special ones counted.
 
         bpe needs room for 256 bytes, characters for all of them; words keeps the most frequent ones.
         """
-        _known(kind)
+        _known(tokens)
         if isinstance(lines, str):
             raise TypeError(f"lines must be lines of text, got one string {lines[:20]!r}; put it into a list")
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise TypeError(f"size must be a whole number, got {size!r}; try size=8000")
-        if kind == "bpe":
-            return _of_tokenizer(_merges(lines, size))
-        if kind == "characters":
+        if isinstance(vocabulary, bool) or not isinstance(vocabulary, int):
+            raise TypeError(f"vocabulary must be a whole number, got {vocabulary!r}; try vocabulary=8000")
+        if tokens == "bpe":
+            return _of_tokenizer(_merges(lines, vocabulary))
+        if tokens == "characters":
             counts = Counter[str]()
             for line in lines:
                 counts.update(line)
-            if len(counts) > size - SPECIAL:
+            if len(counts) > vocabulary - SPECIAL:
                 raise ValueError(
-                    f"size must hold {len(counts)} characters and {SPECIAL} special numbers, got {size}; "
-                    f"try size={len(counts) + SPECIAL}, or kind='bpe', which spells rare characters in bytes"
+                    f"vocabulary must hold {len(counts)} characters and {SPECIAL} special numbers, got {vocabulary}; "
+                    f"try vocabulary={len(counts) + SPECIAL}, or tokens='bpe', which spells rare characters in bytes"
                 )
             kept = sorted(counts)
         else:
             counts = Counter(word for line in lines for word in line.split(" "))
-            if size <= SPECIAL + 1:
-                raise ValueError(f"size must be more than {SPECIAL + 1} for words, got {size}; try size=8000")
+            if vocabulary <= SPECIAL + 1:
+                raise ValueError(
+                    f"vocabulary must be more than {SPECIAL + 1} for words, got {vocabulary}; try vocabulary=8000"
+                )
             # what stands between two spaces is a word of no letters: with it, spaces come back as they were
             del counts[""]
-            kept = ["", *sorted(counts, key=lambda word: (-counts[word], word))[: size - SPECIAL - 1]]
+            kept = ["", *sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary - SPECIAL - 1]]
         if not counts:
             raise ValueError("lines must hold some text to learn a vocabulary from, got none; is the file empty?")
-        return cls(kind, kept, None)
+        return cls(tokens, kept, None)
 
     def __len__(self) -> int:
         return SPECIAL + len(self._written)
@@ -179,15 +181,15 @@ def _tokenizers() -> Any:
     return tokenizers
 
 
-def _merges(lines: Iterable[str], size: int) -> "Tokenizer":
+def _merges(lines: Iterable[str], vocabulary: int) -> "Tokenizer":
     library = _tokenizers()
     from tokenizers import models, pre_tokenizers, trainers
 
     alphabet = sorted(_byte_of_letter())
-    if size < SPECIAL + len(alphabet):
+    if vocabulary < SPECIAL + len(alphabet):
         raise ValueError(
-            f"size must be at least {SPECIAL + len(alphabet)} for bpe ({len(alphabet)} bytes and {SPECIAL} special "
-            f"numbers), got {size}; try size=8000, or kind='characters' for a small alphabet"
+            f"vocabulary must be at least {SPECIAL + len(alphabet)} for bpe ({len(alphabet)} bytes and {SPECIAL} "
+            f"special numbers), got {vocabulary}; try vocabulary=8000, or tokens='characters' for a small alphabet"
         )
     tokenizer = library.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -197,7 +199,7 @@ def _merges(lines: Iterable[str], size: int) -> "Tokenizer":
         ]
     )
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
+        vocab_size=vocabulary,
         min_frequency=2,
         show_progress=False,
         initial_alphabet=alphabet,
