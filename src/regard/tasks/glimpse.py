@@ -80,7 +80,7 @@ class Glimpse:
         if self.size is not None and self.train is None:
             raise ValueError(f"size={self.size} belongs to pictures of your own; give train as well")
         if self.canvas is not None and self.scene == "plain":
-            raise ValueError(f"canvas={self.canvas} belongs to a scene; give scene='translated' or 'cluttered' as well")
+            raise ValueError(f"canvas={self.canvas} belongs to a scene; give scene='translated' as well")
         for name in ("clutter", "piece"):
             if getattr(self, name) is not None and self.scene != "cluttered":
                 raise ValueError(f"{name}={getattr(self, name)} belongs to scene='cluttered'; give that as well")
