@@ -7,6 +7,9 @@ from tests.cli.conftest import Regard
 
 import regard as package
 from regard.cli.formulas import page, terms
+from regard.data.embedded import EMBEDDED, PICTURES
+from regard.models import MODELS
+from regard.tasks.kinds import TASKS
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,14 +17,20 @@ ROOT = Path(__file__).parents[2]
 def test_everything_has_a_line(regard: Regard) -> None:
     ran = regard("list")
     assert ran.code == 0
-    for name in [*package.MECHANISMS, "seq2seq", "transformer", "dates", "reverse", "pronounce"]:
+    for name in [*package.MECHANISMS, *MODELS, *EMBEDDED, *PICTURES]:
         (line,) = [line for line in ran.out.splitlines() if line.startswith(f"  {name} ")]
         assert len(line.split(maxsplit=1)[1]) > 20
 
 
 def test_one_kind(regard: Regard) -> None:
     ran = regard("list", "data")
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["dates", "reverse", "pronounce"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == [*EMBEDDED, *PICTURES]
+    assert {"dates", "reverse", "pronounce", "digits", "scenes"} <= {*EMBEDDED, *PICTURES}
+
+
+def test_every_name_of_embedded_data_is_listed() -> None:
+    names = {name for task in TASKS.values() for name in task.MINUTES} - {"files"}
+    assert names == {*EMBEDDED, *PICTURES}
 
 
 def test_no_two_mechanisms_have_the_same_line(regard: Regard) -> None:

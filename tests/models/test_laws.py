@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.models.cases import ALL, LENGTHS, SEQ2SEQ, SOURCE, TARGET, TRANSFORMERS, B, S, T, built, given
 from torch import Tensor
 
-from regard.models import MODELS
+from regard.models import TRANSLATORS
 from regard.models.translator import Translator
 from regard.parts.call import Need
 
@@ -196,9 +196,9 @@ def test_narrow_numbers(name: str) -> None:
 
 
 @pytest.mark.parametrize("tied", ["none", "target", "all"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_tied_matrices_are_one(name: str, tied: str) -> None:
-    make = MODELS[name]
+    make = TRANSLATORS[name]
     size = SOURCE if tied == "all" else TARGET
     model = make(SOURCE, size, width=4, tied=tied)
     assert (model.output.weight is model.target.weight) == (tied != "none")
@@ -212,9 +212,9 @@ def test_tied_matrices_are_one(name: str, tied: str) -> None:
     assert not model.output.bias.any()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_what_is_wrong_is_told(name: str) -> None:
-    make = MODELS[name]
+    make = TRANSLATORS[name]
     with pytest.raises(ValueError, match="unknown tied 'al'; did you mean 'all'"):
         make(SOURCE, TARGET, tied="al")
     with pytest.raises(

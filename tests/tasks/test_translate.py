@@ -11,7 +11,7 @@ import pytest
 
 from regard.data.embedded import EMBEDDED
 from regard.layers.recurrent import CELLS
-from regard.models import MODELS
+from regard.models import TRANSLATORS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, POSITIONS, Transformer
 from regard.tasks.build import build
@@ -75,7 +75,7 @@ def test_words_are_those_of_the_rooms_below() -> None:
     known = _choices()
     assert set(known) == {"data", "tokens", "model", "decoder", "cell", "norm", "positions", "metric"}
     assert set(known["data"]) == set(EMBEDDED)
-    assert set(known["model"]) == set(MODELS)
+    assert set(known["model"]) == set(TRANSLATORS)
     assert set(known["decoder"]) == set(DECODERS)
     assert set(known["cell"]) == set(CELLS)
     assert set(known["norm"]) == set(NORMS)

@@ -58,6 +58,6 @@ def _models() -> dict[str, str]:
 
 
 def _data() -> dict[str, str]:
-    from regard.data.embedded import EMBEDDED
+    from regard.data.embedded import EMBEDDED, PICTURES
 
-    return {name: one.about for name, one in EMBEDDED.items()}
+    return {name: one.about for name, one in EMBEDDED.items()} | PICTURES

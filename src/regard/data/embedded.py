@@ -38,3 +38,9 @@ EMBEDDED = {
         target="words",
     ),
 }
+
+# pictures that need no download, for people; the tasks that take them have them
+PICTURES = {
+    "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",
+    "scenes": "several of these digits in a picture -> a sentence that says what stands where; to caption",
+}
