@@ -129,3 +129,13 @@ def test_builds_without_a_compiler(tmp_path: Path) -> None:
 
     place = python("import regard; print(regard.__file__)", PYTHONPATH=str(tmp_path / "installed"))
     assert Path(place).is_relative_to(tmp_path)
+
+
+def test_the_map_of_rooms_is_that_of_the_linter() -> None:
+    rooms, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    order = [room.strip("()") for room in rooms["layers"] if room.strip("()") not in ("__main__", "names")]
+    page = (ROOT / "docs/built.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `regard\.(\w+)` \|", page, re.MULTILINE) == order
+    for room, files in re.findall(r"^\| `regard\.(\w+)` \|.*\| ([^|]*) \|$", page, re.MULTILINE):
+        for name in re.findall(r"`([a-z_]+)`", files):
+            assert (ROOT / f"src/regard/{room}/{name}.py").exists(), f"{room}: {name}"
