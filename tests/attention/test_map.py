@@ -118,7 +118,7 @@ def test_a_map_is_what_it_was() -> None:
             p.mul_(3.0)
     torch.testing.assert_close(got.map.dense(), got.weights.detach(), rtol=1e-5, atol=1e-6)
     assert not got.map.dense().requires_grad
-    assert not any(t.requires_grad for t in (got.map._call.q, got.map._call.queries, got.map._call.keys))
+    assert not any(t.requires_grad for t in (got.map.call.q, got.map.call.queries, got.map.call.keys))
 
 
 def test_one_number_however_it_is_written_takes_its_axis_away() -> None:

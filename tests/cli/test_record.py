@@ -262,7 +262,7 @@ def test_what_does_not_fit_into_memory(
         raise MemoryError("the budget of 2 GB will not do")
 
     monkeypatch.setattr("regard.cli.listening.record", full)
-    said = "regard: the budget of 2 GB will not do; a shorter text or --layers takes less\n"
+    said = "regard: the budget of 2 GB will not do; a shorter text, a smaller picture or --layers takes less\n"
     assert regard("record", folders["bert"], TEXT) == (2, "", said)
 
 

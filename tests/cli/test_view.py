@@ -73,8 +73,8 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
 
     pages: list[bytes] = []
 
-    def serve(recording: Recording, host: str = "127.0.0.1", port: int = 0) -> None:
-        with tiles.Server(recording, host, port, sample=0, image=None) as server:
+    def serve(recording: Recording, host: str = "127.0.0.1", port: int = 0, image: torch.Tensor | None = None) -> None:
+        with tiles.Server(recording, host, port, sample=0, image=image) as server:
             thread = threading.Thread(target=server.serve_forever, daemon=True)
             thread.start()
             with urllib.request.urlopen(server.address) as answer:
@@ -130,7 +130,16 @@ def test_a_model_of_transformers_needs_a_text(regard: Regard, tmp_path: Path) ->
 
 def test_help_names_every_option(regard: Regard) -> None:
     said = regard("view", "--help").out
-    for word in ("RUN|FILE", "[TEXT]", "--out FILE", "--layers", "--sample INT", "--words", "--serve", "--port INT"):
+    for word in (
+        "RUN|FILE",
+        "[TEXT|PICTURE]",
+        "--out FILE",
+        "--layers",
+        "--sample INT",
+        "--words",
+        "--serve",
+        "--port INT",
+    ):
         assert word in said, word
 
 

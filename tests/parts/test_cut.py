@@ -71,7 +71,7 @@ def test_a_term_of_ones_own_may_know_its_heads() -> None:
 def test_a_long_map_is_read_tile_by_tile_and_head_by_head() -> None:
     n = 32_768
     q, k = torch.randn(1, 4, n, 8), torch.randn(1, 4, n, 8)
-    call = regard.attend(q[..., :1, :], k, need=regard.Need(map=True)).map._call
+    call = regard.attend(q[..., :1, :], k, need=regard.Need(map=True)).map.call
     seen = Computed(call.__class__(**{**{f: getattr(call, f) for f in call.__slots__}, "q": q, "queries": q}))
     one = seen.pick(0, 3)
     sizes = []

@@ -182,13 +182,13 @@ def long(n: int, **terms: object) -> Computed:
     q, k = torch.randn(1, 1, n, 16), torch.randn(1, 1, n, 16)
     one = regard.attend(q[..., :1, :], k[..., :1, :], need=regard.Need(map=True)).map
     assert isinstance(one, Computed)
-    return Computed(dataclasses.replace(one._call, q=q, queries=q, keys=k, v=k, **terms))
+    return Computed(dataclasses.replace(one.call, q=q, queries=q, keys=k, v=k, **terms))
 
 
 def test_a_long_text_stays_small_and_is_computed_on_demand(tmp_path: Path) -> None:
     n = 32_768
     one = long(n, mask=regard.Causal())
-    q, k = one._call.queries, one._call.keys
+    q, k = one.call.queries, one.call.keys
     path = Recording((Recorded("a", "self", one),)).save(tmp_path)
     assert path.stat().st_size < 5e6  # as weights it would be 4.3 GB
     found = Recording.load(path)[0].weights

@@ -132,9 +132,9 @@ def test_the_keys_of_a_generation_are_kept_once() -> None:
     made = gpt2()
     _, tape = generated(made, max_new_tokens=20)
     maps = tape[tape.names[0]]
-    owned = {one.weights._call.keys.untyped_storage().data_ptr(): one.weights._call.keys for one in maps}
+    owned = {one.weights.call.keys.untyped_storage().data_ptr(): one.weights.call.keys for one in maps}
     kept = sum(keys.untyped_storage().nbytes() for keys in owned.values())
-    last = maps[-1].weights._call.keys
+    last = maps[-1].weights.call.keys
     assert kept <= 4 * last.nbytes
 
 

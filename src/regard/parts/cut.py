@@ -1,7 +1,7 @@
 """A call cut to some of its samples and heads, so that what is not looked at is not computed."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,6 +13,8 @@ from regard.parts.mask import Mask, Rows, lead
 from regard.parts.normalize import Normalizer
 
 Index = tuple[int | slice, ...]
+# the copy of a tensor, by what it is: queries, keys, mask, bias, positions, weights
+Copied = Callable[[str, Tensor], Tensor]
 
 
 def picked(call: Call, index: Index) -> tuple[Call, Index]:
@@ -86,10 +88,10 @@ def _first(t: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def _mask(mask: Mask, axis: int, index: Tensor, axes: int) -> Mask:
-    return mask.sample(int(index)) if axis == 0 and len(index) == 1 else _SomeOf(mask, axis - axes, index, axes)
+    return mask.sample(int(index)) if axis == 0 and len(index) == 1 else SomeOf(mask, axis - axes, index, axes)
 
 
-class _SomeOf(Mask):
+class SomeOf(Mask):
     """Some samples or heads of a mask."""
 
     def __init__(self, mask: Mask, axis: int, index: Tensor, axes: int) -> None:
@@ -100,7 +102,7 @@ class _SomeOf(Mask):
         return allowed if allowed.ndim == 2 else _along(lead(allowed, self.axes), self.axis, self.index)
 
     def part(self, rows: Rows, columns: Rows) -> Mask:
-        return _SomeOf(self.mask.part(rows, columns), self.axis, self.index, self.axes)
+        return SomeOf(self.mask.part(rows, columns), self.axis, self.index, self.axes)
 
 
 class _SomeHeads(Bias):
@@ -127,3 +129,16 @@ def _of_heads(normalize: Normalizer, heads: int, index: Tensor) -> Normalizer:
     for name in own:
         setattr(few, name, torch.nn.Parameter(few.get_parameter(name).index_select(0, index), requires_grad=False))
     return few
+
+
+def own(mask: Mask, copied: Copied) -> Mask:
+    """A mask with its own tensors."""
+    mine = copy.copy(mask)
+    for name, value in vars(mask).items():
+        if isinstance(value, Tensor):
+            setattr(mine, name, copied("mask", value))
+        elif isinstance(value, Mask):
+            setattr(mine, name, own(value, copied))
+        elif isinstance(value, tuple) and value and isinstance(value[0], Mask):
+            setattr(mine, name, tuple(own(one, copied) for one in value))
+    return mine

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,13 +11,15 @@ import torch
 from torch import Tensor
 
 from regard.parts import checks, cut
+from regard.parts import index as index_of
 from regard.parts.bias import Added
-from regard.parts.call import Call, allowed_for, exactly, scores
-from regard.parts.mask import Mask
+from regard.parts.call import SOFTMAX, Call, allowed_for, exactly, scores
+from regard.parts.cut import Copied
 from regard.parts.read import entropy as entropy_of
+from regard.parts.score import Dot
 
-# the copy of a tensor, by what it is: queries, keys, mask, bias, positions, weights
-Copied = Callable[[str, Tensor], Tensor]
+# what is added to a score that nobody may have: −inf, or the least number of a type, or ten thousand, as some do
+HIDDEN = -1e4
 # how many weights are formed at a time: 16 MB of float32
 _AT_ONCE = 1 << 22
 
@@ -72,12 +73,16 @@ class AttentionMap(ABC):
             raise IndexError(
                 f"a map is indexed by [rows, columns], got {len(rows)} indices; pick(sample, head) comes before"
             )
-        one_row, one_column = _whole(rows), _whole(columns)
-        chosen = self.rows(_several(rows, self.shape[-2], self.device))
+        one_row, one_column = index_of.whole(rows), index_of.whole(columns)
+        chosen = self.rows(index_of.several(rows, self.shape[-2], self.device))
         if one_column is None and not isinstance(columns, slice):
             columns = torch.as_tensor(columns, device=chosen.device)
         chosen = chosen[..., columns if one_column is None else one_column]
         return chosen if one_row is None else chosen.select(-2 if one_column is None else -1, 0)
+
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:  # -> bool "*b rows k"
+        """The keys that these queries may look at; None where no mask is known."""
+        return None
 
     def _pieces(self, rows: Tensor) -> Iterator[Tensor]:
         """Weights of `rows`, some at a time."""
@@ -98,7 +103,7 @@ class AttentionMap(ABC):
             raise ValueError(
                 f"n must be between 1 and the number of keys, {self.shape[-1]}, got {n}; try {min(5, self.shape[-1])}"
             )
-        index = self._all() if rows is None else self._all()[_several(rows, self.shape[-2], self.device)]
+        index = self._all() if rows is None else self._all()[index_of.several(rows, self.shape[-2], self.device)]
         best = [torch.topk(piece, n, dim=-1) for piece in self._pieces(index)]
         if not best:
             empty = torch.zeros(*self.shape[:-2], 0, n, device=self.device)
@@ -142,6 +147,11 @@ class AttentionMap(ABC):
 class Copyable(AttentionMap):
     """A map that still looks at somebody's tensors, and can be cut and copied before they change."""
 
+    @property
+    @abstractmethod
+    def rule(self) -> AttentionMap | None:
+        """What is known of its mask, without the rest: a map that is only asked what is allowed."""
+
     @abstractmethod
     def of_rows(self, rows: Sequence[int]) -> "Copyable":
         """The map of some of its queries."""
@@ -163,18 +173,18 @@ class Computed(Copyable):
 
     def __init__(self, call: Call, freeze: Callable[[Any], Any] | None = None) -> None:
         """`freeze` gives terms that no training step will change: copies, unless somebody keeps such copies already."""
-        self._call = _still(call, frozen if freeze is None else freeze)
-        self._picked: tuple[int | slice, ...] = ()
+        self.call = _still(call, frozen if freeze is None else freeze)
+        self.picked: tuple[int | slice, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        whole = torch.empty(self._call.batch, device="meta")[self._picked] if self._picked else None
-        batch = self._call.batch if whole is None else tuple(whole.shape)
-        return (*batch, self._call.queries.shape[-2], self._call.keys.shape[-2])
+        whole = torch.empty(self.call.batch, device="meta")[self.picked] if self.picked else None
+        batch = self.call.batch if whole is None else tuple(whole.shape)
+        return (*batch, self.call.queries.shape[-2], self.call.keys.shape[-2])
 
     @property
     def device(self) -> torch.device:
-        return self._call.q.device
+        return self.call.q.device
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
@@ -182,66 +192,77 @@ class Computed(Copyable):
             part = widened(self._part(rows))
             s = scores(part)
             weights = part.normalize.weights(s, allowed_for(part, s))
-        return weights.expand(*self._call.batch, *weights.shape[-2:])[self._picked]
+        return weights.expand(*self.call.batch, *weights.shape[-2:])[self.picked]
+
+    @torch.no_grad()
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        """By the mask, and by what is added: so much below nothing is one too."""
+        if self.call.mask is None and not isinstance(self.call.bias, Added):
+            return None
+        part = self.call.part(rows, slice(None))
+        found = part.allowed()
+        if isinstance(part.bias, Added):
+            seen = part.bias.values > HIDDEN
+            found = seen if found is None else seen & found
+        assert found is not None
+        return found.expand(*self.call.batch, part.queries.shape[-2], part.keys.shape[-2])[self.picked]
+
+    @property
+    def rule(self) -> "Computed | None":
+        call = self.call
+        bias = call.bias if isinstance(call.bias, Added) else None
+        if call.mask is None and bias is None:
+            return None
+        mine, queries = copy.copy(self), call.queries[..., :0].expand(*call.batch, -1, 0)
+        keys = call.keys[..., :0]
+        mine.call = replace(call, q=queries, queries=queries, keys=keys, score=Dot(1.0), bias=bias, normalize=SOFTMAX)
+        return mine
 
     def _part(self, rows: Tensor | slice) -> Call:
-        call = self._call
+        call = self.call
         if call.mask is not None or call.bias is not None:
             return call.part(rows, slice(None))
         return replace(call, queries=call.queries[..., rows, :])  # nobody asks where they stand
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         picked = copy.copy(self)
-        picked._call, picked._picked = cut.picked(self._call, _after(self._picked, index, self._call.batch))
+        picked.call, picked.picked = cut.picked(self.call, index_of.after(self.picked, index, self.call.batch))
         return picked
 
     def _each(self) -> int:
-        return math.prod(self._call.batch) * self.shape[-1]  # what could not be cut is computed all the same
+        return math.prod(self.call.batch) * self.shape[-1]  # what could not be cut is computed all the same
 
     def of_rows(self, rows: Sequence[int]) -> "Computed":
         few = copy.copy(self)
-        few._call = self._call.part(torch.tensor(rows, device=self.device), slice(None))
+        few.call = self.call.part(torch.tensor(rows, device=self.device), slice(None))
         return few
 
     def of_heads(self, heads: Sequence[int]) -> "Computed":
-        assert not self._picked, "heads come before what is picked"
-        if cut.knows_heads(self._call):
+        assert not self.picked, "heads come before what is picked"
+        if cut.knows_heads(self.call):
             raise ValueError(
-                f"heads={list(heads)} cannot be taken from {self}: {self._call.score!r} or {self._call.normalize!r} "
+                f"heads={list(heads)} cannot be taken from {self}: {self.call.score!r} or {self.call.normalize!r} "
                 "was written elsewhere and may tell heads apart; leave heads out"
             )
         few = copy.copy(self)
-        few._call = cut.some(self._call, len(self._call.batch) - 1, heads)
+        few.call = cut.some(self.call, len(self.call.batch) - 1, heads)
         return few
 
     def own(self, copied: Copied) -> "Computed":
-        mine, call = copy.copy(self), self._call
+        mine, call = copy.copy(self), self.call
         bias = Added(copied("bias", call.bias.values)) if isinstance(call.bias, Added) else call.bias
         queries = copied("queries", call.queries)
         apart = call.q is not call.queries and bias is not None and not isinstance(bias, Added)
-        mine._call = replace(
+        mine.call = replace(
             call,
             q=copied("queries", call.q) if apart else queries,
             queries=queries,
             keys=copied("keys", call.keys),
             bias=bias,
-            mask=None if call.mask is None else own_mask(call.mask, copied),
+            mask=None if call.mask is None else cut.own(call.mask, copied),
             given=None if call.given is None else tuple(copied("positions", t) for t in call.given),  # type: ignore[arg-type]
         )
         return mine
-
-
-def own_mask(mask: Mask, copied: Copied) -> Mask:
-    """A mask with its own tensors."""
-    mine = copy.copy(mask)
-    for name, value in vars(mask).items():
-        if isinstance(value, Tensor):
-            setattr(mine, name, copied("mask", value))
-        elif isinstance(value, Mask):
-            setattr(mine, name, own_mask(value, copied))
-        elif isinstance(value, tuple) and value and isinstance(value[0], Mask):
-            setattr(mine, name, tuple(own_mask(one, copied) for one in value))
-    return mine
 
 
 def widened(call: Call) -> Call:
@@ -252,81 +273,53 @@ def widened(call: Call) -> Call:
     return replace(call, queries=call.queries.float(), keys=call.keys.float())
 
 
-def _after(
-    picked: tuple[int | slice, ...], index: tuple[int | slice, ...], batch: tuple[int, ...]
-) -> tuple[int | slice, ...]:
-    """What `index` takes of what was `picked` before, as one index of all axes."""
-    whole = [*picked, *[slice(None)] * (len(batch) - len(picked))]
-    left = [(axis, range(batch[axis])[one]) for axis, one in enumerate(whole) if isinstance(one, slice)]
-    for (axis, before), one in zip(left, index, strict=False):
-        if isinstance(one, slice):
-            taken = before[one]
-            whole[axis] = slice(taken.start, taken.stop, taken.step)
-        elif -len(before) <= one < len(before):
-            whole[axis] = before[one]
-        else:
-            raise IndexError(
-                f"{one} is not on axis {axis} of a map, which has {len(before)}; use 0 to {len(before) - 1}"
-            )
-    return tuple(whole)
-
-
 class Kept(Copyable):
-    """Weights that are there: of an attention that is not the equation, or that forms its matrix anyway."""
+    """Weights that are there: of an attention that is not the equation, or that forms its matrix anyway.
 
-    def __init__(self, weights: Tensor) -> None:  # "*b q k"
+    A `rule`, which is a map as large, is asked what is allowed.
+    """
+
+    def __init__(self, weights: Tensor, rule: AttentionMap | None = None) -> None:  # "*b q k"
         if weights.ndim < 2 or not weights.is_floating_point():
             raise TypeError(
                 f"weights must be floating, (…, queries, keys), got {weights.dtype} {checks.shape(weights)}; "
                 "give a vector an axis of one query, weights.unsqueeze(-2)"
             )
-        self._weights = weights.detach()
+        self.weights, self._rule = weights.detach(), rule
+
+    @property
+    def rule(self) -> AttentionMap | None:
+        return self._rule
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self._weights.shape)
+        return tuple(self.weights.shape)
 
     @property
     def device(self) -> torch.device:
-        return self._weights.device
+        return self.weights.device
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        chosen = self._weights[..., rows, :]
+        chosen = self.weights[..., rows, :]
         return chosen.to(checks.widened(chosen.dtype))
 
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        return None if self.rule is None else self.rule.allowed(rows)
+
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return Kept(self._weights[index])
+        return Kept(self.weights[index], None if self.rule is None else self.rule.pick(*index))
 
     def of_rows(self, rows: Sequence[int]) -> "Kept":
-        return Kept(self._weights[..., list(rows), :])
+        return Kept(self.weights[..., list(rows), :], self._ruled(lambda rule: rule.of_rows(rows)))
 
     def of_heads(self, heads: Sequence[int]) -> "Kept":
-        return Kept(self._weights[..., list(heads), :, :])
+        return Kept(self.weights[..., list(heads), :, :], self._ruled(lambda rule: rule.of_heads(heads)))
 
     def own(self, copied: Copied) -> "Kept":
-        return Kept(copied("weights", self._weights))
+        return Kept(copied("weights", self.weights), self._ruled(lambda rule: rule.own(copied)))
 
-
-def _whole(index: object) -> int | None:
-    """An index that is one whole number, however it is written."""
-    if isinstance(index, slice | list | tuple) or getattr(index, "ndim", 0) > 0:
-        return None
-    return operator.index(index)  # type: ignore[arg-type]
-
-
-def _several(rows: object, count: int, device: torch.device) -> Tensor | slice:
-    """Rows as an index that keeps the axis."""
-    one = _whole(rows)
-    if one is not None:
-        if not -count <= one < count:
-            raise IndexError(f"row {one} is not in a map of {count} rows; use 0 to {count - 1}")
-        return slice(one % count, one % count + 1)
-    if isinstance(rows, slice):
-        return rows
-    several = torch.as_tensor(rows, device=device)
-    if several.dtype != torch.bool and several.numel() and not (-count <= several.min() and several.max() < count):
-        raise IndexError(f"rows {several.tolist()} are not all in a map of {count} rows; use 0 to {count - 1}")
-    return several
+    def _ruled(self, cut: Callable[[Copyable], Copyable]) -> AttentionMap | None:
+        return cut(self.rule) if isinstance(self.rule, Copyable) else self.rule
 
 
 def _still(call: Call, freeze: Callable[[Any], Any]) -> Call:

@@ -26,6 +26,7 @@ from regard.tape.recording import Recording
 from regard.view import recording_pack, recording_page
 from regard.view.recording_pack import Head
 from regard.view.scan import TILE, Bytes, Scan, blocks, coarsest, halved, side
+from regard.view.veil import veil
 
 # bytes of blocks of rows, and of pyramids, that are kept
 _BLOCKS, _PYRAMIDS = 104 << 20, 256 << 20
@@ -155,7 +156,7 @@ class _Asked(http.server.BaseHTTPRequestHandler):
     server: "Server"
 
     def do_GET(self) -> None:
-        """One of: the page; facts/N; thumb/N; tile/N/LEVEL/Y/X; row/N/I."""
+        """One of: the page; facts/N; thumb/N; mask/N; tile/N/LEVEL/Y/X; row/N/I."""
         if not self.server.knows(self.headers.get("Host", "")):
             said = f"this server is {self.server.address}; the request names another host\n"
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, said.encode(), "text/plain; charset=utf-8")
@@ -200,7 +201,7 @@ class _Asked(http.server.BaseHTTPRequestHandler):
             if numbers[1] >= q:
                 raise LookupError
             return lambda: _binary(tiles.row(n, numbers[1]), True)
-        return lambda: self._told(what, n)
+        return (lambda: _veiled(tiles.heads[n])) if what == "mask" else (lambda: self._told(what, n))
 
     def _told(self, what: str, n: int) -> tuple[bytes, str, bool]:
         """What is known of a head that was read whole."""
@@ -236,12 +237,17 @@ class _Asked(http.server.BaseHTTPRequestHandler):
         """Nothing: a map in sight is many requests."""
 
 
+def _veiled(head: Head) -> tuple[bytes, str, bool]:
+    found = veil(head.weights)
+    return json.dumps(None if found is None else found.told()).encode(), "application/json", True
+
+
 def _binary(data: bytes, done: bool) -> tuple[bytes, str, bool]:
     return data, "application/octet-stream", done
 
 
 # how many numbers follow each word
-_ROUTES = {"facts": 1, "thumb": 1, "tile": 4, "row": 2}
+_ROUTES = {"facts": 1, "thumb": 1, "mask": 1, "tile": 4, "row": 2}
 
 
 class Server(http.server.ThreadingHTTPServer):

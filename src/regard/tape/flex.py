@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.parts.call import exactly
-from regard.parts.map import AttentionMap, Copied, Copyable
+from regard.parts.cut import Copied
+from regard.parts.map import AttentionMap, Copyable
 from regard.parts.normalize import Softmax
 from regard.tape.recorder import Heard
 from regard.tape.sdpa import kind_of
@@ -64,14 +65,28 @@ class Modified(Copyable):
             scores = (q * self._scale) @ k.mT
             if self._score_mod is not None:
                 scores = _each(self._score_mod, (0, None, None, None, None))(scores, b, h, i, j).to(kind)
-            allowed = None
-            if self._mask_mod is not None:
-                allowed = _each(self._mask_mod, (None,) * 4)(b, h, i, j)
+            allowed = self._mask(i, j)
             seen = scores > -torch.inf
             weights = Softmax().weights(scores, seen if allowed is None else seen & allowed)
         for axis in reversed(self._gone):
             weights = weights.squeeze(axis)
         return weights
+
+    def _mask(self, i: Tensor, j: Tensor) -> Tensor | None:
+        return None if self._mask_mod is None else _each(self._mask_mod, (None,) * 4)(self._samples, self._heads, i, j)
+
+    @torch.no_grad()
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = self._mask(self._rows[rows], torch.arange(self._k.shape[-2], device=self.device))
+        for axis in reversed(self._gone):
+            found = None if found is None else found.squeeze(axis)
+        return found
+
+    @property
+    def rule(self) -> "Modified":
+        mine = copy.copy(self)
+        mine._q, mine._k = self._q[..., :0], self._k[..., :0]
+        return mine
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         few = copy.copy(self)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from regard.parts.bias import Added, ALiBi, Bias, T5Buckets
 from regard.parts.call import MIX, NOTHING, Call, resolve
-from regard.parts.cut import _SomeOf as SomeOf
-from regard.parts.map import AttentionMap, Computed, Kept
+from regard.parts.cut import SomeOf
+from regard.parts.map import AttentionMap, Computed, Copyable, Kept
 from regard.parts.mask import And, Causal, Documents, Given, Joined, Lengths, Mask, Not, Or, Prefix, Window
 from regard.parts.normalize import Softmax
 from regard.parts.score import Dot
@@ -38,7 +38,11 @@ def stored(of: AttentionMap, put: Put) -> dict[str, Any]:
     linear = _linear(of)
     if linear is not None:
         return _dot(linear, put)
-    return {"weights": put("weights", of._weights if isinstance(of, Kept) else of.dense())}
+    rule = _rule(of)
+    return {
+        "weights": put("weights", of.weights if isinstance(of, Kept) else of.dense()),
+        "allowed": None if rule is None else stored(rule, _under(put, "allowed")),
+    }
 
 
 def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
@@ -51,7 +55,18 @@ def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
     weights = get(form["weights"])
     if weights.ndim < 2 or not weights.is_floating_point():
         raise ValueError(f"weights must be floating, (*, queries, keys), got {weights.dtype} {tuple(weights.shape)}")
-    return Kept(weights)
+    # a file of an earlier version says nothing of it
+    told = form.get("allowed")
+    rule = None if told is None else loaded(told, get)
+    if rule is not None and rule.shape != tuple(weights.shape):
+        raise ValueError(f"what is allowed must be {tuple(weights.shape)} as the weights, got {rule.shape}")
+    return Kept(weights, rule)
+
+
+def _rule(of: AttentionMap) -> AttentionMap | None:
+    """What is asked which keys are allowed, of a map that is stored as weights; None if that has no form in a file."""
+    rule = of.rule if isinstance(of, Copyable) else None
+    return rule if rule is not None and small(rule) else None
 
 
 def _made(made: type[Made], of: list[AttentionMap]) -> AttentionMap:
@@ -76,7 +91,9 @@ def parts(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
         return sum(parts(one, longest) for one in of.of)
     linear = _linear(of)
     if linear is None:
-        return math.prod(of.shape) * (of._weights.element_size() if isinstance(of, Kept) else 4)
+        rule = _rule(of)
+        size = math.prod(of.shape) * (of.weights.element_size() if isinstance(of, Kept) else 4)
+        return size + (0 if rule is None else parts(rule, longest))
 
     def count(_: str, t: Tensor) -> str:
         known = longest.get(which(t))
@@ -99,9 +116,9 @@ def _under(put: Put, prefix: str) -> Put:
 
 def _linear(of: AttentionMap) -> Call | None:
     """The call of a map that can be stored as one, if it is."""
-    if not isinstance(of, Computed) or any(one != slice(None) for one in of._picked):
+    if not isinstance(of, Computed) or any(one != slice(None) for one in of.picked):
         return None
-    call = of._call
+    call = of.call
     if call.score.comparison != "dot" or call.queries.dtype != call.keys.dtype:
         return None
     if type(call.normalize) is not Softmax or call.normalize.temperature is None:

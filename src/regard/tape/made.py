@@ -48,6 +48,10 @@ class Picked(AttentionMap):
     def rows(self, rows: Tensor | slice) -> Tensor:
         return self.of.rows(rows)[self.index]
 
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = self.of.allowed(rows)
+        return None if found is None else found[self.index]
+
     def _each(self) -> int:
         return self.of._each()
 
@@ -66,6 +70,10 @@ class Heads(Made):
     def rows(self, rows: Tensor | slice) -> Tensor:
         return torch.cat([one.rows(rows) for one in self.of], dim=-3)
 
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = _each_allowed(self.of, rows)
+        return None if found is None else torch.cat(found, dim=-3)
+
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return Picked(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
 
@@ -79,6 +87,10 @@ class HeadMean(Made):
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         return self.of[0].rows(rows).mean(-3, keepdim=True)
+
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = self.of[0].allowed(rows)
+        return None if found is None else found.any(-3, keepdim=True)
 
     def _each(self) -> int:
         return self.of[0]._each()
@@ -96,6 +108,10 @@ class Mean(Made):
             total += one.rows(rows)
         return total / len(self.of)
 
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = _each_allowed(self.of, rows)
+        return None if found is None else torch.stack(found).any(0)
+
 
 class Difference(Made):
     """P − Q."""
@@ -103,12 +119,19 @@ class Difference(Made):
     def rows(self, rows: Tensor | slice) -> Tensor:
         return self.of[0].rows(rows) - self.of[1].rows(rows)
 
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = _each_allowed(self.of, rows)
+        return None if found is None else torch.stack(found).any(0)
+
 
 class Shares(Made):
     """P_ij / Σ_j P_ij; a row of nothing stays nothing."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         return shared(self.of[0].rows(rows))
+
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        return self.of[0].allowed(rows)
 
 
 class Stitched(Made):
@@ -136,6 +159,36 @@ class Stitched(Made):
                 out[..., here, : found.shape[-1]] = found
             start += one.shape[-2]
         return torch.zeros(*batch, 0, k, device=self.device) if out is None else out
+
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        """None of the keys that were not there yet."""
+        *batch, q, k = self.shape
+        if all(one.shape[-1] == k and one.allowed(slice(0, 0)) is None for one in self.of):
+            return None
+        wanted = torch.arange(q, device=self.device)[rows]
+        out = torch.zeros(*batch, len(wanted), k, dtype=torch.bool, device=self.device)
+        start = 0
+        for one in self.of:
+            here = ((wanted >= start) & (wanted < start + one.shape[-2])).nonzero().squeeze(-1)
+            if len(here):
+                found = one.allowed(wanted[here] - start)
+                out[..., here, : one.shape[-1]] = True if found is None else found
+            start += one.shape[-2]
+        return out
+
+
+def _each_allowed(of: Sequence[AttentionMap], rows: Tensor | slice) -> list[Tensor] | None:
+    """What is allowed in each of some maps; None if no mask is known of any."""
+    found = [one.allowed(rows) for one in of]
+    if all(one is None for one in found):
+        return None
+    asked = [torch.arange(one.shape[-2], device=one.device)[rows] for one in of]
+    return [
+        torch.ones(*one.shape[:-2], len(some), one.shape[-1], dtype=torch.bool, device=one.device)
+        if got is None
+        else got
+        for one, some, got in zip(of, asked, found, strict=True)
+    ]
 
 
 def shared(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q k"

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import Tensor
+
 from regard.parts.map import AttentionMap
 
 # self and cross attention; an encoder-decoder's alignment, step by step; in place over a feature map; at a drawn place;
@@ -40,6 +42,11 @@ class Recorded:
     def shape(self) -> tuple[int, ...]:
         """(*b, q, k)"""
         return self.weights.shape
+
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:  # -> bool "*b rows k"
+        """The keys that the queries, or some of them, were allowed to look at; None where no mask is known. Of a rule,
+        such as causality or padding, only what is asked for is worked out."""
+        return self.weights.allowed(rows)
 
     def __repr__(self) -> str:
         sure = "unverified" if not self.verified else f"certificate {self.certificate:.1e}"

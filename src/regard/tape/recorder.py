@@ -183,12 +183,12 @@ class Recorder:
             plain = None if plain is None else cut(plain)
         if exact is not None and not isinstance(weights, Kept) and not certify.alike(weights, exact, v.dtype):
             # what was computed from is not all that was done to the scores: the weights themselves are
-            weights = Kept(exact)
+            weights = Kept(exact, weights.rule)
         if exact is not None and used is not None and not certify.left_of(exact, used):
             plain = None
         sure, allowed = self._certified(weights if used is None else Kept(used), v, plain, heard)
         if exact is not None and not isinstance(weights, Kept) and not (sure is not None and sure <= allowed):
-            weights = Kept(exact)
+            weights = Kept(exact, weights.rule)
             sure, allowed = self._certified(weights if used is None else Kept(used), v, plain, heard)
         kept = self._stored(weights, frame)
 
@@ -233,8 +233,12 @@ class Recorder:
             return weights.own(copied)
         self.shelf.spend(size, frame.name)
         dense = weights.dense()
+        rule = weights.rule
         # weights that were there are the model's own, which may write to them
-        return Kept(dense.clone() if isinstance(weights, Kept) else dense)
+        return Kept(
+            dense.clone() if isinstance(weights, Kept) else dense,
+            rule.own(copied) if isinstance(rule, Copyable) else rule,
+        )
 
     def _foreseen(self, size: int, frame: Frame) -> None:
         """The first map of a module: would as much for each of its like that is to come go beyond the budget?"""

@@ -21,6 +21,8 @@ _EDGE, _NARROW = 0.12, 3.0
 _COLUMNS = 18
 # colours that colour-blind eyes tell apart: of weights, and of differences around nothing
 WEIGHTS, DIFFERENCES = "cividis", "PuOr_r"
+# of what may not be looked at, which neither of them has
+MASKED = "#E3E5E8"
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,21 @@ class Board:
         axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=LEAST + 1)
         bar.set_label(meaning.label, fontsize=LEAST + 1)
 
-    def heat(self, axes: Any, cells: Tensor, rows: int, columns: int, meaning: Scale) -> None:
-        """Cells as one picture over so many rows and columns, of which a cell may be several."""
+    def heat(
+        self, axes: Any, cells: Tensor, rows: int, columns: int, meaning: Scale, masked: Tensor | None = None
+    ) -> None:
+        """Cells as one picture over so many rows and columns, of which a cell may be several; masked ones are grey."""
         where = (-0.5, columns - 0.5, rows - 0.5, -0.5)
         if cells.numel():
             colours = {"cmap": meaning.map, "norm": meaning.norm()}
-            axes.imshow(cells.numpy(), **colours, aspect="auto", interpolation="nearest", extent=where)
+            seen = cells.numpy()
+            if masked is not None:
+                import numpy as np
+                from matplotlib import colormaps
+
+                seen = np.ma.masked_array(seen, masked.numpy())
+                colours["cmap"] = colormaps[meaning.map].with_extremes(bad=MASKED)
+            axes.imshow(seen, **colours, aspect="auto", interpolation="nearest", extent=where)
         else:
             axes.text(0.5, 0.5, "nothing", ha="center", va="center", transform=axes.transAxes, fontsize=LEAST + 1)
             axes.set(xlim=(-0.5, 0.5), ylim=(0.5, -0.5))

@@ -21,6 +21,7 @@ async function drawDetail(mine) {
   const stamp = `${map.n}/${q}/${state.hide}/${look()}/${Boolean(facts.now(map.n))}`;
   if (stamp === detailed || !map.q || !map.k) return;
   const [list, whole] = [await best(map, q, 10), data.remote ? facts.now(map.n) : await known(map)];
+  if (!data.remote) await veil(map);
   if (mine !== ticket) return;
   detailed = data.remote ? stamp : `${map.n}/${q}/${state.hide}/${look()}/true`;
   detailTitle.replaceChildren("Query ", ...named(map, "q", q));
@@ -55,6 +56,8 @@ function describe(map) {
   ];
   if (map.entropy !== undefined) rows.push(["mean entropy", `${map.entropy.toFixed(2)} nats`]);
   if (map.sums) rows.push(["rows sum to", map.sums[0] === map.sums[1] ? number(map.sums[0]) : `${number(map.sums[0])} to ${number(map.sums[1])}`]);
+  const masked = veilNow(map)?.share;
+  if (masked) rows.push(["masked", `${(100 * masked).toFixed(1)} % of all pairs`]);
   if (map.sinks.length) rows.push(["sinks", map.sinks.map((j) => short(map, "k", j)).join(", ")]);
   if (!data.remote) rows.push(["kept", kept(map)]);
   mapFacts.replaceChildren(...rows.map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, make("bdi", {}, text)))));
@@ -78,15 +81,15 @@ async function speak(mine) {
     return;
   }
   const { q, k } = point();
-  const found = await weightAt(map, q, k);
+  const [found, covered] = [await weightAt(map, q, k), masks(await veil(map), map, q, k)];
   let other = null;
   if (state.tab === "difference" && state.against >= 0) other = await weightAt(maps[state.against], q, k);
   if (mine !== ticket) return;
   const words = ["query ", ...named(map, "q", q), " → key ", ...named(map, "k", k), " "];
   const rank = found.rank ? `, rank ${found.rank}` : data.remote ? "" : `, not among the first ${map.top}`;
-  words.push(hidden(map, k) ? "is a hidden sink" : make("strong", {}, spoken(found)));
+  words.push(hidden(map, k) ? "is a hidden sink" : covered ? "is masked" : make("strong", {}, spoken(found)));
   if (other) words.push(` less ${spoken(other)}: `, make("strong", {}, number(found.w - other.w)));
-  else if (!hidden(map, k)) words.push(rank);
+  else if (!hidden(map, k) && !covered) words.push(rank);
   if (state.pinned) words.push(" (pinned)");
   clearTimeout(speaking);
   const tell = () => status.replaceChildren(...words);

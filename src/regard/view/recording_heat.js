@@ -95,6 +95,7 @@ function heatMap(painter, name) {
     pen.imageSmoothingEnabled = false;
     if (levels[0] !== level) drawTiles(pen, levels[0], false);
     const missing = drawTiles(pen, level, true);
+    drawVeil(pen, at);
     if (Math.min(sx, sy) >= 9 && level === 0) drawGrid(pen);
     pen.restore();
     figure.setAttribute("aria-busy", String(missing > 0));

@@ -9,7 +9,7 @@ const button = (text, label, act) => {
 };
 const zoomed = () => (state.tab === "difference" ? difference : heat);
 const zooms = make("div", { class: "zooms" }, button("−", "zoom out", () => zoomed().zoom(0.5)), button("+", "zoom in", () => zoomed().zoom(2)), button("whole", "show the whole map", () => zoomed().whole()));
-const key = make("div", { class: "legend" }, ramp, marks);
+const key = make("div", { class: "legend" }, ramp, marks, veilMark);
 const chooser = (id, name, ...options) => {
   const select = make("select", { id }, ...options);
   return [select, make("span", { class: "field" }, make("label", { for: id }, name), select)];

@@ -13,6 +13,7 @@ from regard.tape.recording import Recording
 from regard.view import chosen, labels
 from regard.view.board import BAR, LEAST, Scale, board, breadths, ruler, scale, side
 from regard.view.chosen import KINDS, Chosen
+from regard.view.veil import covered
 
 # cells a side: of a map, more than which a screen has no pixels for, and of a thumbnail
 _CELLS, _SMALL = 512, 64
@@ -20,6 +21,7 @@ _CELLS, _SMALL = 512, 64
 _SHARP = 40
 # inches of a page's width and height, of a thumbnail at least and at most, and between them
 _WIDE, _HIGH, _LEAST, _MOST, _GAP = 7.2, 9.0, 0.36, 1.3, 0.07
+_GREY = "light grey: masked, it may not be looked at"
 # layers that are drawn; more are counted
 _LAYERS = 48
 
@@ -33,12 +35,13 @@ def whole(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
 def _one(seen: Chosen, path: str | Path) -> Path:
     q, k = seen.map.shape
     signed = chosen.differs(seen.one)
-    cells = seen.cells(_CELLS)
+    cells, masked = seen.cells(_CELLS), covered(seen.map, _CELLS)
     meaning = scale([cells], signed=signed, power=0.5 if max(q, k) > _SHARP and not signed else 1.0)
     # few positions get room for their labels, many share what a page has
     wide, high = side(k), side(q)
     rows, columns = ruler(seen.rows, high, path), ruler(seen.columns, wide, path)
     notes = [f"{KINDS[seen.one.kind]}, {q} × {k}, {chosen.trust(seen.one)}", seen.pooled(_CELLS)]
+    notes += [_GREY] if masked is not None else []
     left, top = rows.room + 0.22, columns.below + 0.14
     with board(
         path,
@@ -49,7 +52,7 @@ def _one(seen: Chosen, path: str | Path) -> Path:
         top + max(high, 0.8),
     ) as b:
         axes = b.place(left, top, wide, high)
-        b.heat(axes, cells, q, k, meaning)
+        b.heat(axes, cells, q, k, meaning, masked)
         axes.xaxis.tick_top()
         if cells.numel():
             rows.lay(axes.yaxis)
@@ -68,6 +71,7 @@ class _Layer:
 
     one: Recorded
     cells: list[Tensor]
+    masked: list[Tensor | None]
     numbers: list[float]
 
 
@@ -88,7 +92,7 @@ def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
         maps = chosen.heads(one, sample)
         entropy, count = chosen.entropies(maps)
         counted.add(count)
-        found.append(_Layer(one, _thumbnails(maps, one), entropy.tolist()))
+        found.append(_Layer(one, *_thumbnails(maps, one), entropy.tolist()))
     some = f" (of {max(counted)} rows)" if max(counted) < max(one.one.shape[-2] for one in found) else ""
     notes = [_left_out(numbers), f"below each head: its entropy in nats, the mean of its rows{some}", _size(found)]
     if any(one.one.step for one in found):
@@ -116,14 +120,18 @@ def _size(found: Sequence[_Layer]) -> str:
     return f"{said} (queries × keys){pooled}"
 
 
-def _thumbnails(maps: AttentionMap, one: Recorded) -> list[Tensor]:
+def _thumbnails(maps: AttentionMap, one: Recorded) -> tuple[list[Tensor], list[Tensor | None]]:
+    """The cells of every head, and those of them that are masked."""
     cells = maps.coarse(_SMALL, _SMALL) if max(maps.shape[-2:]) > _SMALL else maps.dense()
     cells = chosen.sane(cells, one, signed=chosen.differs(one))
-    return list(cells.flatten(0, -3) if cells.ndim > 2 else [cells])
+    masked = covered(maps, _SMALL)
+    seen = list(cells.flatten(0, -3) if cells.ndim > 2 else [cells])
+    return seen, [None] * len(seen) if masked is None else list(masked.reshape(len(seen), *masked.shape[-2:]))
 
 
 def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence[str], meaning: Scale) -> Path:
     most = max(len(one.cells) for one in found)
+    notes = [*notes, _GREY] if any(some is not None for one in found for some in one.masked) else notes
     names = [labels.shortened(chosen.called(one.one) + ("" if one.one.verified else " *"), 30) for one in found]
     left = max(breadths(names, LEAST + 1)) + 0.1
     under, top = (LEAST + 0.5) * 1.25 / 72, 0.16
@@ -139,9 +147,9 @@ def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence
         for row, (name, one) in enumerate(zip(names, found, strict=True)):
             at = starts[row]
             b.write(name, left - 0.08, at + low[row] / 2, LEAST + 1, ha="right", va="center")
-            for n, (cells, number) in enumerate(zip(one.cells, one.numbers, strict=True)):
+            for n, (cells, masked, number) in enumerate(zip(one.cells, one.masked, one.numbers, strict=True)):
                 axes = b.place(left + n * (size + _GAP), at, size, low[row])
-                b.heat(axes, cells, cells.shape[0], cells.shape[1], meaning)
+                b.heat(axes, cells, cells.shape[0], cells.shape[1], meaning, masked)
                 axes.set(xticks=[], yticks=[])
                 below = at + low[row] + under * 0.9
                 b.write(f"{number:.2f}", left + n * (size + _GAP) + size / 2, below, LEAST + 0.5, ha="center")
@@ -218,8 +226,8 @@ def _differences(recording: Recording, numbers: Sequence[int], path: str | Path,
     found = []
     for number in numbers[:_LAYERS]:
         one = recording[number]
-        cells = _thumbnails(chosen.heads(one, sample), one)
-        found.append(_Layer(one, cells, [float(c.abs().max()) if c.numel() else 0.0 for c in cells]))
+        cells, masked = _thumbnails(chosen.heads(one, sample), one)
+        found.append(_Layer(one, cells, masked, [float(c.abs().max()) if c.numel() else 0.0 for c in cells]))
     notes = [_left_out(numbers), "below each head: its largest difference of a cell", _size(found)]
     meaning = scale([cells for one in found for cells in one.cells], signed=True)
     return _grid(found, path, _heading("difference", found), notes, meaning)

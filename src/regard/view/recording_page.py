@@ -20,11 +20,13 @@ from regard.tape.recording import Recording
 from regard.view import chosen, labels, page, recording_pack
 from regard.view.recording_pack import Head
 from regard.view.scan import Scan, coarsest
+from regard.view.veil import Veil, veils
 
 # joined into one script, in this order: each file uses what stands before it
 SCRIPTS = (
     "page",
     "recording_source",
+    "recording_veil",
     "recording_state",
     "recording_thumbs",
     "recording_heat",
@@ -82,11 +84,15 @@ def html(
     flat = [head for some in heads for head in some]
     weights = sum(head.weights.shape[0] * head.weights.shape[1] for head in flat)
     scans = [_read(head, weights) for head in flat]
+    masks = header["masks"] = _Masks()
+    veiled = [masks.put(one) for layer in layers for one in veils(chosen.heads(layer.one, sample))]
     words = _words(layers[0], scans[0])
     thumbs = recording_pack.thumbs(scans, heads)
     bare = document(header, thumbs, [], words)
     packed, told = _kept(scans, budget - len(bare.encode()) - 1000, weights <= _EXACT)
-    header["maps"] = [pack.facts for pack in packed]
+    header["maps"] = [
+        pack.facts | ({} if mask is None else {"mask": mask}) for pack, mask in zip(packed, veiled, strict=True)
+    ]
     header["notes"] = [*told, *_odd(scans)]
     return document(header, thumbs, [pack.block for pack in packed], words)
 
@@ -105,6 +111,19 @@ def write(
     checks.known("suffix", path.suffix, (".html",))
     disk.write(path, [html(recording, budget=budget, sample=sample, image=image, other=other).encode()])
     return path
+
+
+class _Masks(list[dict[str, object]]):
+    """Masks of a page, each once."""
+
+    def put(self, one: Veil | None) -> int | None:
+        """Which of them it is."""
+        if one is None:
+            return None
+        told = one.told()
+        if told not in self:
+            self.append(told)
+        return self.index(told)
 
 
 def laid(recording: Recording, other: Recording | None, sample: int) -> list[Layer]:
@@ -138,6 +157,7 @@ def described(
         "layers": [_described(layer, count, texts) for layer, count in zip(layers, heads, strict=True)],
         "image": None if image is None else recording_pack.picture(image),
         "maps": [],
+        "masks": [],
         "notes": [],
         "remote": False,
     }

@@ -18,6 +18,7 @@ async function drawTable(mine) {
   const cells = await Promise.all(
     Array.from({ length: rows }, (_, r) => Promise.all(Array.from({ length: columns }, (_, c) => weightAt(map, y + r, x + c)))),
   );
+  const covered = await veil(map);
   if (mine !== ticket) return;
   twinFrom = { y, x };
   const head = (axis, n, scope) => make("th", { scope }, make("bdi", { lang: "" }, short(map, axis, n)));
@@ -25,7 +26,8 @@ async function drawTable(mine) {
   tableBody.replaceChildren(
     ...cells.map((list, r) =>
       make("tr", {}, head("q", y + r, "row"), ...list.map((found, c) => {
-        const cell = make("td", {}, { exact: "", near: "≈", most: "≤" }[found.sure] + number(found.w));
+        const words = masks(covered, map, y + r, x + c) ? "masked" : { exact: "", near: "≈", most: "≤" }[found.sure] + number(found.w);
+        const cell = make("td", {}, words);
         if (y + r === state.q && x + c === state.k) cell.classList.add("at");
         return cell;
       })),

@@ -126,8 +126,10 @@ const paints = (...names) => {
 // The legend: the ramp as it is drawn now, with the weights at some places of it.
 const ramp = make("canvas", { class: "ramp", "aria-hidden": "true" });
 const marks = make("div", { class: "marks" });
+const veilMark = make("span", { class: "veil" }, "masked");
 let legendDrawn = "";
 function drawLegend() {
+  veilMark.hidden = !veilNow(here());
   const signed = state.tab === "difference" || here().signed;
   const stamp = `${look()}/${signed}/${here().scale}`;
   if (stamp === legendDrawn) return;

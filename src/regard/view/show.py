@@ -179,6 +179,10 @@ class _OneSample(Made):
     def rows(self, rows: Tensor | slice) -> Tensor:
         return self.of[0].rows(rows).unsqueeze(0)
 
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = self.of[0].allowed(rows)
+        return None if found is None else found.unsqueeze(0)
+
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         first, *rest = index or (slice(None),)
         if isinstance(first, int) and first not in (0, -1):
