@@ -137,7 +137,8 @@ def _idx(path: Path, what: str) -> NDArray[np.uint8]:
             f"{path} should hold {wanted if sizes else start} bytes for {what} of {sizes or 'no size'}, but has "
             f"{len(data)}; get the file again"
         )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
+    # a copy: torch warns of memory that may not be written to
+    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes).copy()
 
 
 def _pictures(folder: Path, size: int | None) -> Images:

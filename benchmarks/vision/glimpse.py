@@ -1,0 +1,245 @@
+"""Glimpses on MNIST and on cluttered scenes: `python -m benchmarks.vision.glimpse --mnist FOLDER [NAME …]`.
+
+Trains, or goes on with, FOLDER/glimpse-NAME for every NAME, mnist, cluttered and crop; `--report` judges the runs that
+are there, whatever step they stand at.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from benchmarks.spent import Spent
+from benchmarks.table import Bound
+from benchmarks.training import Say, Unfinished, train
+from benchmarks.vision.crop import Crop
+from benchmarks.vision.result import RESULTS, ROOT, Picture, Result, Row, Table
+from regard.tape.record import record
+from regard.tasks.classification import probabilities
+from regard.tasks.glimpse import Glimpse
+from regard.tasks.glimpsing import paths, seen, split_of
+from regard.tasks.pictures import recalled, scored, tensor
+from regard.train import checkpoint
+from regard.train.run import BEST, LAST
+from regard.train.training import Training
+from regard.view.recording_figure import draw_recording
+
+# paths that are drawn for each image, and averaged
+DRAWS = 10
+# a tenth of MNIST's 60,000 images is held out: 211 batches of 256, 422 of 128
+_STEPS = {256: 211, 128: 422}
+_SCENES = Glimpse(scene="cluttered", canvas=60, clutter=4, piece=8, glimpses=3, patch=12, scales=3, batch=128)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training on MNIST, or on scenes of it."""
+
+    what: str
+    how: str
+    task: Glimpse | Crop
+    epochs: int
+    bound: Bound | None = None
+    beside: str = ""
+
+    @property
+    def training(self) -> Training:
+        every = _STEPS[self.task.batch]
+        return Training(
+            epochs=self.epochs,
+            schedule="cosine",
+            warmup=200,
+            validate_every=5 * every,
+            save_every=every,
+            log_every=every,
+            threads=1,
+        )
+
+
+CASES: dict[str, Case] = {
+    "mnist": Case(
+        "MNIST, RAM of 6 glimpses",
+        "6 glimpses of 8 × 8, shifts of 1 pixel",
+        Glimpse(glimpses=6, patch=8, scales=1, shift=1, batch=256),
+        32,
+        Bound("least", 98.0),
+        "the paper: 98.71",
+    ),
+    "cluttered": Case("cluttered scenes, RAM", "3 glimpses of 12 × 12 in 3 scales: 1,296 numbers", _SCENES, 40),
+    "crop": Case(
+        "cluttered scenes, ConvNet on the middle",
+        "a crop of 36 × 36: 1,296 numbers",
+        Crop(scenes=_SCENES, side=36),
+        40,
+    ),
+}
+# points of accuracy that RAM must be ahead
+_AHEAD = 10.0
+
+SAID = """\
+RAM (Mnih et al. 2014) sees a picture through a few glimpses and learns by REINFORCE where to look. Scenes are MNIST's
+digits of 28 × 28, each somewhere on 60 × 60 black pixels, with four pieces of 8 × 8 cut out of other digits; those to
+learn from are composed anew in every epoch, those to be judged on are the same for all. The ConvNet has as many
+parameters as RAM, reads as many numbers and is trained on the same batches: it lacks nothing but a choice of where to
+look. Judged once on the 10,000 test images, RAM by the mean of ten drawn paths; settings were chosen on the tenth of
+the training images that was held out.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What the weights of a run come to on the test images."""
+
+    row: Row
+    scores: Mapping[str, float]
+    means: float | None  # accuracy of the path at the means of all places
+    alone: float | None  # that of one drawn path
+    parameters: int
+    settings: Mapping[str, Any]
+
+
+def weighed(task: Glimpse | Crop, run: Path) -> tuple[nn.Module, int]:
+    """The model of a run with the last weights, which a schedule that ends at 0 has made the best."""
+    model = task.fresh(run)
+    facts = checkpoint.load(model, run / (LAST if (run / LAST).exists() else BEST))
+    return model.eval(), int(facts["step"])
+
+
+def judged(name: str, case: Case, run: Path, say: Say) -> Judged:
+    """The accuracy of a run on the test images."""
+    torch.manual_seed(0)
+    model, step = weighed(case.task, run)
+    scenes = case.task if isinstance(case.task, Glimpse) else case.task.scenes
+    facts, test = seen(scenes, recalled(run)), split_of(scenes, "test")
+    means = alone = None
+    if isinstance(case.task, Glimpse):
+        first, *drawn = paths(model, test.pixels, facts, DRAWS)
+        chances = np.mean(drawn, 0)
+        means = scored(first, test.labels)["accuracy"]
+        alone = float(np.mean([scored(one, test.labels)["accuracy"] for one in drawn]))
+    else:
+        chances = probabilities(model, case.task.cropped(test).pixels, facts)
+    scores, spent = scored(chances, test.labels), Spent.of(run)
+    count = sum(p.numel() for p in model.parameters())
+    row = Row(
+        case.what,
+        scores["accuracy"],
+        f"% of {len(test):,} test images",
+        case.bound,
+        f"{case.how}; {count:,} parameters, {step / _STEPS[case.task.batch]:.0f} epochs, batches of {case.task.batch}",
+        None if spent is None else spent.seconds,
+        beside=case.beside,
+    )
+    say(f"{name}: {' | '.join(row.cells())}")
+    settings = {"task": _plain(asdict(case.task)), "training": asdict(case.training), "step": step, "scores": scores}
+    return Judged(row, scores, means, alone, count, settings)
+
+
+def _plain(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Which files, but not where they were."""
+    return {
+        name: _plain(value) if isinstance(value, dict) else value.name if isinstance(value, Path) else value
+        for name, value in task.items()
+    }
+
+
+def result(found: Mapping[str, Judged]) -> Result:
+    rows = [one.row for one in found.values()]
+    if {"cluttered", "crop"} <= found.keys():
+        ahead = found["cluttered"].row.value - found["crop"].row.value
+        rows.append(Row("cluttered scenes, RAM ahead of the ConvNet", ahead, "points", Bound("least", _AHEAD)))
+    lines = [
+        [one.row.what, f"{one.row.value:.2f}", f"{one.alone:.2f}", f"{one.means:.2f}", f"{one.scores['nll']:.4f}"]
+        for one in found.values()
+        if one.alone is not None and one.means is not None
+    ]
+    head = [
+        "",
+        f"{DRAWS} drawn paths, %",
+        "one drawn path, %",
+        "the means of all places, %",
+        f"−log p of {DRAWS} paths",
+    ]
+    return Result(
+        "glimpse",
+        "Glimpses",
+        SAID,
+        rows,
+        [Table("One path and several", head, lines)],
+        [Picture("glimpses.png", "Paths of glimpses over test scenes")] if "cluttered" in found else [],
+        ["python -m benchmarks.vision.glimpse --mnist FOLDER"],
+        {name: one.settings for name, one in found.items()},
+    )
+
+
+def draw(task: Glimpse, run: Path, folder: Path, count: int = 4) -> Path:
+    """The paths over the first test scenes that are told rightly, side by side."""
+    model, _ = weighed(task, run)
+    facts, test = seen(task, recalled(run)), split_of(task, "test")[slice(0, 50)]
+    right = np.flatnonzero(next(paths(model, test.pixels, facts)).argmax(-1) == test.labels)
+    # of several digits
+    first = {int(test.labels[n]): int(n) for n in right[::-1]}
+    drawn = []
+    for n in sorted(first.values())[:count]:
+        x = tensor(test.pixels[n : n + 1], facts)
+        with torch.no_grad(), record(model) as tape:
+            model(x)
+        path = draw_recording(tape, run / f"path-{n}.png", what="glimpses", image=torch.from_numpy(test.pixels[n]))
+        with Image.open(path) as opened:
+            drawn.append(opened.convert("RGB"))
+        path.unlink()
+    wide = Image.new("RGB", (sum(one.width for one in drawn), max(one.height for one in drawn)), "white")
+    left = 0
+    for one in drawn:
+        wide.paste(one, (left, 0))
+        left += one.width
+    wide.quantize(64).save(folder / "glimpses.png", optimize=True)
+    return folder / "glimpses.png"
+
+
+def placed(case: Case, mnist: Path) -> Case:
+    """The case with its files."""
+    if isinstance(case.task, Glimpse):
+        return replace(case, task=replace(case.task, train=mnist))
+    return replace(case, task=replace(case.task, scenes=replace(case.task.scenes, train=mnist)))
+
+
+def main(arguments: Sequence[str] | None = None, cases: Mapping[str, Case] = CASES, results: Path = RESULTS) -> int:
+    made = argparse.ArgumentParser(prog="python -m benchmarks.vision.glimpse", description=__doc__)
+    made.add_argument("names", nargs="*", help=f"of {', '.join(cases)}; left out, all")
+    made.add_argument("--mnist", type=Path, metavar="FOLDER", required=True, help="the four IDX files, plain or .gz")
+    made.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="where runs are kept")
+    made.add_argument("--report", action="store_true", help="judge what is trained, and train nothing")
+    made.add_argument("--pictures", type=Path, metavar="FOLDER", default=ROOT / "docs" / "images")
+    given = made.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in cases]:
+        made.error(f"unknown {unknown[0]!r}; known are: {', '.join(cases)}")
+    ready = {name: placed(case, given.mnist.absolute()) for name, case in cases.items()}
+    try:
+        for name in () if given.report else given.names or ready:
+            train(name, ready[name].task, ready[name].training, given.runs / f"glimpse-{name}", say)
+        there = [name for name in ready if (given.runs / f"glimpse-{name}" / BEST).exists()]
+        found = {name: judged(name, ready[name], given.runs / f"glimpse-{name}", say) for name in there}
+        task = ready["cluttered"].task
+        if "cluttered" in found and isinstance(task, Glimpse):
+            say(f"written: {draw(task, given.runs / 'glimpse-cluttered', given.pictures)}")
+        say(f"written: {result(found).write(results)}")
+    except (Unfinished, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
