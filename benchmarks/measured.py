@@ -3,7 +3,7 @@
 import datetime
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,22 @@ class About:
         return "; ".join(f"{name}: {value}" for name, value in steady.items()) + (
             "\n- " + ", ".join(f"{name} {value}" for name, value in self.versions.items())
         )
+
+
+def conditions(abouts: Iterable[tuple[str, About]]) -> str:
+    """Days, machines and versions of measurements by name, told once where all share them; a Markdown list."""
+    places: dict[str, list[str]] = {}
+    days = set()
+    for name, about in abouts:
+        places.setdefault(about.where(), []).append(name)
+        days.add(about.date)
+    if not days:
+        return "- nothing was measured yet\n"
+    span = min(days) if len(days) == 1 else f"{min(days)} to {max(days)}"
+    said = f"- date: {span}\n"
+    for where, names in places.items():
+        said += f"- {where}\n" if len(places) == 1 else f"- {', '.join(names)}: {where}\n"
+    return said
 
 
 def write(path: Path, result: Any) -> Path:

@@ -102,24 +102,9 @@ class Report:
         for decoded in self.decoded:
             yield f"decoding of {decoded.run}", decoded.about
 
-    def conditions(self) -> str:
-        """Days, machines and versions, told once where all share them."""
-        places: dict[str, list[str]] = {}
-        days = set()
-        for name, about in self.abouts():
-            places.setdefault(about.where(), []).append(name)
-            days.add(about.date)
-        if not days:
-            return "- nothing was measured yet\n"
-        span = min(days) if len(days) == 1 else f"{min(days)} to {max(days)}"
-        said = f"- date: {span}\n"
-        for where, names in places.items():
-            said += f"- {where}\n" if len(places) == 1 else f"- {', '.join(names)}: {where}\n"
-        return said
-
     def body(self, pictures: Collection[str] = ()) -> str:
         """Everything but the title, with these pictures."""
-        parts = [self.conditions(), HOW]
+        parts = [measured.conditions(self.abouts()), HOW]
         if self.missing:
             parts.append(f"Not run: {', '.join(self.missing)}.\n")
         named = [name for name in self.results if not name.startswith(_COMPARED)]

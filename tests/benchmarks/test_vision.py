@@ -1,11 +1,19 @@
 """The benchmarks of images: what they write is what the page tells."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from benchmarks.measured import About
 from benchmarks.table import Bound
+from benchmarks.vision import __main__ as typed
+from benchmarks.vision import digits, mnist, report
 from benchmarks.vision.result import Picture, Result, Row, Table
+from tests.data.test_images import idx
+
+from regard.train.training import Training
 
 ABOUT = About("2020-02-02", {"processor": "abacus", "load before": "0.1"}, {"torch": "2"})
 
@@ -43,3 +51,86 @@ def test_rows_say_what_was_to_be_reached() -> None:
 def test_no_result_yet(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"there is no .*rain\.json; run python -m benchmarks\.vision\.rain first"):
         Result.read(tmp_path / "rain.json")
+
+
+def test_a_page_of_what_there_is(tmp_path: Path) -> None:
+    results, images = tmp_path / "results", tmp_path / "images"
+    a_result("gan").write(results)
+    with pytest.raises(
+        ValueError, match=r"gan\.json names the picture rain\.png, which is not in .*images; run python"
+    ):
+        report.page(results, images)
+    images.mkdir()
+    (images / "rain.png").touch()
+    page = report.write(results, tmp_path / "vision.md", images).read_text(encoding="utf-8")
+    assert page.startswith("# What models of images reach\n")
+    assert "- date: 2020-02-02\n- processor: abacus\n- torch 2\n" in page
+    assert "Not run: digits, mnist, glimpse, caption.\n" in page
+    assert page.count("| drops | ≥ 98 | 98.21 % (± 0.1) | reached | 1.5 |") == 2  # among the bounds, and in its section
+    assert page.count("| clouds |") == 1
+    assert "### By hour\n\n| hour | drops |\n| --- | --- |\n| one | 2 |\n\nOf a day.\n" in page
+    assert "![Drops by hour](images/rain.png)" in page
+    assert "```bash\npython -m benchmarks.vision.rain\npython -m benchmarks.vision --report\n```" in page
+    a_result("rain").write(results)
+    with pytest.raises(ValueError, match=r"holds rain\.json, of no benchmark here; known are: digits, mnist, glimpse"):
+        report.page(results, images)
+
+
+def test_the_page_of_the_docs_is_that_of_the_results() -> None:
+    assert report.PAGE.read_text(encoding="utf-8") == report.page()
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed.main(["--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*report.BENCHMARKS]
+    for nothing in ([], ["--list", "--report"]):
+        with pytest.raises(SystemExit):
+            typed.main(nothing)
+        assert "give --list or --report" in capsys.readouterr().err
+
+
+def test_mnist_of_a_few_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draw, data = np.random.default_rng(0), tmp_path / "data"
+    data.mkdir()
+    for split in ("train", "t10k"):
+        idx(data / f"{split}-images-idx3-ubyte", draw.integers(0, 256, (40, 8, 8), np.uint8))
+        idx(data / f"{split}-labels-idx1-ubyte", np.arange(40, dtype=np.uint8) % 2)
+    small = Training(steps=2, warmup=1, validate_every=1, save_every=1, log_every=1, threads=1, device="cpu")
+    tasks = {
+        "mnist-rows": {"heads": 2, "width": 3, "stride": 4, "batch": 20},
+        "mnist-simam": {"width": 2, "depths": (1,), "batch": 20},
+    }
+    cases = {
+        name: replace(case, task=replace(case.task, **tasks[name]), training=small)
+        for name, case in mnist.CASES.items()
+    }
+    typed = ["--mnist", str(data), "--runs", str(tmp_path / "runs")]
+    assert mnist.main(typed, cases, tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "mnist-rows: step 2 of 2" in said
+    assert "% of 40 test images (≥ 99.3: " in said
+    found = Result.read(tmp_path / "mnist.json")
+    assert [row.bound for row in found.rows] == [Bound("least", 98), Bound("least", 99.3)]
+    assert all(row.cpu is not None and row.cpu > 0 for row in found.rows)
+    assert str(tmp_path) not in (tmp_path / "mnist.json").read_text()
+    # what is trained is only judged
+    assert mnist.main(typed, cases, tmp_path) == 0
+    assert "step 2 of 2, loss" not in capsys.readouterr().out
+    again = Result.read(tmp_path / "mnist.json")
+    assert [row.value for row in again.rows] == [row.value for row in found.rows]
+    assert mnist.main(["--mnist", str(tmp_path / "none"), "--runs", str(tmp_path / "other")], cases, tmp_path) == 1
+    assert "none is no folder" in capsys.readouterr().err
+
+
+def test_digits_of_a_few_steps(tmp_path: Path) -> None:
+    options = {"width": "2", "depths": "1", "steps": "2", "warmup": "1", "batch": "200", "threads": "1", "epochs": "1"}
+    given = {"names": ("none", "simam"), "seeds": 2, "options": options, "results": tmp_path}
+    assert digits.main(["--runs", str(tmp_path / "runs")], **given) == 0  # type: ignore[arg-type]
+    found = Result.read(tmp_path / "digits.json")
+    assert found.rows[0].verdict == "falls short"
+    assert sorted(line[0] for line in found.tables[0].rows) == ["none", "simam"]
+    accuracies = found.settings["accuracies"]["none"]
+    assert len(accuracies) == 2
+    assert found.rows[0].value == pytest.approx(sum(accuracies) / 2)
+    seconds = json.loads((tmp_path / "runs/digits/cpu.json").read_text())["seconds"]
+    assert seconds > 0

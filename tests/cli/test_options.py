@@ -17,6 +17,7 @@ from regard.cli.listing import Options as Listing
 from regard.cli.options import documented, metavar, parse
 from regard.cli.train import New, Resume, chosen
 from regard.cli.translate import Options as Translating
+from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
@@ -62,6 +63,18 @@ def test_what_is_not_typed_is_what_is_given() -> None:
     assert typed.task["width"] == 7
     assert typed.task["train"] == (Path("a"), Path("b"))
     assert typed.task["valid"] == ()
+
+
+def test_several_numbers_that_may_be_left_open() -> None:
+    """What a file says stays, though tyro is told of nothing."""
+    given: dict[str, Any] = {"depths": (2, 1)}
+
+    def depths(*args: str, given: dict[str, Any] | None = None) -> Any:
+        return parse(New, "regard train classify-image", args, given, task=ClassifyImage).task["depths"]
+
+    assert depths() is None
+    assert depths(given=given) == (2, 1)
+    assert depths("--depths", "3", given=given) == (3,)
 
 
 def test_a_task_has_a_training_of_its_own(regard: Regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

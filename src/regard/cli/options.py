@@ -55,7 +55,8 @@ def _chosen(of: Any, flat: Any, given: Mapping[str, Any], task: Any) -> dict[str
         value = getattr(flat, one.name)
         if "of" in one.metadata:
             value = _chosen(one.metadata["of"] or task, value, given, task)
-        elif value is None and isinstance(one.default, tuple):
+        elif value is None and one.default is not MISSING and get_origin(bare(hints[one.name])[0]) is tuple:
+            # _quick left it open for tyro
             value = given.get(one.name, one.default)
         elif value is not None and get_origin(kind := bare(hints[one.name])[0]) is Literal:
             positional = tyro.conf.Positional in getattr(hints[one.name], "__metadata__", ())

@@ -1,0 +1,73 @@
+"""docs/vision.md: the results of benchmarks/results/vision, whichever there are, on one page."""
+
+from pathlib import Path
+
+from benchmarks import measured
+from benchmarks.vision.result import HEADINGS, RESULTS, ROOT, Result
+
+PAGE = ROOT / "docs" / "vision.md"
+IMAGES = ROOT / "docs" / "images"
+# in the order of the page
+BENCHMARKS = {
+    "digits": "scikit-learn's digits by a ConvNet, with every gate and without",
+    "mnist": "MNIST by a ConvNet with SimAM, and by the gated attention cell, row by row",
+    "glimpse": "RAM: MNIST and cluttered scenes by a few glimpses",
+    "caption": "Show, Attend and Tell: sentences about scenes of digits, and where the words point",
+    "gan": "SelfAttentionGAN: digits drawn on demand",
+}
+
+INTRO = """\
+What the models of images have reached on a processor, as trained and judged by `python -m benchmarks.vision.NAME`. CPU
+minutes are the processor's time of a training with its validations. A bound that was missed is told as missed.
+"""
+
+
+def listed() -> str:
+    return "\n".join(f"{name:10} {what}" for name, what in BENCHMARKS.items())
+
+
+def page(results: Path = RESULTS, images: Path = IMAGES) -> str:
+    """The whole page."""
+    found = [Result.read(results / f"{name}.json") for name in BENCHMARKS if (results / f"{name}.json").exists()]
+    if unknown := {path.stem for path in results.glob("*.json")} - BENCHMARKS.keys():
+        raise ValueError(
+            f"{results} holds {min(unknown)}.json, of no benchmark here; known are: {', '.join(BENCHMARKS)}"
+        )
+    parts = ["# What models of images reach\n", INTRO]
+    parts.append(measured.conditions((result.name, result.about) for result in found))
+    if missing := [name for name in BENCHMARKS if name not in {result.name for result in found}]:
+        parts.append(f"Not run: {', '.join(missing)}.\n")
+    bounds = [row for result in found for row in result.rows if row.bound is not None]
+    if bounds:
+        parts.append(
+            f"## What was to be reached\n\n{measured.table(HEADINGS[:5], [row.cells()[:5] for row in bounds])}"
+        )
+    parts += [section(result, images) for result in found]
+    commands = [command for result in found for command in result.commands]
+    again = "\n".join([*dict.fromkeys(commands), "python -m benchmarks.vision --report"])
+    parts.append(f"## Repeat it\n\n```bash\n{again}\n```\n")
+    return "\n".join(parts)
+
+
+def section(result: Result, images: Path) -> str:
+    parts = [
+        f"## {result.title}\n",
+        f"{result.said.strip()}\n",
+        measured.table(HEADINGS, [row.cells() for row in result.rows]),
+    ]
+    for table in result.tables:
+        parts.append(f"### {table.title}\n\n{measured.table(table.headings, table.rows)}")
+        parts += [f"{table.said.strip()}\n"] if table.said else []
+    for picture in result.pictures:
+        if not (images / picture.file).exists():
+            raise ValueError(
+                f"{result.name}.json names the picture {picture.file}, which is not in {images}; run "
+                f"python -m benchmarks.vision.{result.name} again"
+            )
+        parts.append(f"![{picture.said}](images/{picture.file})\n")
+    return "\n".join(parts)
+
+
+def write(results: Path = RESULTS, page_at: Path = PAGE, images: Path = IMAGES) -> Path:
+    page_at.write_text(page(results, images), encoding="utf-8")
+    return page_at
