@@ -84,9 +84,13 @@ class Captioning:
         return build(self.task, self.facts.channels, len(self.tokens))
 
     def batches(self, epoch: int) -> Sequence[NDArray[np.int64]]:
-        """Which captions go together: those of like length."""
+        """Which captions go together: those of like length; the first time from short to long  (Bengio et al. 2009).
+
+        What there is to see is learned where little is there, and where to look then, when there is something to see.
+        """
         lengths = np.array([len(ids) for _, ids in self.pairs])
-        return plan(lengths, lengths, self.task.batch, self.task.seed, epoch)
+        planned = plan(lengths, lengths, self.task.batch, self.task.seed, epoch)
+        return planned if epoch else sorted(planned, key=lambda index: int(lengths[index].max()))
 
     def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
         mine = [self.pairs[n] for n in planned[rank::world]]
@@ -210,8 +214,9 @@ def _facts(some: Captioned) -> Facts:
     told = "\n".join("\t".join(said) for said in some.captions)
     digest = sha256(np.ascontiguousarray(some.pixels).tobytes() + told.encode()).hexdigest()
     _, height, width, channels = some.pixels.shape
-    mean, spread = float(some.pixels.mean()) / 255, float(some.pixels.std()) / 255
-    return Facts(channels, height, width, [], mean, max(spread, 1e-6), digest)
+    # of scenes on a ground the ground becomes 0: what stands there stands out
+    middle, spread = float(np.median(some.pixels)) / 255, float(some.pixels.std()) / 255
+    return Facts(channels, height, width, [], middle, max(spread, 1e-6), digest)
 
 
 def rehearse(task: Caption) -> None:
