@@ -105,14 +105,14 @@ def result(found: Drawn, task: Generate, training: Training, spent: Spent | None
         Row(
             "spread: mean distance of two drawings of a digit",
             scores["spread"],
-            "",
+            "(Euclid)",
             beside=f"of real test digits {scores['real spread']:.2f}",
             how="pixels from 0 to 1",
         ),
         Row(
             "mean distance of a drawing from the nearest training digit",
             near[""],
-            "",
+            "(Euclid)",
             beside=f"of real test digits {near['real ']:.2f}",
             how="0 would be copies",
         ),
@@ -128,7 +128,9 @@ def result(found: Drawn, task: Generate, training: Training, spent: Spent | None
         rows,
         [each(found)],
         [
-            Picture("gan-samples.png", "Ten drawings of every digit, above them real ones"),
+            Picture(
+                "gan-samples.png", "Ten drawings of every digit, white on black, and ten real ones, black on white"
+            ),
             Picture("gan-attention.png", "Drawn digits, and where the generator's attention block looks from a place"),
         ],
         ["python -m benchmarks.vision.gan --runs runs/vision"],
@@ -177,13 +179,14 @@ def attention(model: SelfAttentionGAN, digits: Sequence[int]) -> list[Panel]:
     panels = []
     for n, digit in enumerate(digits):
         image = (x[n, 0] + 1) / 2
-        panels.append(Panel(image, f"a drawn {digit}"))
+        panels.append(Panel(image, f"a drawn {digit}\nγ = {float(model.average.attention.residual):.2f}"))
         order = torch.nn.functional.adaptive_avg_pool2d(image[None], (high, wide)).flatten().argsort()
         for place in (order[-1], order[len(order) // 2], order[0]):
             row, column = divmod(int(place), wide)
             looked = heard.weights.dense()[n, 0, int(place)].view(high, wide)
-            top = float(looked.max())
-            panels.append(Panel(looked / top, f"from row {row}, column {column}\nbrightest: {top:.2f}"))
+            low, most = float(looked.min()), float(looked.max())
+            stretched = (looked - low) / max(most - low, 1e-9)
+            panels.append(Panel(stretched, f"from row {row}, column {column}\n{low:.3f} to {most:.3f}"))
     return panels
 
 
