@@ -274,3 +274,23 @@ def test_the_model_is_built_by_what_the_run_knows(tmp_path: Path) -> None:
     assert keys == work.model().state_dict().keys()
     wide = build(task, Facts(3, 12, 12, ["a"], 0.0, 1.0, ""))
     assert wide(torch.zeros(1, 5), torch.zeros(1).long()).shape == (1, 3, 12, 12)
+
+
+def test_pictures_of_one_s_own(tmp_path: Path) -> None:
+    """In colour, of any size, made as large as it is told."""
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for n in range(6):
+            Image.fromarray(draw.integers(0, 255, (9, 14, 3), np.uint8)).save(tmp_path / "data" / name / f"{n}.png")
+    task = Generate(train=tmp_path / "data", size=12, **SMALL)
+    for _ in fit(task, tmp_path / "run", Training(steps=1, **QUICK)):
+        pass
+    model = task.fresh(tmp_path / "run")
+    load(model, tmp_path / "run" / "best.safetensors")
+    assert isinstance(model, SelfAttentionGAN)
+    assert drawn(model.eval(), np.array([0, 1]), 0).shape == (2, 12, 12, 3)
+    with Image.open(tmp_path / "run" / "samples" / "1.png") as image:
+        assert image.mode == "RGB"
