@@ -4,21 +4,19 @@ Word vectors come from the Python manual that every CPython carries; what has to
 in seconds. The same torch and matplotlib give the same pictures.
 """
 
-import argparse
 import collections
 import functools
 import re
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from pydoc_data.topics import topics
 
+import drawing
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.view import Panel, figure
+from regard.view import Panel
 
 ASKED = ["int", "tuple", "class", "module", "method"]
 SEEN = ["float", "list", "the", "import", "def", "call", "type"]
@@ -482,6 +480,9 @@ def window() -> list[Panel]:
     return [Panel(allowed(mask), title) for title, mask in shown.items()]
 
 
+# of a picture
+COLOURS = 64
+
 PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "dot": lambda: about({"q·k": {"score": regard.Dot(scale=1.0)}, "q·k / √d": {}}),
     "general": lambda: [neighbour("scaled-dot"), neighbour("general")],
@@ -547,34 +548,5 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
 }
 
 
-def draw(name: str, folder: Path) -> Path:
-    """One picture, in few colours, so that it stays small."""
-    from PIL import Image
-
-    panels = PICTURES[name]()
-    path = figure(panels, folder / f"{name}.png", across=4)
-    with Image.open(path) as image:
-        wide = min(1.0, 1100 / image.width)
-        size = (round(image.width * wide), round(image.height * wide))
-        few = image.convert("RGB").resize(size, Image.Resampling.LANCZOS).quantize(64)
-    few.save(path, optimize=True)
-    return path
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Draws the pictures of docs/mechanisms.")
-    parser.add_argument("names", nargs="*", help="which pictures (default: all)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "images")
-    options = parser.parse_args()
-    unknown = [name for name in options.names if name not in PICTURES]
-    if unknown:
-        parser.error(f"no picture is called {unknown[0]!r}; known are: {', '.join(PICTURES)}")
-    torch.set_num_threads(1)
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.names or PICTURES:
-        path = draw(name, options.out)
-        print(f"{path.name:24} {path.stat().st_size / 1000:5.1f} kB", flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    drawing.main(PICTURES, "Draws the pictures of docs/mechanisms.", colours=COLOURS)

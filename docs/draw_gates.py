@@ -4,18 +4,16 @@ A small convolutional network reads the digits that scikit-learn carries, with t
 trained here in seconds; what is drawn are the weights of that gate on digits it was not trained on.
 """
 
-import argparse
 import functools
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
+import drawing
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.view import Panel, figure
+from regard.view import Panel
 
 CHANNELS = 24
 SHOWN = (1596, 1598)  # an 8 and a 0 among those held out
@@ -201,6 +199,9 @@ def gated_cell() -> list[Panel]:
     return panels + [Panel(torch.stack([w[h] for w in looks]), f"head {h}", steps, back) for h in range(3)]
 
 
+# of a picture
+COLOURS = 48
+
 PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "gates": relation,
     "squeeze-excite": lambda: over_channels("se"),
@@ -218,33 +219,5 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
 }
 
 
-def draw(name: str, folder: Path) -> Path:
-    """One picture, in few colours, so that it stays small."""
-    from PIL import Image
-
-    path = figure(PICTURES[name](), folder / f"{name}.png", across=4)
-    with Image.open(path) as drawn:
-        wide = min(1.0, 1100 / drawn.width)
-        size = (round(drawn.width * wide), round(drawn.height * wide))
-        few = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS).quantize(48)
-    few.save(path, optimize=True)
-    return path
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Draws the pictures of docs/gates.")
-    parser.add_argument("names", nargs="*", help="which pictures (default: all)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "images")
-    options = parser.parse_args()
-    unknown = [name for name in options.names if name not in PICTURES]
-    if unknown:
-        parser.error(f"no picture is called {unknown[0]!r}; known are: {', '.join(PICTURES)}")
-    torch.set_num_threads(1)
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.names or PICTURES:
-        path = draw(name, options.out)
-        print(f"{path.name:24} {path.stat().st_size / 1000:5.1f} kB", flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    drawing.main(PICTURES, "Draws the pictures of docs/gates.", colours=COLOURS)

@@ -20,6 +20,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,16 @@ def blocks(page: str) -> list[Block]:
         found.append(Block(opening["language"], text, first, run, quotes["name"] if quotes else None))
         at = last + 1
     return found
+
+
+def script(name: str) -> ModuleType:
+    """A script of docs/, with what stands beside it, as its own command has it."""
+    folder = str(ROOT / "docs")
+    sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(folder)
 
 
 def source(name: str) -> str:

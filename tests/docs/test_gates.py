@@ -1,11 +1,11 @@
 """The pages of the gates: every name has one, and every page has a formula, a picture and an example."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.docs.pages import script
 
 import regard
 
@@ -24,12 +24,7 @@ def names(page: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def draw() -> ModuleType:
     pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("draw_gates", ROOT / "docs/draw_gates.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("draw_gates")
 
 
 def test_every_gate_has_one_page() -> None:

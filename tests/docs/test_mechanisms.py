@@ -1,11 +1,11 @@
 """The pages of the mechanisms: every name has one, and every page has a formula, a picture and an example."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.docs.pages import script
 
 import regard
 
@@ -23,12 +23,7 @@ def names(page: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def draw() -> ModuleType:
     pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs/draw.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("draw")
 
 
 def test_every_mechanism_has_one_page() -> None:
@@ -61,5 +56,5 @@ def test_every_picture_is_there_and_small(draw: ModuleType) -> None:
 
 
 def test_a_picture_can_be_drawn_again(draw: ModuleType, tmp_path: Path) -> None:
-    path = draw.draw("masks", tmp_path)
+    path = draw.drawing.draw(draw.PICTURES, "masks", tmp_path, draw.COLOURS)
     assert path.read_bytes().startswith(b"\x89PNG")
