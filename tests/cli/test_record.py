@@ -54,7 +54,7 @@ def test_what_is_recorded_is_what_the_model_uses(
         f"regard: what was recorded is in {path}; look at it: regard view {path}\n"
     )
     tape = Recording.load(path)
-    assert list(tape.queries) == list(tape.keys) == READ
+    assert [list(pieces) for pieces in tape.labels(tape[0])] == [READ, READ]
     assert tape.about["text"] == TEXT
     right = eager(folders[name])
     assert len(tape) == len(right)

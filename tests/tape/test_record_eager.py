@@ -186,9 +186,64 @@ def test_a_softmax_that_mixes_nothing_is_no_attention() -> None:
             return self.out(x @ torch.randn(D, D)).softmax(-1).log()
 
     model = Classifier()
-    said = "record heard a softmax in 'the model' and no product of it with values: that is not on the tape"
-    with pytest.warns(UserWarning, match=said), regard.record(model) as tape:
+    with pytest.warns(UserWarning, match="record heard no attention"), regard.record(model) as tape:
         model(torch.randn(B, Q, D))
+    assert len(tape) == 0
+
+
+class Speaks(nn.Module):
+    """Attention, and at the end p(word) of every place."""
+
+    def __init__(self, end: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.words, self.end = nn.Linear(D, 2 * K), end
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = (x @ x.mT).softmax(-1) @ x
+        return self.end(self.words(x).softmax(-1))
+
+
+ENDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "as it is": lambda p: p,
+    "likelihood": lambda p: p.clamp_min(1e-9).log().gather(-1, torch.zeros(B, Q, 1, dtype=torch.long)),
+    "entropy": lambda p: -(p * p.log()).sum(-1),
+    "drawn": lambda p: p.flatten(0, 1).multinomial(1),
+    "the best": lambda p: p.topk(2, dim=-1).values,
+    "a mixture of two": lambda p: 0.3 * p + 0.7 * torch.full_like(p, 0.1),
+    "smoothed and normed": lambda p: (p**2) / (p**2).sum(-1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_probabilities_of_words_are_no_attention_that_was_missed(end: str) -> None:
+    """Warnings are errors."""
+    model = Speaks(ENDS[end])
+    with regard.record(model) as tape:
+        model(torch.randn(B, Q, D))
+    assert [one.shape for one in tape] == [(B, Q, Q)]
+
+
+MISSED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "products summed": lambda w, v: (w.unsqueeze(-1) * v.unsqueeze(1)).sum(-2),
+    "where": lambda w, v: torch.where(w > 0.1, w, torch.zeros(())) @ v,
+    "a power": lambda w, v: w.pow(2) @ v,
+    "three factors": lambda w, v: torch.einsum("bqk,bkd,d->bqd", w, v, torch.ones(D)),
+    "tensordot": lambda w, v: torch.tensordot(w, v[0], dims=1),
+    "linear": lambda w, v: F.linear(w, v[0].mT),
+    "one of many": lambda w, v: torch.stack([torch.mm(w[n], v[n]) for n in range(B)]),
+}
+
+
+@pytest.mark.parametrize("way", MISSED)
+def test_attention_that_is_not_understood_is_told(way: str) -> None:
+    class Other(nn.Module):
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return MISSED[way]((q @ k.mT).softmax(-1), k)
+
+    model = Other()
+    said = "record heard a softmax in 'the model' that something was mixed by, in a way that is not understood"
+    with pytest.warns(UserWarning, match=said), regard.record(model) as tape:
+        model(torch.randn(B, Q, D), torch.randn(B, K, D))
     assert len(tape) == 0
 
 

@@ -113,6 +113,9 @@ def test_columns_have_no_words_that_they_do_not_stand_for() -> None:
     assert tape.labels(step) == (("b",), ("a", "b"))
     # a window that has lost the first keys: its columns are not the beginning of the text
     assert tape.labels(kept("c", 1, 1, 1, 2, step=2)) == (("c",), None)
+    # the keys of a square one are another text all the same
+    square = kept("c", 1, 1, 3, 3, kind="cross")
+    assert Recording((square,)).labelled(["a", "b", "c"]).labels(square) == (("a", "b", "c"), None)
     assert tape.labelled(["a", "b", "c"], ["d", "e"]).labels(cross) == (("a", "b", "c"), ("d", "e"))
     assert tape.labelled(["a", "b", "c"], ["d", "e", "f"]).labels(cross)[1] is None
 

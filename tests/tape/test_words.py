@@ -98,7 +98,8 @@ def test_words_of_one_piece_change_nothing() -> None:
 
 def test_left_out_the_words_come_from_the_labels() -> None:
     one = stack(n=8).labelled(WORDPIECE).merged()
-    assert one.queries == one.keys == ("[CLS]", "unbelievable", "!", "playing", "[SEP]")
+    words = ("[CLS]", "unbelievable", "!", "playing", "[SEP]")
+    assert one.labels(one[0]) == (words, words)
     assert one[0].shape == (2, 3, 5, 5)
     two = Recording((kept("e", 1, 2, 8, 8), kept("d", 1, 2, 5, 5), kept("c", 1, 2, 5, 8, kind="cross")))
     # a text that shows no mark is of the tokenizer of the other one
@@ -109,6 +110,11 @@ def test_left_out_the_words_come_from_the_labels() -> None:
 
 
 BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
+    "another text": (
+        ValueError,
+        lambda: Recording((kept("c", 1, 2, 8, 8, kind="cross"),)).labelled(WORDPIECE).merged(),
+        "keys must be Words for 'c', which looks at another text (kind cross); pass keys=, label them with",
+    ),
     "mark": (ValueError, lambda: Words.by_mark(BPE, "bpee"), "unknown mark 'bpee'; did you mean 'bpe'?"),
     "no mark": (ValueError, lambda: Words.by_mark(["a", "b"]), "the pieces show no mark; name one of wordpiece, bpe"),
     "two marks": (ValueError, lambda: Words.by_mark(["##a", "▁b"]), "the marks of wordpiece and sentencepiece; name"),

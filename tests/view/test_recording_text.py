@@ -46,7 +46,7 @@ def test_the_layer_and_head_that_were_asked_for() -> None:
     said = text(recording, layer="layers.1", head=2)
     assert "1  layers.1 · head 2 of 3\n" in said
     row = recording[1].weights.dense()[0, 2, 4]
-    assert f"'{recording.keys[int(row.argmax())]}' {float(row.max()):.2f}" in said.split("\n")[-4]  # type: ignore[index]
+    assert f"'{recording.queries[int(row.argmax())]}' {float(row.max()):.2f}" in said.split("\n")[-4]  # type: ignore[index]
     assert "mean of 3 heads" in text(recording)
 
 

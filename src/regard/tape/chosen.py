@@ -155,8 +155,8 @@ def differences(of: Sequence[Recorded], others: Sequence[Recorded]) -> tuple[Rec
 
 def words(
     pieces: Sequence[str] | None, source: Sequence[str] | None, queries: Words | None, keys: Words | None
-) -> tuple[Words, Words]:
-    """The words of the queries and of the keys, as given or by the marks of the labels."""
+) -> tuple[Words, Words | None]:
+    """The words of the queries and of the keys, as given or by the marks of the labels; keys may have none."""
     for name, given in (("queries", queries), ("keys", keys)):
         if given is not None:
             checks.term(name, given, Words, "Words.by_mark(pieces)")
@@ -166,9 +166,9 @@ def words(
         # a short text may show no mark: both are of one tokenizer
         mark = shown([*pieces, *(source or ())])
         queries = Words.by_mark(pieces, mark)
-        if keys is None and source is not None and tuple(source) != tuple(pieces):
+        if keys is None and source is not None:
             keys = Words.by_mark(source, mark)
-    return queries, queries if keys is None else keys
+    return queries, keys
 
 
 def encodes(name: str) -> bool:
@@ -176,12 +176,17 @@ def encodes(name: str) -> bool:
     return "encoder" in name and "decoder" not in name
 
 
-def fitting(one: Recorded, queries: Words, keys: Words) -> tuple[Words, Words]:
+def fitting(one: Recorded, queries: Words, keys: Words | None) -> tuple[Words, Words]:
     """The words of a map's rows and of its columns: self attention has one text on both sides."""
     q, k = one.shape[-2:]
     if one.kind == "self":
-        source = len(keys.of) == k and (len(queries.of) != k or encodes(one.name))
-        queries = keys = keys if source else queries
+        source = keys is not None and len(keys.of) == k and (len(queries.of) != k or encodes(one.name))
+        queries = keys = keys if source and keys is not None else queries
+    if keys is None:
+        raise ValueError(
+            f"keys must be Words for {one.name!r}, which looks at another text (kind {one.kind}); pass keys=, label "
+            "them with labelled(queries, keys), or take self attention with select(kind='self')"
+        )
     if (len(queries.of), len(keys.of)) != (q, k) or one.rows is not None:
         raise ValueError(
             f"words must be made of {q} queries and {k} keys for {one.name!r}, got words of {len(queries.of)} and of "

@@ -34,11 +34,13 @@ class Scores:
 
 @dataclass(eq=False)
 class Softmax:
-    """One that ran: where, whether its scores came from a product, and whether anything was mixed by it yet."""
+    """One that ran: where, whether its scores came from a product, and whether anything was mixed by it yet, so that it
+    was heard or otherwise."""
 
     name: str
     product: bool
     heard: bool = False
+    mixed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.parts.clean import transformed
 from regard.tape import flex, heads, sdpa, softmax
+from regard.tape.functions import LAYS_OUT
 from regard.tape.places import Frame
 from regard.tape.recorder import Recorder
 
@@ -64,20 +65,17 @@ class Ear(TorchFunctionMode):
         if hear is None and not self.eager.idle:
             hear = self._follow.get(func)
         images = self.recorder.places.images
-        if (
-            images.data
-            and args
-            and isinstance(args[0], torch.Tensor)
-            and args[0] in images
-            and func in softmax.LAYS_OUT
-        ):
+        if images.data and args and isinstance(args[0], torch.Tensor) and args[0] in images and func in LAYS_OUT:
             out = func(*args, **kwargs)
             self.recorder.places.laid(args[0], out)
             return out
         if hear is None and type(func).__name__ == "FlexAttentionHOP":
             hear = flex.hear
         if hear is None:
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            if self.eager.holds:
+                self.eager.touched(func, out, args)
+            return out
         if hear in (sdpa.hear, heads.hear, flex.hear) and transformed():
             raise RuntimeError(
                 f"record cannot listen inside torch.func: {self.frame.name or 'the model'!r} attends under vmap or "

@@ -20,8 +20,8 @@ from regard.tape.words import Merged, Words
 class Recording(Sequence[Recorded]):
     """Maps in call order: `tape[3]`, `tape["encoder.layers.0"]` (all calls of that module), `for m in tape`.
 
-    `queries` and `keys` are the pieces of the text, of sample 0 in self attention and cross attention alike; without
-    any, positions stand for them. `about` says where the recording comes from (model, versions): text only.
+    `queries` are the pieces of the text, and `keys` those of another one that is looked at, of sample 0; without any,
+    positions stand for them. `about` says where the recording comes from (model, versions): text only.
 
     What is worked out from maps is a recording again, computed when it is looked at, and as sure as the least sure map
     that is in it.
@@ -58,26 +58,27 @@ class Recording(Sequence[Recorded]):
         return tuple(dict.fromkeys(one.name for one in self.maps))
 
     def labelled(self, queries: Sequence[str], keys: Sequence[str] | None = None) -> "Recording":
-        """With the pieces of the text, one on both sides unless keys are given: those of cross attention."""
+        """With the pieces of the text: one on both sides of self attention. The keys of any other kind are another
+        text, the source of an alignment or the slots of a memory, and have no pieces unless they are given."""
         for name, pieces in (("queries", queries), ("keys", keys)):
             if isinstance(pieces, str):
                 raise TypeError(f"{name} must be pieces, got the text {pieces!r}; split it, as in {name}.split()")
-        return replace(self, queries=tuple(queries), keys=tuple(queries if keys is None else keys))
+        return replace(self, queries=tuple(queries), keys=None if keys is None else tuple(keys))
 
     def labels(self, one: Recorded) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """The pieces at the rows and at the columns of one of the maps; None where none stand for them.
 
-        Self attention has one text on both sides: the one that is as long as it has keys; if both are, the keys' in a
-        module with "encoder" in its name, which reads the source, and the queries' elsewhere. A step of a generation
-        has its beginning at the columns. Of any other kind the columns are the keys, if there are as many; channels
-        and places, of a gate, are no pieces of a text.
+        Self attention has one text on both sides: the queries', unless the keys' alone is as long as it has keys; if
+        both are, the keys' in a module with "encoder" in its name, which reads the source. A step of a generation has
+        its beginning at the columns. Of any other kind the columns are the keys, if there are as many; channels and
+        places, of a gate, are no pieces of a text.
         """
         queries, keys = self.queries, self.keys
         q, k = one.shape[-2:]
         if one.kind == "gate":
             return None, None
-        if one.kind == "self" and queries is not None and keys is not None:
-            source = len(keys) == k and (len(queries) != k or chosen.encodes(one.name))
+        if one.kind == "self" and queries is not None:
+            source = keys is not None and len(keys) == k and (len(queries) != k or chosen.encodes(one.name))
             queries = keys = keys if source else queries
         places = [one.step + i for i in (range(q) if one.rows is None else one.rows)]
         known = queries is not None and len(queries) > max(places, default=-1)
@@ -181,7 +182,8 @@ class Recording(Sequence[Recorded]):
     def merged(self, queries: Words | None = None, keys: Words | None = None) -> "Recording":
         """mean_{i ∈ u} Σ_{j ∈ v} P_ij: words for pieces, rows averaged, columns summed  (Clark et al. 2019, 4.1).
 
-        Left out, the words are found by the marks in the labels; keys are the queries' unless given.
+        Left out, the words are found by the marks in the labels. Self attention has one text on both sides; any other
+        kind needs keys, or their pieces.
         """
         queries, keys = chosen.words(self.queries, self.keys, queries, keys)
 
@@ -189,7 +191,7 @@ class Recording(Sequence[Recorded]):
             return Merged(one.weights, *chosen.fitting(one, queries, keys))
 
         maps = tuple(replace(changed(one, merged(one), "words"), grid=None) for one in self.maps)
-        return replace(self, maps=maps, queries=queries.text, keys=keys.text)
+        return replace(self, maps=maps, queries=queries.text, keys=None if keys is None else keys.text)
 
     def entropy(self) -> tuple[Tensor, ...]:
         """−Σ_j P_ij log P_ij of every row of every map, in nats: "*b q" each."""

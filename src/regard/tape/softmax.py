@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.parts.map import Computed, Copyable, Kept
 from regard.tape import letters, sdpa
 from regard.tape.followed import (
-    FLIP,
     Scores,
     Softmax,
     Weights,
@@ -34,11 +32,15 @@ from regard.tape.followed import (
     turn,
     turned,
 )
+from regard.tape.functions import PRODUCTS, SHAPES, TURNS, functions, operators
 from regard.tape.places import Frame
 from regard.tape.recorder import Heard
 
 if TYPE_CHECKING:
     from regard.tape.listen import Ear
+
+# so many calls behind a softmax nothing is told of it any more
+_FAR = 6
 
 Hear = Callable[["Ear", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -56,55 +58,36 @@ class Read(NamedTuple):
 Follow = Callable[[Callable[..., Any], Tensor, tuple[Any, ...], dict[str, Any]], Read | None]
 
 
-def _functions(*names: str) -> list[Any]:
-    """All that torch offers under these names: functions and methods, also those that write in place."""
-    found = []
-    for name in names:
-        for owner, spelt in ((torch, name), (torch.Tensor, name), (torch.Tensor, f"{name}_"), (F, name)):
-            one = getattr(owner, spelt, None)
-            if callable(one):
-                found.append(one)
-    return found
-
-
-def _operators(*names: str) -> list[Any]:
-    return [getattr(torch.Tensor, f"__{name}__") for name in names]
-
-
-_SHAPES = ("view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "expand", "contiguous", "clone")
-_TURNS = [*_functions("transpose", "swapaxes", "permute"), FLIP]
-# what moves numbers and changes none
-LAYS_OUT = {*_functions(*_SHAPES), *_TURNS}
-
-
 class Eager:
     """Follows scores and weights by the tensors that hold them, for as long as these live."""
 
     def __init__(self, ear: "Ear") -> None:
         self._scores: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        # what was made of weights in a way that is not followed: of which softmax, and by how many calls
+        self._traces: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._softmaxes: list[Softmax] = []
         self._ear = ear
         types = ("to", "float", "half", "bfloat16", "double", "type_as", "type")
         # where scores and weights begin
         begin: list[tuple[list[Any], Follow]] = [
-            ([*_functions("matmul", "bmm"), *_operators("matmul")], self._product),
-            (_functions("baddbmm"), self._added_product),
+            ([*functions("matmul", "bmm"), *operators("matmul")], self._product),
+            (functions("baddbmm"), self._added_product),
             ([torch.functional.einsum], self._einsum),
-            ([*_functions("softmax"), torch.special.softmax], self._softmax),
+            ([*functions("softmax"), torch.special.softmax], self._softmax),
         ]
         # what they go through
         follow: list[tuple[list[Any], Follow]] = [
-            ([*_functions("mul", "multiply"), *_operators("mul", "rmul", "imul")], self._scaled(False)),
-            ([*_functions("div", "divide", "true_divide"), *_operators("truediv", "itruediv")], self._scaled(True)),
-            ([*_functions("add"), *_operators("add", "radd", "iadd")], self._shifted(1.0)),
-            ([*_functions("sub", "subtract"), *_operators("sub", "isub")], self._shifted(-1.0)),
-            (_functions("masked_fill"), self._filled),
-            (_functions("dropout", "feature_dropout"), self._dropped),
-            (_functions(*_SHAPES), self._reshaped),
-            (_functions(*types), self._retyped),
-            (_operators("getitem"), self._cut),
-            (_TURNS, self._turned),
+            ([*functions("mul", "multiply"), *operators("mul", "rmul", "imul")], self._scaled(False)),
+            ([*functions("div", "divide", "true_divide"), *operators("truediv", "itruediv")], self._scaled(True)),
+            ([*functions("add"), *operators("add", "radd", "iadd")], self._shifted(1.0)),
+            ([*functions("sub", "subtract"), *operators("sub", "isub")], self._shifted(-1.0)),
+            (functions("masked_fill"), self._filled),
+            (functions("dropout", "feature_dropout"), self._dropped),
+            (functions(*SHAPES), self._reshaped),
+            (functions(*types), self._retyped),
+            (operators("getitem"), self._cut),
+            (TURNS, self._turned),
         ]
         self.begin: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in begin for one in ones}
         self.follow: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in follow for one in ones}
@@ -112,7 +95,12 @@ class Eager:
     @property
     def idle(self) -> bool:
         """Is there nothing to follow?"""
-        return not self._scores.data and not self._weights.data
+        return not self._scores.data and not self._weights.data and not self._traces.data
+
+    @property
+    def holds(self) -> bool:
+        """Are there weights, or what was made of them?"""
+        return bool(self._weights.data or self._traces.data)
 
     def forget(self, weights: Tensor) -> None:
         """These are known already."""
@@ -121,8 +109,28 @@ class Eager:
             held.softmax.heard = True
 
     def unheard(self) -> list[str]:
-        """Modules with a softmax by which nothing was mixed that was heard."""
-        return list(dict.fromkeys(one.name for one in self._softmaxes if not one.heard))
+        """Modules with a softmax by which something was mixed, and nothing that was heard."""
+        return list(dict.fromkeys(one.name for one in self._softmaxes if one.mixed and not one.heard))
+
+    def touched(self, func: Any, out: Any, args: tuple[Any, ...]) -> None:
+        """A call that means nothing to scores and weights: does it mix by weights, or make something of them?"""
+        if not isinstance(out, Tensor) or out.ndim < 2 or not out.is_floating_point():
+            return
+        for one in args[:3]:
+            softmax, far = self._origin(one)
+            if softmax is None or softmax.heard or out is one:
+                continue
+            # what is spread out over something else is a product that is summed later
+            if func in PRODUCTS or out.numel() > one.numel():
+                softmax.mixed = True
+            elif far < _FAR and out.shape[-1] > 1:
+                self._traces[out] = (softmax, far + 1)
+
+    def _origin(self, one: Any) -> tuple[Softmax | None, int]:
+        if not isinstance(one, Tensor):
+            return None, 0
+        held = self._weights.get(one)
+        return (held.softmax, 0) if held is not None else self._traces.get(one, (None, 0))
 
     def _heard(self, follow: Follow) -> Hear:
         def hear(ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -139,6 +147,8 @@ class Eager:
                 return out
             if found is not None:
                 ear.recorder.keep(*found)
+            elif self.holds and out not in self._weights:
+                self.touched(func, out, args)
             return out
 
         return hear

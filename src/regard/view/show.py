@@ -208,10 +208,10 @@ def show(
 
     `x` is a recording or one of its maps, a map or a tensor of weights, (queries, keys), (heads, queries, keys) or
     (samples, heads, queries, keys), or alignments. `queries` and `keys` are the pieces that stand at the rows and at
-    the columns; without keys, the queries at both. Of several samples the first is drawn, or `sample`. `what` is the
-    figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless there is only one; the
-    difference, if there is an `other` recording to take away; or what lies over the `image`. `layer`, `head`, `query`
-    and `image` are as in `draw_recording`; a page has all layers and heads to choose from.
+    the columns; without keys, those of self attention are the queries. Of several samples the first is drawn, or
+    `sample`. `what` is the figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless
+    there is only one; the difference, if there is an `other` recording to take away; or what lies over the `image`.
+    `layer`, `head`, `query` and `image` are as in `draw_recording`; a page has all layers and heads to choose from.
     """
     options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     if isinstance(x, Alignment) or (isinstance(x, list | tuple) and x and isinstance(x[0], Alignment)):
