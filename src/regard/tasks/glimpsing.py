@@ -21,8 +21,8 @@ from regard.tasks.task import Loss, Score
 
 # seeds of the scenes that are judged on: no other is composed by them
 _SEEDS = {"valid": 1, "test": 2}
-# images of a validation's batch
-_AT_ONCE = 256
+# images of a validation's batch, and paths that are drawn for each of them
+_AT_ONCE, _PATHS = 256, 5
 # What REINFORCE weighs beside the answer's loss. No parameter has both, and AdamW takes out a factor: it only keeps
 # long gradients of far draws from being what all gradients are clipped by.
 _POLICY = 0.05
@@ -149,21 +149,26 @@ def rehearse(task: Glimpse) -> None:
         build(task, Facts(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))(torch.zeros(2, 1, 8, 8))
 
 
-def evaluate(model: nn.Module, images: Images, facts: Facts) -> dict[str, float]:
-    """The scores of a model on images, at the means of all places."""
-    return scored(next(paths(model, images.pixels, facts)), images.labels)
+def evaluate(model: nn.Module, images: Images, facts: Facts, draws: int = _PATHS) -> dict[str, float]:
+    """The scores of a model on images, by the mean of so many drawn paths (Monte Carlo)."""
+    drawn = [_path(model, images.pixels, facts, draw=True) for _ in range(draws)]
+    return scored(np.mean(drawn, 0), images.labels)
 
 
 def paths(
     model: nn.Module, pixels: NDArray[np.uint8], facts: Facts, draws: int = 0
 ) -> Iterator[NDArray[np.float64]]:  # "n h w c" -> "n k" each
-    """p(class | image) at the means of all places, then of each of so many paths that are drawn (Monte Carlo)."""
+    """p(class | image) at the means of all places, then of each of so many paths that are drawn."""
+    for path in range(draws + 1):
+        yield _path(model, pixels, facts, draw=path > 0)
+
+
+@torch.no_grad()
+def _path(model: nn.Module, pixels: NDArray[np.uint8], facts: Facts, *, draw: bool) -> NDArray[np.float64]:
     assert isinstance(model, RAM)
     device = next(model.parameters()).device
-    for path in range(draws + 1):
-        found = []
-        for at in range(0, len(pixels), _AT_ONCE):
-            x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
-            with torch.no_grad():
-                found.append(model.look(x, draw=path > 0).logits.double().softmax(-1).cpu().numpy())
-        yield np.concatenate(found)
+    found = []
+    for at in range(0, len(pixels), _AT_ONCE):
+        x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
+        found.append(model.look(x, draw=draw).logits.double().softmax(-1).cpu().numpy())
+    return np.concatenate(found)
