@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.gates.names import *
     from regard.names import *
     from regard.tape.record import record
     from regard.tape.recorded import Recorded
@@ -135,13 +136,14 @@ __all__ = [
 ]
 
 
-# what lies above the room of names, and what few need: each is loaded for itself
-_ABOVE = {
+# what lies above the room of names, and what many do without: where each is found
+_APART = {
     "show": "regard.view.show",
     "record": "regard.tape.record",
     "Recording": "regard.tape.recording",
     "Recorded": "regard.tape.recorded",
     "Words": "regard.tape.words",
+    **dict.fromkeys(__all__[__all__.index("Gate") : __all__.index("gate") + 1], "regard.gates.names"),
 }
 
 
@@ -159,11 +161,11 @@ sys.modules[__name__].__class__ = _Package
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'regard' has no attribute {name!r}; dir(regard) lists those it has")
-    if name in _ABOVE:
-        globals()[name] = getattr(import_module(_ABOVE[name]), name)
+    if name in _APART:
+        globals()[name] = getattr(import_module(_APART[name]), name)
         return globals()[name]
     names = import_module("regard.names")
-    globals().update({known: getattr(names, known) for known in __all__ if known not in ("__version__", *_ABOVE)})
+    globals().update({known: getattr(names, known) for known in __all__ if known not in ("__version__", *_APART)})
     return globals()[name]
 
 

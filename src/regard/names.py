@@ -15,16 +15,6 @@ from regard.attention.multihead import MultiHead
 from regard.attention.pooling import KeyValue, Pool
 from regard.backends import BACKENDS
 from regard.catalogue import MECHANISMS, mechanism
-from regard.gates.both import BAM, CBAM, Coordinate
-from regard.gates.catalogue import GATES, gate
-from regard.gates.cell import CellState, GatedCell, GatedHeads
-from regard.gates.channel import ECA, ChannelGate, SqueezeExcite
-from regard.gates.csra import CSRA
-from regard.gates.elsewhere import NonLocal
-from regard.gates.energy import MagnitudeSaliency, MaxSaliency, SimAM
-from regard.gates.external import External, ExternalBlock, MultiHeadExternal
-from regard.gates.gate import Gate
-from regard.gates.spatial import Spatial, SpatialGate
 from regard.parts.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
 from regard.parts.call import Attended, Need
 from regard.parts.map import AttentionMap
