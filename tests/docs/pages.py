@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
 # pages whose commands run: these are small on purpose
-COMMANDED = {ROOT / f"docs/guides/{name}.md" for name in ("translate", "images", "glimpses", "captions")}
+COMMANDED = {ROOT / f"docs/guides/{name}.md" for name in ("translate", "images", "glimpses", "captions", "gan")}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 OPENING = re.compile(r"^(?P<indent>\s*)```\s*(?P<language>python|pycon|bash)\b")
