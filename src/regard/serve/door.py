@@ -11,13 +11,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.refused import Refused
+from regard.view.page import policy
 
 # A body that is refused is read so far and thrown away: a client that still sends could not read why.
 _DRAINED = 64_000_000
 # Nothing from elsewhere, no frame around it, nothing kept.
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": policy(
+        "'self'", "'self'", "connect-src 'self'", "img-src data:", "frame-ancestors 'none'"
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",

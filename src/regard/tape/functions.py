@@ -34,3 +34,24 @@ PRODUCTS = {
     torch.functional.einsum,
     torch.functional.tensordot,
 }
+
+_TYPES = ("to", "float", "half", "bfloat16", "double", "type_as", "type")
+# where scores and weights begin, and what they go through: a function, and what it does to them
+BEGIN: dict[Any, str] = {
+    **dict.fromkeys([*functions("matmul", "bmm"), *operators("matmul")], "product"),
+    **dict.fromkeys(functions("baddbmm"), "added product"),
+    torch.functional.einsum: "einsum",
+    **dict.fromkeys([*functions("softmax"), torch.special.softmax], "softmax"),
+}
+FOLLOW: dict[Any, str] = {
+    **dict.fromkeys([*functions("mul", "multiply"), *operators("mul", "rmul", "imul")], "times"),
+    **dict.fromkeys([*functions("div", "divide", "true_divide"), *operators("truediv", "itruediv")], "by"),
+    **dict.fromkeys([*functions("add"), *operators("add", "radd", "iadd")], "plus"),
+    **dict.fromkeys([*functions("sub", "subtract"), *operators("sub", "isub")], "minus"),
+    **dict.fromkeys(functions("masked_fill"), "fill"),
+    **dict.fromkeys(functions("dropout", "feature_dropout"), "drop"),
+    **dict.fromkeys(functions(*SHAPES), "shape"),
+    **dict.fromkeys(functions(*_TYPES), "type"),
+    **dict.fromkeys(operators("getitem"), "cut"),
+    **dict.fromkeys(TURNS, "turn"),
+}

@@ -32,7 +32,7 @@ from regard.tape.followed import (
     turn,
     turned,
 )
-from regard.tape.functions import PRODUCTS, SHAPES, TURNS, functions, operators
+from regard.tape.functions import BEGIN, FOLLOW, PRODUCTS
 from regard.tape.places import Frame
 from regard.tape.recorder import Heard
 
@@ -68,29 +68,25 @@ class Eager:
         self._traces: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._softmaxes: list[Softmax] = []
         self._ear = ear
-        types = ("to", "float", "half", "bfloat16", "double", "type_as", "type")
-        # where scores and weights begin
-        begin: list[tuple[list[Any], Follow]] = [
-            ([*functions("matmul", "bmm"), *operators("matmul")], self._product),
-            (functions("baddbmm"), self._added_product),
-            ([torch.functional.einsum], self._einsum),
-            ([*functions("softmax"), torch.special.softmax], self._softmax),
-        ]
-        # what they go through
-        follow: list[tuple[list[Any], Follow]] = [
-            ([*functions("mul", "multiply"), *operators("mul", "rmul", "imul")], self._scaled(False)),
-            ([*functions("div", "divide", "true_divide"), *operators("truediv", "itruediv")], self._scaled(True)),
-            ([*functions("add"), *operators("add", "radd", "iadd")], self._shifted(1.0)),
-            ([*functions("sub", "subtract"), *operators("sub", "isub")], self._shifted(-1.0)),
-            (functions("masked_fill"), self._filled),
-            (functions("dropout", "feature_dropout"), self._dropped),
-            (functions(*SHAPES), self._reshaped),
-            (functions(*types), self._retyped),
-            (operators("getitem"), self._cut),
-            (TURNS, self._turned),
-        ]
-        self.begin: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in begin for one in ones}
-        self.follow: dict[Any, Hear] = {one: self._heard(meant) for ones, meant in follow for one in ones}
+        meant: dict[str, Follow] = {
+            "product": self._product,
+            "added product": self._added_product,
+            "einsum": self._einsum,
+            "softmax": self._softmax,
+            "times": self._scaled(False),
+            "by": self._scaled(True),
+            "plus": self._shifted(1.0),
+            "minus": self._shifted(-1.0),
+            "fill": self._filled,
+            "drop": self._dropped,
+            "shape": self._reshaped,
+            "type": self._retyped,
+            "cut": self._cut,
+            "turn": self._turned,
+        }
+        hear = {name: self._heard(follow) for name, follow in meant.items()}
+        self.begin: dict[Any, Hear] = {one: hear[name] for one, name in BEGIN.items()}
+        self.follow: dict[Any, Hear] = {one: hear[name] for one, name in FOLLOW.items()}
 
     @property
     def idle(self) -> bool:

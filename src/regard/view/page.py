@@ -9,6 +9,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Sequence
 from importlib import resources
 
 # < could end the block, the others are written alike so that no reader has to wonder
@@ -32,6 +33,12 @@ def allowed(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+def policy(script: str, style: str, *sources: str) -> str:
+    """All that a page may reach: these scripts and styles, what `sources` allow, and nothing else."""
+    told = ("default-src 'none'", f"script-src {script}", f"style-src {style}", *sources)
+    return "; ".join((*told, "base-uri 'none'", "form-action 'none'"))
+
+
 def document(title: str, view: str, data: object, words: str) -> str:
     """The page: `data` is what the script named `view` draws, `words` the same as text for a reader without scripts."""
     return sheet(title, asset("page.css"), joined("page", view), data, f"<pre>{html.escape(words)}</pre>")
@@ -50,7 +57,7 @@ def sheet(
     words: str,
     *,
     main: str = "",
-    sources: str = "img-src data:",
+    sources: Sequence[str] = ("img-src data:",),
     held: str = "",
 ) -> str:
     """The file: what the script draws into, and all that it may reach, which is what `sources` allow and nothing else.
@@ -58,16 +65,13 @@ def sheet(
     `words` is markup for a reader without scripts, `main` are attributes of the element that is drawn into, and `held`
     is markup behind the script.
     """
-    policy = (
-        f"default-src 'none'; script-src {allowed(script)}; style-src {allowed(style)}; {sources}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    reach = policy(allowed(script), allowed(style), *sources)
     # A hash is over the text between the tags to the last line feed: nothing may be added around it.
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta http-equiv="Content-Security-Policy" content="{reach}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{html.escape(title)}</title>

@@ -282,6 +282,6 @@ def document(header: dict[str, object], thumbs: dict[str, object], blocks: Seque
         header | thumbs,
         words,
         main=' class="recording"',
-        sources="img-src data: blob:" + ("; connect-src 'self'" if header["remote"] else ""),
+        sources=("img-src data: blob:", *(["connect-src 'self'"] if header["remote"] else [])),
         held=held,
     )
