@@ -1,0 +1,243 @@
+"""Every sentence that is raised anywhere is read by a test somewhere.
+
+A law over the text of both: what a `raise` says, and what the tests look for. Sentences that belong to no single room's
+tests are read here. The rooms of the equation are held to more, by test_bad_input: there each one is raised.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import regard
+from regard.cli import view
+from regard.cli.loading import weighed
+from regard.cli.seeing import joined
+from regard.data.captions import read_captions
+from regard.data.images import digits, read_images
+from regard.parts.map import Kept
+from regard.tape.forms import _call
+from regard.tape.recorded import Recorded
+from regard.tape.recording import Recording
+from regard.tasks.caption import Caption
+from regard.tasks.glimpse import Glimpse
+from regard.tasks.translate import Translate
+from regard.train.checkpoint import gather
+from regard.view.alignment import Alignment
+from regard.view.recording_page import laid
+
+ROOT = Path(__file__).parent
+SOURCE = Path(regard.__file__).parent
+# raised to be caught within the same file, or by machines that are out of memory
+INTERNAL = {
+    "attention/weighed.py": "a bare call is compared by its use",
+    "kernels/library.py": "found no memory for its scratch rows",
+    "serve/tiles.py": "the server stops",
+}
+# each of their sentences is raised by test_bad_input
+RAISED = ("parts", "backends", "losses", "attention/functional.py", "attention/layer.py", "attention/multihead.py")
+# so many letters in a row are no accident
+ENOUGH = 8
+
+
+def recorded(queries: int = 2, keys: int = 3, name: str = "a", **facts: Any) -> Recorded:
+    return Recorded(name, "self", Kept(torch.full((1, 2, queries, keys), 1 / keys)), certificate=0.0, **facts)
+
+
+def unmarked() -> None:
+    def merged() -> None:
+        raise ValueError("pieces are missing")
+
+    joined(SimpleNamespace(queries=("▁a", "b"), keys=None, merged=merged))  # type: ignore[arg-type]
+
+
+class Extra(nn.Module):
+    def get_extra_state(self) -> dict[str, int]:
+        return {"a": 1}
+
+
+def pictures(folder: Path) -> None:
+    for name, size in (("a", (5, 4)), ("b", (6, 4))):
+        (folder / name).mkdir()
+        Image.new("L", size).save(folder / name / "one.png")
+    read_images(folder)
+
+
+def captioned(folder: Path, line: str = "one.png\ta digit\n") -> Path:
+    Image.new("L", (5, 4)).save(folder / "one.png")
+    (folder / "captions.tsv").write_text(line, encoding="utf-8")
+    return folder / "captions.tsv"
+
+
+def no_digits(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "sklearn.datasets", None)
+        digits()
+
+
+def a_call() -> None:
+    form = {"queries": "q", "keys": "k", "batch": [7], "positions": None}
+    _call(form, {"q": torch.zeros(2, 3, 5), "k": torch.zeros(2, 4, 5)}.__getitem__)
+
+
+FILE = Path("a.safetensors")
+READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
+    "a name that is not there": (
+        AttributeError,
+        lambda _: regard.nothing,
+        "module 'regard' has no attribute 'nothing'; dir(regard) lists those it has",
+    ),
+    "weights that are not there": (FileNotFoundError, lambda at: weighed(at, "average"), "yet; train it: regard train"),
+    "words that cannot be joined": (
+        ValueError,
+        lambda _: unmarked(),
+        "--words cannot join them: pieces are missing; or",
+    ),
+    "a figure in the terminal": (
+        ValueError,
+        lambda _: view.Options(FILE, what="map"),
+        "--what map is for a file; add --out, such as --out a.png",
+    ),
+    "a head of what is served": (
+        ValueError,
+        lambda _: view.Options(FILE, head=1, serve=True),
+        "--head 1 means nothing with --serve; leave one of them out",
+    ),
+    "no scikit-learn": (ImportError, no_digits, "the digits need scikit-learn; install it with: pip install"),
+    "pictures of two sizes": (ValueError, pictures, "; give size, such as size=32, to make them alike"),
+    "a caption of no picture": (
+        ValueError,
+        lambda at: read_captions(captioned(at, "two.png\ta digit\n"), None),
+        "captions.tsv:1: there is no file",
+    ),
+    "one captioned picture": (
+        ValueError,
+        lambda at: Caption(train=captioned(at)).prepare(at),
+        "names 1 picture, and one is needed to validate on; name more, or give valid",
+    ),
+    "a shifted scene": (
+        ValueError,
+        lambda _: Glimpse(shift=1, scene="translated"),
+        "shift=1 belongs to scene='plain': others are composed anew; leave it out",
+    ),
+    "a path that is no tuple": (
+        TypeError,
+        lambda _: Translate(train="a.tsv"),  # type: ignore[arg-type]
+        "train must be a tuple of one or two paths, got 'a.tsv'; write ('a.tsv',)",
+    ),
+    "a gate far away": (
+        ValueError,
+        lambda _: regard.SqueezeExcite(4).to("meta")(torch.zeros(1, 4, 2, 2)),
+        "SqueezeExcite is on meta, x on cpu; move one, as in gate.to('cpu')",
+    ),
+    "state that is no tensor": (
+        TypeError,
+        lambda _: gather(Extra()),
+        ", and checkpoints hold tensors only; make it a buffer, or drop get_extra_state",
+    ),
+    "a head by name": (
+        TypeError,
+        lambda _: Recording((recorded(),)).select(heads=["a"]),  # type: ignore[list-item]
+        "must be whole numbers, a slice of them or one, got 'a'; try heads=0",
+    ),
+    "calls of several batches": (
+        ValueError,
+        lambda _: Recording((recorded(), replace(recorded(), kind="cross", call=1))).stitched(),
+        "the calls of 'a' are of several kinds or batches, or of some rows only",
+    ),
+    "a recording that is none": (
+        ValueError,
+        lambda at: Recording((replace(recorded(), call=-1),)).save(at / "a.safetensors"),
+        "; mend it with dataclasses.replace before it is saved",
+    ),
+    "heads that a file claims": (
+        ValueError,
+        lambda _: a_call(),
+        "queries and keys are those of a batch (2,), not (7,)",
+    ),
+    "sinks of two texts": (
+        ValueError,
+        lambda _: Recording((recorded(), recorded(keys=5, name="b"))).sinks(),
+        "sinks are keys of one text, and the maps have 3 and 5 keys; take one kind and one call",
+    ),
+    "a flow through two texts": (
+        ValueError,
+        lambda _: Recording((recorded(3), recorded(5, 5, "b"))).rollout(),
+        "take one stack and one pass alone, as in select(layers='encoder*', calls=0)",
+    ),
+    "nothing left to look at": (
+        ValueError,
+        lambda _: Recording((recorded(),)).without([0, 1, 2]),
+        "all 3 keys of 'a' would be hidden; leave one of them",
+    ),
+    "a page of nothing": (
+        ValueError,
+        lambda _: laid(Recording(()), None, 0),
+        "recording must hold at least one map, got none; record a forward pass first",
+    ),
+    "words for an alignment": (
+        ValueError,
+        lambda _: regard.show(Alignment(["a"], ["b"], torch.ones(1, 1)), queries=["c"]),
+        "queries is of no use for an Alignment, which has its own; leave it out",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_sentence_says_what_where_and_the_way_out(name: str, tmp_path: Path) -> None:
+    kind, act, said = READ[name]
+    with pytest.raises(kind) as caught:
+        act(tmp_path)
+    assert said in str(caught.value)
+
+
+def fixed(said: ast.expr) -> list[str]:
+    """The parts of a sentence that are written down."""
+    if isinstance(said, ast.Constant):
+        return [said.value] if isinstance(said.value, str) else []
+    if isinstance(said, ast.JoinedStr):
+        return [part.value for part in said.values if isinstance(part, ast.Constant)]
+    return []
+
+
+def raised(file: Path) -> Iterator[tuple[int, list[str]]]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            parts = [part.strip() for part in fixed(node.exc.args[0])]
+            if enough := [part for part in parts if len(part) >= ENOUGH]:
+                yield node.lineno, enough
+
+
+def looked_for() -> set[str]:
+    """What stands between the wildcards of all strings of all tests."""
+    found = set()
+    for file in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                plain = re.sub(r"\\(\W)", r"\1", node.value)
+                found |= {part.strip() for part in re.split(r"\.[*+]\??|\n", plain)}
+    return {part for part in found if len(part) >= ENOUGH}
+
+
+def test_every_sentence_is_read_somewhere() -> None:
+    tests = looked_for()
+    whole = "\n".join(tests)
+    unread = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        name = file.relative_to(SOURCE).as_posix()
+        if name.startswith(RAISED):
+            continue
+        for line, parts in raised(file):
+            internal = INTERNAL.get(name, "\0") in " ".join(parts)
+            if not internal and not any(part in whole or any(one in part for one in tests) for part in parts):
+                unread.append(f"{name}:{line} {' … '.join(parts)}")
+    assert not unread, "nobody reads:\n" + "\n".join(unread)
