@@ -10,9 +10,12 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from tests.serve.pictures import drawn, packed, seeing, sent
+from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent
 from tests.serve.test_connection import running
 from tests.serve.test_page import Seen, browser, chromium  # noqa: F401
+
+from regard.serve.limits import Limits
+from regard.serve.seeing import Seeing
 
 pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
@@ -151,6 +154,42 @@ def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:  # noq
         assert seen.page.locator("#board canvas").is_visible()
         assert not seen.page.locator("#places .legend").is_visible()
         context.close()
+    assert seen.complaints == []
+
+
+def opened(chromium: Any, port: int) -> Seen:  # noqa: F811
+    made = Seen(chromium.new_context().new_page(), f"http://127.0.0.1:{port}")
+    made.page.goto(made.address)
+    return made
+
+
+def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F811
+    with running(Seeing(glimpsing(), Limits(), run="eye", step=1), seconds=20.0, arrival=5.0) as (port, _):
+        seen = opened(chromium, port)
+        assert seen.page.title() == "Look around in pictures with eye"
+        dropped(seen, packed(drawn(1)))
+        assert seen.page.locator("#chances tbody tr").count() == 3
+        assert seen.text("#told").startswith("At look 1: most at row ")
+        seen.page.locator("#stepper").focus()
+        seen.page.keyboard.press("ArrowRight")
+        seen.page.wait_for_function("document.getElementById('told').textContent.startsWith('At look 2: ')")
+        seen.page.context.close()
+    assert seen.complaints == []
+
+
+def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:  # noqa: F811
+    with running(Seeing(captioning(), Limits(), run="teller", step=1), seconds=20.0, arrival=5.0) as (port, _):
+        seen, data = opened(chromium, port), packed(drawn(1))
+        dropped(seen, data)
+        got = httpx.post(f"{seen.address}/v1/caption", json={"image": sent(data), "maps": True}).json()["answers"][0]
+        assert seen.text("#outcome") == (got["text"] or "(nothing)").strip()
+        assert not seen.page.locator("#chances").is_visible()
+        assert seen.text("#told").startswith(f"At '{got['words'][0]}': " if len(got["words"]) > 1 else "most at row ")
+        if len(got["words"]) > 1:
+            seen.page.locator("#stepper").fill("1")
+            seen.page.wait_for_function("(word) => document.getElementById('told').textContent.startsWith(word)",
+                                        arg=f"At '{got['words'][1]}': ")  # fmt: skip
+        seen.page.context.close()
     assert seen.complaints == []
 
 

@@ -1,7 +1,7 @@
 """A model that looks at pictures, run on one while it is recorded: a run of a training, or a folder of transformers."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,21 +38,13 @@ def run(folder: Path, path: Path, layers: Sequence[str], weights: str, taped: Ta
     """A run of this library. Its maps lie over the whole picture, however large that is."""
     from regard.cli.loading import recorded
     from regard.cli.sights import SIGHTS
+    from regard.tasks.sight import watched
 
     image = pictures.read(path, mode="RGB")
     sight, _ = SIGHTS[recorded(folder).kind](folder, weights, "cpu", None)  # type: ignore[arg-type]
     facts = sight.facts
     pixels = pictures.read(path, size=(facts.width, facts.height), mode="L" if facts.channels == 1 else "RGB")
-    tapes: list[Recording] = []
-
-    @contextmanager
-    def listen() -> Iterator[None]:
-        with taped(sight.model, layers) as tape:
-            yield
-        tapes.append(tape)
-
-    (seen,) = sight.see(pixels[None], listen)
-    (tape,) = tapes
+    (seen,), tape = watched(sight, pixels[None], lambda: taped(sight.model, layers))
     tape = replace(tape, about={**tape.about, "run": folder.name, "picture": path.name, "said": seen.said})
     if seen.pieces:
         tape = tape.labelled([piece.removeprefix("▁") for piece in seen.pieces], [])

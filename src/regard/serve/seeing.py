@@ -3,8 +3,7 @@
 import base64
 import binascii
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from regard.serve.refused import Refused
 from regard.serve.seeing_schema import ANSWER, REQUEST, TOP
 from regard.serve.served import Face, Schema
 from regard.tape.record import record
-from regard.tasks.sight import Pixels, Sight, Sighted
+from regard.tasks.sight import Pixels, Sight, Sighted, watched
 from regard.view import labels
 
 KINDS = ("PNG", "JPEG")
@@ -145,22 +144,14 @@ class Seeing:
         if len(pixels) > _AT_ONCE:
             parts = [pixels[n : n + _AT_ONCE] for n in range(0, len(pixels), _AT_ONCE)]
             return [one for part in parts for one in self._see(part, maps)]
-        tapes = []
-
-        @contextmanager
-        def listen() -> Iterator[None]:
-            with record(self.sight.model, budget=_BUDGET) as tape:
-                yield
-            tapes.append(tape)
-
         try:
-            found = self.sight.see(pixels, listen)
+            found, tape = watched(self.sight, pixels, lambda: record(self.sight.model, budget=_BUDGET))
         except MemoryError:  # as many together as can be recorded at once
             half = len(pixels) // 2
             if not half:
                 raise
             return [*self._see(pixels[:half], maps), *self._see(pixels[half:], maps)]
-        return [(one, looks(tapes[-1], n)) for n, one in enumerate(found)]
+        return [(one, looks(tape, n)) for n, one in enumerate(found)]
 
 
 def _written(one: Sighted, looked: Sequence[Look], top: int, maps: bool) -> dict[str, object]:

@@ -4,8 +4,8 @@ sight.see(pixels)                                     one Sighted a picture: its
 sight.see(pixels, lambda: record(sight.model))        the same, recorded while the model looks
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.models.ram import RAM
+from regard.tape.recording import Recording
 from regard.tasks.captioner import Captioner
 from regard.tasks.interpreter import Beam
 from regard.tasks.pictures import Facts, tensor
@@ -57,6 +58,23 @@ class Sight(Protocol):
 
     def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
         """Of each picture, the same as if it were alone."""
+
+
+def watched(
+    sight: Sight, pixels: Pixels, listen: Callable[[], AbstractContextManager[Recording]]
+) -> tuple[list[Sighted], Recording]:
+    """What was seen, and what was recorded meanwhile: watched(sight, pixels, lambda: record(sight.model))."""
+    tapes: list[Recording] = []
+
+    @contextmanager
+    def kept() -> Iterator[None]:
+        with listen() as tape:
+            yield
+        tapes.append(tape)
+
+    seen = sight.see(pixels, kept)
+    (tape,) = tapes
+    return seen, tape
 
 
 @dataclass(frozen=True, eq=False)
