@@ -53,7 +53,7 @@ def test_scenes_are_those_of_seed_and_epoch(tmp_path: Path) -> None:
     ("options", "side", "patch", "scales"),
     [
         ({}, 8, 4, 1),
-        ({"scene": "translated"}, 20, 4, 3),
+        ({"scene": "translated"}, 20, 6, 3),
         ({"scene": "cluttered", "canvas": 24, "patch": 5, "scales": 2}, 24, 5, 2),
     ],
 )

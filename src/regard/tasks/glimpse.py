@@ -44,7 +44,7 @@ class Glimpse:
     glimpses: int = 6
     """How often the model looks before it answers."""
     patch: int | None = None
-    """Cells of a glimpse each way; left open, two sevenths of the picture, 4 at least: 8 for 28."""
+    """Cells of a glimpse each way; left open, 8 for pictures of 28 and 4 at least, in a scene 12 and 6 at least."""
     scales: int | None = None
     """Every scale sees twice as far as the one before, half as sharply; left open, 1, and 3 in a scene."""
     what: int = 128

@@ -132,7 +132,7 @@ def build(task: Glimpse, facts: Facts) -> RAM:
         facts.channels,
         len(facts.classes),
         glimpses=task.glimpses,
-        patch=max(side * 2 // 7, 4) if task.patch is None else task.patch,
+        patch=task.patch or (max(side * 2 // 7, 4) if task.scene == "plain" else max(side * 3 // 7, 6)),
         scales=(1 if task.scene == "plain" else 3) if task.scales is None else task.scales,
         what=task.what,
         where=task.where,
