@@ -138,6 +138,54 @@ def test_a_rule_is_no_matrix(tmp_path: Path) -> None:
     assert torch.equal(again[0].allowed(slice(2_000, 2_002))[0, 0].sum(-1), torch.tensor([2_001, 2_002]))
 
 
+@pytest.mark.parametrize("name", ["booleans", "-inf", "the least", "eager", "padded"])
+def test_a_matrix_that_follows_a_rule_is_kept_as_one(name: str, tmp_path: Path) -> None:
+    """A causal mask comes as a matrix, and is told by its rule: linear in memory, the same in all it says."""
+    n = 80
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    padded = causal & (torch.arange(n) < torch.tensor([n, 50])[:, None, None, None])
+    ways = {
+        "booleans": (sdpa(attn_mask=causal), causal),
+        "-inf": (sdpa(attn_mask=floats(causal, -torch.inf)), causal),
+        "the least": (sdpa(attn_mask=floats(causal, LEAST)[None, None]), causal),
+        "eager": (lambda x: (x @ x.mT + floats(causal, LEAST)).softmax(-1) @ x, causal),
+        "padded": (sdpa(attn_mask=floats(padded, LEAST)), padded),
+    }
+    attend, mask = ways[name]
+    x = torch.randn(B, H, n, D, generator=torch.Generator().manual_seed(0))
+    model = Written(attend)
+    with regard.record(model) as tape:
+        model(x)
+        model(x)
+    with regard.record(model, keep="weights") as dense:
+        model(x)
+    for one in tape:
+        assert one.verified
+        assert isinstance(one.weights, Computed)
+        assert one.weights.call.bias is None
+        assert not isinstance(one.weights.call.mask, regard.Given)
+        assert torch.equal(one.allowed(), mask.expand(B, H, n, n))
+        torch.testing.assert_close(one.weights.dense(), dense[0].weights.dense(), atol=1e-6, rtol=0)
+    assert torch.equal(dense[0].allowed(), mask.expand(B, H, n, n))
+    # two maps of q and k, and hardly more
+    assert tape.save(tmp_path / "a.safetensors").stat().st_size < 2 * 2 * 4 * x.numel() + 6_000
+    assert dense.save(tmp_path / "b.safetensors").stat().st_size < 4 * B * H * n * n + 6_000
+
+
+def test_what_only_looks_like_a_rule_stays_as_it_is() -> None:
+    n = 80
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    nothing = floats(causal, LEAST)
+    nothing[7] = LEAST  # a row of the least alone is one of equal weights
+    for mask in (floats(causal, LEAST) + 0.1 * causal, nothing, floats(torch.rand(n, n) > 0.5, LEAST)):
+        model = Written(sdpa(attn_mask=mask))
+        with regard.record(model) as tape:
+            model(torch.randn(B, H, n, D))
+        assert tape[0].verified
+        assert isinstance(tape[0].weights, Computed)
+        assert tape[0].weights.call.mask is None
+
+
 def test_keys_that_are_not_there_yet_are_masked() -> None:
     """The steps of a generation, stitched, allow what one causal pass does."""
     steps = [

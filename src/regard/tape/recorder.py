@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 
 from regard.parts.map import Copyable, Kept
 from regard.tape import certify
+from regard.tape.compact import Rules
 from regard.tape.made import Heads, Stitched
 from regard.tape.places import Frame, Places
 from regard.tape.recorded import Kind, Recorded
@@ -66,6 +67,7 @@ class Recorder:
         self._beside: dict[str, dict[int, Recorded]] = {}
         self._group: list[Recorded] | None = None
         self._last_self = (0, 0)  # queries and step of the last self attention
+        self._rules = Rules()
         places.failed = self._failed
 
     @contextmanager
@@ -181,6 +183,7 @@ class Recorder:
             exact, used = (None if t is None else t.index_select(-2, index) for t in (exact, used))
         for cut in cuts:
             plain = None if plain is None else cut(plain)
+        weights = self._rules.of(weights)
         if exact is not None and not isinstance(weights, Kept) and not certify.alike(weights, exact, v.dtype):
             # what was computed from is not all that was done to the scores: the weights themselves are
             weights = Kept(exact, weights.rule)

@@ -2,7 +2,8 @@
 // `seen` and calls `look(0, 0)`. State: which map, which of its looks, and which place is pointed at.
 // words: one a look; path: {x, y} of glimpses, from 0 to 1; maps: {name, kind, verified, weights: [look][row][column]}
 const seen = { picture: null, words: [], path: [], maps: [] };
-const WIDE = 448; // pixels of the longer side
+const WIDE = 448; // pixels of the longer side, at most
+const NARROW = 200; // and at least, where two stand beside each other
 const OVER = 0.6; // how much of a colour lies over the picture
 const at = { map: 0, look: 0, row: 0, column: 0, pointed: false };
 
@@ -12,6 +13,9 @@ const board = make(
   { class: "figure", id: "board", tabindex: "0", role: "application", "aria-roledescription": "picture", "aria-label": "the picture", "aria-describedby": "board-keys" },
   sheet,
 );
+// the picture as it is, beside what lies over it
+const bare = make("canvas", { class: "cells", role: "img", "aria-label": "the picture as it is" });
+const pair = make("div", { class: "pair" }, bare, board);
 const chooser = make("select", { id: "chooser" });
 const stepper = make("input", { id: "stepper", type: "range", min: "0", value: "0" });
 const covering = make("input", { id: "covering", type: "checkbox" });
@@ -28,7 +32,7 @@ const places = make(
   "section",
   { class: "card", id: "places", "aria-label": "where it looked" },
   make("h2", {}, "Where it looked"),
-  choice, stepChoice, legend, told, board,
+  choice, stepChoice, legend, told, pair,
   make("p", { class: "hint", id: "board-keys" }, "Point at a place, or walk with the arrow keys."),
   twin,
 );
@@ -48,14 +52,19 @@ function drawSheet() {
   const cells = covering.checked ? cellsNow() : null;
   const [rows, columns] = cells ? [cells.length, cells[0].length] : [1, 1];
   const [wide, high] = seen.picture ? [seen.picture.width, seen.picture.height] : [columns, rows];
-  const size = Math.min(WIDE, board.clientWidth || WIDE) / Math.max(wide, high);
-  [sheet.width, sheet.height] = [Math.max(1, Math.round(wide * size)), Math.max(1, Math.round(high * size))];
-  const pen = sheet.getContext("2d");
-  if (seen.picture) {
-    pen.imageSmoothingEnabled = size < 1;
-    pen.drawImage(seen.picture, 0, 0, sheet.width, sheet.height);
+  bare.hidden = !seen.picture || !cells;
+  const [room, half] = [pair.clientWidth || WIDE, (pair.clientWidth - 16) / 2];
+  const size = Math.min(WIDE, bare.hidden || half < NARROW ? room : half) / Math.max(wide, high);
+  const pens = [bare, sheet].map((canvas) => {
+    [canvas.width, canvas.height] = [Math.max(1, Math.round(wide * size)), Math.max(1, Math.round(high * size))];
+    return canvas.getContext("2d");
+  });
+  for (const one of seen.picture ? pens : []) {
+    one.imageSmoothingEnabled = size < 1;
+    one.drawImage(seen.picture, 0, 0, sheet.width, sheet.height);
   }
   if (!cells) return;
+  const pen = pens[1];
   if (seen.picture) {
     // grey and lighter, so that none of its colours is taken for a weight
     pen.globalCompositeOperation = "saturation";

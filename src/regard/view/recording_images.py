@@ -120,7 +120,8 @@ def overlay(recording: Recording, path: str | Path, *, sample: int = 0, layer: i
     row = chosen.sane(seen.map.coarse(1, k)[0] if only is None else seen.map[only], seen.one)
     cells = row[before:].reshape(high, wide)
     meaning = scale([cells])
-    who = f"all {q} queries on average" if only is None else seen.asked(only)
+    rows = "channels" if seen.one.kind == "gate" else "queries"
+    who = f"all {q} {rows} on average" if only is None else seen.asked(only)
     size = _size((high, wide), under, _LARGE)
     notes = [f"{KINDS[seen.one.kind]}, {high} × {wide} places, {chosen.trust(seen.one)}", _prefix(seen, row[:before])]
     left = 0.0 if under is None else size[0] + 0.1
