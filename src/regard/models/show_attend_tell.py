@@ -22,11 +22,29 @@ from regard.parts.memory import Memory
 from regard.parts.read import Sample
 from regard.parts.score import Additive
 
+
+def _salient(query: int, key: int) -> Additive:
+    """v · tanh(W h + U a), which at first looks where there is much: half of its units begin with U and v above 0.
+
+    Annotation vectors after a rectifier are small where nothing is. A score that begins anywhere turns away from what
+    it cannot tell yet, and then nothing is learned of it.
+    """
+    score = Additive(query, key, key)
+    half = key // 2
+    with torch.no_grad():
+        score.key.weight[:half].normal_(std=0.5 / key).abs_()
+        score.energy[:half] = 4.0 / max(half, 1)
+    return score
+
+
 # how a place is taken: all of them by their weights, or one that is drawn (at test the likeliest)
 ATTENTIONS: dict[str, Factory] = {
-    "soft": lambda query, key: Attention(Additive(query, key, key)),
-    "hard": lambda query, key: Attention(Additive(query, key, key), read=Sample()),
+    "soft": lambda query, key: Attention(_salient(query, key)),
+    "hard": lambda query, key: Attention(_salient(query, key), read=Sample()),
 }
+# what decides whether and where to look learns at this share of the rate: otherwise it is settled before there is
+# anything to see in annotation vectors, and settled on nothing
+_SLOW = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +77,7 @@ class Tell(Attentive):
         self.stack = Stack(dim, hidden, fed=found, cell="lstm")
         self.bridge = Bridge(source_dim, self.stack)
         self.gate = nn.Linear(hidden, 1)
+        nn.init.ones_(self.gate.bias)  # at first most of what is found goes on
         self.of_state = nn.Linear(hidden, dim)
         self.of_context = nn.Linear(found, dim, bias=False)
         self.expected, self.out_features = expected, dim
@@ -131,7 +150,7 @@ class ShowAttendTell(nn.Module):
     place, drawn while it is trained, by `regard.losses.reinforce`, and the likeliest afterwards.
 
     `baseline` is a moving average of log p of a word, which a training keeps for REINFORCE, at first that of a guess:
-    it is saved with the weights, so that a training goes on with it.
+    it is saved with the weights, so that a training goes on with it. `rates` tells a training which parts learn slowly.
     """
 
     baseline: Tensor
@@ -159,6 +178,8 @@ class ShowAttendTell(nn.Module):
         self.encoder = encoder
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=padding)
         self.decoder = Tell(width, wide(encoder, example), hidden, attention=make, expected=expected)
+        learns = {"decoder.gate": True, "decoder.attention": any(True for _ in self.decoder.attention.parameters())}
+        self.rates = {name: _SLOW for name, there in learns.items() if there}
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, vocabulary)
         self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))

@@ -24,7 +24,14 @@ class Caption:
     # minutes of a training that nothing else ends, by the kind of data
     MINUTES: ClassVar[dict[str, float]] = {"scenes": 8.0, "files": 60.0}
     # how it is trained unless something else is said
-    TRAINING: ClassVar[dict[str, Any]] = {"lr": 2e-3, "warmup": 100, "validate_every": 250, "save_every": 250}
+    TRAINING: ClassVar[dict[str, Any]] = {
+        "steps": 2200,
+        "lr": 4e-3,
+        "schedule": "cosine",
+        "warmup": 50,
+        "validate_every": 250,
+        "save_every": 250,
+    }
 
     data: Literal["scenes"] | None = None
     """Embedded data that needs no file: one to three written digits, and sentences that say what stands where."""
@@ -60,11 +67,11 @@ class Caption:
     """The width of embeddings."""
     hidden: int = 96
     """The width of the decoder's state."""
-    dropout: float = 0.1
+    dropout: float = 0.0
     """The share of embeddings and of what the vocabulary layer reads that training leaves out."""
     smoothing: float = 0.0
     """Label smoothing: the share of certainty that is spread over the vocabulary."""
-    batch: int = 1024
+    batch: int = 512
     """At most this many tokens a batch, padding included; captions of like length go together."""
     valid_lines: int = 500
     """Validate on at most this many pictures."""
