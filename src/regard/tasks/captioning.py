@@ -84,13 +84,18 @@ class Captioning:
         return build(self.task, self.facts.channels, len(self.tokens))
 
     def batches(self, epoch: int) -> Sequence[NDArray[np.int64]]:
-        """Which captions go together: those of like length; the first time from short to long  (Bengio et al. 2009).
+        """Which captions go together: those of like length. The first time short ones come first, then longer ones.
 
-        What there is to see is learned where little is there, and where to look then, when there is something to see.
+        What there is to see is learned where little is there, and where to look then, when there is something to see
+        (a curriculum: Bengio et al. 2009).
         """
         lengths = np.array([len(ids) for _, ids in self.pairs])
         planned = plan(lengths, lengths, self.task.batch, self.task.seed, epoch)
-        return planned if epoch else sorted(planned, key=lambda index: int(lengths[index].max()))
+        low, high = int(lengths.min()), int(lengths.max())
+        # in three parts, each in the order that was drawn: sorted wholly, every batch would be unlike the one before
+        return (
+            planned if epoch else sorted(planned, key=lambda n: 3 * (int(lengths[n].max()) - low) // (high - low + 1))
+        )
 
     def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
         mine = [self.pairs[n] for n in planned[rank::world]]
