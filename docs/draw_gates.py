@@ -1,7 +1,7 @@
 """Draws every picture of docs/gates: python docs/draw_gates.py [names] [--out docs/images].
 
-A small convolutional network reads the digits that scikit-learn carries, with the gate behind its second layer, and is
-trained here in seconds; what is drawn are the weights of that gate on digits it was not trained on.
+A ConvNet reads the digits that scikit-learn carries, with the gate at the end of its first block, and is trained here
+in seconds; what is drawn are the weights of that gate on digits it was not trained on.
 """
 
 import functools
@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
+from regard.models.convnet import ConvNet
+from regard.models.rows import RowReader
 from regard.view import Panel
 
 CHANNELS = 24
@@ -30,17 +32,25 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 class Net(nn.Module):
+    """A ConvNet of two stages; the gate that is looked at stands at the end of the first one's block."""
+
     def __init__(self, gate: nn.Module) -> None:
         super().__init__()
-        self.before = nn.Sequential(
-            nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, CHANNELS, 3, padding=1), nn.ReLU()
-        )
-        self.gate = gate
-        self.after = nn.Sequential(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, stride=2), nn.ReLU())
-        self.out = nn.Linear(16 * CHANNELS, 10)
+        self.net = ConvNet(1, 10, width=CHANNELS, depths=(1, 1))
+        self.net.blocks[0].gate = gate
+
+    @property
+    def gate(self) -> nn.Module:
+        return self.net.blocks[0].gate
+
+    def before(self, x: Tensor) -> Tensor:
+        """The features that the gate is given."""
+        block = self.net.blocks[0]
+        made = torch.relu(block.first_norm(block.first(self.net.stem(x))))
+        return block.second_norm(block.second(made))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(self.after(self.gate(self.before(x))).flatten(1))
+        return self.net(x)
 
 
 # with so few channels the usual reduction leaves one hidden number, which relu may silence for good
@@ -51,22 +61,30 @@ MADE: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@functools.cache
 @torch.enable_grad()
-def trained(name: str) -> Net:
-    torch.manual_seed(0)
-    net = Net(MADE[name]() if name in MADE else regard.gate(name, CHANNELS))
+def fitted(net: nn.Module, lr: float, name: str) -> None:
+    """200 steps, the rate falling as a cosine's half period; how many unseen digits it then knows is told."""
     images, labels = digits()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 200)
     for _ in range(200):
         some = torch.randint(1500, (64,))
         optimizer.zero_grad()
         F.cross_entropy(net(images[some]), labels[some]).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
+        schedule.step()
     net.eval()
     with torch.no_grad():
         right = (net(images[1500:]).argmax(-1) == labels[1500:]).float().mean()
     print(f"{name}: {right:.1%} of 297 unseen digits", flush=True)
+
+
+@functools.cache
+def trained(name: str) -> Net:
+    torch.manual_seed(0)
+    net = Net(MADE[name]() if name in MADE else regard.gate(name, CHANNELS))
+    fitted(net, 5e-3, name)
     return net
 
 
@@ -108,9 +126,11 @@ def over_channels(name: str) -> list[Panel]:
 
 
 def relation() -> list[Panel]:
-    """The same features of one digit under several gates, as channels by places."""
-    panels = [image(SHOWN[0])]
-    for name in ("se", "spatial", "cbam", "coordinate", "bam", "simam", "max"):
+    """What several gates make of one digit, as channels by places, beside the features that one of them is given."""
+    with torch.no_grad():
+        given = trained("se").before(digits()[0][SHOWN[0] : SHOWN[0] + 1])[0]
+    panels = [image(SHOWN[0]), stretched(given.flatten(1), "features: channels × places")]
+    for name in ("se", "spatial", "cbam", "coordinate", "bam", "simam"):
         panels.append(stretched(seen(name, SHOWN[0]).flatten(1), f"{name}: channels × places"))
     return panels
 
@@ -156,7 +176,8 @@ def external() -> list[Panel]:
 
 def csra() -> list[Panel]:
     torch.manual_seed(0)
-    net = nn.Sequential(*trained("se").before, regard.CSRA(CHANNELS, 10, strength=1.0, temperatures=[4.0]))
+    body = nn.Sequential(trained("se").net.stem, trained("se").net.blocks[0]).requires_grad_(False)
+    net = nn.Sequential(body, regard.CSRA(CHANNELS, 10, strength=1.0, temperatures=[4.0]))
     images, labels = digits()
     optimizer = torch.optim.AdamW(net[-1].parameters(), lr=2e-2)
     for _ in range(200):
@@ -165,7 +186,7 @@ def csra() -> list[Panel]:
         F.cross_entropy(4 * net(images[some]), labels[some]).backward()
         optimizer.step()
     with torch.no_grad():
-        got = net[-1].attend(net[:-1](images[SHOWN[0] : SHOWN[0] + 1]), need=regard.Need(weights=True))
+        got = net[-1].attend(body(images[SHOWN[0] : SHOWN[0] + 1]), need=regard.Need(weights=True))
     digit = int(labels[SHOWN[0]])
     panels = [image(SHOWN[0])]
     for k in (digit, 1, 4):
@@ -173,30 +194,27 @@ def csra() -> list[Panel]:
     return panels
 
 
+class Rows(nn.Module):
+    """A RowReader of digits as they are, with their spread made one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reader = RowReader(1, (8, 8), 10, heads=8, width=8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.reader((x - 0.3) / 0.38)
+
+
 def gated_cell() -> list[Panel]:
-    """A digit read row by row, the last four rows at a time: which of them does each head look at?"""
-    images, labels = digits()
-    rows = images.squeeze(1)
-    seen = F.pad(rows, (0, 0, 3, 0)).unfold(1, 4, 1).transpose(2, 3)
-    seen = torch.cat([seen, torch.eye(4).expand(*seen.shape[:2], 4, 4)], -1)
+    """A digit read row by row: where in each row do heads look? Those that choose most."""
     torch.manual_seed(0)
-    cell, head = regard.GatedCell(12, 3, 16), nn.Linear(48, 10)
-    optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], lr=0.01)
-    for _ in range(300):
-        some = torch.randint(1500, (96,))
-        optimizer.zero_grad()
-        F.cross_entropy(head(cell.read(seen[some])[0][:, -1]), labels[some]).backward()
-        optimizer.step()
-    state, looks = None, []
-    with torch.no_grad():
-        right = (head(cell.read(seen[1500:])[0][:, -1]).argmax(-1) == labels[1500:]).float().mean()
-        print(f"gated cell: {right:.1%} of 297 unseen digits", flush=True)
-        for step in range(8):
-            got, state = cell.attend(seen[SHOWN[0] : SHOWN[0] + 1, step], state, need=regard.Need(weights=True))
-            looks.append(got.weights[0])
-    steps, back = [f"row {n}" for n in range(8)], ["3 before", "2 before", "1 before", "this"]
-    panels = [Panel(rows[SHOWN[0]], f"a {int(labels[SHOWN[0]])}, in 8 rows")]
-    return panels + [Panel(torch.stack([w[h] for w in looks]), f"head {h}", steps, back) for h in range(3)]
+    rows = Rows()
+    fitted(rows, 2e-2, "gated cell")
+    with torch.no_grad(), regard.record(rows) as tape:
+        rows(digits()[0][SHOWN[0] : SHOWN[0] + 1])
+    looks = tape[0].weights.dense()[0]  # (head, row, column)
+    chosen = looks.amax(-1).mean(-1).topk(3).indices.sort().values.tolist()
+    return [image(SHOWN[0])] + [stretched(looks[h], f"head {h}, row by row") for h in chosen]
 
 
 # of a picture
