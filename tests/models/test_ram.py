@@ -107,6 +107,17 @@ def test_log_prob_is_that_of_the_draw_not_of_where_it_was_moved() -> None:
     torch.testing.assert_close(looked.log_prob[:, 0], Normal(mean, 0.8).log_prob(drawn).sum(-1))
 
 
+@pytest.mark.parametrize("core", ["rnn", "lstm"])
+def test_places_are_exact_where_products_are_narrow(core: str) -> None:
+    model, x = built(core=core).float(), pictures().float()
+    with torch.autocast("cpu", torch.bfloat16):
+        looked = model.look(x)
+    assert {t.dtype for t in looked[1:]} == {torch.float32}
+    (looked.logits.float().sum() + looked.log_prob.sum() + looked.baseline.sum()).backward()
+    half = model.to(torch.bfloat16).look(x.bfloat16())
+    assert (half.logits.dtype, half.places.dtype) == (torch.bfloat16, torch.float32)
+
+
 def learns(model: RAM, loss: Tensor) -> set[str]:
     """Whose parameters get a gradient that is not 0."""
     model.zero_grad()

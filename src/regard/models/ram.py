@@ -125,15 +125,16 @@ class RAM(nn.Module):
             for _ in range(self.glimpses):
                 before = state[0].detach()
                 place, log_prob = self._place(before, draw)
-                expected.append(self.expect(before).squeeze(-1))
+                expected.append(self.expect(before).squeeze(-1).to(log_prob.dtype))
                 seen = self.retina(x, place)
-                state = self.core(self.glimpse(seen.flatten(1), place), state)
+                state = self.core(self.glimpse(seen.flatten(1), place.to(seen.dtype)), state)
                 places.append(place)
                 logs.append(log_prob)
         return Looked(self.head(state[0]), torch.stack(places, 1), torch.stack(logs, 1), torch.stack(expected, 1))
 
     def _place(self, h: Tensor, draw: bool) -> tuple[Tensor, Tensor]:  # "b h" -> "b 2", "b"
-        mean = torch.tanh(self.locate(h))
+        # a place is a number to be exact about, also where products are narrow
+        mean = torch.tanh(self.locate(h).to(checks.widened(h.dtype)))
         if not draw:
             return mean.detach(), mean.new_zeros(len(mean))
         drawn = mean.detach() + self.std * torch.randn_like(mean)
