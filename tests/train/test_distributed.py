@@ -10,7 +10,10 @@ import pytest
 import torch
 from tests.train import toy
 from tests.train.toy import Net, Toy, metrics, run, same
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
 
+from regard.gates.elsewhere import NonLocal
 from regard.train import distributed
 from regard.train.checkpoint import read
 
@@ -132,3 +135,21 @@ def test_one_process_of_torchrun_is_one_process(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv(name, value)
     run(tmp_path / "b", steps=5)
     same(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            NonLocal(8),
+            "parallel='shard' cannot cut residual into shares, which is one number; take parallel='replicate'",
+        ),
+        (
+            nn.Sequential(spectral_norm(nn.Linear(2, 3))),
+            "cut 0.parametrizations.weight.original .* normalised as a whole",
+        ),
+    ],
+)
+def test_what_cannot_be_cut_into_shares(model: nn.Module, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        distributed.shareable(model)

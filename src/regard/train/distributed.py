@@ -119,6 +119,7 @@ def spread(objective: Objective, processes: Processes, parallel: str) -> Any:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
+        shareable(objective.model)
         mesh = init_device_mesh(processes.device.type, (processes.world,))
         # layer by layer, so that no process ever holds more than one whole
         for child in objective.model.children():
@@ -129,6 +130,14 @@ def spread(objective: Objective, processes: Processes, parallel: str) -> Any:
 
     ids = [processes.device.index] if processes.device.type == "cuda" else None
     return DistributedDataParallel(objective, device_ids=ids, gradient_as_bucket_view=True)
+
+
+def shareable(model: nn.Module) -> None:
+    """Every parameter can be cut into shares: it is no lone number, and no spectral norm reads the whole of it."""
+    for name, p in model.named_parameters():
+        why = "is one number" if p.ndim == 0 else "is normalised as a whole" if ".parametrizations." in name else ""
+        if why:
+            raise ValueError(f"parallel='shard' cannot cut {name} into shares, which {why}; take parallel='replicate'")
 
 
 @contextlib.contextmanager
