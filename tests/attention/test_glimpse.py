@@ -89,7 +89,7 @@ def test_laws() -> None:
     # what lies beyond the outermost scale is not seen
     assert not retina(torch.ones(1, 1, 40, 40), torch.tensor([[9.0, 0.0]])).any()
     # all of a grey picture is grey where its edge goes on
-    grey = Retina(3, 3, outside="edge")(torch.full((2, 1, 4, 5), 0.7), torch.tensor([[1.0, -1.0], [0.3, 5.0]]))
+    grey = Retina(3, 3, outside="edge")(torch.full((2, 1, 4, 5), 0.7), torch.tensor([[1.0, -1.0], [0.3, 99.0]]))
     torch.testing.assert_close(grey, torch.full_like(grey, 0.7))
     assert not list(retina.parameters())
     assert retina(torch.zeros(0, 2, 7, 11), torch.zeros(0, 2)).shape == (0, 2, 2, 3, 3)

@@ -1,5 +1,7 @@
 """Glimpse: a picture read at one place, sharp in the middle and coarse around it."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -58,8 +60,7 @@ class Retina(nn.Module):
         pixel = torch.arange(side, dtype=middle.dtype, device=middle.device)
         first, last = pixel, pixel + 1
         if self.outside == "edge":
-            far = float(side + self.patch * 2**self.scales)
-            first, last = torch.where(pixel == 0, -far, first), torch.where(pixel == side - 1, far, last)
+            first, last = first.masked_fill(pixel == 0, -math.inf), last.masked_fill(pixel == side - 1, math.inf)
         overlap = torch.minimum(ends[..., None], last) - torch.maximum(begins[..., None], first)
         return (overlap.clamp_min(0) / width[:, None, None]).to(dtype)
 
