@@ -71,8 +71,8 @@ class Caption:
     """The share of embeddings and of what the vocabulary layer reads that training leaves out."""
     smoothing: float = 0.0
     """Label smoothing: the share of certainty that is spread over the vocabulary."""
-    batch: int = 512
-    """At most this many tokens a batch, padding included; captions of like length go together."""
+    batch: int = 640
+    """At most this many tokens a batch, padding included; short, middling and long captions go apart."""
     valid_lines: int = 500
     """Validate on at most this many pictures."""
     seed: int = 0

@@ -30,6 +30,8 @@ from regard.tasks.task import Loss, Score
 VALID = 0.1
 # how fast the baseline of REINFORCE follows what is earned  (Xu et al. 2015, 4.1)
 _RATE = 0.1
+# captions are parted by their length into so many parts
+_PARTS = 3
 # pictures of a validation's batch
 _AT_ONCE = 128
 
@@ -84,18 +86,18 @@ class Captioning:
         return build(self.task, self.facts.channels, len(self.tokens))
 
     def batches(self, epoch: int) -> Sequence[NDArray[np.int64]]:
-        """Which captions go together: those of like length. The first time short ones come first, then longer ones.
+        """Which captions go together: short, middling or long ones. The first time short ones come first, then longer.
 
         What there is to see is learned where little is there, and where to look then, when there is something to see
-        (a curriculum: Bengio et al. 2009).
+        (a curriculum: Bengio et al. 2009). Batches of one length alone would not do: how long a caption is tells much
+        of what it says, and every batch would be unlike the one before.
         """
         lengths = np.array([len(ids) for _, ids in self.pairs])
-        planned = plan(lengths, lengths, self.task.batch, self.task.seed, epoch)
         low, high = int(lengths.min()), int(lengths.max())
-        # in three parts, each in the order that was drawn: sorted wholly, every batch would be unlike the one before
-        return (
-            planned if epoch else sorted(planned, key=lambda n: 3 * (int(lengths[n].max()) - low) // (high - low + 1))
-        )
+        part = _PARTS * (lengths - low) // (high - low + 1)
+        longest = np.array([lengths[part == n].max(initial=0) for n in range(_PARTS)])[part]
+        planned = plan(longest, longest, self.task.batch, self.task.seed, epoch)
+        return planned if epoch else sorted(planned, key=lambda index: int(part[index].max()))
 
     def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
         mine = [self.pairs[n] for n in planned[rank::world]]
