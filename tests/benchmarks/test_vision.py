@@ -1,8 +1,8 @@
 """The benchmarks of images: what they write is what the page tells."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +13,10 @@ from benchmarks.vision import digits, mnist, report
 from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.test_images import idx
 
+from regard.tasks.classify_image import ClassifyImage
 from regard.train.training import Training
 
+SMALL = Training(steps=2, warmup=1, validate_every=1, save_every=1, log_every=1, threads=1, device="cpu")
 ABOUT = About("2020-02-02", {"processor": "abacus", "load before": "0.1"}, {"torch": "2"})
 
 
@@ -95,13 +97,12 @@ def test_mnist_of_a_few_images(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for split in ("train", "t10k"):
         idx(data / f"{split}-images-idx3-ubyte", draw.integers(0, 256, (40, 8, 8), np.uint8))
         idx(data / f"{split}-labels-idx1-ubyte", np.arange(40, dtype=np.uint8) % 2)
-    small = Training(steps=2, warmup=1, validate_every=1, save_every=1, log_every=1, threads=1, device="cpu")
     tasks = {
         "mnist-rows": {"heads": 2, "width": 3, "stride": 4, "batch": 20},
         "mnist-simam": {"width": 2, "depths": (1,), "batch": 20},
     }
     cases = {
-        name: replace(case, task=replace(case.task, **tasks[name]), training=small)
+        name: replace(case, task=replace(case.task, **tasks[name]), training=SMALL)
         for name, case in mnist.CASES.items()
     }
     typed = ["--mnist", str(data), "--runs", str(tmp_path / "runs")]
@@ -122,15 +123,19 @@ def test_mnist_of_a_few_images(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "none is no folder" in capsys.readouterr().err
 
 
-def test_digits_of_a_few_steps(tmp_path: Path) -> None:
-    options = {"width": "2", "depths": "1", "steps": "2", "warmup": "1", "batch": "200", "threads": "1", "epochs": "1"}
-    given = {"seeds": 2, "options": options, "results": tmp_path}
-    assert digits.main(["--runs", str(tmp_path / "runs"), "--gates"], **given) == 0  # type: ignore[arg-type]
+def test_digits_of_a_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = ClassifyImage(width=2, depths=(1,), batch=200)
+    given: dict[str, Any] = {"task": task, "training": SMALL, "seeds": 2, "results": tmp_path}
+    assert digits.main(["--runs", str(tmp_path / "runs"), "--gates", "simam"], **given) == 0
+    assert "simam@1: step 2 of 2" in capsys.readouterr().out
     found = Result.read(tmp_path / "digits.json")
     assert found.rows[0].verdict == "falls short"
-    assert [line[0] for line in found.tables[0].rows] == ["none"]
+    assert sorted(line[0] for line in found.tables[0].rows) == ["none", "simam"]
+    assert "Not trained: se, eca, " in found.tables[0].said
     accuracies = found.settings["accuracies"]["none"]
-    assert len(accuracies) == 2
     assert found.rows[0].value == pytest.approx(sum(accuracies) / 2)
-    seconds = json.loads((tmp_path / "runs/digits/cpu.json").read_text())["seconds"]
-    assert seconds > 0
+    assert found.rows[0].cpu is not None
+    # what is trained is only judged
+    assert digits.main(["--runs", str(tmp_path / "runs"), "--gates", "simam"], **given) == 0
+    assert "step 2 of 2, loss" not in capsys.readouterr().out
+    assert Result.read(tmp_path / "digits.json").settings["accuracies"]["none"] == accuracies
