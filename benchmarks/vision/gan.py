@@ -3,8 +3,8 @@
     python -m benchmarks.vision.gan --runs FOLDER [--steps N] [--pictures docs/images]
 
 trains, or goes on with, FOLDER/gan; draws 1,000 digits, 100 of each; and writes what came out. The weights are those of
-the best validation, by the distance that a first classifier measures; a second one, of another seed and other images,
-says how many drawings it recognises as the digit that was asked for.
+the best validation, by the distance that a first classifier measures; a second one, trained from another seed and with
+the validation images as well, says how many drawings it recognises as the digit that was asked for.
 """
 
 import argparse
@@ -119,7 +119,8 @@ def result(found: Drawn, task: Generate, training: Training, spent: Spent | None
     ]
     said = (
         "1,000 digits, 100 of each, are drawn with the weights of the best validation. They are judged by a classifier "
-        "that has other seeds and other images than the one that chose these weights."
+        "that had no part in that choice: it was trained from another seed, and with the validation images as well. "
+        "Neither it nor the generator has learned from the test digits that they are compared with."
     )
     return Result(
         "gan",
