@@ -3,14 +3,16 @@
     python -m benchmarks.serving RUN [--seconds 60] [--clients 32]
 
 `regard serve RUN` in a process of its own on this machine, and as many clients as asked for that ask again as soon as
-they are answered: one sentence each, by beam 5, every eighth with its alignment. Every answer is compared with what the
-interpreter said beforehand, one sentence at a time. Then the same clients ask a service that answers together and one
-that answers one by one, in turns.
+they are answered: one sentence each, by beam 5, every eighth with its alignment; or, of a run that looks at pictures,
+one picture each, every eighth with its maps. Every answer is compared with what the model said beforehand, one at a
+time. Then the same clients ask a service that answers together and one that answers one by one, in turns.
 """
 
 import argparse
 import asyncio
+import base64
 import datetime
+import io
 import json
 import os
 import signal
@@ -23,19 +25,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
 from benchmarks import machine
 from benchmarks.measured import About
 from benchmarks.report import RESULTS
 from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summary
 from benchmarks.timing import Spread, spread
-from regard.cli.loading import load
+from regard import pictures
+from regard.cli.loading import load, recorded
+from regard.cli.sights import SIGHTS
+from regard.serve.limits import Limits
+from regard.serve.looks import looks
+from regard.serve.seeing import Seeing
+from regard.tape.record import record
 from regard.tasks.interpreter import Beam
+from regard.tasks.sight import watched
 from regard.tasks.translation import read
 
-SENTENCES, LOOKED, ROUNDS = 400, 8, 3
+SENTENCES, PICTURES, LOOKED, ROUNDS = 400, 200, 8, 3
 # what rounding may change of a score and of a weight
 SLACK = 1e-4
 GAIN = Bound("least", 3)
@@ -45,6 +57,12 @@ Clients and service share the machine, over loopback, connections kept; a client
 Requests have one sentence and beam 5, every eighth asks for its alignment. Every answer is compared with what was said
 beforehand, one sentence at a time: its text, its score within 1e-4, its weights within 1e-4. "One by one" is the same
 service with `--batch 1`; both ways take turns, and the ratio is taken inside each round.
+"""
+HOW_SEEN = """\
+Clients and service share the machine, over loopback, connections kept; a client asks again as soon as it is answered.
+Requests have one picture, 96 by 64 pixels of noise as PNG, every eighth asks for maps of where the model looked. Every
+answer is compared with what was said beforehand, one picture at a time: probabilities and weights within 1e-4. "One by
+one" is the same service with `--batch 1`; both ways take turns, and the ratio is taken inside each round.
 """
 
 
@@ -56,6 +74,7 @@ class Right:
     text: str
     score: float
     weights: torch.Tensor | None
+    path = "/v1/translate"
 
     def agrees(self, answer: dict[str, list[dict[str, list[dict[str, object]]]]]) -> bool:
         found = answer["answers"][0]["translations"][0]
@@ -64,6 +83,27 @@ class Right:
             return same and "alignment" not in found
         looked = torch.tensor(found["alignment"]["weights"])  # type: ignore[call-overload,index]
         return looked.shape == self.weights.shape and bool((looked - self.weights).abs().max() < SLACK)
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A picture and what must be said of it: a probability of each class, and a map of each module that looks."""
+
+    body: bytes
+    chances: dict[str, float]
+    looks: tuple[torch.Tensor, ...] | None
+    path = "/v1/classify"
+
+    def agrees(self, answer: Any) -> bool:
+        (found,) = answer["answers"]
+        said = {one["name"]: one["probability"] for one in found["classes"]}
+        same = said.keys() == self.chances.keys() and all(abs(p - self.chances[n]) < SLACK for n, p in said.items())
+        if not same or self.looks is None:
+            return same and "maps" not in found
+        maps = [torch.tensor(one["weights"]) for one in found["maps"]]
+        return len(maps) == len(self.looks) and all(
+            a.shape == b.shape and bool((a - b).abs().max() < SLACK) for a, b in zip(maps, self.looks, strict=True)
+        )
 
 
 @dataclass
@@ -88,8 +128,29 @@ class Load:
         return sum(number for status, number in self.statuses.items() if status >= 500)
 
 
-def answers(run: Path) -> list[Right]:
-    """Sentences that the run is tested on, and what it says to each alone."""
+def answers(run: Path) -> "Sequence[Right | Seen]":
+    """What the run is asked, and what it says to each alone."""
+    return _seen(run) if recorded(run).kind == "ClassifyImage" else _said(run)
+
+
+def _seen(run: Path) -> list[Seen]:
+    sight, _ = SIGHTS["ClassifyImage"](run, "best", "cpu", 1)
+    facts, draw, made = sight.facts, np.random.default_rng(0), []
+    attends = Seeing(sight, Limits(), run="", step=0).attends
+    for n in range(PICTURES):
+        held = io.BytesIO()
+        Image.fromarray(draw.integers(0, 256, (64, 96, 3), np.uint8)).save(held, "PNG")
+        shape = {"size": (facts.width, facts.height), "mode": "L" if facts.channels == 1 else "RGB"}
+        pixels = pictures.read(held.getvalue(), **shape)[None]  # type: ignore[arg-type]
+        maps = attends and n % LOOKED == 0
+        ((one,), tape) = watched(sight, pixels, lambda: record(sight.model)) if maps else (sight.see(pixels), None)
+        body = {"image": base64.b64encode(held.getvalue()).decode(), "top": len(facts.classes), "maps": maps}
+        found = None if tape is None else tuple(look.weights for look in looks(tape, 0))
+        made.append(Seen(json.dumps(body).encode(), dict(one.classes), found))
+    return made
+
+
+def _said(run: Path) -> list[Right]:
     loaded = load(run, "best", "cpu", 1)
     lines = list(read(loaded.task).test.source[:SENTENCES])
     made = []
@@ -126,11 +187,11 @@ def processor_time(pid: int) -> float:
     return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _client(port: int, right: Sequence[Right], numbers: "count[int]", until: float, load: Load) -> None:
+async def _client(port: int, right: "Sequence[Right | Seen]", numbers: "count[int]", until: float, load: Load) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (start := time.perf_counter()) < until:
         one = right[next(numbers) % len(right)]
-        head = f"POST /v1/translate HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
+        head = f"POST {one.path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
         writer.write(f"{head}content-length: {len(one.body)}\r\n\r\n".encode() + one.body)
         told = (await reader.readuntil(b"\r\n\r\n")).decode("latin1").lower()
         body = await reader.readexactly(int(told.split("content-length: ")[1].split("\r\n")[0]))
@@ -142,7 +203,7 @@ async def _client(port: int, right: Sequence[Right], numbers: "count[int]", unti
     await writer.wait_closed()
 
 
-async def _clients(port: int, right: Sequence[Right], clients: int, seconds: float) -> Load:
+async def _clients(port: int, right: "Sequence[Right | Seen]", clients: int, seconds: float) -> Load:
     found, numbers = Load(), count()
     start = time.perf_counter()
     await asyncio.gather(*(_client(port, right, numbers, start + seconds, found) for _ in range(clients)))
@@ -150,7 +211,7 @@ async def _clients(port: int, right: Sequence[Right], clients: int, seconds: flo
     return found
 
 
-def under_load(at: tuple[int, int], right: Sequence[Right], clients: int, seconds: float) -> Load:
+def under_load(at: tuple[int, int], right: "Sequence[Right | Seen]", clients: int, seconds: float) -> Load:
     port, pid = at
     before = processor_time(pid)
     found = asyncio.run(_clients(port, right, clients, seconds))
@@ -170,7 +231,7 @@ def measure(run: Path, clients: int, seconds: float) -> Iterator[Row]:
                 at: under_load(at, right, clients, seconds / 4) for at in ((together, alone), (alone, together))[n % 2]
             }
             rounds.append((ways[together], ways[alone]))
-        yield _gained(rounds, clients)
+        yield _gained(rounds, clients, GAIN if isinstance(right[0], Right) else None)
 
 
 def _stood(load: Load, clients: int) -> Iterator[Row]:
@@ -186,7 +247,7 @@ def _stood(load: Load, clients: int) -> Iterator[Row]:
     yield amount(case, "answers of other statuses than 200", None, others, clock=clock)
 
 
-def _gained(rounds: Sequence[tuple[Load, Load]], clients: int) -> Row:
+def _gained(rounds: Sequence[tuple[Load, Load]], clients: int, bound: Bound | None) -> Row:
     ratio: Spread = spread([together.rate / alone.rate for together, alone in rounds])
     rates = " to ".join(f"{sum(pair[n].rate for pair in rounds) / len(rounds):,.0f}" for n in (0, 1))
     wrong = sum(one.wrong for pair in rounds for one in pair)
@@ -194,7 +255,7 @@ def _gained(rounds: Sequence[tuple[Load, Load]], clients: int) -> Row:
     spent = f"{1e3 * costs[0]:.1f} to {1e3 * costs[1]:.1f} ms of the service's processor a request"
     note = f"{rates} requests a second; {spent}; {wrong} wrong answers"
     clock = f"wall time, n = {len(rounds)} rounds"
-    return Row(f"{clients} clients", "together : one by one", "× as fast", ratio, GAIN, clock, note)
+    return Row(f"{clients} clients", "together : one by one", "× as fast", ratio, bound, clock, note)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,8 +282,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     facts = [f"date: {date}", f"{about.where()}, {served_by}", f"load before: {about.machine['load before']}"]
     facts.append(f"run: {given.run.name}")
     told = f"# A service under load, as measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)
-    path = given.results / f"serving-{date}.md"
-    path.write_text(f"{told}\n{HOW}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
+    looks_at = recorded(given.run).kind == "ClassifyImage"
+    path = given.results / f"serving{'-pictures' * looks_at}-{date}.md"
+    path.write_text(f"{told}\n{HOW_SEEN if looks_at else HOW}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
     print(f"\n{summary(rows)} Written to {path}.")
     return 0 if all(row.verdict in ("", "reached") for row in rows) else 1
 

@@ -1,5 +1,6 @@
 """regard record and regard view of what looks at pictures: trainings, and vision models of transformers."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,19 @@ def test_a_network_that_does_not_attend(picture: Path, regard: Regard, tmp_path:
     plain = trained(tmp_path, None)
     ran = regard("record", plain, picture)
     assert ran == (2, "", f"regard: nothing in {plain} attended, so there is nothing to see; name another one\n")
+
+
+def test_a_run_that_does_neither(run: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    told = (other / "run.json").read_text(encoding="utf-8")
+    (other / "run.json").write_text(told.replace("ClassifyImage", "Generate"), encoding="utf-8")
+    ran = regard("record", other, picture)
+    assert (
+        ran.err == f"regard: {other} is a run of Generate, which reads neither a text nor a picture; name another one\n"
+    )
+    ran = regard("serve", other)
+    assert ran.err == f"regard: {other} is a run of Generate, which is not served; regard predict {other} asks it\n"
 
 
 def test_a_damaged_folder_of_transformers(vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:

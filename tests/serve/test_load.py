@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import serving
-from tests.serve.conftest import Make
+from tests.serve.conftest import Make, post
 
+from regard.cli import main
+from regard.cli.sights import SIGHTS
+from regard.serve.limits import Limits
 from regard.serve.running import listen, server
+from regard.serve.seeing import Seeing
 
 
 @pytest.fixture
@@ -81,3 +85,22 @@ def test_it_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert serving.main([str(tmp_path / "none")]) == 1
     assert "there is no run" in capsys.readouterr().err
+
+
+def test_pictures_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer of a service of pictures is the one that the run gives alone; a wrong one is caught."""
+    options = "--data digits --gate simam --width 2 --depths 1 --batch 400 --threads 1 --steps 1"
+    threads = torch.get_num_threads()
+    try:
+        assert main(["train", "classify-image", *options.split(), "--out", str(tmp_path / "run")]) == 0
+        monkeypatch.setattr(serving, "PICTURES", 9)
+        right = serving.answers(tmp_path / "run")
+        assert [one.looks is not None for one in right] == [n % 8 == 0 for n in range(9)]  # type: ignore[union-attr]
+        sight, _ = SIGHTS["ClassifyImage"](tmp_path / "run", "best", "cpu", 1)
+    finally:
+        torch.set_num_threads(threads)
+    for one in right:
+        answer = post(Seeing(sight, Limits(), run="tiny", step=1), one.body).json()
+        assert one.agrees(answer)
+        answer["answers"][0]["classes"][0]["probability"] += 0.01
+        assert not one.agrees(answer)

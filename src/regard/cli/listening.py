@@ -48,7 +48,10 @@ def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str |
         from regard.cli.loading import recorded
         from regard.cli.sights import SIGHTS
 
-        if recorded(folder).kind in SIGHTS:
+        kind = recorded(folder).kind
+        if kind not in ("Translate", *SIGHTS):
+            raise ValueError(f"{folder} is a run of {kind}, which reads neither a text nor a picture; name another one")
+        if kind in SIGHTS:
             path = watching.path_of(folder, text)
             heard = _seen(watching.run(folder, path, layers, weights or "best", _taped))
         else:

@@ -84,8 +84,10 @@ def verb(args: Sequence[str]) -> int:
     from regard.serve.hosts import loopback
     from regard.serve.running import address, listen, serve
 
-    limits = _limits(typed)
-    served = (_seeing if recorded(typed.run).kind in SIGHTS else _translating)(typed, limits)
+    limits, kind = _limits(typed), recorded(typed.run).kind
+    if kind not in ("Translate", *SIGHTS):
+        raise ValueError(f"{typed.run} is a run of {kind}, which is not served; regard predict {typed.run} asks it")
+    served = (_seeing if kind in SIGHTS else _translating)(typed, limits)
     with listen(typed.host, typed.port) as at:
 
         def ready() -> None:
