@@ -35,7 +35,19 @@ from regard.view.recording_figure import draw_recording
 DRAWS = 10
 # a tenth of MNIST's 60,000 images is held out: 211 batches of 256, 422 of 128
 _STEPS = {256: 211, 128: 422}
-_SCENES = Glimpse(scene="cluttered", canvas=60, clutter=4, piece=8, glimpses=3, patch=12, scales=3, batch=128)
+_SCENES = Glimpse(
+    scene="cluttered",
+    canvas=60,
+    clutter=4,
+    piece=8,
+    glimpses=3,
+    patch=8,
+    scales=3,
+    where=64,
+    glimpse=128,
+    hidden=128,
+    batch=128,
+)
 
 
 @dataclass(frozen=True)
@@ -48,12 +60,14 @@ class Case:
     epochs: int
     bound: Bound | None = None
     beside: str = ""
+    lr: float = 1e-3
 
     @property
     def training(self) -> Training:
         every = _STEPS[self.task.batch]
         return Training(
             epochs=self.epochs,
+            lr=self.lr,
             schedule="cosine",
             warmup=200,
             validate_every=5 * every,
@@ -72,12 +86,13 @@ CASES: dict[str, Case] = {
         Bound("least", 98.0),
         "the paper: 98.71",
     ),
-    "cluttered": Case("cluttered scenes, RAM", "3 glimpses of 12 × 12 in 3 scales: 1,296 numbers", _SCENES, 36),
+    "cluttered": Case("cluttered scenes, RAM", "3 glimpses of 8 × 8 in 3 scales: 576 numbers", _SCENES, 24, lr=2e-3),
     "crop": Case(
         "cluttered scenes, ConvNet on the middle",
-        "a crop of 36 × 36: 1,296 numbers",
-        Crop(scenes=_SCENES, side=36),
-        36,
+        "a crop of 24 × 24: 576 numbers",
+        Crop(scenes=_SCENES, side=24),
+        24,
+        lr=2e-3,
     ),
 }
 # points of accuracy that RAM must be ahead

@@ -75,7 +75,7 @@ def test_the_convnet_has_what_ram_has() -> None:
 
     counts = [sum(p.numel() for p in model.parameters()) for model in (build(ram, facts), crop.built(facts))]
     assert counts[1] == pytest.approx(counts[0], rel=0.01)
-    assert crop.built(facts)(torch.zeros(2, 1, 36, 36)).shape == (2, 10)
+    assert crop.built(facts)(torch.zeros(2, 1, crop.side, crop.side)).shape == (2, 10)
 
 
 def test_the_middle_is_cut(tmp_path: Path) -> None:
