@@ -45,7 +45,8 @@ def test_evaluate(regard: Regard, classifier: Path, tmp_path: Path) -> None:
 def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
     for name, mode in (("a.png", "L"), ("b.png", "RGB")):
         Image.new(mode, (20, 13), 90 if mode == "L" else (1, 2, 3)).save(tmp_path / name)
-    ran = regard("predict", classifier, tmp_path / "a.png", tmp_path / "b.png", "--top", 2)
+    # words may stand on both sides of an option
+    ran = regard("predict", classifier, tmp_path / "a.png", "--top", 2, tmp_path / "b.png")
     assert ran.code == 0
     rows = [line.split("\t") for line in ran.out.splitlines()]
     assert [row[0] for row in rows] == [str(tmp_path / "a.png"), str(tmp_path / "b.png")]
@@ -86,6 +87,7 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
             "--seeds must be 1 or more, got 0; try --seeds 5",
         ),
         (["evaluate", "RUN", "--beam", "3"], "--beam is for translators, and .* classifies images; leave it out"),
+        (["evaluate", "RUN", "--length-penalty", "0"], "--length-penalty is for translators"),
         (["evaluate", "RUN", "--test", "x.tsv"], "--test is for translators"),
         (
             ["translate", "RUN", "hello"],

@@ -83,7 +83,12 @@ def test_a_mistyped_option_is_told_the_nearest(regard: Regard) -> None:
     [
         (["train", "translate", "--steps", "abc"], "--steps must be a whole number, got 'abc'"),
         (["train", "translate", "--steps=1e3"], "--steps must be a whole number, got '1e3'"),
-        (["train", "translate", "--lr", "--steps", "3"], "--lr wants a number behind it; --lr VALUE"),
+        (["train", "translate", "--lr", "--steps", "3"], "--lr wants a number behind it; one that begins with a"),
+        (["train", "translate", "--out", "-x"], "--out wants a value behind it; one that begins with a dash is typed"),
+        (["train", "translate", "--betas", "0.9"], "--betas wants 2 values, each a number, got 1"),
+        (["train", "translate", "--lr", "1", "--lr=2"], "--lr is given twice; give it once"),
+        (["evaluate", "RUN", "--json=True"], "--json stands alone, got --json=True; leave the value out"),
+        (["evaluate", "RUN", "-v"], "unknown option -v; regard evaluate --help lists what there is"),
         (["train", "translate", "--betas", "0.9", "x"], "--betas must be a number, got 'x'"),
         (["train", "translate", "--tensorboard", "maybe"], "--tensorboard must be True or False, got 'maybe'"),
         (["train", "translate", "to"], "regard train translate takes no words beside its options, got 1; quote what"),
@@ -174,6 +179,8 @@ def test_the_output_is_clean_and_may_be_cut_off(trained: Path, tmp_path: Path) -
         ("betas must be small; try betas=(0.9, 0.98)", "--betas must be small; try --betas 0.9 0.98"),
         ("data='dates' and train=a.tsv exclude each other", "--data dates and --train a.tsv exclude each other"),
         ("a line; give max_length=9, or tokens='bpe'.", "a line; give --max-length 9, or --tokens bpe."),
+        ("data/seed=3 is no folder", "data/seed=3 is no folder"),
+        ("there is no file /x/lr=0.1/a.tsv", "there is no file /x/lr=0.1/a.tsv"),
         ("other=3 is not an option, lr alone is a word", "other=3 is not an option, lr alone is a word"),
     ],
 )

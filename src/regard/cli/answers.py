@@ -43,7 +43,9 @@ def answering(run: Path) -> ModuleType:
 def refuse(typed: object, names: Sequence[str], why: str) -> None:
     """Options that were typed and mean nothing to this run."""
     for name in names:
-        if getattr(typed, name) not in (None, (), False):
+        value = getattr(typed, name)
+        # 0 is a value that was typed
+        if value is not None and value is not False and value != ():
             raise ValueError(f"--{name.replace('_', '-')} {why}; leave it out")
 
 

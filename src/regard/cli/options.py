@@ -34,12 +34,12 @@ def left_open(told: object) -> Any:
 def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None, task: Any = None) -> T:
     """The options that were typed, those given (by a file, by a run) where none was, and otherwise the defaults."""
     given = {} if given is None else given
-    typed.check(of, prog, args, task)
+    ordered = typed.check(of, prog, args, task)
     flat: Any = tyro.cli(
         _class(of, given, task),
         prog=prog,
         description=inspect.getdoc(of),
-        args=list(args),
+        args=ordered,
         console_outputs=first(),
         config=(tyro.conf.OmitArgPrefixes,),
     )

@@ -1,5 +1,6 @@
 """regard record: what a model looks at while it reads a text, or sees a picture."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,8 +62,9 @@ def verb(args: Sequence[str]) -> int:
         note(f"what each piece looked at is drawn in {show(heard.alignment).save(typed.alignment)}")
     if typed.out is not None:
         path = show(recording, image=over(recording, heard.image, typed.out)).save(typed.out)
-        under = "" if heard.image is None else f" --image {typed.text} --out page.html"
-        more = f"; look at it: regard view {path}{under}" if path.suffix == ".safetensors" else ""
+        under = [] if heard.image is None else ["--image", str(typed.text), "--out", "page.html"]
+        command = shlex.join(["regard", "view", str(path), *under])
+        more = f"; look at it: {command}" if path.suffix == ".safetensors" else ""
         note(f"what was recorded is in {path}{more}")
     if typed.out is None and typed.alignment is None:
         sys.stdout.write(printed(recording))

@@ -3,7 +3,7 @@
 import difflib
 import re
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -16,30 +16,34 @@ _WORDS = {int: "a whole number", float: "a number", bool: "True or False"}
 
 class _Option(NamedTuple):
     kind: Any  # of a value, without None
-    most: int | None  # values; None is any number of them
+    least: int  # values
+    most: int | None  # None is any number of them
     optional: bool
     needed: str  # what stands for it in a usage line, if nothing may be left out
 
 
-def check(of: Any, prog: str, args: Sequence[str], task: Any) -> None:
-    """Raises for an option that is not there, a value that is missing or no number, a word too few or too many."""
+def check(of: Any, prog: str, args: Sequence[str], task: Any) -> list[str]:
+    """What was typed, words before options, as tyro wants it.
+
+    Raises for an option that is not there or is there twice, for values that are missing or no numbers, for words too
+    few or too many.
+    """
     named, placed = {}, []
     for flag, option, positional in _options(of, task):
         if positional:
             placed.append(option)
         else:
             named[flag] = option
+    words: list[str] = []
+    options: list[str] = []
+    rest = list(args)
     seen: set[str] = set()
-    words, rest = 0, list(args)
-    while rest:
+    while rest and rest[0] != "--":
         word = rest.pop(0)
         if word in ("-h", "--help"):
-            return
-        if word == "--":
-            words += len(rest)
-            break
-        if not word.startswith("--"):
-            words += 1
+            return list(args)
+        if not _dashed(word):
+            words.append(word)
             continue
         typed, equals, value = word.partition("=")
         flag = typed.replace("_", "-")
@@ -47,34 +51,34 @@ def check(of: Any, prog: str, args: Sequence[str], task: Any) -> None:
             near = difflib.get_close_matches(flag, named, n=1, cutoff=0.6)
             hint = f"did you mean {near[0]}? " if near else ""
             raise ValueError(f"unknown option {typed}; {hint}{prog} --help lists what there is")
+        if flag in seen:
+            raise ValueError(f"{flag} is given twice; give it once")
+        seen.add(flag)
         option = named[flag]
         values = [value] if equals else []
-        while not equals and rest and (option.most is None or len(values) < option.most) and not _flag(rest[0]):
+        while not equals and rest and (option.most is None or len(values) < option.most) and not _dashed(rest[0]):
             values.append(rest.pop(0))
         _values(flag, option, values)
-        seen.add(flag)
-    for flag, option in named.items():
-        if option.needed and flag not in seen:
-            raise ValueError(f"{flag} is missing: {prog} {flag} {option.needed}; {prog} --help tells more")
-    needed = [option.needed for option in placed if option.needed]
-    if words < len(needed):
-        raise ValueError(f"{needed[words]} is missing: {prog} {' '.join(needed)}; {prog} --help tells more")
-    if all(option.most is not None for option in placed) and words > len(placed):
-        raise ValueError(
-            f"{prog} takes {len(placed) or 'no'} words beside its options, got {words}; quote what has spaces"
-        )
+        options += [word, *([] if equals else values)]
+    _complete(prog, named, placed, seen, len(words) + max(len(rest) - 1, 0))
+    return [*words, *options, *rest]
 
 
-def _flag(word: str) -> bool:
-    """Is it an option, and no negative number?"""
-    return word.startswith("--") or word in ("-h",)
+def _dashed(word: str) -> bool:
+    """Is it an option, and no text and no negative number?"""
+    return re.match(r"--\S|-[a-zA-Z]", word) is not None and " " not in word.partition("=")[0]
 
 
 def _values(flag: str, option: _Option, values: Sequence[str]) -> None:
     if option.most == 0:
+        if values:
+            raise ValueError(f"{flag} stands alone, got {flag}={values[0]}; leave the value out")
         return
-    if not values:
-        raise ValueError(f"{flag} wants {_WORDS.get(option.kind, 'a value')} behind it; {flag} VALUE")
+    if len(values) < option.least:
+        what = _WORDS.get(option.kind, "a value")
+        if option.least > 1:
+            raise ValueError(f"{flag} wants {option.least} values, each {what}, got {len(values)}")
+        raise ValueError(f"{flag} wants {what} behind it; one that begins with a dash is typed {flag}=-…")
     for value in values:
         if option.optional and value == "None":
             continue
@@ -85,6 +89,20 @@ def _values(flag: str, option: _Option, values: Sequence[str]) -> None:
             raise ValueError(f"{flag} must be {_WORDS[option.kind]}, got {value!r}") from None
         if option.kind is bool and value not in ("True", "False"):
             raise ValueError(f"{flag} must be {_WORDS[bool]}, got {value!r}")
+
+
+def _complete(
+    prog: str, named: Mapping[str, _Option], placed: Sequence[_Option], seen: Collection[str], words: int
+) -> None:
+    for flag, option in named.items():
+        if option.needed and flag not in seen:
+            raise ValueError(f"{flag} is missing: {prog} {flag} {option.needed}; {prog} --help tells more")
+    needed = [option.needed for option in placed if option.needed]
+    if words < len(needed):
+        raise ValueError(f"{needed[words]} is missing: {prog} {' '.join(needed)}; {prog} --help tells more")
+    if all(option.most is not None for option in placed) and words > len(placed):
+        most = len(placed) or "no"
+        raise ValueError(f"{prog} takes {most} words beside its options, got {words}; quote what has spaces")
 
 
 def _options(of: Any, task: Any, but: Sequence[str] = ()) -> Iterator[tuple[str, _Option, bool]]:
@@ -98,17 +116,18 @@ def _options(of: Any, task: Any, but: Sequence[str] = ()) -> Iterator[tuple[str,
             continue
         kind, optional = bare(hints[one.name])
         marks = getattr(hints[one.name], "__metadata__", ())
+        least = 1
         most: int | None = 1
         if tyro.conf.FlagCreatePairsOff in marks:
-            most = 0
+            least, most = 0, 0
         elif get_origin(kind) is tuple:
             kind, *others = get_args(kind)
-            most = None if others == [...] else 1 + len(others)
+            least, most = (1, None) if others == [...] else (1 + len(others),) * 2
         needed = one.default is MISSING and one.default_factory is MISSING
         said = one.metadata.get("metavar") or ("RUN" if kind is Path else one.name.upper())
         yield (
             f"--{one.name.replace('_', '-')}",
-            _Option(kind, most, optional, said if needed else ""),
+            _Option(kind, least, most, optional, said if needed else ""),
             tyro.conf.Positional in marks,
         )
 
@@ -139,6 +158,7 @@ def spelled(said: str) -> str:
         plain = given.strip("()").replace(",", "") if several else given.strip("'")
         return f"--{name.replace('_', '-')} {plain}"
 
-    said = re.sub(r"\b([a-z_]+)=('[^']*'|\([^)]*\)|[^\s,;]+)", value, said)
+    # a path that has such a folder in it stays as it is
+    said = re.sub(r"(?<![\w/\\.'\"-])([a-z_]+)=('[^']*'|\([^)]*\)|[^\s,;]+)(?![\w/])", value, said)
     first, _, rest = said.partition(" ")
     return f"--{first.replace('_', '-')} {rest}" if first in names and rest.startswith("must ") else said
