@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Regard
 
 from regard.cli import VERBS
-from regard.cli.compare import Options as Compare
+from regard.cli.compare import VARIED
 from regard.cli.demo import Options as Demo
 from regard.cli.evaluate import Options as Evaluate
 from regard.cli.explain import Options as Explain
@@ -21,7 +21,18 @@ from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
-ALL = [Compare, Demo, Evaluate, Explain, Listing, New, Resume, Translating, Translate, Training]
+ALL = [
+    *(options for options, _ in VARIED.values()),
+    Demo,
+    Evaluate,
+    Explain,
+    Listing,
+    New,
+    Resume,
+    Translating,
+    Translate,
+    Training,
+]
 
 
 @pytest.mark.parametrize("of", ALL, ids=lambda of: f"{of.__module__}.{of.__name__}")

@@ -23,37 +23,14 @@ Example: regard compare generate --attention none,half,whole --minutes 10
 `regard compare TASK --help` lists the options."""
 
 
-@dataclass(frozen=True)
-class Gates:
-    """Train the same network with several gates, each in a process of its own with the same budget.
-
-    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
-    stays, new names are added. table.md, results.json and curve.png say what came out.
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """Every one is an ordinary run, FOLDER/NAME, in a process of its own with the same budget. The command given again
+    goes on where it ended: what is trained already stays, new names are added. table.md, results.json and curve.png say
+    what came out: the best validation score, what is learned from a second (the median), parameters, the peak of the
+    process's memory, and the time.
     """
 
-    gate: str = field(metadata={"metavar": "NAME,NAME,..."})
-    """Gates by name, as `regard list gates` has them; none is a network without."""
-    out: Path | None = None
-    """The folder for the runs and what came out; left open, runs/compare-classify-image."""
-    seeds: int = 1
-    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
-    config: Path | None = None
-    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
-    task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
-
-
-@dataclass(frozen=True)
-class Options:
-    """Train the same model with several attentions, each in a process of its own with the same budget.
-
-    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
-    stays, new names are added. table.md, results.json and curve.png say what came out: the best validation score,
-    target tokens a second (the median), parameters, the peak of the process's memory, and the time.
-    """
-
-    attention: str = field(metadata={"metavar": "NAME,NAME,..."})
-    """Mechanisms by name, as `regard list` has them; none is a decoder without attention. One a head: dot+entmax+…"""
     out: Path | None = None
     """The folder for the runs and what came out; left open, runs/compare-TASK."""
     seeds: int = 1
@@ -64,69 +41,49 @@ class Options:
     training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
-@dataclass(frozen=True)
-class Glimpses:
-    """Train the same model with several numbers of glimpses, each in a process of its own with the same budget.
+@dataclass(frozen=True, kw_only=True)
+class Attentions(Contest):
+    """Train the same model with several attentions."""
 
-    Every one is an ordinary run, FOLDER/NUMBER. The command given again goes on where it ended: what is trained already
-    stays, new numbers are added. table.md, results.json and curve.png say what came out.
-    """
+    attention: str = field(metadata={"metavar": "NAME,NAME,..."})
+    """Mechanisms by name, as `regard list` has them; none is a decoder without attention. One a head: dot+entmax+…"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gates(Contest):
+    """Train the same network with several gates."""
+
+    gate: str = field(metadata={"metavar": "NAME,NAME,..."})
+    """Gates by name, as `regard list gates` has them; none is a network without."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glimpses(Contest):
+    """Train the same model with several numbers of glimpses."""
 
     glimpses: str = field(metadata={"metavar": "N,N,..."})
     """How often the model looks before it answers, such as 1,2,4."""
-    out: Path | None = None
-    """The folder for the runs and what came out; left open, runs/compare-glimpse."""
-    seeds: int = 1
-    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
-    config: Path | None = None
-    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
-    task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
-@dataclass(frozen=True)
-class Places:
-    """Train the same model of captions with several attentions, each in a process of its own with the same budget.
-
-    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
-    stays, new names are added. table.md, results.json and curve.png say what came out.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Places(Contest):
+    """Train the same model of captions with several attentions."""
 
     attention: str = field(metadata={"metavar": "NAME,NAME"})
     """soft, hard: all places mixed by their weights, or one that is drawn."""
-    out: Path | None = None
-    """The folder for the runs and what came out; left open, runs/compare-caption."""
-    seeds: int = 1
-    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
-    config: Path | None = None
-    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
-    task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Train the same two networks with the attention block at several places, each in a process of its own.
-
-    Every one is an ordinary run, FOLDER/NAME. The command given again goes on where it ended: what is trained already
-    stays, new names are added. table.md, results.json and curve.png say what came out.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Blocks(Contest):
+    """Train the same two networks with the attention block at several places."""
 
     attention: str = field(metadata={"metavar": "NAME,NAME,..."})
     """none, quarter, half, whole: the map that the block looks at, by its share of the picture's size."""
-    out: Path | None = None
-    """The folder for the runs and what came out; left open, runs/compare-generate."""
-    seeds: int = 1
-    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
-    config: Path | None = None
-    """A TOML file with options, such as the config.toml of a run; those typed here win over it."""
-    task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
 
 
 # what is typed, and the option that differs
 VARIED: dict[str, tuple[type[Any], str]] = {
-    "translate": (Options, "attention"),
+    "translate": (Attentions, "attention"),
     "classify-image": (Gates, "gate"),
     "glimpse": (Glimpses, "glimpses"),
     "caption": (Places, "attention"),

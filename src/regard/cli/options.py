@@ -38,7 +38,7 @@ def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] 
     flat: Any = tyro.cli(
         _class(of, given, task),
         prog=prog,
-        description=inspect.getdoc(of),
+        description=_about(of),
         args=ordered,
         console_outputs=first(),
         config=(tyro.conf.OmitArgPrefixes,),
@@ -115,15 +115,26 @@ def _shown(of: Any, one: "Field[Any]", default: Any, task: Any) -> str:
     return f"(default: {' '.join(map(str, default)) if isinstance(default, tuple) else default})"
 
 
-def documented(of: Any) -> dict[str, str]:
+def _family(of: type) -> list[type]:
+    """A class and those it is made of."""
+    return [one for one in of.__mro__ if one is not object]
+
+
+def _about(of: type) -> str:
+    """What a class says of itself, and then what those say that it is made of."""
+    return "\n\n".join(inspect.cleandoc(one.__doc__) for one in _family(of) if one.__doc__)
+
+
+def documented(of: type) -> dict[str, str]:
     """The string that stands below each field."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(of))).body
-    assert isinstance(tree, ast.ClassDef)
     found = {}
-    for one, two in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(two, ast.Expr):
-            assert isinstance(two.value, ast.Constant)
-            found[one.target.id] = str(two.value.value)
+    for each in _family(of):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        assert isinstance(tree, ast.ClassDef)
+        for one, two in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(two, ast.Expr):
+                assert isinstance(two.value, ast.Constant)
+                found[one.target.id] = str(two.value.value)
     return found
 
 
