@@ -103,8 +103,9 @@ RAM (Mnih et al. 2014) sees a picture through a few glimpses and learns by REINF
 digits of 28 × 28, each somewhere on 60 × 60 black pixels, with four pieces of 8 × 8 cut out of other digits; those to
 learn from are composed anew in every epoch, those to be judged on are the same for all. The ConvNet has as many
 parameters as RAM, reads as many numbers and is trained on the same batches: it lacks nothing but a choice of where to
-look. Judged once on the 10,000 test images, RAM by the mean of ten drawn paths; settings were chosen on the tenth of
-the training images that was held out.
+look. Judged once on the 10,000 test images, RAM by the mean of ten drawn paths and by one path alone, at the means of
+all places, which is what the ConvNet is held to; settings were chosen on the tenth of the training images that was held
+out.
 """
 
 
@@ -150,7 +151,7 @@ def judged(name: str, case: Case, run: Path, say: Say) -> Judged:
         case.bound,
         f"{case.how}; {count:,} parameters, {step / _STEPS[case.task.batch]:.0f} epochs, batches of {case.task.batch}",
         None if spent is None else spent.seconds,
-        beside=case.beside,
+        beside="; ".join(filter(None, [f"one path: {means:.2f}" if means is not None else "", case.beside])),
     )
     say(f"{name}: {' | '.join(row.cells())}")
     settings = {"task": _plain(asdict(case.task)), "training": asdict(case.training), "step": step, "scores": scores}
@@ -168,8 +169,9 @@ def _plain(task: Mapping[str, Any]) -> dict[str, Any]:
 def result(found: Mapping[str, Judged]) -> Result:
     rows = [one.row for one in found.values()]
     if {"cluttered", "crop"} <= found.keys():
-        ahead = found["cluttered"].row.value - found["crop"].row.value
-        rows.append(Row("cluttered scenes, RAM ahead of the ConvNet", ahead, "points", Bound("least", _AHEAD)))
+        # several paths see more than the crop does: one is the fair match
+        ahead = (found["cluttered"].means or 0.0) - found["crop"].row.value
+        rows.append(Row("cluttered scenes, one path ahead of the ConvNet", ahead, "points", Bound("least", _AHEAD)))
     lines = [
         [one.row.what, f"{one.row.value:.2f}", f"{one.alone:.2f}", f"{one.means:.2f}", f"{one.scores['nll']:.4f}"]
         for one in found.values()

@@ -46,9 +46,14 @@ def test_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(Result.read(tmp_path / "results" / "glimpse.json").rows) == 1
     assert glimpse.main(args, TINY, tmp_path / "results") == 0
     found = Result.read(tmp_path / "results" / "glimpse.json")
-    assert [row.what for row in found.rows][1:] == ["scenes", "middles", "cluttered scenes, RAM ahead of the ConvNet"]
+    assert [row.what for row in found.rows][1:] == [
+        "scenes",
+        "middles",
+        "cluttered scenes, one path ahead of the ConvNet",
+    ]
     _, ram, middle, ahead = found.rows
-    assert ahead.value == pytest.approx(ram.value - middle.value)
+    assert ahead.value == pytest.approx(float(found.tables[0].rows[1][3]) - middle.value, abs=0.01)
+    assert ram.beside == f"one path: {found.tables[0].rows[1][3]}"
     assert ram.cpu is not None
     assert ram.unit == "% of 60 test images"
     assert len(found.tables[0].rows) == 2
