@@ -32,8 +32,8 @@ from regard.train.training import Training
 Attention = Literal["soft", "hard"]
 # what must be reached: BLEU-4, and the share of words for digits that point at them
 BOUNDS: dict[Attention, tuple[float, float]] = {"soft": (95.0, 90.0), "hard": (90.0, 80.0)}
-STEPS: dict[Attention, int] = {"soft": 2200, "hard": 2200}
-TRAINING: dict[str, Any] = {"validate_every": 200, "save_every": 100, "log_every": 50}
+STEPS: dict[Attention, int] = {"soft": 1600, "hard": 1600}
+TRAINING: dict[str, Any] = {"save_every": 100, "log_every": 50}
 _BEAM = 5
 
 

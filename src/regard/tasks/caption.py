@@ -25,12 +25,12 @@ class Caption:
     MINUTES: ClassVar[dict[str, float]] = {"scenes": 8.0, "files": 60.0}
     # how it is trained unless something else is said
     TRAINING: ClassVar[dict[str, Any]] = {
-        "steps": 2200,
+        "steps": 1600,
         "lr": 4e-3,
         "schedule": "cosine",
         "warmup": 50,
-        "validate_every": 250,
-        "save_every": 250,
+        "validate_every": 200,
+        "save_every": 200,
     }
 
     data: Literal["scenes"] | None = None
