@@ -54,6 +54,7 @@ function hatch(pen) {
     inner.fillStyle = card;
     inner.fillRect(0, 0, HATCH, HATCH);
     inner.strokeStyle = line;
+    inner.globalAlpha = 0.5;
     inner.beginPath();
     for (const n of [-HATCH, 0, HATCH]) {
       inner.moveTo(n, HATCH);
