@@ -108,7 +108,10 @@ def test_what_cannot_be_is_said() -> None:
     with pytest.raises(ValueError, match="count must be 1 or more, got 0"):
         scenes("train", count=0)
     grey = np.zeros((2, 4, 4, 1), np.uint8)
-    with pytest.raises(ValueError, match=r"captions for each, got \(2, 4, 4\) and 2 captions"):
+    with pytest.raises(
+        ValueError,
+        match=r"width, channels\), captions for each, got \(2, 4, 4\) and 2 captions; give grey pictures an axis",
+    ):
         Captioned(grey[..., 0], [("a",), ("b",)])
     with pytest.raises(ValueError, match="one tuple of sentences a picture, got 'a b' for picture 1"):
         Captioned(grey, [("a",), "a b"])  # type: ignore[list-item]

@@ -307,7 +307,10 @@ def test_places_differ_by_where_they_lie() -> None:
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (lambda: ShowAttendTell(Rows(), V), "encoder Rows does not say how wide it is .*; give example"),
+        (
+            lambda: ShowAttendTell(Rows(), V),
+            "encoder Rows does not say how wide it is .*; give example, a batch of pictures to call it with",
+        ),
         (lambda: ShowAttendTell(len, V), "encoder must be a module, got builtin_function_or_method; try Annotator"),  # type: ignore[arg-type]
         (lambda: ShowAttendTell(Map(), V, attention="softer"), "unknown attention 'softer'; did you mean 'soft'"),
         (lambda: ShowAttendTell(Map(), V, expected=2.0), "expected must be a chance from 0 to 1, got 2.0"),
