@@ -1,6 +1,7 @@
 """Captions: what is read and planned, what is learned, where words point; a run goes on with its own pictures alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_a_run_goes_on_to_the_same_weights(quarters: Path, tmp_path: Path) -> No
 
 
 def test_captions_are_planned_by_length_and_counted(quarters: Path, tmp_path: Path) -> None:
-    work = of(quarters).prepare(tmp_path)
+    work = replace(of(quarters), batch=60).prepare(tmp_path)
     assert work.told == "24 captions of 12 pictures to train on, 12 pictures to validate, 14 tokens"
     plans = work.batches(0)
     assert sorted(n for plan in plans for n in plan) == list(range(24))
@@ -107,8 +108,12 @@ def test_captions_are_planned_by_length_and_counted(quarters: Path, tmp_path: Pa
         whole = work.batch(planned, 0, 1)
         parts = [work.batch(planned, rank, 3) for rank in range(3)]
         assert work.count(whole) == sum(work.count(part) for part in parts if part is not None)
-        assert whole.target.numel() <= 256 + len(planned)
+        assert whole.target.numel() <= 60 + len(planned)
     assert work.batch(plans[0], len(plans[0]), 99) is None
+    # short captions come first, the first time; "grey top left" has three words, "the top left is grey" five
+    lengths = [max(len(work.pairs[n][1]) for n in planned) for planned in plans]
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) == 2
     assert targets([[5, 6], [7]]).tolist() == [[1, 5, 6, 2], [1, 7, 2, 0]]
 
 
