@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from tests.cli.conftest import Regard
 from tests.tape.toy import kept, stack
 
@@ -86,6 +87,11 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
     assert regard("view", tape, "--serve").code == 0
     assert pages[0].startswith(b"<!doctype html>")
     assert b"layers.1" in pages[0]
+    assert b'"image":null' in pages[0]
+    # over the picture that was looked at
+    Image.new("RGB", (4, 3)).save(tape.parent / "a.png")
+    assert regard("view", tape, "--serve", "--image", tape.parent / "a.png").code == 0
+    assert b'"image":"data:image/png;base64,' in pages[1]
 
 
 @pytest.mark.parametrize(
