@@ -4,9 +4,10 @@ import gzip
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +80,8 @@ def parted(images: Images, share: float, seed: int) -> tuple[Images, Images]:
 def read_images(path: Path, split: str = "train", size: int | None = None) -> Images:
     """A folder with the IDX files of MNIST and its like, plain or .gz, or one with a folder of pictures a class.
 
-    Of pictures, folders called train and test hold the splits, if there are any; all become `size` × `size`, which
-    they must be already if it is left out.
+    Of pictures, folders called train and test hold the splits, if there are any, also test alone; all become `size` ×
+    `size`, which they must be already if it is left out.
     """
     if split not in _NAMES:
         raise ValueError(f"split must be 'train' or 'test', got {split!r}; a folder holds these two")
@@ -94,7 +95,10 @@ def read_images(path: Path, split: str = "train", size: int | None = None) -> Im
     if any(pair):
         there, missing = (str(one) for one in (next(filter(None, pair)), _NAMES[split][pair.index(None)]))
         raise ValueError(f"{there} is there, but not {missing} (or .gz); put it beside it")
-    return _pictures(path / split if (path / split).is_dir() else path, size)
+    if (path / split).is_dir():
+        return _pictures(path / split, size)
+    # what is to be judged on beside the classes is no class of its own
+    return _pictures(path, size, but=_NAMES if split == "train" else ())
 
 
 def has_split(path: Path, split: str) -> bool:
@@ -118,31 +122,46 @@ def read_idx(images: Path, labels: Path) -> Images:
 
 
 def _idx(path: Path, what: str) -> NDArray[np.uint8]:
+    rank = _RANKS[what]
+    begins, start = struct.pack(">BBBB", 0, 0, _BYTES, rank), 4 + 4 * rank
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(start)
+            if head[:4] != begins:
+                raise ValueError(
+                    f"{path} is no IDX file of {what}: it begins with {head[:4].hex(' ') or 'nothing'}, not "
+                    f"{begins.hex(' ')}; is it another file, or packed without .gz in its name?"
+                )
+            sizes = struct.unpack(f">{rank}I", head[4:]) if len(head) == start else ()
+            wanted = math.prod(sizes)
+            # no more than is told: a small file can be unpacked to any size
+            data = _some(file, wanted + 1) if sizes else b""
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked ({error}); get the file again") from error
-    rank = _RANKS[what]
-    begins = struct.pack(">BBBB", 0, 0, _BYTES, rank)
-    if data[:4] != begins:
-        raise ValueError(
-            f"{path} is no IDX file of {what}: it begins with {data[:4].hex(' ') or 'nothing'}, not {begins.hex(' ')}; "
-            "is it another file, or packed without .gz in its name?"
-        )
-    start = 4 + 4 * rank
-    sizes = struct.unpack(f">{rank}I", data[4:start]) if len(data) >= start else ()
-    wanted = start + math.prod(sizes)
     if not sizes or len(data) != wanted:
+        should, has = start + (wanted if sizes else 0), len(head) + len(data)
         raise ValueError(
-            f"{path} should hold {wanted if sizes else start} bytes for {what} of {sizes or 'no size'}, but has "
-            f"{len(data)}; get the file again"
+            f"{path} should hold {should} bytes for {what} of {sizes or 'no size'}, but has "
+            f"{'more' if has > should else has}; get the file again"
         )
-    # a copy: torch warns of memory that may not be written to
-    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes).copy()
+    if not wanted:
+        raise ValueError(f"{path} holds {what} of {sizes}, which is nothing; get the file again")
+    # writable: torch warns of memory that may not be written to
+    return np.frombuffer(bytearray(data), np.uint8).reshape(sizes)
 
 
-def _pictures(folder: Path, size: int | None) -> Images:
-    classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+def _some(file: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
+    """At most `count` bytes, and no memory for more than there are."""
+    parts, left = [], count
+    while left and (part := file.read(min(left, 1 << 24))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _pictures(folder: Path, size: int | None, but: Collection[str] = ()) -> Images:
+    names = (path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    classes = sorted(name for name in names if name not in but)
     files = [
         (path, label)
         for label, name in enumerate(classes)
