@@ -7,22 +7,26 @@ tests are read here. The rooms of the equation are held to more, by test_bad_inp
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch import nn
 
 import regard
+from regard import pictures
 from regard.cli import view
 from regard.cli.loading import weighed
 from regard.cli.seeing import joined
 from regard.data.captions import read_captions
+from regard.data.grid import write_picture
 from regard.data.images import digits, read_images
 from regard.parts.map import Kept
 from regard.tape.forms import _call
@@ -45,8 +49,8 @@ INTERNAL = {
 }
 # each of their sentences is raised by test_bad_input
 RAISED = ("parts", "backends", "losses", "attention/functional.py", "attention/layer.py", "attention/multihead.py")
-# so many letters in a row are no accident
-ENOUGH = 8
+# shorter parts of a sentence say nothing, and so many letters in a row are no accident
+ENOUGH, TOLD = 8, 20
 
 
 def recorded(queries: int = 2, keys: int = 3, name: str = "a", **facts: Any) -> Recorded:
@@ -65,7 +69,7 @@ class Extra(nn.Module):
         return {"a": 1}
 
 
-def pictures(folder: Path) -> None:
+def two_sizes(folder: Path) -> None:
     for name, size in (("a", (5, 4)), ("b", (6, 4))):
         (folder / name).mkdir()
         Image.new("L", size).save(folder / name / "one.png")
@@ -78,10 +82,10 @@ def captioned(folder: Path, line: str = "one.png\ta digit\n") -> Path:
     return folder / "captions.tsv"
 
 
-def no_digits(folder: Path) -> None:
+def without(library: str, act: Callable[[], object]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "sklearn.datasets", None)
-        digits()
+        patch.setitem(sys.modules, library, None)
+        act()
 
 
 def a_call() -> None:
@@ -112,8 +116,22 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
         lambda _: view.Options(FILE, head=1, serve=True),
         "--head 1 means nothing with --serve; leave one of them out",
     ),
-    "no scikit-learn": (ImportError, no_digits, "the digits need scikit-learn; install it with: pip install"),
-    "pictures of two sizes": (ValueError, pictures, "; give size, such as size=32, to make them alike"),
+    "no scikit-learn": (
+        ImportError,
+        lambda _: without("sklearn.datasets", digits),
+        "the digits need scikit-learn; install it with: pip install",
+    ),
+    "no pillow to read with": (
+        ImportError,
+        lambda _: without("PIL", lambda: pictures.read(b"")),
+        "pictures need pillow; install it with: pip install 'regard[vision]'",
+    ),
+    "no pillow to write with": (
+        ImportError,
+        lambda at: without("PIL", lambda: write_picture(at / "a.png", np.zeros((5, 7, 1), np.uint8))),
+        "pictures need pillow; install it with: pip install 'regard[vision]'",
+    ),
+    "pictures of two sizes": (ValueError, two_sizes, "; give size, such as size=32, to make them alike"),
     "a caption of no picture": (
         ValueError,
         lambda at: read_captions(captioned(at, "two.png\ta digit\n"), None),
@@ -218,26 +236,38 @@ def raised(file: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def looked_for() -> set[str]:
-    """What stands between the wildcards of all strings of all tests."""
+    """What stands between the wildcards of all strings of all tests but docstrings."""
     found = set()
     for file in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
                 plain = re.sub(r"\\(\W)", r"\1", node.value)
                 found |= {part.strip() for part in re.split(r"\.[*+]\??|\n", plain)}
     return {part for part in found if len(part) >= ENOUGH}
 
 
+def runs(parts: tuple[str, ...]) -> set[str]:
+    """Every TOLD letters in a row of a sentence; the longest part of a shorter one."""
+    letters = min(TOLD, max(map(len, parts)))
+    return {part[i : i + letters] for part in parts for i in range(len(part) - letters + 1)}
+
+
 def test_every_sentence_is_read_somewhere() -> None:
-    tests = looked_for()
-    whole = "\n".join(tests)
+    whole = "\n".join(looked_for())
+    said = [
+        (file.relative_to(SOURCE).as_posix(), line, tuple(parts))
+        for file in sorted(SOURCE.rglob("*.py"))
+        for line, parts in raised(file)
+    ]
+    times = Counter(run for parts in {parts for _, _, parts in said} for run in runs(parts))
     unread = []
-    for file in sorted(SOURCE.rglob("*.py")):
-        name = file.relative_to(SOURCE).as_posix()
-        if name.startswith(RAISED):
+    for name, line, parts in said:
+        if name.startswith(RAISED) or INTERNAL.get(name, "\0") in " ".join(parts):
             continue
-        for line, parts in raised(file):
-            internal = INTERNAL.get(name, "\0") in " ".join(parts)
-            if not internal and not any(part in whole or any(one in part for one in tests) for part in parts):
-                unread.append(f"{name}:{line} {' … '.join(parts)}")
+        # words that another sentence has as well do not tell which of them was read
+        own = {run for run in runs(parts) if times[run] == 1 and " " in run} or runs(parts)
+        if not any(run in whole for run in own):
+            unread.append(f"{name}:{line} {' … '.join(parts)}")
     assert not unread, "nobody reads:\n" + "\n".join(unread)

@@ -251,7 +251,10 @@ def test_compiled_and_exported(net: Net) -> None:
         ({"after": "layr*"}, r"after='layr\*' chooses no module; there are: stem, layer1, layer1\.0, layer1\.0\.conv"),
         ({"after": nn.Conv3d}, "after=Conv3d chooses no module; there are: stem"),
         ({"after": "layer1", "layout": "middle"}, "layout must be 'first' or 'last', got 'middle'"),
-        ({"after": "layer1"}, r"layer1\.1 is a Block, which does not say how many channels .*; pass example="),
+        (
+            {"after": "layer1"},
+            r"layer1\.1 is a Block, which does not say how many channels it gives; pass example=, an input of the",
+        ),
         ({"after": "idle", "example": X}, r"idle took no part in model\(example\); choose modules that do"),
         (
             {"after": "stem", "make": Half()},
@@ -287,7 +290,9 @@ def test_lists_and_empty_rows_and_strange_outputs_are_refused() -> None:
     model = nn.ModuleDict({"list": nn.ModuleList([nn.Linear(2, 2)]), "none": nn.Sequential(), "odd": _Odd()})
     with pytest.raises(ValueError, match=r"list is an nn\.ModuleList, which gives nothing itself; .*after='list\.\*'"):
         insert(model, Scale, after="list")
-    with pytest.raises(ValueError, match=r"none is an empty nn\.Sequential, which has no last module"):
+    with pytest.raises(
+        ValueError, match=r"none is an empty nn\.Sequential, which has no last module; choose another one"
+    ):
         insert(model, Scale, after="none")
     with pytest.raises(TypeError, match="a gate acts on a tensor, but the module gives str; choose another module"):
         insert(_Whole(_Odd()), Scale, after="part", example=X)

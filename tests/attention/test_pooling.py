@@ -94,7 +94,9 @@ def test_two_parts() -> None:
 
 
 def test_sentences() -> None:
-    with pytest.raises(ValueError, match="parts must be 2 .* or 3 .* for KeyValue, got 4; try parts=2"):
+    with pytest.raises(
+        ValueError, match=r"2 \(key, value\) or 3 \(key, value, predict\) for KeyValue, got 4; try parts=2"
+    ):
         KeyValue(Attention(), parts=4)
     with pytest.raises(
         ValueError, match=r"k must split evenly into 2 parts, got \(2, 7, 5\), which leaves 1; .* width 4"

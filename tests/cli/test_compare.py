@@ -78,7 +78,8 @@ def test_every_mechanism_that_can_is_taken() -> None:
         (["--attention", "dot,bidaf"], "bidaf cannot be compared:"),
         (
             ["--attention", "dot,hard-argmax"],
-            "hard-argmax cannot be compared: attention='hard-argmax' cannot be learned",
+            "hard-argmax cannot be compared: --attention hard-argmax cannot be learned, since no gradient goes through "
+            "its choice; try --attention hard, which learns by its rewards, 'gumbel' or 'straight-through'",
         ),
         (["--attention", "dot,sparsmax"], "sparsmax cannot be compared: unknown attention 'sparsmax'; did you mean"),
         (["--attention", "dot, dot"], "--attention names 'dot' twice; name each once"),
@@ -88,7 +89,7 @@ def test_every_mechanism_that_can_is_taken() -> None:
         ),
         (
             ["--attention", "none", "--model", "transformer"],
-            "a transformer cannot do without attention;",
+            "a transformer cannot do without attention; leave none out, or take --model seq2seq",
         ),
         (["--attention", "dot+entmax", "--model", "transformer", "--heads", "3", "--width", "6"], "dot+entmax cannot"),
     ],
@@ -135,4 +136,5 @@ def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("{", encoding="utf-8")
     ran = regard(*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot", "--out", tmp_path)
     assert ran.code == 2
-    assert f"{tmp_path / 'results.json'} cannot be read" in ran.err
+    assert f"{tmp_path / 'results.json'} cannot be read (" in ran.err
+    assert "); remove it, and what it told is counted again" in ran.err

@@ -1,6 +1,7 @@
 """Events on the screen: lines where they are read later, a bar where somebody watches."""
 
 import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,14 @@ def test_a_bar_for_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     # brackets are text, not markup
     assert "    [a] → b" in said
     assert "step 5 of 10  loss 1.2500" in said
+
+
+def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with pytest.raises(
+        ImportError, match=r"progress on a terminal needs rich; install .* pip install 'regard\[train\]'"
+    ):
+        Bar(io.StringIO())
 
 
 def test_a_process_that_is_told_nothing() -> None:

@@ -223,7 +223,7 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["{nowhere}", "a"], "there is no folder "),
+        (["{nowhere}", "a"], "nowhere; name one that holds a model, or a training"),
         (["{empty}", "a"], "holds neither config.json, a model that transformers saved, nor run.json, a training"),
         (["{bert}", "the " * 40], "the text has 42 tokens, and the model of "),
         (["{bert}", TEXT, "--weights", "last"], "--weights last is for the folder of a training, and "),

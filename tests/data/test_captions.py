@@ -46,7 +46,7 @@ def test_pictures_with_several_captions(folder: Path) -> None:
         (["broken.png\tx"], r"captions.tsv:1: .*broken.png cannot be read as a picture"),
         (
             ["a.png\tgrey", "a.png\tdark", "c.png\tx"],
-            r"captions.tsv:3: .*c.png is 5 × 5, the first picture 6 × 4; give",
+            r"captions.tsv:3: .*c.png is 5 × 5, the first picture 6 × 4; give size, such as size=64, to make them",
         ),
         ([], r"captions.tsv is empty"),
     ],

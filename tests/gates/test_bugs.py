@@ -283,19 +283,31 @@ def test_the_authors_bam_could_not_be_built() -> None:
 
 BAD = {
     "no slots": (ValueError, lambda: External(8, 0), ["slots must be a whole number"]),
-    "heads that do not divide": (ValueError, lambda: MultiHeadExternal(9, 2), ["9 over 2 leaves 1", "channels=8"]),
+    "heads that do not divide": (
+        ValueError,
+        lambda: MultiHeadExternal(9, 2),
+        ["channels must split evenly over heads", "9 over 2 leaves 1; try channels=8"],
+    ),
     "a mask of numbers": (
         TypeError,
         lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 3)),
-        ["boolean", "mask > 0"],
+        ["must be a boolean tensor, True where a place is real", "float32; try mask > 0"],
     ),
-    "a mask that is none": (TypeError, lambda: External(8)(torch.zeros(1, 8, 3), mask=[True]), ["boolean", "list"]),
+    "a mask that is none": (
+        TypeError,
+        lambda: External(8)(torch.zeros(1, 8, 3), mask=[True]),
+        ["boolean tensor", "got list"],
+    ),
     "a mask of channels": (
         ValueError,
         lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 8, 3, dtype=torch.bool)),
-        ["(1, 3)", "(1, 8, 3)", "no axis of channels"],
+        ["the batch and the places of x", "(1, 3), got (1, 8, 3)", "it has no axis of channels"],
     ),
-    "an odd number of heads": (ValueError, lambda: CSRA(8, 3, heads=3), ["1, 2, 4, 6, 8", "got 3", "temperatures="]),
+    "an odd number of heads": (
+        ValueError,
+        lambda: CSRA(8, 3, heads=3),
+        ["heads must be one of 1, 2, 4, 6, 8 for CSRA, got 3", "for another number pass as many temperatures="],
+    ),
     "too few temperatures": (ValueError, lambda: CSRA(8, 3, heads=2, temperatures=[1.0]), ["one a head", "1 for 2"]),
     "no temperature": (ValueError, lambda: CSRA(8, 3, temperatures=[0.0]), ["temperatures must be positive"]),
     "no strength": (TypeError, lambda: CSRA(8, 3, strength="much"), ["strength must be a number"]),

@@ -170,20 +170,32 @@ BAD = {
     "too many axes": (
         ValueError,
         lambda: GatedHeads(D, H, W)(X.unsqueeze(0)),
-        ["(batch, positions, 3)", "(1, 2, 5, 3)"],
+        ["x must be (batch, positions, 3) for GatedHeads, got (1, 2, 5, 3)"],
     ),
-    "a mask of numbers": (ValueError, lambda: GatedHeads(D, H, W)(X, mask=torch.ones(B, N)), ["boolean", "mask > 0"]),
+    "a mask of numbers": (
+        ValueError,
+        lambda: GatedHeads(D, H, W)(X, mask=torch.ones(B, N)),
+        [
+            "mask must be boolean, one for each of the (2, 5) positions, True where it is real",
+            "float32",
+            "try mask > 0",
+        ],
+    ),
     "another state": (
         ValueError,
         lambda: GatedCell(D, H, W)(X, GatedCell(D, 2, W).initial(X)),
-        ["2 samples and 28 wide", "(2, 14)", "None to begin"],
+        ["of 2 samples and 28 wide, got (2, 14)", "pass the state this cell gave, or None to begin"],
     ),
     "no steps": (
         ValueError,
         lambda: GatedCell(D, H, W).read(X),
         ["(batch, steps, positions, width)", "x.unsqueeze(2)"],
     ),
-    "entropy": (ValueError, lambda: GatedHeads(D, H, W).attend(X, need=Need(entropy=True)), ["need.entropy"]),
+    "entropy": (
+        ValueError,
+        lambda: GatedHeads(D, H, W).attend(X, need=Need(entropy=True)),
+        ["need.entropy is nothing that GatedHeads has"],
+    ),
 }
 
 

@@ -198,7 +198,7 @@ def test_compile(name: str) -> None:
 
 
 BAD = {
-    "no tensor": (TypeError, lambda: gate("simam", C)([1.0]), ["x must be a tensor", "list"]),
+    "no tensor": (TypeError, lambda: gate("simam", C)([1.0]), ["x must be a tensor, got list; wrap it"]),
     "integers": (TypeError, lambda: gate("se", C)(a_map().long()), ["x must be a floating tensor", "x.float()"]),
     "too few axes": (
         ValueError,
@@ -214,7 +214,11 @@ BAD = {
     "channels last": (
         ValueError,
         lambda: gate("se", C)(torch.zeros(1, 5, 8, C)),
-        ["7 channels", "SqueezeExcite", "(1, 5, 8, 7)", "for 5", "movedim"],
+        [
+            "7 channels for SqueezeExcite, got (1, 5, 8, 7)",
+            "for 5",
+            ", or move the channels there with x.movedim(-1, 1)",
+        ],
     ),
     "no channels": (
         ValueError,
@@ -222,9 +226,17 @@ BAD = {
         ["a channel and a place", "(1, 0, 5, 8)"],
     ),
     "no places": (ValueError, lambda: gate("simam", C)(torch.zeros(1, 3, 0, 8)), ["a channel and a place", "SimAM"]),
-    "another type": (TypeError, lambda: gate("se", C)(a_map().double()), ["float32", "float64", "gate.to"]),
+    "another type": (
+        TypeError,
+        lambda: gate("se", C)(a_map().double()),
+        ["parameters of torch.float32, x is torch.float64; cast one, as in gate.to(torch.float64)"],
+    ),
     "another device": (ValueError, lambda: gate("se", C)(a_map().to("meta")), ["cpu", "meta", "gate.to('meta')"]),
-    "a map asked for": (ValueError, lambda: gate("se", C).attend(a_map(), need=Need(map=True)), ["need.map", "record"]),
+    "a map asked for": (
+        ValueError,
+        lambda: gate("se", C).attend(a_map(), need=Need(map=True)),
+        ["need.map is nothing that SqueezeExcite has", "ask for Need(weights=True), or let regard.record keep"],
+    ),
     "zero channels": (ValueError, lambda: gate("se", 0), ["channels must be a whole number", "SqueezeExcite", "0"]),
     "half a channel": (TypeError, lambda: gate("eca", 2.5), ["channels must be a whole number", "2.5"]),
     "zero reduction": (ValueError, lambda: CBAM(8, 0), ["reduction must be a whole number", "0"]),

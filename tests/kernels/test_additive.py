@@ -315,13 +315,15 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
     a, b, w, v = (torch.zeros(*shape) for shape in [(2, 3, 5), (2, 7, 5), (5,), (2, 7, 4)])
     with pytest.raises(ValueError, match=r"a, b, w must be \(\*b, q, d\).*\(2, 7, 4\).*project"):
         additive.scores(a, v, w)
-    with pytest.raises(ValueError, match=r"v must be .*\(2, 3, 5\) for 7 keys"):
+    with pytest.raises(ValueError, match=r"v must be \(\*b, k, v\), one value a key: got \(2, 3, 5\) for 7 keys"):
         additive.attend(a, b, w, a)
     with pytest.raises(TypeError, match="allowed must be bool.*float32; try allowed != 0"):
         additive.attend(a, b, w, v, torch.ones(3, 7))
     with pytest.raises(ValueError, match=r"allowed must broadcast to \(\*b, 3, 7\): got \(7, 3\)"):
         additive.attend(a, b, w, v, torch.ones(7, 3, dtype=torch.bool))
-    with pytest.raises(TypeError, match="floating point: got torch.int64.*try a.float"):
+    with pytest.raises(
+        TypeError, match="a, b, w must be floating point: got torch.int64, torch.int64, torch.int64; try a.float"
+    ):
         additive.scores(a.long(), b.long(), w.long())
     with pytest.raises(RuntimeError, match="native=True cannot be had: .* native=None takes what runs"):
         library.choose(True, a.half())

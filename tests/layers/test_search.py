@@ -199,7 +199,9 @@ def test_logits_that_are_no_numbers_are_an_error_for_who_reads_them(search: Call
     broken.value = value
     state = broken.start(SENTENCES, [5, 5, 1, 5, 5, 5, 5])
     limits = torch.tensor([8, 8, 8, 8, 8, 8, 8])
-    with pytest.raises(ValueError, match="logits with NaN or infinity for sentence 2 at step 3; look for NaN"):
+    with pytest.raises(
+        ValueError, match="logits with NaN or infinity for sentence 2 at step 3; look for NaN in the model"
+    ):
         search(broken, state, bos=BOS, eos=EOS, limits=limits)
     limits[2] = 2
     broken.seen.clear()

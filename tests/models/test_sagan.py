@@ -207,5 +207,5 @@ def test_questions_that_cannot_be(z: Tensor, y: Tensor, said: str) -> None:
 
 
 def test_images_that_are_no_such() -> None:
-    with pytest.raises(ValueError, match=r"x must be \(images, 3 channels, 12, 12\), got \(2, 3, 8, 12\); scale the"):
+    with pytest.raises(ValueError, match=r"3 channels, 12, 12\), got \(2, 3, 8, 12\); scale the images to that size"):
         small().discriminator(torch.zeros(2, 3, 8, 12), torch.zeros(2).long())

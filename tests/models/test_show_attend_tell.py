@@ -313,7 +313,7 @@ def test_places_differ_by_where_they_lie() -> None:
         ),
         (lambda: ShowAttendTell(len, V), "encoder must be a module, got builtin_function_or_method; try Annotator"),  # type: ignore[arg-type]
         (lambda: ShowAttendTell(Map(), V, attention="softer"), "unknown attention 'softer'; did you mean 'soft'"),
-        (lambda: ShowAttendTell(Map(), V, expected=2.0), "expected must be a chance from 0 to 1, got 2.0"),
+        (lambda: ShowAttendTell(Map(), V, expected=2.0), "a chance from 0 to 1, got 2.0; the paper has expected=0.5"),
         (lambda: ShowAttendTell(Map(), 0), "vocabulary must be a whole number, 1 or more, for ShowAttendTell, got 0"),
         (
             lambda: ShowAttendTell(nn.Flatten(), V, example=torch.zeros(2, 3, 4)),

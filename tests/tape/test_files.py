@@ -269,7 +269,9 @@ def test_files_that_are_no_recordings(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="bad.safetensors is damaged or no safetensors file"):
         Recording.load(tmp_path / "bad.safetensors")
     save_file({"a": torch.zeros(2)}, tmp_path / "weights.safetensors")
-    with pytest.raises(ValueError, match="weights.safetensors is no recording: its metadata says nothing of one"):
+    with pytest.raises(
+        ValueError, match="weights.safetensors is no recording: its metadata says nothing of one; save it with"
+    ):
         Recording.load(tmp_path / "weights.safetensors")
     with pytest.raises(
         ValueError, match=r"a recording is a .safetensors file or a folder, got .*a.png; write .*a.safe"

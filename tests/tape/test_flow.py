@@ -108,7 +108,11 @@ LENGTHS = Recording((kept("a", 1, 2, 5, 5), kept("b", 1, 2, 7, 7)))
 BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "residual": (ValueError, lambda: stack().rollout(1.0), "residual must be at least 0 and below 1, got 1.0"),
     "residual of text": (TypeError, lambda: stack().rollout("half"), "residual must be a number for rollout, got 'h"),
-    "nothing": (ValueError, lambda: Recording().rollout(), "rollout needs at least one map, got an empty recording"),
+    "nothing": (
+        ValueError,
+        lambda: Recording().rollout(),
+        "rollout needs at least one map, got an empty recording; record a model that attends",
+    ),
     "cross": (ValueError, lambda: CROSS.rollout(), "and 'b' is cross attention of 5 queries to 7 keys; take one sta"),
     "steps": (ValueError, lambda: STEPS.relevance(), "of 1 queries to 6 keys"),
     "lengths": (ValueError, lambda: LENGTHS.rollout(), "maps of one length, got (1, 5, 5) and (1, 7, 7)"),

@@ -271,12 +271,12 @@ BAD: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "heads that are not there": (
         IndexError,
         {"heads": [3]},
-        r"heads=\[3\] are not there: '0.attention' has heads 0 to 2",
+        r"heads=\[3\] are not there: '0.attention' has heads 0 to 2; choose others, or layers= that have them",
     ),
     "rows that are not there": (
         IndexError,
         {"rows": [7]},
-        r"rows=\[7\] are not there: '0.attention' has queries 0 to 6; a slice",
+        r"rows=\[7\] are not there: '0.attention' has queries 0 to 6; a slice takes those there are",
     ),
 }
 

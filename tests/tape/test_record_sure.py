@@ -189,7 +189,9 @@ def test_rows_of_a_decoder_that_goes_step_by_step() -> None:
             model(*call)
         torch.testing.assert_close(some[0].weights.dense(), whole[0].weights.dense()[:, rows])
         assert some[0].rows == tuple(range(6)[rows] if isinstance(rows, slice) else rows)
-    with pytest.raises(IndexError, match=r"rows=slice\(9, 12, None\) take none of the 6 steps of 'decoder.attention'"):
+    with pytest.raises(
+        IndexError, match=r"\(9, 12, None\) take none of the 6 steps of 'decoder.attention'; choose some of them"
+    ):
         _run(model, call, slice(9, 12))
     with pytest.raises(IndexError, match=r"rows=\[6\] are not there: 'decoder.attention' has queries 0 to 5"):
         _run(model, call, [6])

@@ -214,7 +214,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "a head of another type": (TypeError, lambda: stack().select(heads=["a"]), "heads must be whole numbers"),
     "a head that is a boolean": (TypeError, lambda: stack().select(heads=True), "got True; try heads=0"),
     "no heads": (IndexError, lambda: stack().select(heads=[]), "heads=[] chooses none of 3; leave it out for all"),
-    "heads of what has none": (ValueError, lambda: RNN.select(heads=0), "'rnn' has no heads: its map is (2, 5, 7)"),
+    "heads of what has none": (
+        ValueError,
+        lambda: RNN.select(heads=0),
+        "'rnn' has no heads: its map is (2, 5, 7), (sample, query, key); leave heads out",
+    ),
     "a head not recorded": (
         IndexError,
         lambda: stack().select(heads=[2, 0]).select(heads=1),
@@ -233,16 +237,33 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "calls": (IndexError, lambda: stack().select(calls=1), "calls=1 is not there; there are 0 to 0"),
     "calls of nothing": (IndexError, lambda: EMPTY.select(calls=0), "calls=0 is not there; there are none"),
     "over": (ValueError, lambda: stack().mean("head"), "unknown over 'head'; did you mean 'heads'?"),
-    "mean of nothing": (ValueError, lambda: EMPTY.mean("layers"), "mean needs at least one map, got an empty"),
-    "mean of no heads": (ValueError, lambda: RNN.mean("maps"), "'rnn' has no heads"),
+    "mean of nothing": (
+        ValueError,
+        lambda: EMPTY.mean("layers"),
+        "mean needs at least one map, got an empty recording; record a model that attends",
+    ),
+    "mean of no heads": (
+        ValueError,
+        lambda: RNN.mean("maps"),
+        "'rnn' has no heads: its map is (2, 5, 7), (sample, query, key); mean(over='layers')",
+    ),
     "mean of two shapes": (ValueError, lambda: MIXED.mean("layers"), "got (2, 3, 5, 5) and (2, 3, 7, 7)"),
     "mean of two kinds": (ValueError, lambda: CROSSED.mean("maps"), "is of one kind of attention, got ['cross', 's"),
     "text for pieces": (TypeError, lambda: stack().labelled("a b"), "queries must be pieces, got the text 'a b'"),
     "text for keys": (TypeError, lambda: stack().labelled(["a"], "b"), "keys must be pieces, got the text 'b'"),
     "minus a map": (TypeError, lambda: stack().minus(3), "other must be a Recording, got 3"),
-    "minus fewer": (ValueError, lambda: stack(3).minus(stack(2)), "call 0 of 'layers.2' is in the first recording a"),
+    "minus fewer": (
+        ValueError,
+        lambda: stack(3).minus(stack(2)),
+        "call 0 of 'layers.2' is in the first recording alone; take the maps that both have, as in select(layers)",
+    ),
     "minus more": (ValueError, lambda: stack(2).minus(stack(3)), "call 0 of 'layers.2' is in the second recording"),
-    "minus another length": (ValueError, lambda: stack().minus(stack(n=7)), "is (2, 3, 5, 5) in the first recording"),
+    "minus another length": (
+        ValueError,
+        lambda: stack().minus(stack(n=7)),
+        "is (2, 3, 5, 5) in the first recording and (2, 3, 7, 7) in the second, or of other rows or heads; "
+        "compare texts of as many pieces, or merged() by as many words",
+    ),
     "steps with a hole": (ValueError, APART.stitched, "call 1 of 'a' begins at position 4, and the calls before"),
     "steps of two batches": (
         ValueError,

@@ -80,7 +80,11 @@ def test_hiding_what_is_found() -> None:
 
 MIXED = Recording((kept("a", 2, 3, 5, 5), kept("b", 2, 3, 5, 7, kind="cross")))
 BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
-    "threshold": (ValueError, lambda: stack().sinks(1.5), "threshold must be above 0 and at most 1, got 1.5"),
+    "threshold": (
+        ValueError,
+        lambda: stack().sinks(1.5),
+        "threshold must be above 0 and at most 1, got 1.5; it is a share, as 0.3",
+    ),
     "threshold of text": (TypeError, lambda: stack().sinks("much"), "threshold must be a number for sinks, got 'mu"),
     "most": (ValueError, lambda: stack().sinks(most=0.0), "most must be above 0 and at most 1, got 0.0"),
     "nothing": (ValueError, lambda: Recording().sinks(), "sinks needs at least one map, got an empty recording"),

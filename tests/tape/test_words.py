@@ -116,10 +116,19 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
         "keys must be Words for 'c', which looks at another text (kind cross); pass keys=, label them with",
     ),
     "mark": (ValueError, lambda: Words.by_mark(BPE, "bpee"), "unknown mark 'bpee'; did you mean 'bpe'?"),
-    "no mark": (ValueError, lambda: Words.by_mark(["a", "b"]), "the pieces show no mark; name one of wordpiece, bpe"),
+    "no mark": (
+        ValueError,
+        lambda: Words.by_mark(["a", "b"]),
+        "the pieces show no mark; name one of wordpiece, bpe, sentencepiece, "
+        "or number the words: Words.by_ids(pieces, encoding.word_ids())",
+    ),
     "two marks": (ValueError, lambda: Words.by_mark(["##a", "▁b"]), "the marks of wordpiece and sentencepiece; name"),
     "ids": (ValueError, lambda: Words.by_ids(["a"], [0, 1]), "ids must number 1 pieces, got 2 of them; pass encodi"),
-    "a word without a piece": (ValueError, lambda: Words(("a", "b"), (0, 0)), "got 2 words and pieces of [0]; num"),
+    "a word without a piece": (
+        ValueError,
+        lambda: Words(("a", "b"), (0, 0)),
+        "every word must have a piece and every piece a word, got 2 words and pieces of [0]; number the words from 0",
+    ),
     "no words": (TypeError, lambda: stack().merged([0, 0, 1]), "queries must be a Words, got [0, 0, 1]"),
     "no labels": (ValueError, lambda: Recording((kept("a", 1, 1, 2, 2),)).merged(), "queries must be Words for a rec"),
     "words of another text": (

@@ -109,7 +109,7 @@ BAD = {
     "a map of a batch": (lambda p: figure(Panel(a_map(2)), p / "a.png"), ["one map (queries, keys)", "(2, 5, 5)"]),
     "labels of rows": (
         lambda p: figure(Panel(weights(), rows=["a"]), p / "a.png"),
-        ["rows must label 3 positions", "got 1 labels", "one each or None"],
+        ["rows must label 3 positions, got 1 labels; give one each or None"],
     ),
     "labels of columns": (
         lambda p: figure(Panel(weights(), columns=list("abcdef")), p / "a.png"),

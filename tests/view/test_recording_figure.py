@@ -287,6 +287,13 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         ValueError,
         "what='difference' needs other, the recording to take away, or differences, and these are weights; pass other=",
     ),
+    "a difference beside none": (
+        lambda p: draw_recording(
+            Recording((*attended(1).maps, *attended(1).minus(attended(1, seed=5)).maps)), p / "a.png", what="difference"
+        ),
+        ValueError,
+        "the recording to take away, or differences: 'layers.0' is none; pass other=, or draw recording.minus(other)",
+    ),
     "NaN": (
         lambda p: draw_recording(
             Recording((Recorded("a", "self", Kept(torch.full((2, 2), torch.nan))),)), p / "a.png", what="map"

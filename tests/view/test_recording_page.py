@@ -165,8 +165,16 @@ def test_bad_input_is_told(tmp_path: Path) -> None:
         (ValueError, "recording must hold at least one map, got none", lambda: html(Recording())),
         (ValueError, "other must hold at least one map, got none", lambda: html(recording, other=Recording())),
         (ValueError, "sample must be one of the 2", lambda: html(recording, sample=2)),
-        (ValueError, r"image must be \(height, width\)", lambda: html(seen(), image=torch.rand(2, 3, 4, 5))),
-        (ValueError, "image must lie between 0 and 1, got", lambda: html(seen(), image=torch.rand(4, 5) * 9)),
+        (
+            ValueError,
+            r"or \(3, height, width\), got \(2, 3, 4, 5\); pick one of a batch, image\[0\]",
+            lambda: html(seen(), image=torch.rand(2, 3, 4, 5)),
+        ),
+        (
+            ValueError,
+            r"image must lie between 0 and 1, got -1 to 9; undo its normalisation, \(image - image.min\(\)\) / ",
+            lambda: html(seen(), image=torch.tensor([[-1.0, 9.0]])),
+        ),
         (
             TypeError,
             "image must be floating from 0 to 1, or uint8",
