@@ -82,7 +82,7 @@ class Gated:
 
     name = "shout"
     counted = "sentences"
-    slow = False
+    unpack = None
     face = Face("Shout", "alignments", "translate", {"alignments": [], "shown": {}})
     schema = Schema("Shout a word", {"type": "object"}, {"type": "object"})
 

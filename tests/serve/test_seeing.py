@@ -1,6 +1,7 @@
 """Pictures behind the service: right answers found together, maps that are the recorded ones, every bad file a 4xx."""
 
 import asyncio
+import io
 import signal
 import threading
 from pathlib import Path
@@ -20,6 +21,7 @@ from regard.cli import main
 from regard.parts.map import Kept
 from regard.serve.limits import Limits
 from regard.serve.looks import CELLS, looks
+from regard.serve.refused import Refused
 from regard.serve.seeing import Seeing
 from regard.tape.record import record
 from regard.tape.recorded import Recorded
@@ -182,26 +184,128 @@ def test_what_it_says_of_itself(strict: Seeing) -> None:
     assert "regard_waiting_pictures 0" in get(strict, "/metrics").text
 
 
+class Slow:
+    """Unpacking that waits until it may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open, self.begun, self.count, self._read = threading.Event(), threading.Event(), 0, pictures.read
+        monkeypatch.setattr("regard.serve.seeing.pictures.read", self.read)
+
+    def read(self, *args: Any, **names: Any) -> Any:
+        self.count += 1
+        self.begun.set()
+        assert self.open.wait(30)
+        return self._read(*args, **names)
+
+
 def test_reading_does_not_hold_up_who_asks_meanwhile(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
     """A picture that takes long to unpack is unpacked beside the others."""
-    open_, begun = threading.Event(), threading.Event()
-    read = pictures.read
-
-    def slow(*args: Any, **names: Any) -> Any:
-        begun.set()
-        assert open_.wait(30)
-        return read(*args, **names)
-
-    monkeypatch.setattr("regard.serve.seeing.pictures.read", slow)
+    slow = Slow(monkeypatch)
 
     async def act(client: httpx.AsyncClient) -> tuple[int, int]:
         first = asyncio.create_task(client.post("/v1/classify", json={"image": SMALL}))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(slow.begun.wait, 10)
         health = (await client.get("/health")).status_code
-        open_.set()
+        slow.open.set()
         return health, (await first).status_code
 
     assert visit(strict, act, Limits()) == (200, 200)
+
+
+def test_unpacking_has_the_time_of_an_answer(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+
+    async def act(client: httpx.AsyncClient) -> tuple[list[httpx.Response], list[httpx.Response], httpx.Response]:
+        asking = [client.post("/v1/classify", json={"images": [SMALL] * 2}) for _ in range(6)]
+        late = await asyncio.wait_for(asyncio.gather(*asking), 20)
+        other = [await client.get("/health"), await client.get("/metrics")]
+        slow.open.set()
+        return late, other, await client.post("/v1/classify", json={"image": SMALL}, timeout=30)
+
+    late, (health, metrics), after = visit(strict, act, Limits(seconds=0.5))
+    for got in late:
+        assert got.status_code == 503
+        assert got.json() == {"error": "no answer within 0.5 seconds; ask for less, or ask again later"}
+    assert health.status_code == 200
+    assert "regard_waiting_pictures 0" in metrics.text
+    assert after.status_code == 200
+    # two were begun and left after the picture they were at, four never begun
+    assert slow.count == 3
+
+
+def test_what_is_unpacked_waits_too(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+
+    async def act(client: httpx.AsyncClient) -> tuple[list[httpx.Response], str]:
+        asking = [asyncio.create_task(client.post("/v1/classify", json={"image": SMALL})) for _ in range(7)]
+        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+        metrics = (await client.get("/metrics")).text
+        slow.open.set()
+        return await asyncio.gather(*asking), metrics
+
+    answers, metrics = visit(strict, act, Limits(waiting=3, texts=3))
+    assert sorted(got.status_code for got in answers) == [200] * 3 + [429] * 4
+    many = next(got for got in answers if got.status_code == 429)
+    assert many.json() == {"error": "3 pictures wait already and 3 may; ask again in a moment"}
+    assert "regard_waiting_pictures 3" in metrics
+
+
+def test_nothing_is_unpacked_for_who_is_gone(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+
+    async def act(client: httpx.AsyncClient) -> str:
+        asking = [asyncio.create_task(client.post("/v1/classify", json={"images": [SMALL] * 3})) for _ in range(5)]
+        await asyncio.to_thread(slow.begun.wait, 10)
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        slow.open.set()
+        await client.post("/v1/classify", json={"image": SMALL})
+        return (await client.get("/metrics")).text
+
+    assert 'regard_requests_total{path="/v1/classify",status="499"} 5' in visit(strict, act, Limits())
+    assert slow.count <= 3
+
+
+def test_unpacking_ends_when_it_is_over(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = strict.read({"images": [SMALL] * 3})
+    assert strict.unpack(asked, lambda: False).pixels.shape == (3, 7, 11, 1)
+    read, done = pictures.read, []
+    monkeypatch.setattr("regard.serve.seeing.pictures.read", lambda *a, **k: done.append(1) or read(*a, **k))  # type: ignore[func-returns-value]
+    with pytest.raises(Refused, match="nobody waits for these pictures any more"):
+        strict.unpack(asked, lambda: len(done) == 2)
+    assert len(done) == 2
+
+
+def test_pixels_are_counted_together(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = [sent(packed(drawn(n, 40, 25))) for n in range(3)]
+    assert post(strict, {"images": fits[:2]}).status_code == 200
+    monkeypatch.setattr("regard.serve.seeing.pictures.read", None)  # nothing is unpacked
+    got = post(strict, {"images": fits})
+    assert got.status_code == 422
+    assert got.json() == {"error": "images must have at most 2,000 pixels together, got 3,000; ask several times"}
+
+
+def test_a_jpeg_of_many_scans() -> None:
+    held = io.BytesIO()
+    drawn(0).save(held, "JPEG", progressive=True)
+    data, made = held.getvalue(), seeing()
+    assert post(made, {"image": sent(data)}).status_code == 200
+    last, end = data.rindex(b"\xff\xda"), data.rindex(b"\xff\xd9")
+    bomb = data[:end] + data[last:end] * 1000 + data[end:]
+    got = post(made, {"image": sent(bomb)})
+    assert got.status_code == 422
+    assert got.json()["error"].startswith("image must come in at most 100 scans, got 1,0")
+    # a PNG has bytes like these by chance, and no scans
+    assert post(made, {"image": sent(packed(drawn(0)) + b"\xff\xda" * 200)}).status_code == 200
+
+
+def test_what_one_sees_through_is_white() -> None:
+    made, ink = seeing(), Image.fromarray(np.random.default_rng(0).integers(0, 2, (14, 22), np.uint8) * 255)
+    through = Image.merge("LA", (Image.new("L", ink.size, 0), ink))
+    white = Image.eval(ink, lambda value: 255 - value)
+    first, second = post(made, {"images": [sent(packed(one)) for one in (through, white)]}).json()["answers"]
+    assert first == second
 
 
 def test_a_sight_is_alone_as_in_company() -> None:

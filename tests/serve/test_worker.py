@@ -48,6 +48,30 @@ def test_too_many_are_told_to_come_back(worker: Worker, gated: Gated) -> None:
     worker.ask(Word("c", 1))
 
 
+def test_what_is_unpacked_waits_and_fills_no_batch(worker: Worker, gated: Gated) -> None:
+    gated.gate.set()
+    worker.ask(Word("first")).answer.result(10)
+    with worker.unpacking(16):
+        assert worker.waiting == 16
+        with (
+            pytest.raises(Refused, match="16 sentences wait already and 17 may; ask again in a moment") as caught,
+            worker.unpacking(2),
+        ):
+            raise AssertionError
+        assert (caught.value.status, caught.value.retry) == (429, 1)
+        # company is waited for, though more than a batch is being unpacked
+        worker._company, worker._patience = 2, 30.0
+        jobs = [worker.ask(Word("a"))]
+        time.sleep(0.1)
+        with pytest.raises(Refused, match="17 sentences wait already"):
+            worker.ask(Word("b"))
+    jobs.append(worker.ask(Word("c")))
+    for job in jobs:
+        job.answer.result(10)
+    assert gated.calls == [["first"], ["a", "c"]]
+    assert worker.waiting == 0
+
+
 def test_what_is_forgotten_makes_room_and_is_not_answered(worker: Worker, gated: Gated) -> None:
     busy(worker, gated)
     job = worker.ask(Word("a", 16))

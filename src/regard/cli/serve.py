@@ -40,7 +40,7 @@ class Options:
     waiting: int = 512
     """So many sentences, or pictures, may wait; who comes then is told to come back (429)."""
     seconds: float = 30.0
-    """An answer takes at most so long (503)."""
+    """An answer takes at most so long (503), waiting and unpacking included."""
     arrival: float = 10.0
     """A request arrives within so many seconds (408)."""
     texts: int = 32
@@ -52,7 +52,7 @@ class Options:
     beam: int | None = left_open(10)
     """At most so many hypotheses may be asked for."""
     pixels: int | None = left_open("16,000,000")
-    """At most so many pixels in a picture; those of its first bytes, before it is unpacked."""
+    """At most so many pixels in the pictures of a request; their first bytes say it, before they are unpacked."""
     body: int | None = left_open("1,000,000, for pictures 8,000,000")
     """At most so many bytes in a request."""
 

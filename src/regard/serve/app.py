@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Mapping
+import threading
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.reading import read
 from regard.serve.refused import Refused, told
-from regard.serve.served import Served
+from regard.serve.served import Served, Unpack
 from regard.serve.worker import Worker
 
 _ERROR = {
@@ -72,12 +73,8 @@ def _routes(
 ) -> None:
     @app.post(f"/v1/{served.name}", **_documented(served))
     async def ask(request: Request) -> Response:
-        body = await read(request, limits)
-        if served.slow:
-            asked = await asyncio.get_running_loop().run_in_executor(reading, served.read, body)
-        else:
-            asked = served.read(body)
-        return _json(await _answered(request, worker, asked, limits.seconds))
+        asked = served.read(await read(request, limits))
+        return _json(await _waited(request, _answered(asked, served.unpack, worker, reading), limits.seconds))
 
     @app.get("/v1/model", summary="What the model is, and what it bears")
     async def model() -> Response:
@@ -92,14 +89,29 @@ def _routes(
     @app.get("/metrics", summary="Counts and times, as Prometheus reads them")
     async def numbers() -> Response:
         many = served.counted
-        waiting = {f"regard_waiting_{many}": (f"{many} that wait for the model", worker.waiting)}
+        waiting = {f"regard_waiting_{many}": (f"{many} that wait to be answered", worker.waiting)}
         return Response(counted.text(waiting), media_type=metrics.CONTENT_TYPE)
 
 
-async def _answered(request: Request, worker: Worker, asked: Any, seconds: float) -> bytes:
-    """The answer, unless it takes too long or nobody waits for it any more."""
+async def _answered(asked: Any, unpack: Unpack | None, worker: Worker, reading: ThreadPoolExecutor) -> bytes:
+    """The answer, however long it takes; cancelled, what was not begun is never begun."""
+    if unpack is not None:
+        over = threading.Event()
+        with worker.unpacking(asked.count):
+            try:
+                asked = await asyncio.get_running_loop().run_in_executor(reading, unpack, asked, over.is_set)
+            finally:
+                over.set()
     job = worker.ask(asked)
-    answer = asyncio.wrap_future(job.answer)
+    try:
+        return await asyncio.wrap_future(job.answer)
+    finally:
+        worker.forget(job)
+
+
+async def _waited(request: Request, answered: Coroutine[Any, Any, bytes], seconds: float) -> bytes:
+    """The answer, unless it takes too long or nobody waits for it any more."""
+    answer = asyncio.ensure_future(answered)
     gone = asyncio.ensure_future(_gone(request))
     either: set[asyncio.Future[Any]] = {answer, gone}
     try:
@@ -111,7 +123,8 @@ async def _answered(request: Request, worker: Worker, asked: Any, seconds: float
         raise Refused(503, f"no answer within {seconds:g} seconds; ask for less, or ask again later", retry=5)
     finally:
         gone.cancel()
-        worker.forget(job)
+        answer.cancel()
+        await asyncio.wait({answer})  # its place is free before anybody hears of it
 
 
 async def _gone(request: Request) -> None:

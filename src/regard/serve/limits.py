@@ -12,11 +12,11 @@ class Limits:
     tokens: int | None = None  # of a text; None: as many as the longest that was trained on
     beam: int = 10
     pictures: int = 16  # alignments in one answer, or images with maps
-    pixels: int = 16_000_000  # of an image, before it is made as small as the model's
+    pixels: int = 16_000_000  # of the images of a request together, before they are made as small as the model's
     body: int = 1_000_000  # bytes of a request
     batch: int = 64  # sentences, or images, that the model answers at once
-    waiting: int = 512  # sentences, or images, that wait for the model
-    seconds: float = 30.0  # for an answer to be found, and for a client to take it
+    waiting: int = 512  # sentences, or images, that wait for the model, or to be unpacked for it
+    seconds: float = 30.0  # for an answer to be found, unpacking included, and for a client to take it
     arrival: float = 10.0  # seconds for the head of a request to arrive, and for its body
     connections: int = 512
 

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ from regard.view import labels
 
 KINDS = ("PNG", "JPEG")
 Seen = tuple[Sighted, Sequence[Look]]
+# a JPEG comes in one scan or in a dozen, each of which goes over all pixels and may take no more than 30 bytes
+_SCAN, _SCANS = b"\xff\xda", 100
 # bytes, and pictures, that may be recorded at a time
 _BUDGET, _AT_ONCE = 512 << 20, 64
 # what the page says that is done to a picture
@@ -29,7 +31,20 @@ _VERBS = {"classify": "Classify", "glimpse": "Look around in", "caption": "Descr
 
 @dataclass(frozen=True, eq=False)
 class Asks:
-    """Pictures as large as those that were learned from, and what is wanted of them."""
+    """Pictures as they were sent, each with what it is called, and what is wanted of them."""
+
+    named: Sequence[tuple[str, str]]
+    top: int
+    maps: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.named)
+
+
+@dataclass(frozen=True, eq=False)
+class Unpacked:
+    """The same with pictures as large as those that were learned from."""
 
     pixels: Pixels
     top: int
@@ -44,7 +59,6 @@ class Seeing:
     """Answers of a sight, many requests at a time; `run` is what the model is called."""
 
     counted = "pictures"
-    slow = True
 
     def __init__(self, sight: Sight, limits: Limits, *, run: str, step: int) -> None:
         self.sight, self.limits, self.run, self.step = sight, limits, run, step
@@ -62,9 +76,9 @@ class Seeing:
     @property
     def face(self) -> Face:
         title = f"{_VERBS.get(self.name, 'Look at')} pictures with {self.run}"
-        limits = {"body": self.limits.body, "pixels": self.limits.pixels}
-        data = {"run": self.run, "task": self.name, "title": title, "attends": self.attends, "limits": limits}
-        return Face(title, "overlay", "look", {**data, "shown": {}})
+        limits = {"body": self.limits.body}
+        data = {"task": self.name, "title": title, "attends": self.attends, "limits": limits, "shown": {}}
+        return Face(title, "overlay", "look", data)
 
     @property
     def schema(self) -> Schema:
@@ -101,31 +115,38 @@ class Seeing:
             raise Refused(
                 422, f"maps are given for at most {most} images a request, got {len(named)}; ask for fewer, or none"
             )
-        return Asks(np.stack([self._picture(where, text) for where, text in named]), top, maps)
+        return Asks(named, top, maps)
 
-    def _picture(self, where: str, text: str) -> Pixels:  # -> "h w c"
-        if text.startswith("data:"):
-            head, comma, text = text.partition(",")
-            if not comma or not head.endswith(";base64"):
-                raise Refused(422, f"{where} must be base64, and its data: address says that it is not; encode it")
+    def unpack(self, asked: Asks, over: Callable[[], bool]) -> Unpacked:
+        facts, found = self.sight.facts, []
+        size, mode = (facts.width, facts.height), "L" if facts.channels == 1 else "RGB"
         try:
-            data = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise Refused(422, f"{where} must be a PNG or JPEG file in base64, and is none ({error})") from None
-        facts = self.sight.facts
-        try:
-            return pictures.read(
-                data,
-                size=(facts.width, facts.height),
-                mode="L" if facts.channels == 1 else "RGB",
-                name=where,
-                kinds=KINDS,
-                most=self.limits.pixels,
-            )
+            for where, data in self._files(asked, over):
+                _check(over)
+                found.append(pictures.read(data, size=size, mode=mode, name=where, kinds=KINDS))
         except ValueError as error:
             raise Refused(422, str(error)) from None
+        return Unpacked(np.stack(found), asked.top, asked.maps)
 
-    def answer(self, asked: Sequence[Asks]) -> list[dict[str, object]]:
+    def _files(self, asked: Asks, over: Callable[[], bool]) -> list[tuple[str, bytes]]:
+        """Each with its name, if their first bytes say that they are not too large: none of them is unpacked yet."""
+        found, together, most = [], 0, self.limits.pixels
+        for where, text in asked.named:
+            _check(over)
+            found.append((where, _decoded(where, text)))
+            wide, high = pictures.extent(found[-1][1], name=where, kinds=KINDS)
+            if wide * high > most:
+                raise Refused(
+                    422, f"{where} must have at most {most:,} pixels, got {wide:,} × {high:,}; make it smaller"
+                )
+            together += wide * high
+        if together > most:
+            raise Refused(
+                422, f"images must have at most {most:,} pixels together, got {together:,}; ask several times"
+            )
+        return found
+
+    def answer(self, asked: Sequence[Unpacked]) -> list[dict[str, object]]:
         seen: list[list[Seen]] = [[] for _ in asked]
         for maps in (False, True):
             those = [n for n, one in enumerate(asked) if one.maps == maps]
@@ -152,6 +173,25 @@ class Seeing:
                 raise
             return [*self._see(pixels[:half], maps), *self._see(pixels[half:], maps)]
         return [(one, looks(tape, n)) for n, one in enumerate(found)]
+
+
+def _check(over: Callable[[], bool]) -> None:
+    if over():
+        raise Refused(503, "nobody waits for these pictures any more")
+
+
+def _decoded(where: str, text: str) -> bytes:
+    if text.startswith("data:"):
+        head, comma, text = text.partition(",")
+        if not comma or not head.endswith(";base64"):
+            raise Refused(422, f"{where} must be base64, and its data: address says that it is not; encode it")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(422, f"{where} must be a PNG or JPEG file in base64, and is none ({error})") from None
+    if data.startswith(b"\xff\xd8") and (scans := data.count(_SCAN)) > _SCANS:
+        raise Refused(422, f"{where} must come in at most {_SCANS} scans, got {scans:,}; save it without progression")
+    return data
 
 
 def _written(one: Sighted, looked: Sequence[Look], top: int, maps: bool) -> dict[str, object]:

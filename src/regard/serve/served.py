@@ -1,14 +1,18 @@
 """Served: what the service asks of a task, whatever it is about.
 
     asked = served.read({"text": "4. April"})       what a body asks for, or why it cannot be answered
+    asked = served.unpack(asked, over)              beside all others, where that takes long
     served.answer([asked, another])                 one answer each, all found together
 
 A task that has these is served by the same app: its path, its page, its limits, its batches.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+# of what was asked for, and of whether nobody waits for it any more, which is asked often: a thread must end itself
+Unpack = Callable[[Any, Callable[[], bool]], Any]
 
 
 class Asked(Protocol):
@@ -50,10 +54,6 @@ class Served(Protocol):
         """What `Asked.count` counts: "sentences", "pictures"."""
 
     @property
-    def slow(self) -> bool:
-        """Whether `read` takes so long, as a picture is unpacked, that others must not wait for it."""
-
-    @property
     def face(self) -> Face: ...
 
     @property
@@ -63,8 +63,12 @@ class Served(Protocol):
         """What the model is, and what it bears, as JSON."""
 
     def read(self, body: Mapping[str, object]) -> Any:
-        """The request as an Asked; Refused if it cannot be answered. Quick, for it runs between all other requests,
-        unless it is `slow`: then beside them."""
+        """The request as an Asked; Refused if it cannot be answered. Quick, for it runs between all other requests."""
+
+    @property
+    def unpack(self) -> Unpack | None:
+        """What must be done before the model is asked and takes long, as pictures are unpacked: None, or a function
+        that makes another Asked of one, beside all other requests; Refused if that cannot be answered."""
 
     def answer(self, asked: Sequence[Any]) -> list[dict[str, object]]:
         """An answer to each, as JSON, with what is needed to draw it; the same as if each were asked alone."""

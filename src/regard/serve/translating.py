@@ -33,7 +33,7 @@ class Translating:
 
     name = "translate"
     counted = "sentences"
-    slow = False
+    unpack = None
 
     def __init__(self, task: Translate, interpreter: Interpreter, limits: Limits, *, run: str, step: int) -> None:
         self.task, self.interpreter, self.limits, self.run, self.step = task, interpreter, limits, run, step

@@ -5,8 +5,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from regard.serve.metrics import Metrics
@@ -39,6 +40,7 @@ class Worker:
     def __init__(self, served: Served, metrics: Metrics, *, batch: int, waiting: int) -> None:
         self.served, self.metrics, self.batch, self.most = served, metrics, batch, waiting
         self.waiting = 0  # sentences, pictures
+        self._unpacking = 0  # of those that wait
         self._jobs: deque[Job] = deque()
         self._ready = threading.Condition()
         self._ending = False
@@ -63,17 +65,33 @@ class Worker:
         """Takes its place behind all that waits; Refused if too many do."""
         job = Job(asked)
         with self._ready:
-            if not self.alive:
-                raise Refused(503, "the service is stopping; ask again when it is back", retry=5)
-            if self.waiting + asked.count > self.most:
-                counted = self.served.counted
-                raise Refused(
-                    429, f"{self.waiting} {counted} wait already and {self.most} may; ask again in a moment", retry=1
-                )
-            self.waiting += asked.count
+            self._enter(asked.count)
             self._jobs.append(job)
             self._ready.notify()
         return job
+
+    @contextmanager
+    def unpacking(self, count: int) -> Iterator[None]:
+        """So many wait, and are not yet to be answered; Refused if that is too many."""
+        with self._ready:
+            self._enter(count)
+            self._unpacking += count
+        try:
+            yield
+        finally:
+            with self._ready:
+                self.waiting -= count
+                self._unpacking -= count
+
+    def _enter(self, count: int) -> None:
+        if not self.alive:
+            raise Refused(503, "the service is stopping; ask again when it is back", retry=5)
+        if self.waiting + count > self.most:
+            counted = self.served.counted
+            raise Refused(
+                429, f"{self.waiting} {counted} wait already and {self.most} may; ask again in a moment", retry=1
+            )
+        self.waiting += count
 
     def forget(self, job: Job) -> None:
         """Nobody wants this answer any more: it is not begun, or thrown away."""
@@ -108,7 +126,7 @@ class Worker:
 
     def _gather(self) -> None:
         until = time.perf_counter() + self._patience
-        while len(self._jobs) < self._company and self.waiting < self.batch and not self._ending:
+        while len(self._jobs) < self._company and self.waiting - self._unpacking < self.batch and not self._ending:
             if not self._ready.wait(until - time.perf_counter()):
                 return
 
