@@ -15,11 +15,12 @@ from regard.cli.evaluate import Options as Evaluate
 from regard.cli.explain import Options as Explain
 from regard.cli.listing import Options as Listing
 from regard.cli.options import documented, metavar, parse
-from regard.cli.train import New, Resume, chosen
+from regard.cli.train import New, Resume, chosen, defaults
 from regard.cli.translate import Options as Translating
 from regard.tasks.classify_image import ClassifyImage
+from regard.tasks.kinds import TASKS
 from regard.tasks.translate import Translate
-from regard.train.training import Training
+from regard.train.training import ENDS, Training
 
 ALL = [
     *(options for options, _ in VARIED.values()),
@@ -100,6 +101,23 @@ def test_a_task_has_a_training_of_its_own(regard: Regard, monkeypatch: pytest.Mo
     (tmp_path / "some.toml").write_text("lr = 0.5\nclip = 2.0\n")
     typed = chosen(New, "train", "translate", ["--config", str(tmp_path / "some.toml")])
     assert {name: typed.training[name] for name in own} == own | {"lr": 0.5, "clip": 2.0}
+
+
+@pytest.mark.parametrize("kind", TASKS.values(), ids=lambda kind: kind.__name__)
+def test_no_end_is_a_default_of_training(kind: Any) -> None:
+    """It would cut short what was typed: the first end that is reached ends a training."""
+    assert not defaults(kind).keys() & set(ENDS)
+
+
+def test_help_tells_how_captions_end(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    said = " ".join(regard("train", "caption", "--help").out.replace("│", " ").split())
+    assert "End after this many steps (updates of the weights). (default, if no end is given: 1600 for scenes)" in said
+    assert "counted over resumes. (default, if no end is given: 60 for files)" in said
+    assert "need steps or epochs. (default: cosine; inverse-sqrt where minutes alone end it)" in said
+    other = " ".join(regard("train", "translate", "--help").out.replace("│", " ").split())
+    assert "End after this many steps (updates of the weights). --epochs" in other
+    assert "need steps or epochs. (default: inverse-sqrt)" in other
 
 
 def test_untyped_options_are_the_dataclass_itself() -> None:

@@ -9,10 +9,12 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from tests.cli.conftest import LINES, TINY, Regard
 
 from regard.cli import config
-from regard.cli.train import training_of
+from regard.cli.train import New, chosen, training_of
+from regard.tasks.caption import Caption
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
@@ -72,6 +74,57 @@ def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
         assert training == Training(minutes=minutes)
         assert end == f"ends after {minutes:g} minutes, as no --steps, --epochs or --minutes is given"
     assert training_of({**typed, "epochs": 3.0}, task) == (Training(epochs=3.0), "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "file", "ends", "schedule"),
+    [
+        ([], "", (1600, None, None), "cosine"),
+        (["--steps", "70"], "", (70, None, None), "cosine"),
+        (["--epochs", "50"], "", (None, 50.0, None), "cosine"),
+        (["--minutes", "30"], "", (None, None, 30.0), "inverse-sqrt"),
+        (["--minutes", "30", "--epochs", "50"], "", (None, 50.0, 30.0), "cosine"),
+        (["--minutes", "30", "--schedule", "constant"], "", (None, None, 30.0), "constant"),
+        ([], "epochs = 50", (None, 50.0, None), "cosine"),
+        ([], "[training]\nminutes = 30", (None, None, 30.0), "inverse-sqrt"),
+        (["--steps", "70"], "minutes = 30", (70, None, 30.0), "cosine"),
+        (["--train", "a.tsv"], "", (None, None, 60.0), "inverse-sqrt"),
+    ],
+)
+def test_what_a_task_proposes_gives_way(
+    tmp_path: Path, typed: list[str], file: str, ends: tuple[object, ...], schedule: str
+) -> None:
+    """Captions of scenes end after so many steps, unless anything was said of their end."""
+    (tmp_path / "some.toml").write_text(file)
+    found = chosen(New, "train", "caption", [*typed, "--config", str(tmp_path / "some.toml")] if file else typed)
+    training, said = training_of(found.training, Caption(**found.task))
+    assert (training.steps, training.epochs, training.minutes) == ends
+    assert training.schedule == schedule
+    assert training.lr == Caption.TRAINING["lr"]
+    given = "as no --steps, --epochs or --minutes is given"
+    end = "1,600 steps" if ends[0] == 1600 else "60 minutes"
+    assert (f"ends after {end}, {given}" in said) == (not file and not {"--steps", "--epochs", "--minutes"} & {*typed})
+    assert ("has the schedule inverse-sqrt, as minutes alone do not tell cosine how many steps there are" in said) == (
+        schedule == "inverse-sqrt"
+    )
+
+
+def test_what_a_task_proposed_gives_way_to_more_passes(
+    regard: Regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Caption, "STEPS", {"files": 2})
+    tsv = tmp_path / "all.tsv"
+    for n in range(3):
+        Image.new("L", (8, 8), 90 * n).save(tmp_path / f"{n}.png")
+    tsv.write_text("".join(f"{n}.png\tnumber {n}\n" for n in range(3)))
+    run, small = tmp_path / "run", ["--annotation", 4, "--channels", 2, "--width", 4, "--hidden", 4, "--threads", 1]
+    files = ["--train", tsv, "--valid", tsv, "--tokens", "words"]
+    ran = regard("train", "caption", *files, *small, "--warmup", 1, "--log-every", 1, "--out", run)
+    assert "The training ends after 2 steps, as no --steps, --epochs or --minutes is given." in ran.out
+    assert steps(run) == [1, 2]
+    assert "step 2 of 2 is done" in regard("train", "--resume", run, "--minutes", 60).out
+    assert regard("train", "--resume", run, "--epochs", 5).code == 0
+    assert steps(run) == [1, 2, 3, 4, 5]
 
 
 def test_files_are_known_by_their_full_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

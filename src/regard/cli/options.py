@@ -12,6 +12,7 @@ import tyro
 
 from regard.cli import among, first, typed
 from regard.cli.typed import bare
+from regard.train.training import PLANNED
 
 T = TypeVar("T")
 
@@ -106,12 +107,14 @@ def _shown(of: Any, one: "Field[Any]", default: Any, task: Any) -> str:
     if default is None or default == ():
         if of is task and (said := task.unsaid(one.name)):
             return f"(default: {said})"
-        if one.name == "minutes" and task is not None:
-            each = ", ".join(f"{minutes:g} for {kind}" for kind, minutes in task.MINUTES.items())
+        if task is not None and (ends := {"minutes": task.MINUTES, "steps": getattr(task, "STEPS", {})}.get(one.name)):
+            each = ", ".join(f"{end:g} for {kind}" for kind, end in ends.items())
             return f"(default, if no end is given: {each})"
         return one.metadata.get("open", "")
     if isinstance(default, bool):
         return "(default: yes)" if default else ""
+    if one.name == "schedule" and default in PLANNED and default == getattr(task, "TRAINING", {}).get("schedule"):
+        return f"(default: {default}; {one.default} where minutes alone end it)"
     return f"(default: {' '.join(map(str, default)) if isinstance(default, tuple) else default})"
 
 

@@ -11,7 +11,7 @@ from regard.cli.options import parse, part
 from regard.tasks import kinds
 from regard.tasks.kinds import TASKS, Kind
 from regard.train.run import Record
-from regard.train.training import Training
+from regard.train.training import ENDS, PLANNED, Training
 
 ABOUT = {
     "translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal",
@@ -75,13 +75,28 @@ def defaults(kind: type[Any]) -> dict[str, Any]:
     return dict(getattr(kind, "TRAINING", {}))
 
 
+def steps_of(kind: type[Any]) -> dict[str, int]:
+    """Steps of a training that nothing else ends, by the kind of data, where a task counts them and no minutes."""
+    return dict(getattr(kind, "STEPS", {}))
+
+
 def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
-    """The training, and a sentence on what ends it if nothing was said of that."""
-    if any(choices[name] is not None for name in ("steps", "epochs", "minutes")):
-        return Training(**choices), ""
-    minutes = task.MINUTES[task.kind]
-    end = f"ends after {minutes:g} minutes, as no --steps, --epochs or --minutes is given"
-    return Training(**{**choices, "minutes": minutes}), end
+    """The training, and what it is if nothing was said of its end, or minutes alone, as the rest of a sentence."""
+    told = []
+    if all(choices[name] is None for name in ENDS):
+        if (steps := steps_of(type(task)).get(task.kind)) is not None:
+            choices, end = {**choices, "steps": steps}, f"{steps:,} steps"
+        else:
+            minutes = task.MINUTES[task.kind]
+            choices, end = {**choices, "minutes": minutes}, f"{minutes:g} minutes"
+        told.append(f"ends after {end}, as no --steps, --epochs or --minutes is given")
+    own = defaults(type(task)).get("schedule")
+    if own in PLANNED and choices.get("schedule") == own and choices["steps"] is None and choices["epochs"] is None:
+        choices = {**choices, "schedule": Training.schedule}
+        told.append(
+            f"has the schedule {Training.schedule}, as minutes alone do not tell {own} how many steps there are"
+        )
+    return Training(**choices), " and ".join(told)
 
 
 def _new(name: str, args: Sequence[str]) -> int:
@@ -103,8 +118,13 @@ def _new(name: str, args: Sequence[str]) -> int:
 def _resume(args: Sequence[str]) -> int:
     typed = parse(Resume, "regard train", args)
     record = Record.read(typed.resume)
-    typed = parse(Resume, "regard train", args, vars(record.training))
     task = kinds.told(record.kind, record.task, typed.resume)
+    given = vars(record.training)
+    # the end that a task proposed gives way to passes that are typed; minutes only shorten it
+    proposed = steps_of(type(task)).get(task.kind)
+    if typed.training["epochs"] is not None and given["epochs"] is None and given["steps"] == proposed:
+        given = {**given, "steps": None}
+    typed = parse(Resume, "regard train", args, given)
     from regard.cli.fitting import train
 
     return train(task, typed.resume, Training(**typed.training), resume=True)

@@ -21,11 +21,11 @@ class Caption:
 
     # what rates count
     COUNTED: ClassVar[str] = "tokens"
-    # minutes of a training that nothing else ends, by the kind of data
-    MINUTES: ClassVar[dict[str, float]] = {"scenes": 8.0, "files": 60.0}
+    # steps or minutes of a training that nothing else ends, by the kind of data
+    STEPS: ClassVar[dict[str, int]] = {"scenes": 1600}
+    MINUTES: ClassVar[dict[str, float]] = {"files": 60.0}
     # how it is trained unless something else is said
     TRAINING: ClassVar[dict[str, Any]] = {
-        "steps": 1600,
         "lr": 4e-3,
         "schedule": "cosine",
         "warmup": 50,
@@ -76,7 +76,7 @@ class Caption:
     valid_lines: int = 500
     """Validate on at most this many pictures."""
     seed: int = 0
-    """Decides scenes, initial weights, the order of batches, which caption is learned from, draws, what is held out."""
+    """Decides scenes, initial weights, the order of batches, draws, what is held out."""
 
     def __post_init__(self) -> None:
         if self.data not in (None, "scenes"):

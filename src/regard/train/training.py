@@ -4,6 +4,10 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
+# those that must know how many steps they go over
+PLANNED = ("cosine", "linear")
+# what ends a training
+ENDS = ("steps", "epochs", "minutes")
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Training:
     """Write the metrics for TensorBoard as well."""
 
     def __post_init__(self) -> None:
-        if self.steps is None and self.epochs is None and self.minutes is None:
+        if all(getattr(self, name) is None for name in ENDS):
             raise ValueError("steps, epochs and minutes are all None, so training would never end; try steps=10000")
         for name in ("steps", "epochs", "minutes", "lr", "clip", "plateau_factor"):
             value = getattr(self, name)
@@ -95,7 +99,7 @@ class Training:
                 "warmup=0 with schedule='inverse-sqrt' would fall from the first step on; "
                 "give warmup=400, or take schedule='constant'"
             )
-        if self.schedule in ("cosine", "linear") and self.steps is None and self.epochs is None:
+        if self.schedule in PLANNED and self.steps is None and self.epochs is None:
             raise ValueError(
                 f"schedule {self.schedule!r} must know how many steps it goes over, and minutes={self.minutes} does "
                 "not say it; give steps or epochs as well, or take schedule='inverse-sqrt'"
