@@ -186,6 +186,47 @@ def test_what_only_looks_like_a_rule_stays_as_it_is() -> None:
         assert tape[0].weights.call.mask is None
 
 
+@pytest.mark.parametrize("keep", ["qk", "weights"])
+@pytest.mark.parametrize("least", [LEAST, -1e9, -1e4])
+def test_a_row_hidden_by_a_finite_number_looks_at_all_its_keys(least: float, keep: str) -> None:
+    """What is masked has weight nought: padding on the left leaves rows in which nothing but the least is added."""
+    left = CAUSAL & PADDED.flip(-1)[:, None, None]  # sample 1 has three places before its text
+    wanted = left | ~left.any(-1, keepdim=True)
+    one = heard(sdpa(attn_mask=floats(left, least)), keep=keep)
+    assert torch.equal(one.allowed(), wanted.expand(B, H, Q, Q))
+    assert torch.equal(one.weights.dense() > 0, one.allowed())
+    assert torch.equal(one.allowed(slice(1, 3)), wanted.expand(B, H, Q, Q)[:, :, 1:3])
+
+
+def test_a_row_hidden_by_minus_infinity_looks_at_nothing() -> None:
+    mask = CAUSAL.clone()
+    mask[2] = False
+    found = regard.attend(*[torch.randn(B, Q, D)] * 3, bias=floats(mask, -torch.inf), need=regard.Need(map=True)).map
+    assert torch.equal(found.allowed(), mask.expand(B, Q, Q))
+    assert torch.equal(found.dense() > 0, found.allowed())
+
+
+def test_what_is_added_hides_beside_what_a_mask_leaves() -> None:
+    """A number is low or high among those that may be looked at."""
+    added = torch.zeros(Q, Q)
+    added[:, 0], added[4, 1:] = -1e9, -1e9
+    found = regard.attend(
+        *[torch.randn(B, Q, D)] * 3, bias=added, mask=~torch.eye(Q, dtype=torch.bool), need=regard.Need(map=True)
+    ).map
+    assert torch.equal(found.dense() > 0, found.allowed())
+    assert found.allowed()[0, 4].tolist() == [True] * 4 + [False] + [True] * 2
+
+
+def test_a_slope_that_goes_on_for_long_hides_what_is_far() -> None:
+    """ALiBi as numbers that are added: at a slope of one a key ten thousand places off has nothing, a near one has."""
+    n = 20_003
+    far = -torch.arange(n - 1, -1, -1.0)[None]
+    found = regard.attend(torch.ones(1, 2), torch.ones(n, 2), bias=far - 5_000, need=regard.Need(map=True)).map
+    allowed = found.allowed()[0]
+    assert int(allowed.sum()) == 10_000
+    assert bool(allowed[-10_000:].all())
+
+
 def test_keys_that_are_not_there_yet_are_masked() -> None:
     """The steps of a generation, stitched, allow what one causal pass does."""
     steps = [

@@ -196,14 +196,19 @@ class Computed(Copyable):
 
     @torch.no_grad()
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        """By the mask, and by what is added: so much below nothing is one too."""
+        """By the mask, and by what is added: so much below the greatest of its row is one too.
+
+        A row that is hidden as a whole by a finite number is one that looks at all its keys."""
         if self.call.mask is None and not isinstance(self.call.bias, Added):
             return None
         part = self.call.part(rows, slice(None))
         found = part.allowed()
         if isinstance(part.bias, Added):
-            seen = part.bias.values > HIDDEN
-            found = seen if found is None else seen & found
+            values = part.bias.values
+            if found is not None:
+                values = values.masked_fill(~found, -torch.inf)
+            # of a row of −inf alone no number is above any
+            found = values - values.amax(-1, keepdim=True) > HIDDEN
         assert found is not None
         return found.expand(*self.call.batch, part.queries.shape[-2], part.keys.shape[-2])[self.picked]
 
