@@ -1,6 +1,8 @@
 """Attention written out: softmax, dropout, a product. And what is not attention, though it has a softmax."""
 
+import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -194,15 +196,23 @@ def test_a_softmax_that_mixes_nothing_is_no_attention() -> None:
 class Speaks(nn.Module):
     """Attention, and at the end p(word) of every place."""
 
-    def __init__(self, end: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, end: Callable[[Tensor], Tensor], head: str) -> None:
         super().__init__()
-        self.words, self.end = nn.Linear(D, 2 * K), end
+        self.words, self.end, self.head = nn.Linear(D, 2 * K), end, head
 
     def forward(self, x: Tensor) -> Tensor:
         x = (x @ x.mT).softmax(-1) @ x
-        return self.end(self.words(x).softmax(-1))
+        return self.end(HEADS[self.head](self.words, x).softmax(-1))
 
 
+# how the scores of all words are written
+HEADS: dict[str, Callable[[nn.Linear, Tensor], Tensor]] = {
+    "a layer": lambda words, x: words(x),
+    "a product": lambda words, x: x @ words.weight.T,
+    "a product in another type": lambda words, x: (x.double() @ words.weight.double().mT).float(),
+    "a product for every sample": lambda words, x: torch.bmm(x, words.weight.mT.expand(B, D, 2 * K)),
+    "einsum": lambda words, x: torch.einsum("bqd,kd->bqk", x, words.weight),
+}
 ENDS: dict[str, Callable[[Tensor], Tensor]] = {
     "as it is": lambda p: p,
     "likelihood": lambda p: p.clamp_min(1e-9).log().gather(-1, torch.zeros(B, Q, 1, dtype=torch.long)),
@@ -211,14 +221,26 @@ ENDS: dict[str, Callable[[Tensor], Tensor]] = {
     "the best": lambda p: p.topk(2, dim=-1).values,
     "a mixture of two": lambda p: 0.3 * p + 0.7 * torch.full_like(p, 0.1),
     "smoothed and normed": lambda p: (p**2) / (p**2).sum(-1, keepdim=True),
+    "one by one": lambda p: torch.stack([one.log() for one in p]),
+    "in parts": lambda p: sum(part.sum(-1) for part in p.split(K, -1)),
+    "with words that were copied": lambda p: torch.cat([0.3 * p, torch.zeros(B, Q, 3)], -1).log(),
+    "with room for others": lambda p: F.pad(p, (0, 3)),
+    "of several beams": lambda p: torch.rand(B, 3, Q, 1) + p.unsqueeze(1).log(),
+    "by the truth": lambda p: -(p * F.one_hot(torch.zeros(B, Q, dtype=torch.long), 2 * K).float()).sum(-1).log(),
+    "by a smoothed truth": lambda p: (p * torch.full_like(p, 1 / (2 * K))).sum(-1),
+    "of words that may be": lambda p: (p * (torch.rand(p.shape) > 0.5).float()).sum(-1, keepdim=True),
 }
 
 
+@pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("end", ENDS)
-def test_probabilities_of_words_are_no_attention_that_was_missed(end: str) -> None:
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_probabilities_of_words_are_no_attention_that_was_missed(
+    mode: Callable[[], AbstractContextManager[None]], end: str, head: str
+) -> None:
     """Warnings are errors."""
-    model = Speaks(ENDS[end])
-    with regard.record(model) as tape:
+    model = Speaks(ENDS[end], head)
+    with mode(), regard.record(model) as tape:
         model(torch.randn(B, Q, D))
     assert [one.shape for one in tape] == [(B, Q, Q)]
 
@@ -226,25 +248,90 @@ def test_probabilities_of_words_are_no_attention_that_was_missed(end: str) -> No
 MISSED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "products summed": lambda w, v: (w.unsqueeze(-1) * v.unsqueeze(1)).sum(-2),
     "where": lambda w, v: torch.where(w > 0.1, w, torch.zeros(())) @ v,
+    "where, by name": lambda w, v: torch.where(w < 0.1, input=torch.zeros(()), other=w) @ v,
     "a power": lambda w, v: w.pow(2) @ v,
     "three factors": lambda w, v: torch.einsum("bqk,bkd,d->bqd", w, v, torch.ones(D)),
+    "three factors in a list": lambda w, v: torch.einsum("bqk,bkd,d->bqd", [w, v, torch.ones(D)]),
     "tensordot": lambda w, v: torch.tensordot(w, v[0], dims=1),
     "linear": lambda w, v: F.linear(w, v[0].mT),
     "one of many": lambda w, v: torch.stack([torch.mm(w[n], v[n]) for n in range(B)]),
+    "unbound": lambda w, v: torch.stack([a @ b for a, b in zip(w.unbind(0), v.unbind(0), strict=True)]),
+    "iterated": lambda w, v: torch.stack([torch.mm(a, b) for a, b in zip(w, v, strict=True)]),
+    "row by row": lambda w, v: torch.stack([torch.mv(v[0].mT, row) for row in w[0]]),
+    "split": lambda w, v: sum(a @ b for a, b in zip(w.split(4, -1), v.split(4, 1), strict=True)),
+    "chunks": lambda w, v: sum(a @ b for a, b in zip(w.chunk(2, -1), v.chunk(2, 1), strict=True)),
+    "joined": lambda w, v: torch.cat([w, w], -1) @ torch.cat([v, v], 1),
+    "linalg.matmul": lambda w, v: torch.linalg.matmul(w, v),
+    "linalg.vecdot": lambda w, v: torch.linalg.vecdot(w[:, :, None, :], v.mT[:, None]),
+    "linalg.multi_dot": lambda w, v: torch.linalg.multi_dot([w[0], v[0], torch.eye(D)]),
+    "sparse.mm": lambda w, v: torch.stack([torch.sparse.mm(w[n].to_sparse(), v[n]) for n in range(B)]),
+    "addcmul": lambda w, v: torch.addcmul(torch.zeros(B, Q, K, D), w[..., None], v[:, None]).sum(2),
+    "the greatest": lambda w, v: w.topk(3, -1).values.pow(1) @ v[:, :3],
 }
+# only where queries and keys were compared
+FAR: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "many calls": lambda w, v: functools.reduce(lambda t, _: t.clamp(0, 1), range(9), w) @ v,
+    "a convolution": lambda w, v: F.conv1d(v[:1].mT, w[0][:, None].expand(-1, D, -1).contiguous()),
+    "the best one": lambda w, v: v.gather(1, w.argmax(-1)[..., None].expand(-1, -1, D)),
+    "nothing": lambda w, v: w,
+}
+SAID = (
+    "record heard a softmax in 'other', of queries by keys or that something was mixed by, and how it was used is not"
+)
 
 
-@pytest.mark.parametrize("way", MISSED)
-def test_attention_that_is_not_understood_is_told(way: str) -> None:
-    class Other(nn.Module):
-        def forward(self, q: Tensor, k: Tensor) -> Tensor:
-            return MISSED[way]((q @ k.mT).softmax(-1), k)
+class Both(nn.Module):
+    """An attention that is heard, and another: a tape that is empty would be told of anyway."""
 
-    model = Other()
-    said = "record heard a softmax in 'the model' that something was mixed by, in a way that is not understood"
-    with pytest.warns(UserWarning, match=said), regard.record(model) as tape:
+    def __init__(self, other: nn.Module) -> None:
+        super().__init__()
+        self.other = other
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        k = (k @ k.mT).softmax(-1) @ k
+        return self.other(q, k)
+
+
+class Other(nn.Module):
+    """Scores by comparing queries with keys, or by a layer."""
+
+    def __init__(self, mix: Callable[[Tensor, Tensor], Tensor], compared: bool) -> None:
+        super().__init__()
+        self.mix, self.layer = mix, None if compared else nn.Linear(D, K)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        scores = q @ k.mT if self.layer is None else self.layer(q)
+        return self.mix(scores.softmax(-1), k)
+
+
+@pytest.mark.parametrize(
+    ("way", "compared"), [*[(way, True) for way in (*MISSED, *FAR)], *[(way, False) for way in MISSED]]
+)
+def test_attention_that_is_not_understood_is_told(way: str, compared: bool) -> None:
+    model = Both(Other({**MISSED, **FAR}[way], compared))
+    with pytest.warns(UserWarning, match=SAID), regard.record(model) as tape:
         model(torch.randn(B, Q, D), torch.randn(B, K, D))
-    assert len(tape) == 0
+    assert [one.name for one in tape] == [""]
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_pooling_with_a_weight_for_every_channel_is_told(axis: int) -> None:
+    """(w ∘ x) summed over places: attentive statistics pooling  (Okabe et al. 2018)."""
+
+    class Pools(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.score = nn.Linear(D, D)
+
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            scores = self.score(k)
+            x = k if axis == 1 else k.mT
+            return ((scores if axis == 1 else scores.mT).softmax(axis) * x).sum(axis)
+
+    model = Both(Pools())
+    with pytest.warns(UserWarning, match=SAID), regard.record(model) as tape:
+        model(torch.randn(B, Q, D), torch.randn(B, K, D))
+    assert [one.name for one in tape] == [""]
 
 
 def test_an_empty_tape_is_told() -> None:

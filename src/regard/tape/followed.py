@@ -34,11 +34,12 @@ class Scores:
 
 @dataclass(eq=False)
 class Softmax:
-    """One that ran: where, whether its scores came from a product, and whether anything was mixed by it yet, so that it
-    was heard or otherwise."""
+    """One that ran: where, whether its scores came from a product, whether that was of queries and keys, and whether
+    anything was mixed by it yet, so that it was heard or otherwise."""
 
     name: str
     product: bool
+    attends: bool = False  # neither side of the product is a table that was learned
     heard: bool = False
     mixed: bool = False
 
@@ -51,6 +52,7 @@ class Weights:
     before: Tensor | None  # the same without dropout; None: it is the tensor itself
     softmax: Softmax
     flipped: bool = False  # keys before queries
+    by: Tensor | None = None  # as many numbers that they were multiplied by: a mask, or values, if they are summed
 
 
 def as_call(scores: Scores | None, v: Tensor, weights: Tensor) -> Call | None:
@@ -163,3 +165,31 @@ def number(value: Any) -> float | None:
 
 def broadcasts(t: Tensor, to: Tensor) -> bool:
     return t.ndim <= to.ndim and all(n in (1, m) for n, m in zip(reversed(t.shape), reversed(to.shape), strict=False))
+
+
+def tensors(*given: Any) -> list[Tensor]:
+    """All tensors of a call, also those in lists."""
+    found = []
+    for one in given:
+        if isinstance(one, Tensor):
+            found.append(one)
+        elif isinstance(one, list | tuple):
+            found += [t for t in one if isinstance(t, Tensor)]
+    return found
+
+
+def summed(axis: int, args: tuple[Any, ...], kwargs: dict[str, Any], axes: int) -> bool:
+    """Does t.sum(…), of so many axes, sum over this one of them, and not over all?"""
+    over = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    several = over if isinstance(over, list | tuple) else args[1:] if len(args) > 1 else (over,)
+    return any(isinstance(one, int) and not isinstance(one, bool) and one % axes == axis % axes for one in several)
+
+
+def features(t: Tensor, axis: int) -> bool:
+    """Are these numbers of their own?  Not a mask of noughts and ones, nor probabilities, as the truth is told."""
+    if not t.is_floating_point():
+        return False
+    t = t.detach()
+    sums = t.sum(axis)
+    likely = bool((t >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    return not likely and not bool(((t == 0) | (t == 1)).all())

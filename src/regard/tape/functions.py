@@ -29,11 +29,20 @@ TURNS = [*functions("transpose", "swapaxes", "permute"), FLIP]
 LAYS_OUT = {*functions(*SHAPES), *TURNS}
 # what sums over what it multiplies: mixes values, if one of its arguments are weights
 PRODUCTS = {
-    *functions("matmul", "bmm", "mm", "mv", "addmm", "addbmm", "baddbmm", "linear", "tensordot", "inner", "einsum"),
+    *functions("matmul", "bmm", "mm", "mv", "addmm", "addbmm", "baddbmm", "addmv", "linear", "bilinear"),
+    *functions("tensordot", "inner", "dot", "vdot", "einsum", "chain_matmul", "addcmul"),
     *operators("matmul", "rmatmul"),
     torch.functional.einsum,
     torch.functional.tensordot,
+    torch.linalg.matmul,
+    torch.linalg.vecdot,
+    torch.linalg.multi_dot,
+    torch.sparse.mm,
+    torch.sparse.addmm,
 }
+SUMS = set(functions("sum", "nansum"))
+# what lays numbers beside others, and multiplies none
+ADDS = {*functions("add", "sub", "subtract"), *operators("add", "radd", "iadd", "sub", "rsub", "isub")}
 
 _TYPES = ("to", "float", "half", "bfloat16", "double", "type_as", "type")
 # where scores and weights begin, and what they go through: a function, and what it does to them

@@ -74,7 +74,7 @@ class Ear(TorchFunctionMode):
         if hear is None:
             out = func(*args, **kwargs)
             if self.eager.holds:
-                self.eager.touched(func, out, args)
+                self.eager.touched(func, out, args, kwargs)
             return out
         if hear in (sdpa.hear, heads.hear, flex.hear) and transformed():
             raise RuntimeError(

@@ -83,9 +83,9 @@ def _tell(places: Places, unheard: list[str], maps: list[Recorded]) -> None:
     if unheard:
         names = ", ".join(repr(name or "the model") for name in unheard[:4]) + (", …" if len(unheard) > 4 else "")
         said = (
-            f"record heard a softmax in {names} that something was mixed by, in a way that is not understood: that is "
-            "not on the tape; if it is attention, mix by torch.matmul(weights, values), if it is none, leave it out "
-            "with layers="
+            f"record heard a softmax in {names}, of queries by keys or that something was mixed by, and how it was "
+            "used is not understood: that is not on the tape; if it is attention, mix by torch.matmul(weights, "
+            "values), if it is none, leave it out with layers="
         )
     elif not maps and not places.entered:
         said = "record heard nothing: no module of the model ran in this thread; call the model inside the with-block"

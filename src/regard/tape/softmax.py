@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from regard.parts.clean import transformed
 from regard.parts.map import Computed, Copyable, Kept
 from regard.tape import letters, sdpa
 from regard.tape.followed import (
@@ -21,6 +22,7 @@ from regard.tape.followed import (
     Weights,
     as_call,
     broadcasts,
+    features,
     folded,
     headed,
     last_two,
@@ -28,11 +30,13 @@ from regard.tape.followed import (
     moved,
     number,
     same,
+    summed,
     swapped,
+    tensors,
     turn,
     turned,
 )
-from regard.tape.functions import BEGIN, FOLLOW, PRODUCTS
+from regard.tape.functions import ADDS, BEGIN, FOLLOW, PRODUCTS, SUMS
 from regard.tape.places import Frame
 from regard.tape.recorder import Heard
 
@@ -67,6 +71,7 @@ class Eager:
         # what was made of weights in a way that is not followed: of which softmax, and by how many calls
         self._traces: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._softmaxes: list[Softmax] = []
+        self._tables: set[int] | None = None  # where the parameters of the model lie in memory
         self._ear = ear
         meant: dict[str, Follow] = {
             "product": self._product,
@@ -105,22 +110,38 @@ class Eager:
             held.softmax.heard = True
 
     def unheard(self) -> list[str]:
-        """Modules with a softmax by which something was mixed, and nothing that was heard."""
-        return list(dict.fromkeys(one.name for one in self._softmaxes if one.mixed and not one.heard))
+        """Modules with a softmax of queries by keys, or by which something was mixed, and nothing that was heard."""
+        missed = [one for one in self._softmaxes if (one.attends or one.mixed) and not one.heard]
+        return list(dict.fromkeys(one.name for one in missed))
 
-    def touched(self, func: Any, out: Any, args: tuple[Any, ...]) -> None:
+    def touched(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call that means nothing to scores and weights: does it mix by weights, or make something of them?"""
-        if not isinstance(out, Tensor) or out.ndim < 2 or not out.is_floating_point():
+        outs = [t for t in tensors(out if isinstance(out, tuple | list) else [out]) if t.ndim and t.is_floating_point()]
+        if not outs:
             return
-        for one in args[:3]:
-            softmax, far = self._origin(one)
-            if softmax is None or softmax.heard or out is one:
+        given = tensors(*args, *kwargs.values())
+        origins = [self._origin(one) for one in given]
+        for one, (softmax, far) in zip(given, origins, strict=True):
+            if softmax is None or softmax.heard or softmax.mixed or outs[0] is one:
                 continue
             # what is spread out over something else is a product that is summed later
-            if func in PRODUCTS or out.numel() > one.numel():
+            alone = all(of is softmax or not t.is_floating_point() for t, (of, _) in zip(given, origins, strict=True))
+            itself = any(t is one for t in (*args, *kwargs.values()))
+            spread = itself and not alone and outs[0].numel() > one.numel() and func not in ADDS
+            if func in PRODUCTS or spread or (func in SUMS and self._pools(one, args, kwargs)):
                 softmax.mixed = True
-            elif far < _FAR and out.shape[-1] > 1:
-                self._traces[out] = (softmax, far + 1)
+            elif far < _FAR:
+                for made in outs:
+                    if made.shape[-1] > 1 or made.numel() == one.numel():
+                        self._traces[made] = (softmax, far + 1)
+
+    def _pools(self, one: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Is this the sum of features, each weighed by a weight of its own?"""
+        held = self._weights.get(one)
+        if held is None or held.by is None:
+            return False
+        axis = -2 if held.flipped else -1
+        return summed(axis, args, kwargs, one.ndim) and not transformed() and features(held.by, axis)
 
     def _origin(self, one: Any) -> tuple[Softmax | None, int]:
         if not isinstance(one, Tensor):
@@ -144,7 +165,7 @@ class Eager:
             if found is not None:
                 ear.recorder.keep(*found)
             elif self.holds and out not in self._weights:
-                self.touched(func, out, args)
+                self.touched(func, out, args, kwargs)
             return out
 
         return hear
@@ -222,7 +243,8 @@ class Eager:
             before = held.before
             if before is not None:
                 before = before / other if divides else before * other
-            self._weights[out] = replace(held, scores=None, before=before)
+            own = not isinstance(other, Tensor) or other.shape != mine.shape or self._origin(other)[0] is held.softmax
+            self._weights[out] = replace(held, scores=None, before=before, by=None if own or divides else other)
 
     def _shifted(self, sign: float) -> Follow:
         def follow(func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -258,13 +280,24 @@ class Eager:
             return
         made = self._scores.get(scores)
         frame = self._ear.frame
-        softmax = Softmax(frame.name, made is not None)
+        softmax = Softmax(frame.name, made is not None, made is not None and not self._learned(made))
         # layers of this library say themselves what they attend to
         own = type(frame.module).__module__.startswith("regard.")
         if scores.ndim in (3, 4) and not own and self._ear.recorder.wants(softmax.name):
             self._softmaxes.append(softmax)
         flipped = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
         self._weights[out] = Weights(swapped(made) if flipped else made, None, softmax, flipped)
+
+    def _learned(self, scores: Scores) -> bool:
+        """Is one side of the product a table of the model, such as that of all words?  Then it is a layer."""
+        if transformed():
+            return False
+        if self._tables is None:
+            own = [p for one in self._ear.recorder.places.modules.values() for p in one.parameters(recurse=False)]
+            self._tables = {p.untyped_storage().data_ptr() for p in own} - {0}
+        # what is the same for all samples may be one in another type
+        sides = (scores.q, scores.k)
+        return any(t.ndim < 3 or t.untyped_storage().data_ptr() in self._tables for t in sides)
 
     # what weights go through
 
