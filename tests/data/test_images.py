@@ -43,7 +43,7 @@ def test_idx_files_plain_and_packed(tmp_path: Path, pixels: NDArray[np.uint8], e
     ("harm", "said"),
     [
         (lambda data: data[:-1], r"should hold 121 bytes for images of \(7, 5, 3\), but has 120; get the file again"),
-        (lambda data: data + b"x", "but has 122; get the file again"),
+        (lambda data: data + b"x", "but has more; get the file again"),
         (lambda data: data[:9], r"should hold 16 bytes for images of no size, but has 9; get the file again"),
         (lambda data: b"", "is no IDX file of images: it begins with nothing, not 00 00 08 03"),
         (
@@ -64,7 +64,7 @@ def test_a_broken_idx_file_is_told(tmp_path: Path, pixels: NDArray[np.uint8], ha
 def test_a_broken_package_is_told(tmp_path: Path, pixels: NDArray[np.uint8], cut: int) -> None:
     images = idx(tmp_path / "a.gz", pixels)
     images.write_bytes(images.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=r"a\.gz cannot be unpacked .*; get the file again"):
+    with pytest.raises(ValueError, match=r"a\.gz cannot be unpacked \(.*\); get the file again"):
         read_idx(images, idx(tmp_path / "b", LABELS))
 
 
@@ -149,7 +149,8 @@ def test_labels_out_of_range_and_shapes() -> None:
     with pytest.raises(ValueError, match="labels must be from 0 to 1, got 2 for image 1; name as many classes"):
         Images(np.zeros((2, 1, 1, 1), np.uint8), np.array([0, 2]), ("a", "b"))
     with pytest.raises(
-        ValueError, match=r"pixels must be .*, got \(2, 1, 1\) and 2 labels; give grey pictures an axis"
+        ValueError,
+        match=r"\(images, height, width, channels\), one label each, got \(2, 1, 1\) and 2 labels; give grey",
     ):
         Images(np.zeros((2, 1, 1), np.uint8), np.array([0, 1]), ("a", "b"))
 
