@@ -163,6 +163,21 @@ def test_it_learns_to_tell_digits_read_row_by_row() -> None:
     assert right > 0.5, f"{right:.0%} of unseen digits, chance is 10%"
 
 
+def test_the_state_stays_wide_under_autocast() -> None:
+    """Narrow numbers come in and are computed with; what many steps add up is as wide as the parameters."""
+    cell, sequence = GatedCell(D, H, W), torch.randn(B, 11, N, D)
+    want, _ = cell.read(sequence)
+    with torch.autocast("cpu", torch.bfloat16):
+        for given in (sequence, sequence.bfloat16()):
+            outs, state = cell.read(given)
+            assert (outs.dtype, state.memory.dtype, state.out.dtype) == (torch.float32,) * 3
+            torch.testing.assert_close(outs, want, rtol=0.03, atol=0.03)
+            out, state = cell(given[:, 0])
+            assert (out.dtype, state.memory.dtype) == (torch.float32,) * 2
+    outs.sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in cell.parameters())
+
+
 X = torch.zeros(B, N, D)
 BAD = {
     "no heads": (ValueError, lambda: GatedHeads(D, 0, W), ["heads must be a whole number"]),

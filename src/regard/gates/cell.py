@@ -11,6 +11,7 @@ A derivation. Heads squash their input, H = σ(W x + b), and each looks over the
 
 The memory c is as wide as all heads together, so that c + U is defined and y has that width too; because the gate mixes
 instead of adding, c stays in (0, 1) however long the sequence. State is (c, y): a value passed in and given back.
+Where autocast narrows what is computed it stays as wide as the parameters: what many steps mix is not rounded in each.
 """
 
 import math
@@ -131,7 +132,7 @@ class GatedCell(nn.Module):
 
     def initial(self, x: Tensor) -> CellState:  # "b n d"
         """Nothing kept, nothing said."""
-        zeros = x.new_zeros(x.shape[0], self.size)
+        zeros = x.new_zeros(x.shape[0], self.size, dtype=self.gate.weight.dtype)
         return CellState(zeros.unflatten(1, (self.look.heads, -1)), zeros)
 
     def forward(
@@ -169,7 +170,9 @@ class GatedCell(nn.Module):
         keys = torch.tanh(heard.keys + self.out_key(state.out)[:, None, None])
         read, weights = self.look.look(heard.states, keys, mask)
         enter = torch.sigmoid(heard.enter + F.linear(state.out, self.gate.weight[:, self.look.dim :]))
-        memory = torch.lerp(state.memory, read, enter.unsqueeze(-1).expand_as(read))
+        # lerp takes numbers of one width alone, and autocast knows nothing of it
+        kept, entering = state.memory, enter.to(state.memory.dtype).unsqueeze(-1)
+        memory = torch.lerp(kept, read.to(kept.dtype), entering.expand_as(read))
         update = torch.tanh(self.update(read.flatten(1)) + self.again(state.out))
         return weights, CellState(memory, torch.sigmoid(memory.flatten(1) + update))
 
