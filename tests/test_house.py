@@ -92,6 +92,15 @@ def test_files_are_read_in_one_sitting(path: Path) -> None:
     assert lines <= 500, f"{path.name} has {lines} lines: it holds two ideas"
 
 
+@pytest.mark.parametrize("room", ["tasks", "cli"])
+def test_numbers_are_doubled_where_every_machine_can(room: str) -> None:
+    """What a model says lies on its device, and that of a Mac has no float64: first to the processor, then wider."""
+    lines = [(path, line) for path in SOURCES if path.parent.name == room for line in path.read_text().splitlines()]
+    doubled = [(path.name, line.strip()) for path, line in lines if ".double()" in line]
+    assert doubled
+    assert not [(name, line) for name, line in doubled if not re.search(r"\.cpu\(\)\.double\(\)", line)]
+
+
 def test_builds_without_a_compiler(tmp_path: Path) -> None:
     tree, out = tmp_path / "tree", tmp_path / "out"
     shutil.copytree(

@@ -75,7 +75,7 @@ def predicted(typed: "predict.Options") -> int:
     device = next(loaded.model.parameters()).device
     with torch.no_grad():
         looked = loaded.model.look(tensor(pixels, loaded.facts).to(device))
-    chances = looked.logits.double().softmax(-1).cpu().numpy()
+    chances = looked.logits.cpu().double().softmax(-1).numpy()
     likeliest(typed, chances, loaded.facts.classes, [{"places": one} for one in looked.places.tolist()])
     if typed.picture is not None:
         _draw(loaded, pixels, typed.picture)

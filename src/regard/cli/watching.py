@@ -74,7 +74,7 @@ def pretrained(folder: Path, path: Path, layers: Sequence[str], taped: Taped, sa
         out = model(pixel_values=x)
     said = None
     if named:
-        chances = out.logits[0].double().softmax(-1)
+        chances = out.logits[0].cpu().double().softmax(-1)
         best = [(config.id2label[int(n)], float(chances[n])) for n in chances.argsort(descending=True)[:3]]
         said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in best)
     about = {**tape.about, "folder": folder.name, "picture": path.name, "transformers": transformers.__version__}

@@ -185,7 +185,7 @@ def pointing(
     named = right = 0
     for one, there in zip(looked, boxes, strict=True):
         left = list(there)
-        for piece, weights in zip(one.pieces, one.weights.double(), strict=True):
+        for piece, weights in zip(one.pieces, one.weights.cpu().double(), strict=True):
             word = piece.strip("▁,")
             if word not in NAMES:
                 continue

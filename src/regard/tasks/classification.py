@@ -104,5 +104,5 @@ def probabilities(model: nn.Module, pixels: NDArray[np.uint8], facts: Facts) -> 
     found = []
     for at in range(0, len(pixels), _AT_ONCE):
         x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
-        found.append(model(x).double().softmax(-1).cpu().numpy())
+        found.append(model(x).cpu().double().softmax(-1).numpy())
     return np.concatenate(found)

@@ -92,7 +92,7 @@ class Judge:
     @torch.no_grad()
     def features(self, pixels: NDArray[np.uint8]) -> Tensor:  # "n h w c" -> "n d"
         """What the last layer reads."""
-        return self.model.features(tensor(pixels, self.facts)).mean((2, 3)).double()
+        return self.model.features(tensor(pixels, self.facts)).mean((2, 3)).cpu().double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class Real:
 
 def spread(pixels: NDArray[np.uint8]) -> float:  # "n h w c"
     """mean over i < j of ‖x_i − x_j‖, with pixels from 0 to 1."""
-    return float(torch.pdist(torch.from_numpy(pixels.reshape(len(pixels), -1)).double() / 255).mean())
+    return float(torch.pdist(torch.from_numpy(pixels.reshape(len(pixels), -1) / 255)).mean())
 
 
 def frechet(one: tuple[Tensor, Tensor], two: tuple[Tensor, Tensor]) -> float:

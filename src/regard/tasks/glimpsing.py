@@ -170,5 +170,5 @@ def _path(model: nn.Module, pixels: NDArray[np.uint8], facts: Facts, *, draw: bo
     found = []
     for at in range(0, len(pixels), _AT_ONCE):
         x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
-        found.append(model.look(x, draw=draw).logits.double().softmax(-1).cpu().numpy())
+        found.append(model.look(x, draw=draw).logits.cpu().double().softmax(-1).numpy())
     return np.concatenate(found)

@@ -90,7 +90,7 @@ class Classifying:
         x = tensor(pixels, self.facts).to(next(self.model.parameters()).device)
         with listen():
             logits = self.model(x)
-        return [Sighted(likeliest(self.facts.classes, row)) for row in logits.double().softmax(-1).cpu()]
+        return [Sighted(likeliest(self.facts.classes, row)) for row in logits.cpu().double().softmax(-1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +106,8 @@ class Glimpsing:
         x = tensor(pixels, self.facts).to(next(self.model.parameters()).device)
         with listen():
             looked = self.model.look(x)
-        chances = looked.logits.double().softmax(-1).cpu()
-        places = ((looked.places.double() + 1) / 2).cpu().tolist()
+        chances = looked.logits.cpu().double().softmax(-1)
+        places = ((looked.places.cpu().double() + 1) / 2).tolist()
         return [
             Sighted(likeliest(self.facts.classes, row), [(a, b) for a, b in path])
             for row, path in zip(chances, places, strict=True)
