@@ -12,6 +12,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 from regard.gates.elsewhere import NonLocal
 from regard.parts import checks
+from regard.parts.means import has_mean
 
 # maps on the way from noise to image: a quarter of its size, half of it, all of it
 _MAPS = 3
@@ -19,6 +20,9 @@ _MAPS = 3
 
 class ConditionalBatchNorm(nn.Module):
     """γ_y (x − μ) / √(σ² + ε) + β_y: scale and shift of each class  (Dumoulin et al. 2017; de Vries et al. 2017)."""
+
+    # vectors, one a class: a training pulls them to zero no more than those of another norm
+    undecayed = ("scale", "shift")
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
@@ -187,8 +191,7 @@ class SelfAttentionGAN(nn.Module):
         """average ← keep · average + (1 − keep) · generator, also of its running statistics."""
         own = self.generator.state_dict()
         for name, held in self.average.state_dict().items():
-            # directions of singular vectors are no numbers to be averaged
-            if held.is_floating_point() and not name.endswith(("._u", "._v")):
+            if has_mean(name, held):
                 held.lerp_(own[name], 1 - keep)
             else:
                 held.copy_(own[name])

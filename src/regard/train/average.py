@@ -6,17 +6,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from regard.parts.means import has_mean
 from regard.train.checkpoint import Stored, read
 
 
 def average(paths: Sequence[Path]) -> Stored:
-    """The mean of floating tensors, summed in float64; of whole numbers the last."""
+    """The mean of every tensor that has one, summed in float64; of others, such as whole numbers, the last."""
     last = read(paths[-1])
-    means: dict[str, Tensor] = {name: torch.zeros_like(t, dtype=torch.float64) for name, t in last.tensors.items()}
-    for path in paths:
-        for name, t in read(path).tensors.items():
-            means[name] += t.double()
-    floating = {
-        name: (means[name] / len(paths)).to(t.dtype) if t.is_floating_point() else t for name, t in last.tensors.items()
+    sums: dict[str, Tensor] = {
+        name: torch.zeros_like(t, dtype=torch.float64) for name, t in last.tensors.items() if has_mean(name, t)
     }
-    return Stored(floating, last.tied, {})
+    for path in paths:
+        tensors = read(path).tensors
+        for name in sums:
+            sums[name] += tensors[name].double()
+    means = {name: (sums[name] / len(paths)).to(t.dtype) if name in sums else t for name, t in last.tensors.items()}
+    return Stored(means, last.tied, {})
