@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.data.test_images import idx
 
 from regard.cli import main
 from regard.cli.compare import VARIED, named
@@ -70,6 +72,18 @@ def test_predict(regard: Regard, painter: Path, tmp_path: Path) -> None:
         assert image.size == (2 + 4 * 34, 2 + 2 * 34)
     told = json.loads(regard("predict", painter, "1", "--picture", out, "--json").out)
     assert told == {"class": "1", "drawn": 10, "recognised": told["recognised"], "picture": str(out)}
+
+
+def test_predict_needs_no_images(regard: Regard, tmp_path: Path) -> None:
+    data, run, draw = tmp_path / "data", tmp_path / "run", np.random.default_rng(0)
+    data.mkdir()
+    idx(data / "train-labels-idx1-ubyte", np.arange(40, dtype=np.uint8) % 2)
+    idx(data / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
+    assert regard("train", "generate", "--train", data, *TINY, "--out", run).code == 0
+    shutil.rmtree(data)
+    ran = regard("predict", run, "1", "--count", 3, "--picture", tmp_path / "out.png")
+    assert ran.code == 0, ran.err
+    assert re.match(r"1\t\d of 3 recognised", ran.out)
 
 
 def test_compare_varies_where_the_block_stands() -> None:

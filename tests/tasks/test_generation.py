@@ -1,6 +1,7 @@
 """Generate: who learns from what, how drawings are judged, and that a run goes on to the same weights."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,26 @@ import torch
 from tests.data.test_images import idx
 from torch import nn
 
+from regard.data.images import Images
 from regard.losses import hinge
-from regard.models.sagan import SelfAttentionGAN
+from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
 from regard.tasks.generate import PLACES, Generate
 from regard.tasks.generated import Judge, Real, frechet, spread
-from regard.tasks.generation import Generation, build, drawn, other_judge, rehearse, show, signed
-from regard.tasks.pictures import Facts, recalled
+from regard.tasks.generation import (
+    Generation,
+    build,
+    chosen_by,
+    drawn,
+    first_judge,
+    other_judge,
+    rehearse,
+    show,
+    signed,
+)
+from regard.tasks.pictures import Facts, recalled, split_of
 from regard.train.checkpoint import load, read
 from regard.train.fit import fit
+from regard.train.step import optimizer
 from regard.train.training import Training
 
 SMALL: dict[str, Any] = {"width": 4, "noise": 5, "judge": 4}
@@ -74,14 +87,44 @@ def test_each_network_learns_from_its_own_loss_alone(work: Generation) -> None:
     torch.testing.assert_close(loss.sums["fake"], seen.sum())
 
 
-def test_training_moves_the_average_and_draws_anew(work: Generation) -> None:
+def test_a_loss_draws_anew_and_leaves_the_average(work: Generation) -> None:
     model, batch = gan(work), work.batch(work.batches(0)[0], 0, 1)
     assert batch is not None
-    before = model.average.last.parametrizations.weight.original.clone()
+    before = {name: t.clone() for name, t in model.average.state_dict().items()}
     nn.init.normal_(model.generator.last.parametrizations.weight.original)
     totals = [work.loss(model, batch).total.item() for _ in range(2)]
     assert totals[0] != totals[1]
-    assert not torch.equal(model.average.last.parametrizations.weight.original, before)
+    assert all(torch.equal(t, before[name]) for name, t in model.average.state_dict().items())
+
+
+def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """faster is the rate of the discriminator; keep is kept once a step, of however many batches."""
+    task = Generate(**{**SMALL, "judge": 1}, faster=3.0, keep=0.75)
+    keeps, follow = [], SelfAttentionGAN.follow
+
+    def spied(model: SelfAttentionGAN, keep: float) -> None:
+        before, now = (p.parametrizations.weight.original.clone() for p in (model.average.last, model.generator.last))
+        follow(model, keep)
+        torch.testing.assert_close(model.average.last.parametrizations.weight.original, before.lerp(now, 0.25))
+        keeps.append(keep)
+
+    monkeypatch.setattr(SelfAttentionGAN, "follow", spied)
+    for _ in fit(task, tmp_path, Training(steps=3, accumulate=2, **QUICK)):
+        pass
+    assert keeps == [0.75] * 3
+    model = task.fresh(tmp_path)
+    assert isinstance(model, SelfAttentionGAN)
+    assert model.rates == {"generator": 1.0, "discriminator": 3.0}
+
+
+def test_norms_of_a_class_do_not_decay(work: Generation) -> None:
+    model = gan(work)
+    made = optimizer(model, Training(steps=1, weight_decay=0.1), torch.device("cpu"))
+    decays = {id(p): group["weight_decay"] for group in made.param_groups for p in group["params"]}
+    norms = [m for m in model.generator.modules() if isinstance(m, ConditionalBatchNorm)]
+    assert norms
+    assert all(decays[id(p)] == 0 for norm in norms for p in (norm.scale, norm.shift))
+    assert decays[id(model.generator.last.parametrizations.weight.original)] == 0.1
 
 
 def test_a_run_that_is_resumed_ends_with_the_same_weights(tmp_path: Path) -> None:
@@ -146,8 +189,14 @@ def test_a_judge_is_trained_saved_and_read(work: Generation, tmp_path: Path) -> 
         Judge.of(path, False, work.facts, learn)
 
 
-def test_the_other_judge_is_another_one(tmp_path: Path) -> None:
-    task = Generate(**SMALL)
+def test_no_judge_has_learned_from_images_that_it_is_held_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, taught, learned = Generate(**SMALL), [], Judge.learned
+
+    def spied(train: Images, held: Images, *rest: Any) -> Judge:
+        taught.append((train, held))
+        return learned(train, held, *rest)
+
+    monkeypatch.setattr(Judge, "learned", spied)
     work = task.prepare(tmp_path)
     judge, test = other_judge(task, tmp_path)
     assert len(test) == 359
@@ -155,6 +204,39 @@ def test_the_other_judge_is_another_one(tmp_path: Path) -> None:
     assert other_judge(task, tmp_path)[0].accuracy == judge.accuracy
     one, two = judge.model.state_dict(), work.real.judge.model.state_dict()
     assert not torch.equal(one["stem.0.weight"], two["stem.0.weight"])
+    held = [{image.tobytes() for image in some.pixels} for some in (split_of(task, "valid"), test)]
+    # no two of the embedded digits are the same
+    assert [len(some) for some in held] == [len(split_of(task, "valid")), len(test)]
+    assert len(taught) == 2
+    for (train, measured), apart in zip(taught, held, strict=True):
+        assert {image.tobytes() for image in measured.pixels} == apart
+        assert not apart & {image.tobytes() for image in train.pixels}
+        assert len(train) > 1000
+    # neither has seen what only the end looks at
+    assert not held[1] & {image.tobytes() for image in taught[0][0].pixels}
+
+
+def test_a_run_judges_with_what_it_holds(tmp_path: Path) -> None:
+    """Without its images where none are needed; and images that have changed are noticed."""
+    folder, labels = tmp_path / "data", np.arange(40, dtype=np.uint8) % 2
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    idx(folder / "train-labels-idx1-ubyte", labels)
+    idx(folder / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
+    task, run = Generate(train=folder, **SMALL), tmp_path / "run"
+    work = task.prepare(run)
+    assert np.array_equal(chosen_by(task, run)[1].pixels, split_of(task, "valid").pixels)
+    other_judge(task, run)
+    idx(folder / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
+    # also where a judge of the images as they were is kept
+    for asked in (chosen_by, other_judge):
+        with pytest.raises(ValueError, match="the images of .*run have changed: .*; put the files back as they were"):
+            asked(task, run)
+    shutil.rmtree(folder)
+    judge = first_judge(task, run)
+    assert judge.accuracy == work.real.judge.accuracy
+    want = work.real.judge.model.state_dict()
+    assert all(torch.equal(t, want[name]) for name, t in judge.model.state_dict().items())
 
 
 def test_scores_of_real_images_and_of_one_that_is_repeated(work: Generation) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from tests.train.toy import Toy, ToyWork, metrics, of, run, weights
+from tests.train.toy import Toy, ToyWork, metrics, of, run, same, weights
 from torch import nn
 
 from regard.train import checkpoint, fit, threads
@@ -330,3 +330,21 @@ def test_a_task_that_draws_leaves_a_picture_at_every_validation(tmp_path: Path) 
     assert found == {"3.png": "False", "6.png": "False", "7.png": "False"}
     run(tmp_path / "other", Toy(), steps=1)
     assert not (tmp_path / "other" / "samples").exists()
+
+
+def test_a_picture_that_cannot_be_drawn_costs_no_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(work: Drawing, model: nn.Module, path: Path) -> None:
+        # the checkpoint that knows of this validation is there already
+        assert checkpoint.read(tmp_path / "last.safetensors").facts["progress"]["validated_at"] == int(path.stem)
+        raise OSError("no space is left")
+
+    monkeypatch.setattr(Drawing, "picture", full)
+    events = run(tmp_path, DrawingToy(), steps=5, validate_every=3)
+    assert [event.text for event in of(Warned, events)] == [
+        "no picture of step 3: no space is left",
+        "no picture of step 5: no space is left",
+    ]
+    assert [event.step for event in of(Validated, events)] == [3, 5]
+    assert events[-1].reason == "done"
+    run(tmp_path / "toy", steps=5, validate_every=3)
+    same(tmp_path, tmp_path / "toy")

@@ -15,7 +15,7 @@ from regard.models.sagan import SelfAttentionGAN
 from regard.parts import checks
 from regard.tasks.generate import Generate
 from regard.tasks.generated import Judge, Real
-from regard.tasks.generation import JUDGED, drawn, first_judge, other_judge
+from regard.tasks.generation import JUDGED, chosen_by, drawn, first_judge, other_judge
 from regard.tasks.pictures import recalled
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def evaluated(typed: "evaluate.Options") -> int:
     """regard evaluate, of a run that draws: judged for "test" by a classifier that had no part in choosing weights."""
     refuse(typed, ("beam", "length_penalty", "test"), f"is for what writes sentences, and {typed.run} draws")
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    judge, images = (first_judge if typed.split == "valid" else other_judge)(loaded.task, typed.run)
+    judge, images = (chosen_by if typed.split == "valid" else other_judge)(loaded.task, typed.run)
     asked = np.arange(len(loaded.classes)).repeat(JUDGED)
     begun = time.perf_counter()
     # not the draws that validation has seen
@@ -83,7 +83,7 @@ def predicted(typed: "predict.Options") -> int:
     count = typed.count or 10
     asked = np.array([loaded.classes.index(name) for name in typed.inputs]).repeat(count)
     pixels = drawn(loaded.model, asked, loaded.task.seed + 1)
-    judge, _ = first_judge(loaded.task, typed.run)
+    judge = first_judge(loaded.task, typed.run)
     right = (judge.says(pixels) == asked).reshape(-1, count).sum(1).tolist()
     write_picture(typed.picture, grid(pixels.reshape(-1, count, *pixels.shape[1:])))
     for name, known in zip(typed.inputs, right, strict=True):

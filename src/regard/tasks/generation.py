@@ -21,6 +21,8 @@ from regard.tasks.task import Loss, Score
 
 # pictures of a class that are drawn to be validated, to be judged at the end, and to be looked at
 VALIDATED, JUDGED, SHOWN = 50, 100, 10
+# the classifiers that judge: for the choice of weights, and at the end
+_JUDGE, _OTHER = "judge.safetensors", "judge-test.safetensors"
 # pictures that are drawn at once
 _AT_ONCE = 250
 
@@ -40,7 +42,7 @@ class Generation:
     def of(task: Generate, folder: Path, new: bool) -> "Generation":
         train, valid, facts = pictures.learned(task, folder, new)
         _check(facts)
-        path = folder / "judge.safetensors"
+        path = folder / _JUDGE
         judge = Judge.of(path, new, facts, lambda: Judge.learned(train, valid, facts, task.judge, task.seed))
         said = f"drawings are judged by a classifier that recognises {judge.accuracy:.1f} % of the images held out"
         return Generation(task, train, facts, f"{pictures.told(train, valid)}; {said}", Real.of(judge, train))
@@ -60,11 +62,13 @@ class Generation:
     def count(self, batch: Batch) -> int:
         return len(batch.labels)
 
+    def follow(self, model: nn.Module) -> None:
+        assert isinstance(model, SelfAttentionGAN)
+        model.follow(self.task.keep)
+
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Both losses at once: the discriminator's goes into the discriminator alone, the generator's into its own."""
         assert isinstance(model, SelfAttentionGAN)
-        if model.training:
-            model.follow(self.task.keep)
         x, y = batch.x, batch.labels
         drawn = model.draw(torch.randn(len(y), model.noise, device=x.device), y)
         real, fake = model.discriminator(torch.cat([x, drawn.detach()]), y.repeat(2)).float().chunk(2)
@@ -137,15 +141,30 @@ def show(model: SelfAttentionGAN, classes: Sequence[int], count: int, seed: int,
     write_picture(path, grid(samples.reshape(len(classes), count, *samples.shape[1:])))
 
 
-def first_judge(task: Generate, folder: Path) -> tuple[Judge, Images]:
-    """The classifier by which a run chose its weights, and the images that were held out for that."""
-    work = Generation.of(task, folder, new=False)
-    return work.real.judge, pictures.split_of(task, "valid")
+def first_judge(task: Generate, folder: Path) -> Judge:
+    """The classifier by which a run chose its weights. It lies in the run: images are read only if it is gone."""
+
+    def learn() -> Judge:
+        train, valid, facts = pictures.learned(task, folder, new=False)
+        return Judge.learned(train, valid, facts, task.judge, task.seed)
+
+    return Judge.of(folder / _JUDGE, False, pictures.recalled(folder), learn)
+
+
+def chosen_by(task: Generate, folder: Path) -> tuple[Judge, Images]:
+    """That classifier, and the images that were held out when weights were chosen."""
+    _, valid, _ = pictures.learned(task, folder, new=False)
+    return first_judge(task, folder), valid
 
 
 def other_judge(task: Generate, folder: Path) -> tuple[Judge, Images]:
     """A classifier that had no part in the choice of weights, and the test images, which it has not learned from."""
     train, test = pictures.read(task)
     facts = pictures.recalled(folder)
-    path = folder / "judge-test.safetensors"
-    return Judge.of(path, False, facts, lambda: Judge.learned(train, test, facts, task.judge, task.seed + 1)), test
+    # a judge that is there learned from images as they were
+    pictures.remember(Facts.of(train), folder, new=False)
+
+    def learn() -> Judge:
+        return Judge.learned(train, test, facts, task.judge, task.seed + 1)
+
+    return Judge.of(folder / _OTHER, False, facts, learn), test

@@ -87,6 +87,14 @@ class Draws(Protocol):
         """A PNG of what the model, in evaluation mode and without gradients, makes; whole or not at all."""
 
 
+@runtime_checkable
+class Follows(Protocol):
+    """A work whose model keeps something of its weights from step to step, such as their moving average."""
+
+    def follow(self, model: nn.Module) -> None:
+        """Once before every update, however many batches it sums and in every process alike."""
+
+
 class Task(Protocol):
     """A frozen dataclass: its fields are written into the run and must be the same when the run is resumed."""
 

@@ -262,8 +262,6 @@ class _Fitting:
         begun = time.perf_counter()
         with distributed.gathered(self.stepper.spread):
             score = self._score(self.model) if self.processes.first else None
-            if score is not None:
-                self._picture(self.model)
             found, value, higher = self.processes.share(
                 [0.0, 0.0, 0.0] if score is None else [1.0, score.value, score.higher_is_better]
             )
@@ -298,6 +296,8 @@ class _Fitting:
                 events.append(Saved(self.run / BEST, step))
         yield from events
         yield from self._save(stored)
+        # behind the checkpoint: what cannot be drawn costs no validation
+        yield from self._picture()
 
     def _score(self, model: nn.Module) -> Score | None:
         """None if a signal came in between."""
@@ -311,18 +311,24 @@ class _Fitting:
         finally:
             model.train()
 
-    def _picture(self, model: nn.Module) -> None:
+    def _picture(self) -> Iterator[Event]:
         """What the model makes, beside its score, if it makes something to look at."""
         if not isinstance(self.work, Draws):
             return
-        path = self.run / SAMPLES / f"{self.progress.step}.png"
-        files.folder(path.parent)
-        model.eval()
-        try:
-            with torch.no_grad():
-                self.work.picture(model, path)
-        finally:
-            model.train()
+        path, failed = self.run / SAMPLES / f"{self.progress.step}.png", None
+        with distributed.gathered(self.stepper.spread):
+            if self.processes.first:
+                self.model.eval()
+                try:
+                    files.folder(path.parent)
+                    with torch.no_grad():
+                        self.work.picture(self.model, path)
+                except (OSError, ImportError) as error:
+                    failed = error
+                finally:
+                    self.model.train()
+        if failed is not None:
+            yield Warned(f"no picture of step {self.progress.step}: {failed}")
 
     def _to_average(self) -> bool:
         return self.training.average > 0 and self.progress.averaged_at != self.progress.step

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.tasks.task import Work
+from regard.tasks.task import Follows, Work
 from regard.train import distributed
 from regard.train.distributed import Objective, Processes
 from regard.train.progress import mix
@@ -31,15 +31,17 @@ class Taken:
 def optimizer(model: nn.Module, training: Training, device: torch.device) -> torch.optim.Optimizer:
     """AdamW (Loshchilov & Hutter 2019); only matrices decay. Fused, its step costs a seventh.
 
-    A model may carry `rates`, such as {"discriminator": 4.0}: factors of the learning rate by how names begin.
+    A model may carry `rates`, such as {"discriminator": 4.0}: factors of the learning rate by how names begin. A module
+    may carry `undecayed`, such as ("scale",): those of its own parameters that are tables of vectors, not matrices.
     """
     rates = _rates(model)
+    spared = {id(getattr(part, name)) for part in model.modules() for name in getattr(part, "undecayed", ())}
     groups: dict[tuple[bool, float], list[Tensor]] = {}
     for name, p in model.named_parameters():
         if p.requires_grad:
             # of several beginnings the longest, which says most
             own = max((key for key in rates if f"{name}.".startswith(f"{key}.")), key=len, default=None)
-            groups.setdefault((p.ndim >= 2, 1.0 if own is None else rates[own]), []).append(p)
+            groups.setdefault((p.ndim >= 2 and id(p) not in spared, 1.0 if own is None else rates[own]), []).append(p)
     made = [
         {"params": some, "weight_decay": training.weight_decay if decays else 0.0, "rate": rate}
         for (decays, rate), some in sorted(groups.items(), key=lambda one: one[0], reverse=True)
@@ -89,6 +91,8 @@ class Stepper:
         """The update after `done` steps; `count` is that of all processes. Nothing is updated if it raises Diverged."""
         totals: list[Tensor] = []
         sums: dict[str, Tensor | float] = {}
+        if isinstance(self.work, Follows):
+            self.work.follow(self.model)
         for micro, (batch, own) in enumerate(batches):
             seed(self.processes.device, mix(self.seed, done, micro, self.processes.rank))
             here = None if batch is None else batch.to(self.processes.device)
