@@ -46,8 +46,8 @@ TRAINING = Training(
 
 SAID = """\
 1,797 images of 8 × 8 pixels; a fifth of every class is held out to be judged on, anew for each of five seeds, and a
-tenth of the rest chooses the best weights. Settings were chosen without a gate, on that tenth. One of 360 test images
-is 0.28 %: where intervals overlap, the gates cannot be told apart by this.
+tenth of the rest chooses the best weights. Settings were chosen without a gate and without test images. One of 360 test
+images is 0.28 %: where intervals overlap, the gates cannot be told apart by this.
 """
 
 

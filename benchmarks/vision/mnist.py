@@ -53,7 +53,7 @@ CASES: dict[str, Case] = {
 
 SAID = """\
 Judged once on the 10,000 test images, by the weights that had the best likelihood on the tenth of the training images
-that was held out; settings were chosen on that tenth, too.
+that was held out; settings were chosen without looking at the test images.
 """
 
 
