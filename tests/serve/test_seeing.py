@@ -87,6 +87,23 @@ def test_a_look_a_step_stays_a_look(kind: Any) -> None:
     assert (look.verified, stepped.verified) == (True, False)
 
 
+def test_a_module_that_looks_over_several_grids_has_a_map_of_each() -> None:
+    """One that reads several scales of a picture, say."""
+    torch.manual_seed(0)
+    grids = [(2, 3), (5, 7), (2, 3)]
+    calls = [
+        Recorded("a", "gate", Kept(torch.rand(1, 1, 2, h * w)), call=n, grid=(h, w)) for n, (h, w) in enumerate(grids)
+    ]
+    other = Recorded("b", "gate", Kept(torch.rand(1, 1, 2, 6)), grid=(2, 3))
+    found = looks(Recording((*calls, other)), 0)
+    assert [(one.name, one.weights.shape[1:]) for one in found] == [
+        ("a, 2 × 3", (2, 3)), ("a, 5 × 7", (5, 7)), ("b", (2, 3))
+    ]  # fmt: skip
+    both = torch.stack([calls[n].weights.dense().mean((0, 1, 2)) for n in (0, 2)]).mean(0)
+    torch.testing.assert_close(found[0].weights, both.reshape(1, 2, 3))
+    torch.testing.assert_close(found[1].weights, calls[1].weights.dense().mean((0, 1, 2)).reshape(1, 5, 7))
+
+
 def test_what_has_no_places_is_no_map_and_fine_ones_are_pooled() -> None:
     flat = Recorded("a", "gate", Kept(torch.rand(1, 1, 5, 1)))
     fine = Recorded("b", "gate", Kept(torch.rand(1, 1, 2, 130 * 70)), grid=(130, 70))

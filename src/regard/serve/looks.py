@@ -30,15 +30,20 @@ class Look:
 
 
 def looks(tape: Recording, sample: int) -> tuple[Look, ...]:
-    """The maps of one picture, a module each: of those that look at places."""
-    calls: dict[str, list[Recorded]] = {}
+    """The maps of one picture, of modules that look at places: one each, or one a grid, which then is in its name."""
+    calls: dict[str, dict[tuple[int, int], list[Recorded]]] = {}
     for one in tape:
         if one.grid is not None:
-            calls.setdefault(one.name, []).append(one)
+            calls.setdefault(one.name, {}).setdefault(one.grid, []).append(one)
     return tuple(
-        Look(name or "model", some[0].kind, all(one.verified for one in some), _joined(some, sample))
-        for name, some in calls.items()
-        if len({one.grid for one in some}) == 1
+        Look(
+            (name or "model") + (f", {grid[0]} × {grid[1]}" if len(grids) > 1 else ""),
+            some[0].kind,
+            all(one.verified for one in some),
+            _joined(some, sample),
+        )
+        for name, grids in calls.items()
+        for grid, some in grids.items()
     )
 
 

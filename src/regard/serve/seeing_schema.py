@@ -50,7 +50,7 @@ _MAP = {
     "type": "object",
     "required": ["name", "kind", "verified", "weights"],
     "properties": {
-        "name": {"type": "string", "description": "The module that looked."},
+        "name": {"type": "string", "description": "The module that looked; if over several grids, with this one."},
         "kind": {"type": "string", "description": "gate, self, cross, alignment or glimpse."},
         "verified": {"type": "boolean", "description": "Whether this is certainly what the model used."},
         "weights": {
