@@ -144,6 +144,42 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
     assert seen.page.locator("#results").is_visible()
 
 
+def test_what_one_sees_through_is_white_as_for_the_model(seen: Seen) -> None:
+    seen.page.emulate_media(color_scheme="dark")
+    dropped(seen, packed(Image.new("RGBA", (22, 14), (0, 0, 0, 0))))
+    read = "(sheet) => [...sheet.getContext('2d').getImageData(3, 3, 1, 1).data]"
+    assert seen.page.get_by_label("the picture as it is").evaluate(read) == [255, 255, 255, 255]
+    seen.page.locator("#covering").uncheck()
+    assert seen.page.locator("#board canvas").evaluate(read) == [255, 255, 255, 255]
+
+
+def test_who_complains_is_not_busy(seen: Seen) -> None:
+    """A file that is not sent takes the place of one that is on its way."""
+    seen.page.route("**/v1/classify", lambda route: None)  # never answered
+    seen.page.evaluate(DROP, ["a.png", "image/png", sent(packed(drawn(1)))])
+    seen.page.wait_for_selector("#ask[aria-busy=true]")
+    dropped(seen, b"not a picture", "a.txt", "text/plain")
+    assert seen.text("#wrong").startswith("the picture must be a PNG or JPEG file")
+    assert seen.page.locator("#ask").get_attribute("aria-busy") is None
+    seen.page.unroute("**/v1/classify")
+    dropped(seen, packed(drawn(1)))
+    seen.page.wait_for_selector("#ask:not([aria-busy])")
+    assert seen.text("#wrong") == ""
+
+
+def test_the_same_file_may_be_chosen_again(seen: Seen, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(packed(drawn(5)))
+    file = seen.page.locator("#file")
+    file.set_input_files(tmp_path / "a.png")
+    seen.page.wait_for_selector(READY)
+    assert file.input_value().endswith("a.png")
+    # a browser says nothing of a choice that changes nothing
+    with seen.page.expect_file_chooser():
+        file.click()
+    assert file.input_value() == ""
+    assert seen.page.locator("#results").is_visible()
+
+
 def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:  # noqa: F811
     with running(seeing(None), seconds=20.0, arrival=5.0) as (port, _):
         context = chromium.new_context()

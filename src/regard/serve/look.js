@@ -62,10 +62,12 @@ const encoded = (picked) =>
 let asking = null; // the question on its way
 async function ask(picked) {
   asking?.abort();
-  const mine = (asking = new AbortController());
+  asking = null;
+  form.removeAttribute("aria-busy");
   const most = Math.floor((data.limits.body - 200) * 0.75); // in base64 it takes a third more
   if (picked.size > most) return complain(`the picture may have at most ${most.toLocaleString("en")} bytes, got ${picked.size.toLocaleString("en")}; make it smaller`);
   if (!KINDS.includes(picked.type)) return complain(`the picture must be a PNG or JPEG file, got ${picked.type || "a file of another kind"}`);
+  const mine = (asking = new AbortController());
   form.setAttribute("aria-busy", "true");
   try {
     const body = JSON.stringify({ image: await encoded(picked), maps: data.attends });
@@ -90,6 +92,7 @@ function taken(files) {
   return files.length > 0;
 }
 file.addEventListener("change", () => taken(file.files));
+file.addEventListener("click", () => (file.value = "")); // the same file, chosen again, may have changed
 form.addEventListener("submit", (event) => event.preventDefault());
 addEventListener("dragover", (event) => {
   event.preventDefault();

@@ -60,6 +60,9 @@ function drawSheet() {
     return canvas.getContext("2d");
   });
   for (const one of seen.picture ? pens : []) {
+    // on white, as the model sees it where one sees through it
+    one.fillStyle = "#fff";
+    one.fillRect(0, 0, sheet.width, sheet.height);
     one.imageSmoothingEnabled = size < 1;
     one.drawImage(seen.picture, 0, 0, sheet.width, sheet.height);
   }
