@@ -23,7 +23,7 @@ def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in caption.BOUNDS:
         run = tmp_path / f"caption-{name}"
         write_tokens(tokens, run)
-        remember(_facts(some), run, new=True)
+        remember(_facts(some, some), run, new=True)
         model = build(Caption(attention=name), 1, len(tokens))
         checkpoint.write(run / "best.safetensors", checkpoint.gather(model), {"step": 3, "score": {}})
     monkeypatch.setattr(caption, "read", lambda task, split: some)

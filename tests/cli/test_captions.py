@@ -57,10 +57,30 @@ def test_evaluate(regard: Regard, captions: Path, captioner: Path, tmp_path: Pat
     assert "6 pictures of the" in ran.out
     assert "right: number 0 here / here is 0" in ran.out
     assert len((tmp_path / "said.txt").read_text().splitlines()) == 6
-    assert regard("evaluate", captioner).code == 0
+    assert "has no test pictures" not in ran.out
     two = regard("evaluate", captioner, "--test", captions / "all.tsv", captions / "all.tsv")
     assert two.code == 2
     assert "--test must be one .tsv file, got 2" in two.err
+
+
+def test_evaluate_tells_what_weights_were_chosen_by(
+    regard: Regard, captions: Path, captioner: Path, tmp_path: Path
+) -> None:
+    said = f"{captioner} has no test pictures: these are those to validate on, which its weights were chosen by"
+    for words in ((), ("--split", "test")):
+        ran = regard("evaluate", captioner, *words)
+        assert ran.code == 0
+        assert "1 picture of the valid split" in ran.out
+        assert said in ran.out
+        assert json.loads(regard("evaluate", captioner, "--json", *words).out)["split"] == "valid"
+    asked = regard("evaluate", captioner, "--split", "valid")
+    assert "1 picture of the valid split" in asked.out
+    assert "has no test pictures" not in asked.out
+    tsv, run = captions / "all.tsv", tmp_path / "run"
+    assert regard("train", "caption", *TINY, "--train", tsv, "--test", tsv, "--steps", 1, "--out", run).code == 0
+    assert "6 pictures of the test split" in regard("evaluate", run).out
+    assert json.loads(regard("evaluate", run, "--json").out)["split"] == "test"
+    assert "1 picture of the valid split" in regard("evaluate", run, "--split", "valid").out
 
 
 def test_predict(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:
@@ -99,8 +119,29 @@ def test_other_sizes_are_told(regard: Regard, captioner: Path, tmp_path: Path) -
     (tmp_path / "a.tsv").write_text("a.png\tx\n")
     ran = regard("evaluate", captioner, "--test", tmp_path / "a.tsv")
     assert ran.code == 2
-    assert "are (8, 8, 1), (height, width, channels), and those that" in ran.err
-    assert "(12, 16, 1); make them alike" in ran.err
+    assert f"the pictures of {tmp_path / 'a.tsv'} are (8, 8, 1), (height, width, channels), those to learn" in ran.err
+    assert "(12, 16, 1); make them alike, or train with size" in ran.err
+
+
+def test_other_pictures_are_told_before_anything_is_learned(regard: Regard, captions: Path, tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "small.png")
+    Image.new("RGB", (16, 12), (1, 2, 3)).save(tmp_path / "blue.png")
+    for name, said in (
+        ("small", "are (8, 8, 1), (height, width, channels), those to learn from (12, 16, 1); make them alike, or"),
+        ("blue", "are (12, 16, 3), (height, width, channels), those to learn from (12, 16, 1); make all grey, or all"),
+    ):
+        tsv = tmp_path / f"{name}.tsv"
+        tsv.write_text(f"{name}.png\tx\n")
+        for option in ("--valid", "--test"):
+            files = ("--train", captions / "all.tsv", option, tsv)
+            ran = regard("train", "caption", *TINY, *files, "--steps", 1, "--out", tmp_path / "run")
+            assert ran.code == 2
+            assert f"the pictures of {option} {tsv} {said}" in ran.err
+            assert ran.err.count("\n") == 1
+            assert "step" not in ran.out
+            assert not (tmp_path / "run").exists()
+    files = ("--train", captions / "all.tsv", "--valid", tmp_path / "small.tsv", "--size", 8)
+    assert regard("train", "caption", *TINY, *files, "--steps", 1, "--out", tmp_path / "run").code == 0
 
 
 def test_compare(captions: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

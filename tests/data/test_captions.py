@@ -36,6 +36,14 @@ def test_pictures_with_several_captions(folder: Path) -> None:
     assert len(whole) == 1
 
 
+def test_a_picture_is_one_however_it_is_spelled(folder: Path) -> None:
+    (folder / "of" / "link.png").symlink_to(folder / "a.png")
+    spelled = ("a.png", "of/../a.png", "./a.png", str(folder / "a.png"), "of/link.png")
+    some = read_captions(written(folder, *(f"{name}\t{n}" for n, name in enumerate(spelled)), "of/b.png\tblue"))
+    assert some.captions == [("0", "1", "2", "3", "4"), ("blue",)]
+    assert len(some.pixels) == 2
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

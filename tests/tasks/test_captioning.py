@@ -2,16 +2,21 @@
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
 
-import regard
-from regard.data.scenes import Box
+from regard.data.captions import read_captions
+from regard.data.scenes import Box, Captioned
+from regard.data.special import PAD
+from regard.parts.call import Need
+from regard.tasks import captioning
 from regard.tasks.caption import Caption
 from regard.tasks.captioner import Captioner, Looked, pointing
 from regard.tasks.captioning import evaluate, read, targets
@@ -134,8 +139,40 @@ def test_other_pictures_are_not_gone_on_with(quarters: Path, tmp_path: Path) -> 
     of(quarters).prepare(tmp_path, new=False)
     other = quarters.with_name("other.tsv")
     other.write_text("bright-top-left.png\tbright\ngrey-top-left.png\tgrey\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="have changed"):
+    with pytest.raises(ValueError, match=r"the images of .* have changed: they were 16 × 16; put the files back"):
         of(other).prepare(tmp_path, new=False)
+    with pytest.raises(ValueError, match="is validated on have changed, and its best weights were chosen by others; "):
+        replace(of(quarters), valid=other).prepare(tmp_path, new=False)
+    # a run of before, which did not note them
+    facts = json.loads((tmp_path / "images.json").read_text())
+    del facts["valid_sha256"]
+    (tmp_path / "images.json").write_text(json.dumps(facts))
+    replace(of(quarters), valid=other).prepare(tmp_path, new=False)
+
+
+def test_a_file_is_read_once(quarters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def noted(path: Path, size: int | None) -> Captioned:
+        read.append(path)
+        return read_captions(path, size)
+
+    monkeypatch.setattr(captioning, "read_captions", noted)
+    Caption(train=quarters).prepare(tmp_path)
+    assert read == [quarters]
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_what_is_known_of_pictures(count: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 3, 5, 1), np.uint8)
+    one, other = Captioned(pixels, [("a", "b")] * count), Captioned(pixels[1:], [("a",)] * (count - 1))
+    facts = captioning._facts(one, other)
+    assert (facts.height, facts.width, facts.channels) == (3, 5, 1)
+    assert facts.mean == pytest.approx(np.median(pixels) / 255, rel=1e-12)
+    assert facts.spread == pytest.approx(pixels.std() / 255, rel=1e-12)
+    # as runs of before have it
+    assert facts.sha256 == sha256(pixels.tobytes() + "\n".join(["a\tb"] * count).encode()).hexdigest()
+    assert facts.valid_sha256 == captioning._facts(other, one).sha256 != facts.sha256
 
 
 def test_pointing() -> None:
@@ -163,7 +200,48 @@ def test_the_task_is_known_and_its_versions_differ() -> None:
         "hard": "hard",
     }
     task.rehearse()
-    assert regard.losses.doubly_stochastic
+
+
+def test_a_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:
+    """Soft, by hand: smoothed likelihood and λ Σ_i (1 − Σ_t α_ti)² over the words of each caption alone."""
+    for doubly in (0.7, None):
+        work = of(quarters, doubly=doubly, smoothing=0.2).prepare(tmp_path)
+        model = work.model()
+        batch = work.batch(np.arange(7), 0, 1)
+        right = batch.target[:, 1:]
+        taught = model.teach(batch.x, batch.target[:, :-1], Need(weights=True))
+        logits = model.output(taught.states)[right != PAD]
+        want = F.cross_entropy(logits, right[right != PAD], reduction="sum", label_smoothing=0.2)
+        for weights, words in zip(taught.weights, (right != PAD).sum(1), strict=True):
+            want = want + (0.01 if doubly is None else 0.7) * (1 - weights[:words].sum(0)).square().sum()
+        loss = work.loss(model, batch)
+        torch.testing.assert_close(loss.total, want)
+        torch.testing.assert_close(loss.sums["nll"], F.cross_entropy(logits, right[right != PAD], reduction="sum"))
+
+
+def test_a_hard_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:
+    """−log p(y | s) − Σ_t (R_t − b_t) log α_t(s_t) − λ Σ_t H(α_t), a caption and a word at a time."""
+    for entropy in (0.3, None):
+        work = of(quarters, attention="hard", expected=0.25, entropy=entropy).prepare(tmp_path)
+        model = work.model()
+        assert model.decoder.expected == 0.25
+        batch = work.batch(np.arange(7), 0, 1)
+        right, before = batch.target[:, 1:], model.baseline.item()
+        torch.manual_seed(5)
+        taught = model.teach(batch.x, batch.target[:, :-1])
+        log_p = model.output(taught.states).log_softmax(-1).gather(-1, right[..., None]).squeeze(-1)
+        want = torch.zeros(())
+        for n, words in enumerate((right != PAD).sum(1).tolist()):
+            for t in range(words):
+                earned = log_p[n, t:words].sum().detach() - before * (words - t)
+                want = want - log_p[n, t] - earned * taught.log_prob[n, t]
+                want = want - (0.002 if entropy is None else 0.3) * taught.entropy[n, t]
+        torch.manual_seed(5)
+        loss = work.loss(model, batch)
+        torch.testing.assert_close(loss.total, want)
+        own = (model.decoder.attention.score.energy, model.output.weight)
+        for a, b in zip(torch.autograd.grad(loss.total, own), torch.autograd.grad(want, own), strict=True):
+            torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from regard.data.captions import read_captions
 from regard.data.scenes import Captioned
 from regard.tasks.caption import Caption
 from regard.tasks.captioner import Captioner
-from regard.tasks.captioning import evaluate, read
+from regard.tasks.captioning import alike, evaluate, has_test, read
 from regard.tasks.interpreter import Beam, Greedy, Said
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def evaluated(typed: "evaluating.Options") -> int:
         typed.out.write_text(lines, encoding="utf-8", newline="\n")
     tell(typed, loaded.step, seconds, len(some), "pictures", {"split": split, "beam": beam, "scores": scores})
     if not typed.json:
+        if split == "valid" and typed.split != "valid":
+            print(f"{typed.run} has no test pictures: these are those to validate on, which its weights were chosen by")
         _show(some, said)
     return 0
 
@@ -65,16 +67,14 @@ def _captioned(typed: "evaluating.Options", loaded: Loaded) -> tuple[str, Captio
     """The pictures to be judged on, and what to call them."""
     facts = loaded.captioner.facts
     if not typed.test:
-        split = typed.split or "test"
-        return split, read(loaded.task, split)
+        split = typed.split or "test" if has_test(loaded.task) else "valid"
+        some = read(loaded.task, split)
+        alike(some, f"the {split} split", facts)
+        return split, some
     if len(typed.test) > 1:
         raise ValueError(f"--test must be one .tsv file, got {len(typed.test)}; join them first")
     some = read_captions(typed.test[0], loaded.task.size)
-    if some.pixels.shape[1:] != (facts.height, facts.width, facts.channels):
-        raise ValueError(
-            f"the pictures of {typed.test[0]} are {some.pixels.shape[1:]}, (height, width, channels), and those that "
-            f"{typed.run} learned from {(facts.height, facts.width, facts.channels)}; make them alike"
-        )
+    alike(some, typed.test[0], facts)
     return str(typed.test[0]), some
 
 

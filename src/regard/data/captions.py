@@ -15,7 +15,7 @@ def read_captions(path: Path, size: int | None = None) -> Captioned:
     or of another size in common, if it is left out.
     """
     said: dict[Path, list[str]] = {}
-    first: dict[Path, int] = {}
+    first: dict[Path, tuple[Path, int]] = {}
     for number, line in enumerate(read_lines(path), 1):
         parts = line.split("\t")
         if len(parts) != 2 or not all(part.strip() for part in parts):
@@ -24,10 +24,11 @@ def read_captions(path: Path, size: int | None = None) -> Captioned:
                 "write as many lines as a picture has captions"
             )
         named = path.parent / parts[0]
-        said.setdefault(named, []).append(parts[1])
-        first.setdefault(named, number)
+        # one picture, however it is spelled
+        said.setdefault(named.resolve(), []).append(parts[1])
+        first.setdefault(named.resolve(), (named, number))
     pixels = []
-    for named, number in first.items():
+    for named, number in first.values():
         try:
             pixels.append(pictures.read(named, size=None if size is None else (size, size)))
         except ValueError as error:

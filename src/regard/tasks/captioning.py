@@ -22,7 +22,7 @@ from regard.parts.call import Need
 from regard.tasks.caption import Caption
 from regard.tasks.captioner import Captioner, build, has_tokens, pointing, read_tokens, write_tokens
 from regard.tasks.interpreter import Greedy, Said, Search
-from regard.tasks.pictures import Facts, remember, tensor
+from regard.tasks.pictures import Facts, brightness, counted, remember, tensor
 from regard.tasks.scores import SCORES
 from regard.tasks.task import Loss, Score
 
@@ -62,13 +62,17 @@ class Captioning:
 
     @staticmethod
     def of(task: Caption, folder: Path, new: bool) -> "Captioning":
-        train, valid = read(task, "train"), read(task, "valid")
+        train, valid = splits(task)
+        facts = _facts(train, valid)
+        alike(valid, f"valid={task.valid}", facts)
         new = new or not has_tokens(folder)
+        # what is looked at only when all is trained: better told now than then
+        if new and task.test is not None:
+            alike(read(task, "test"), f"test={task.test}", facts)
         lines = [line for said in train.captions for line in said]
         tokens = Tokens.train(task.choice("tokens"), lines, task.vocabulary) if new else read_tokens(folder)
         if new:
             write_tokens(tokens, folder)
-        facts = _facts(train)
         remember(facts, folder, new)
         every = [(n, ids) for n, said in enumerate(train.captions) for ids in tokens.encode(said)]
         pairs = [(n, ids) for n, ids in every if len(ids) <= task.max_length]
@@ -198,32 +202,61 @@ def evaluate(captioner: Captioner, some: Captioned, search: Search) -> tuple[dic
 
 
 def read(task: Caption, split: str) -> Captioned:
-    """The pictures of "train", "valid" or "test"."""
+    """The pictures of "train", "valid" or "test"; those of "test" are those of "valid" where `has_test` is false."""
     if task.train is None:
         return scenes(split, task.seed)  # type: ignore[arg-type]
     if split == "test" and task.test is not None:
         return read_captions(task.test, task.size)
     if split != "train" and task.valid is not None:
         return read_captions(task.valid, task.size)
+    train, valid = splits(task)
+    return train if split == "train" else valid
+
+
+def has_test(task: Caption) -> bool:
+    """Are there pictures that had no part in the choice of weights?"""
+    return task.train is None or task.test is not None
+
+
+def splits(task: Caption) -> tuple[Captioned, Captioned]:
+    """The pictures to learn from and those to validate on, every file read once."""
+    if task.train is None:
+        return scenes("train", task.seed), scenes("valid", task.seed)
     every = read_captions(task.train, task.size)
     if task.valid is not None:
-        return every
+        return every, read_captions(task.valid, task.size)
     order = np.random.default_rng(task.seed).permutation(len(every))
     held = max(round(VALID * len(every)), 1)
     if held >= len(every):
         raise ValueError(
             f"{task.train} names {len(every)} picture, and one is needed to validate on; name more, or give valid"
         )
-    return every[np.sort(order[held:] if split == "train" else order[:held])]
+    return every[np.sort(order[held:])], every[np.sort(order[:held])]
 
 
-def _facts(some: Captioned) -> Facts:
-    told = "\n".join("\t".join(said) for said in some.captions)
-    digest = sha256(np.ascontiguousarray(some.pixels).tobytes() + told.encode()).hexdigest()
-    _, height, width, channels = some.pixels.shape
+def alike(some: Captioned, named: object, facts: Facts) -> None:
+    """Raises if pictures are of another size or colour than those that are learned from."""
+    shape, learned = some.pixels.shape[1:], (facts.height, facts.width, facts.channels)
+    if shape != learned:
+        way = "make them alike, or train with size" if shape[:2] != learned[:2] else "make all grey, or all coloured"
+        raise ValueError(
+            f"the pictures of {named} are {shape}, (height, width, channels), those to learn from {learned}; {way}"
+        )
+
+
+def _facts(train: Captioned, valid: Captioned) -> Facts:
+    _, height, width, channels = train.pixels.shape
     # of scenes on a ground the ground becomes 0: what stands there stands out
-    middle, spread = float(np.median(some.pixels)) / 255, float(some.pixels.std()) / 255
-    return Facts(channels, height, width, [], middle, max(spread, 1e-6), digest)
+    below = counted(train.pixels).cumsum()
+    middle = np.searchsorted(below, [(below[-1] - 1) // 2, below[-1] // 2], side="right").mean() / 255
+    spread = brightness(train.pixels)[1]
+    return Facts(channels, height, width, [], float(middle), max(spread, 1e-6), _digest(train), _digest(valid))
+
+
+def _digest(some: Captioned) -> str:
+    digest = sha256(np.ascontiguousarray(some.pixels).data)
+    digest.update("\n".join("\t".join(said) for said in some.captions).encode())
+    return digest.hexdigest()
 
 
 def rehearse(task: Caption) -> None:

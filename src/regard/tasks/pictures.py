@@ -41,7 +41,10 @@ class Pictured(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run knows of its images: shape, classes, how bright they are, and their fingerprint."""
+    """What a run knows of its images: shape, classes, how bright they are, and their fingerprint.
+
+    Of images that come with others to validate on, also the fingerprint of those.
+    """
 
     channels: int
     height: int
@@ -50,6 +53,7 @@ class Facts:
     mean: float
     spread: float
     sha256: str
+    valid_sha256: str = ""
 
     @staticmethod
     def of(images: Images) -> "Facts":
@@ -62,9 +66,17 @@ class Facts:
 
 def brightness(pixels: NDArray[np.uint8]) -> tuple[float, float]:
     """Mean and spread, pixels going from 0 to 1; by how often each value is there, not by a copy in float64."""
-    counts, values = np.bincount(pixels.ravel(), minlength=256), np.arange(256) / 255
+    counts, values = counted(pixels), np.arange(256) / 255
     mean = float((counts * values).sum() / counts.sum())
     return mean, float(np.sqrt((counts * (values - mean) ** 2).sum() / counts.sum()))
+
+
+def counted(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:  # "n h w c" -> "256"
+    """How often each value is there, image by image: counting makes whole numbers eight times as wide."""
+    counts = np.zeros(256, np.int64)
+    for image in pixels:
+        counts += np.bincount(image.ravel(), minlength=256)
+    return counts
 
 
 def recalled(folder: Path) -> Facts:
@@ -124,10 +136,19 @@ def remember(facts: Facts, folder: Path, new: bool) -> None:
     if new or not (folder / _FILE).exists():
         disk.folder(folder)
         disk.write(folder / _FILE, [json.dumps(asdict(facts)).encode(), b"\n"])
-    elif (before := recalled(folder)).sha256 != facts.sha256:
+        return
+    before = recalled(folder)
+    if before.sha256 != facts.sha256:
+        classes = f" of {len(before.classes)} classes" if before.classes else ""
         raise ValueError(
-            f"the images of {folder} have changed: they were {before.height} × {before.width} of "
-            f"{len(before.classes)} classes; put the files back as they were, or train in another folder"
+            f"the images of {folder} have changed: they were {before.height} × {before.width}{classes}; "
+            "put the files back as they were, or train in another folder"
+        )
+    # runs of before have none
+    if before.valid_sha256 and before.valid_sha256 != facts.valid_sha256:
+        raise ValueError(
+            f"the images that {folder} is validated on have changed, and its best weights were chosen by others; "
+            "put the files back as they were, or train in another folder"
         )
 
 
