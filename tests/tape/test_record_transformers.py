@@ -1,5 +1,6 @@
 """Models of transformers as they run, fused: the maps are those of the eager path, and nothing else changes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.tape.models import MODELS, Made, eager_maps, gpt2, llama
 from torch import Tensor
 
 import regard
+from regard.view import chosen
 
 NAMES = {
     "bert": ["encoder.layer.0.attention.self", "encoder.layer.1.attention.self"],
@@ -126,6 +128,78 @@ def test_a_cache_of_fixed_size_knows_its_steps() -> None:
     for one, same in zip(tape.stitched(), whole, strict=True):
         torch.testing.assert_close(one.weights.dense()[..., :11], same.weights.dense(), rtol=0.0, atol=1e-6)
         assert not one.weights.dense()[..., 11:].any()
+
+
+def mistral(window: int) -> Made:
+    import transformers as t
+
+    config = t.MistralConfig(
+        vocab_size=50,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        intermediate_size=40,
+        sliding_window=window,
+        bos_token_id=1,
+    )
+    inputs = {"input_ids": torch.randint(2, 49, (1, 7))}
+    return Made(t.MistralForCausalLM(config).eval(), inputs, None)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize(("cache", "window"), [("dynamic", 3), ("dynamic", 9), ("static", 3)])
+def test_a_cache_of_a_sliding_window_knows_its_steps(
+    cache: str, window: int, implementation: str, tmp_path: Path
+) -> None:
+    """It holds the last keys alone: where they stand is told by the calls before, from which they came."""
+    made = mistral(window)
+    made.model.set_attn_implementation(implementation)
+    how = {} if cache == "dynamic" else {"cache_implementation": "static", "disable_compile": True}
+    text, tape = generated(made, **how)
+    tape = tape.labelled([f"w{n}" for n in range(text.shape[1])])
+    steps = tape[tape.names[0]]
+    assert [one.step for one in steps] == [0, 7, 8, 9, 10]
+    if window == 3:
+        assert [one.first for one in steps] == [0, 5, 6, 7, 8]
+        assert tape.labels(steps[2]) == (("w8",), ("w6", "w7", "w8"))
+        assert chosen.pieces(steps[2:3], steps[2], 1)[1] == ["6", "7", "8"]
+    else:
+        assert [one.first for one in steps] == [0, 0, 0, 1, 2]
+    with torch.no_grad(), regard.record(made.model) as whole:
+        made.model(text[:, :-1])
+    stitched = tape.stitched()
+    for some in (stitched, regard.Recording.load(stitched.save(tmp_path / "a.safetensors"))):
+        for one, same in zip(some, whole, strict=True):
+            assert one.verified
+            torch.testing.assert_close(one.weights.dense()[..., :11], same.weights.dense(), rtol=0.0, atol=1e-6)
+            assert torch.equal(one.allowed()[..., :11], same.allowed())
+            assert torch.equal(one.weights.pick(0, 2).rows(slice(8, 10)), one.weights.dense()[0, 2, 8:10])
+    if window == 3:
+        with pytest.raises(
+            ValueError, match="begin at position 8, and its cache has let go of what was before; stitch"
+        ):
+            tape.select(calls=slice(2, 4)).stitched()
+
+
+def test_a_sliding_window_under_a_beam_search() -> None:
+    """Samples that change places are those of the call before all the same."""
+    _, tape = generated(mistral(4), num_beams=3)
+    assert [one.step for one in tape[tape.names[0]]] == [0, 7, 8, 9, 10]
+
+
+def test_a_cache_that_was_cut_is_no_window_that_slid() -> None:
+    """The same numbers of queries and keys, and other keys: what was said last is taken back."""
+    import transformers
+
+    made = mistral(50)
+    ids = made.inputs["input_ids"]
+    cache = transformers.DynamicCache()
+    with torch.no_grad(), regard.record(made.model) as tape:
+        made.model(ids, past_key_values=cache)
+        cache.crop(-3)
+        made.model(ids[:, 4:5], past_key_values=cache)
+    assert [(one.step, one.first) for one in tape[tape.names[0]]] == [(0, 0), (4, 0)]
 
 
 def test_the_keys_of_a_generation_are_kept_once() -> None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from regard.parts import checks
 from regard.parts.map import AttentionMap
-from regard.tape.made import Difference, Heads, Stitched, made
+from regard.tape.made import Difference, Heads, Stitched, made, windows
 from regard.tape.recorded import Kind, Recorded
 from regard.tape.words import Words, shown
 
@@ -124,7 +124,14 @@ def stitched(of: Sequence[Recorded]) -> tuple[Recorded, ...]:
                     "stitch the steps of one generation, as in select(calls=slice(0, 5))"
                 )
             end += one.shape[-2]
-        joined = made(name, calls[0].kind, Stitched(*[one.weights for one in calls]), calls, "steps")
+        slid = any(one.first for one in calls)
+        if slid and calls[0].step:
+            raise ValueError(
+                f"the calls of {name!r} begin at position {calls[0].step}, and its cache has let go of what was before"
+                "; stitch them from the first on, as in select(calls=slice(0, 5))"
+            )
+        weights = [one.weights for one in calls]
+        joined = made(name, calls[0].kind, windows(weights) if slid else Stitched(*weights), calls, "steps")
         whole.append(replace(joined, step=calls[0].step, heads=calls[0].heads))
     return tuple(whole)
 

@@ -147,7 +147,7 @@ def hear(ear: "Ear", func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     frame, recorder = ear.frame, ear.recorder
     q, k, v = given["query"], given["key"], given["value"]
     kind = kind_of(frame, q, k, False)
-    step = recorder.step(kind, q.shape[-2], max(k.shape[-2] - q.shape[-2], 0))
+    step = recorder.step(frame.name, kind, q.shape[-2], max(k.shape[-2] - q.shape[-2], 0), v)
     if recorder.wants(frame.name):
         score_mod, mask_mod = given["score_mod"], given["block_mask"][-1]
         weights = Modified(q, k, given["scale"], score_mod, mask_mod)

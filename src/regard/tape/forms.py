@@ -14,7 +14,7 @@ from regard.parts.map import AttentionMap, Computed, Copyable, Kept
 from regard.parts.mask import And, Causal, Documents, Given, Joined, Lengths, Mask, Not, Or, Prefix, Window
 from regard.parts.normalize import Softmax
 from regard.parts.score import Dot
-from regard.tape.made import Heads, Made, Stitched
+from regard.tape.made import Heads, Later, Made, Stitched, windows
 
 # the name of a tensor, or that of a longer one and how much of it
 Name = str | tuple[str, int]
@@ -32,7 +32,11 @@ class _NoForm(Exception):
 
 def stored(of: AttentionMap, put: Put) -> dict[str, Any]:
     """The map in JSON, its tensors put away under names."""
+    if isinstance(of, Later):
+        return stored(of.of[0], put)
     for kind, made in _MADE.items():
+        if type(of) is made and any(isinstance(one, Later) for one in of.of):
+            return {"windows": [stored(one, _under(put, str(n))) for n, one in enumerate(of.of)]}
         if type(of) is made:
             return {kind: [stored(one, _under(put, str(n))) for n, one in enumerate(of.of)]}
     linear = _linear(of)
@@ -50,6 +54,8 @@ def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
     for kind, made in _MADE.items():
         if kind in form:
             return _made(made, [loaded(one, get) for one in form[kind]])
+    if "windows" in form:
+        return windows(_made(Stitched, [loaded(one, get) for one in form["windows"]]).of)
     if "weights" not in form:
         return Computed(_call(form, get))
     weights = get(form["weights"])
@@ -69,7 +75,7 @@ def _rule(of: AttentionMap) -> AttentionMap | None:
     return rule if rule is not None and small(rule) else None
 
 
-def _made(made: type[Made], of: list[AttentionMap]) -> AttentionMap:
+def _made(made: type[Made], of: list[AttentionMap]) -> Made:
     """Maps beside or below one another, which must fit."""
     # beside one another all but their number is alike, below one another all but queries and keys
     like = {(len(one.shape), one.shape[:-3], one.shape[-2:] if made is Heads else one.shape[-3:-2]) for one in of}
@@ -87,7 +93,7 @@ def which(t: Tensor) -> Hashable:
 
 def parts(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
     """Puts what the map is made of among the `longest` tensors; the bytes of what is stored as weights."""
-    if isinstance(of, Made) and type(of) in _MADE.values():
+    if isinstance(of, Later) or (isinstance(of, Made) and type(of) in _MADE.values()):
         return sum(parts(one, longest) for one in of.of)
     linear = _linear(of)
     if linear is None:
@@ -107,7 +113,9 @@ def parts(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
 
 def small(of: AttentionMap) -> bool:
     """Is it stored in linear memory?"""
-    return all(map(small, of.of)) if isinstance(of, Made) and type(of) in _MADE.values() else _linear(of) is not None
+    if isinstance(of, Later) or (isinstance(of, Made) and type(of) in _MADE.values()):
+        return all(map(small, of.of))
+    return _linear(of) is not None
 
 
 def _under(put: Put, prefix: str) -> Put:

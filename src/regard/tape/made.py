@@ -177,6 +177,39 @@ class Stitched(Made):
         return out
 
 
+class Later(Made):
+    """A map whose first key is another one of the text: nothing, which is not allowed, for all that come before."""
+
+    def __init__(self, of: AttentionMap, first: int) -> None:
+        super().__init__(of)
+        self.first = first
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        *batch, q, k = self.of[0].shape
+        return (*batch, q, self.first + k)
+
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        return torch.nn.functional.pad(self.of[0].rows(rows), (self.first, 0))
+
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        found = _each_allowed(self.of, rows)
+        if found is None:
+            *batch, q, k = self.of[0].shape
+            count = len(torch.arange(q, device=self.device)[rows])
+            found = [torch.ones(*batch, count, k, dtype=torch.bool, device=self.device)]
+        return torch.nn.functional.pad(found[0], (self.first, 0))
+
+
+def windows(of: Sequence[AttentionMap]) -> Stitched:
+    """Steps from the first on, of which each looks at the last keys so far: those that its cache still held."""
+    later, end = [], 0
+    for one in of:
+        end += one.shape[-2]
+        later.append(Later(one, end - one.shape[-1]) if end > one.shape[-1] else one)
+    return Stitched(*later)
+
+
 def _each_allowed(of: Sequence[AttentionMap], rows: Tensor | slice) -> list[Tensor] | None:
     """What is allowed in each of some maps; None if no mask is known of any."""
     found = [one.allowed(rows) for one in of]

@@ -45,9 +45,9 @@ class Native(Listener):
         queries, keys = call.queries.shape[-2], call.keys.shape[-2]
         if call.given is not None:
             step = int(call.given[0].reshape(-1)[0]) if queries else 0
-            self.recorder.step(kind, queries, step)
+            self.recorder.step(frame.name, kind, queries, step)
         else:
-            step = self.recorder.step(kind, queries, max(keys - queries, 0))
+            step = self.recorder.step(frame.name, kind, queries, max(keys - queries, 0), call.v)
         if not self.recorder.wants(frame.name):
             return
         weights = Computed(call, self.recorder.shelf.freeze)

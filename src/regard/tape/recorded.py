@@ -43,6 +43,13 @@ class Recorded:
         """(*b, q, k)"""
         return self.weights.shape
 
+    @property
+    def first(self) -> int:
+        """The position of the first key: 0, unless these are the steps of a generation whose cache has let go of what
+        is older than its window."""
+        q, k = self.shape[-2:]
+        return max(self.step + q - k, 0) if self.kind == "self" and self.step and self.rows is None else 0
+
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:  # -> bool "*b rows k"
         """The keys that the queries, or some of them, were allowed to look at; None where no mask is known. Of a rule,
         such as causality or padding, only what is asked for is worked out."""

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 
 from regard.parts.map import Copyable, Kept
 from regard.tape import certify
+from regard.tape.caches import Caches
 from regard.tape.compact import Rules
 from regard.tape.made import Heads, Stitched
 from regard.tape.places import Frame, Places
@@ -68,6 +69,7 @@ class Recorder:
         self._group: list[Recorded] | None = None
         self._last_self = (0, 0)  # queries and step of the last self attention
         self._rules = Rules()
+        self._caches = Caches()
         places.failed = self._failed
 
     @contextmanager
@@ -115,9 +117,13 @@ class Recorder:
         patterns = self.choice.layers
         return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
-    def step(self, kind: Kind, queries: int, own: int) -> int:
-        """The position of the first query: its own in self attention; elsewhere that of the self attention before."""
+    def step(self, name: str, kind: Kind, queries: int, own: int, values: Tensor | None = None) -> int:
+        """The position of the first query: its own in self attention; elsewhere that of the self attention before.
+
+        `own` is by the number of keys, which a cache may have let go of, if `values` are given to tell it by.
+        """
         if kind == "self":
+            own = own if values is None else self._caches.position(name, queries, own, values)
             self._last_self = (queries, own)
             return own
         return self._last_self[1] if self._last_self[0] == queries else 0

@@ -70,8 +70,8 @@ class Recording(Sequence[Recorded]):
 
         Self attention has one text on both sides: the queries', unless the keys' alone is as long as it has keys; if
         both are, the keys' in a module with "encoder" in its name, which reads the source. A step of a generation has
-        its beginning at the columns. Of any other kind the columns are the keys, if there are as many; channels and
-        places, of a gate, are no pieces of a text.
+        its beginning at the columns, or what the cache of a sliding window still holds of it. Of any other kind the
+        columns are the keys, if there are as many; channels and places, of a gate, are no pieces of a text.
         """
         queries, keys = self.queries, self.keys
         q, k = one.shape[-2:]
@@ -85,6 +85,8 @@ class Recording(Sequence[Recorded]):
         rows = tuple(queries[i] for i in places) if known and queries is not None else None
         if keys is None or len(keys) < k or (one.kind != "self" and len(keys) != k):
             return rows, None
+        if one.first:  # the cache of a sliding window holds the last of them
+            return rows, keys[one.first : one.first + k] if len(keys) >= one.first + k else None
         # one text that is longer than the map: its beginning, if the map ends where its last row stands
         return rows, keys[:k] if len(keys) == k or max(places, default=-1) < k else None
 

@@ -41,7 +41,8 @@ def hear(ear: "Ear", func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     frame, recorder = ear.frame, ear.recorder
     q, k, v = given.query, given.key, given.value
     kind = kind_of(frame, q, k, given.is_causal)
-    step = recorder.step(kind, q.shape[-2], position(q, k, given.attn_mask, given.is_causal))
+    own = position(q, k, given.attn_mask, given.is_causal)
+    step = recorder.step(frame.name, kind, q.shape[-2], own, v)
     if not recorder.wants(frame.name):
         return out
     plain = out

@@ -365,7 +365,7 @@ class Eager:
             call, exact, v, seen = headed(call, exact, v, seen, heads)
         kind = sdpa.kind_of(frame, exact, v, False)
         queries, keys = exact.shape[-2:]
-        step = recorder.step(kind, queries, max(keys - queries, 0))
+        step = recorder.step(frame.name, kind, queries, max(keys - queries, 0), v)
         if not recorder.wants(frame.name):
             return None
         kept: Copyable = Kept(exact) if call is None else Computed(call, recorder.shelf.freeze)

@@ -205,12 +205,17 @@ def positions(one: Recorded) -> list[int]:
     return [one.step + n for n in (range(one.shape[-2]) if one.rows is None else one.rows)]
 
 
+def columns(one: Recorded) -> tuple[str, ...]:
+    """And its keys, in numbers."""
+    return tuple(str(one.first + n) for n in range(one.shape[-1]))
+
+
 def pieces(recording: Recording, one: Recorded, sample: int) -> tuple[list[str], list[str]]:
     """What stands at the rows and columns of a map: pieces of the text where they are known, else positions."""
-    rows, columns = recording.labels(one) if sample == 0 else (None, None)  # the pieces are those of sample 0
+    rows, found = recording.labels(one) if sample == 0 else (None, None)  # the pieces are those of sample 0
     return (
         [str(n) for n in positions(one)] if rows is None else [labels.shown(piece) for piece in rows],
-        [str(n) for n in range(one.shape[-1])] if columns is None else [labels.shown(piece) for piece in columns],
+        list(columns(one)) if found is None else [labels.shown(piece) for piece in found],
     )
 
 

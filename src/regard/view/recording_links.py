@@ -146,7 +146,8 @@ def text(recording: Recording, path: str | Path, *, sample: int = 0, layer: int 
     notes = [f"{seen.named}, {KINDS[seen.one.kind]}, {chosen.trust(seen.one)}", f"most: {best}"]
     words = [*seen.columns, *seen.rows]
     with board(path, who + chosen.mark(seen.one), notes, words, _WIDE) as b:
-        itself = chosen.positions(seen.one)[only] if only is not None and seen.one.kind == "self" else None
+        own = only is not None and seen.one.kind == "self"
+        itself = chosen.positions(seen.one)[only] - seen.one.first if own and only is not None else None
         _paragraph(b, [labels.shortened(c, 60) for c in seen.columns], row, itself)
     return Path(path)
 

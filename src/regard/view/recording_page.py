@@ -136,6 +136,8 @@ def laid(recording: Recording, other: Recording | None, sample: int) -> list[Lay
             raise ValueError(f"{name} must hold at least one map, got none; record a forward pass first")
         for one in some:
             rows, columns = some.labels(one) if sample == 0 else (None, None)  # the pieces are those of sample 0
+            if columns is None and one.first:
+                columns = chosen.columns(one)
             found.append(Layer(one, rows and tuple(rows), columns and tuple(columns), side))
     return found
 
