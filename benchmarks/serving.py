@@ -44,10 +44,12 @@ from regard.serve.looks import looks
 from regard.serve.seeing import Seeing
 from regard.tape.record import record
 from regard.tasks.interpreter import Beam
-from regard.tasks.sight import watched
+from regard.tasks.sight import Sight, Sighted, watched
 from regard.tasks.translation import read
 
 SENTENCES, PICTURES, LOOKED, ROUNDS = 400, 200, 8, 3
+# what the result of a run of each kind is called
+NAMES = {"Translate": "", "ClassifyImage": "-pictures", "Glimpse": "-glimpses", "Caption": "-captions"}
 # what rounding may change of a score and of a weight
 SLACK = 1e-4
 GAIN = Bound("least", 3)
@@ -61,8 +63,9 @@ service with `--batch 1`; both ways take turns, and the ratio is taken inside ea
 HOW_SEEN = """\
 Clients and service share the machine, over loopback, connections kept; a client asks again as soon as it is answered.
 Requests have one picture, 96 by 64 pixels of noise as PNG, every eighth asks for maps of where the model looked. Every
-answer is compared with what was said beforehand, one picture at a time: probabilities and weights within 1e-4. "One by
-one" is the same service with `--batch 1`; both ways take turns, and the ratio is taken inside each round.
+answer is compared with what was said beforehand, one picture at a time: its sentence; probabilities, places of glimpses
+and weights within 1e-4. "One by one" is the same service with `--batch 1`; both ways take turns, and the ratio is taken
+inside each round.
 """
 
 
@@ -87,23 +90,33 @@ class Right:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A picture and what must be said of it: a probability of each class, and a map of each module that looks."""
+    """A picture and what must be said of it: a probability of each class, a path of glimpses or a sentence, whichever
+    the model has, and a map of each module that looks."""
 
     body: bytes
-    chances: dict[str, float]
+    path: str
+    said: Sighted
     looks: tuple[torch.Tensor, ...] | None
-    path = "/v1/classify"
 
     def agrees(self, answer: Any) -> bool:
         (found,) = answer["answers"]
-        said = {one["name"]: one["probability"] for one in found["classes"]}
-        same = said.keys() == self.chances.keys() and all(abs(p - self.chances[n]) < SLACK for n, p in said.items())
+        chances, wanted = {one["name"]: one["probability"] for one in found.get("classes", ())}, dict(self.said.classes)
+        places = [(one["x"], one["y"]) for one in found.get("path", ())]
+        same = (
+            found.get("text", "") == self.said.text
+            and len(found.get("words", ())) == len(self.said.pieces)
+            and chances.keys() == wanted.keys()
+            and all(abs(chance - wanted[name]) < SLACK for name, chance in chances.items())
+            and _near(torch.tensor(places), torch.tensor(self.said.places))
+        )
         if not same or self.looks is None:
             return same and "maps" not in found
         maps = [torch.tensor(one["weights"]) for one in found["maps"]]
-        return len(maps) == len(self.looks) and all(
-            a.shape == b.shape and bool((a - b).abs().max() < SLACK) for a, b in zip(maps, self.looks, strict=True)
-        )
+        return len(maps) == len(self.looks) and all(_near(a, b) for a, b in zip(maps, self.looks, strict=True))
+
+
+def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and bool(((a - b).abs() < SLACK).all())
 
 
 @dataclass
@@ -130,11 +143,11 @@ class Load:
 
 def answers(run: Path) -> "Sequence[Right | Seen]":
     """What the run is asked, and what it says to each alone."""
-    return _seen(run) if recorded(run).kind == "ClassifyImage" else _said(run)
+    kind = recorded(run).kind
+    return _seen(SIGHTS[kind](run, "best", "cpu", 1)[0]) if kind in SIGHTS else _said(run)
 
 
-def _seen(run: Path) -> list[Seen]:
-    sight, _ = SIGHTS["ClassifyImage"](run, "best", "cpu", 1)
+def _seen(sight: Sight) -> list[Seen]:
     facts, draw, made = sight.facts, np.random.default_rng(0), []
     attends = Seeing(sight, Limits(), run="", step=0).attends
     for n in range(PICTURES):
@@ -144,9 +157,10 @@ def _seen(run: Path) -> list[Seen]:
         pixels = pictures.read(held.getvalue(), **shape)[None]  # type: ignore[arg-type]
         maps = attends and n % LOOKED == 0
         ((one,), tape) = watched(sight, pixels, lambda: record(sight.model)) if maps else (sight.see(pixels), None)
-        body = {"image": base64.b64encode(held.getvalue()).decode(), "top": len(facts.classes), "maps": maps}
+        top = max(1, len(facts.classes))
+        body = {"image": base64.b64encode(held.getvalue()).decode(), "top": top, "maps": maps}
         found = None if tape is None else tuple(look.weights for look in looks(tape, 0))
-        made.append(Seen(json.dumps(body).encode(), dict(one.classes), found))
+        made.append(Seen(json.dumps(body).encode(), f"/v1/{sight.name}", one, found))
     return made
 
 
@@ -282,9 +296,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     facts = [f"date: {date}", f"{about.where()}, {served_by}", f"load before: {about.machine['load before']}"]
     facts.append(f"run: {given.run.name}")
     told = f"# A service under load, as measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)
-    looks_at = recorded(given.run).kind == "ClassifyImage"
-    path = given.results / f"serving{'-pictures' * looks_at}-{date}.md"
-    path.write_text(f"{told}\n{HOW_SEEN if looks_at else HOW}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
+    kind = recorded(given.run).kind
+    path = given.results / f"serving{NAMES[kind]}-{date}.md"
+    how = HOW_SEEN if kind in SIGHTS else HOW
+    path.write_text(f"{told}\n{how}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
     print(f"\n{summary(rows)} Written to {path}.")
     return 0 if all(row.verdict in ("", "reached") for row in rows) else 1
 

@@ -1,10 +1,12 @@
 """The load test itself: it counts what is right and catches what is wrong."""
 
+import copy
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -87,20 +89,48 @@ def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no run" in capsys.readouterr().err
 
 
-def test_pictures_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def wrong(answer: Any, part: str) -> Any:
+    """The answer with a little changed."""
+    changed = copy.deepcopy(answer)
+    (one,) = changed["answers"]
+    if part == "classes":
+        one["classes"][0]["probability"] += 0.01
+    elif part == "path":
+        one["path"][-1]["y"] += 0.01
+    elif part == "text":
+        one["text"] += "!"
+    else:
+        one["maps"][0]["weights"][0][0][0] += 0.01
+    return changed
+
+
+RUNS = {
+    "classify-image": ("ClassifyImage", "--data digits --gate simam --width 2 --depths 1", ["classes"]),
+    "glimpse": ("Glimpse", "--data digits --glimpses 2 --what 4 --where 4 --glimpse 6 --hidden 8", ["classes", "path"]),
+    "caption": ("Caption", "--data scenes --annotation 8 --channels 4 --width 6 --hidden 8", ["text"]),
+}
+
+
+@pytest.mark.parametrize("task", RUNS)
+def test_pictures_under_load(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer of a service of pictures is the one that the run gives alone; a wrong one is caught."""
-    options = "--data digits --gate simam --width 2 --depths 1 --batch 400 --threads 1 --steps 1"
+    kind, options, parts = RUNS[task]
     threads = torch.get_num_threads()
     try:
-        assert main(["train", "classify-image", *options.split(), "--out", str(tmp_path / "run")]) == 0
+        many = "--batch 400 --threads 1 --steps 1"
+        assert main(["train", task, *options.split(), *many.split(), "--out", str(tmp_path / "run")]) == 0
         monkeypatch.setattr(serving, "PICTURES", 9)
         right = serving.answers(tmp_path / "run")
-        assert [one.looks is not None for one in right] == [n % 8 == 0 for n in range(9)]  # type: ignore[union-attr]
-        sight, _ = SIGHTS["ClassifyImage"](tmp_path / "run", "best", "cpu", 1)
+        sight, _ = SIGHTS[kind](tmp_path / "run", "best", "cpu", 1)
     finally:
         torch.set_num_threads(threads)
-    for one in right:
-        answer = post(Seeing(sight, Limits(), run="tiny", step=1), one.body).json()
+    assert set(serving.NAMES) == {"Translate", *SIGHTS}
+    looked = [one.looks is not None for one in right]  # type: ignore[union-attr]
+    assert looked == [n % 8 == 0 for n in range(9)]
+    made = Seeing(sight, Limits(), run="tiny", step=1)
+    for one, maps in zip(right, looked, strict=True):
+        assert one.path == f"/v1/{made.name}"
+        answer = post(made, one.body).json()
         assert one.agrees(answer)
-        answer["answers"][0]["classes"][0]["probability"] += 0.01
-        assert not one.agrees(answer)
+        for part in [*parts, *["maps"] * maps]:
+            assert not one.agrees(wrong(answer, part))
