@@ -145,3 +145,10 @@ def test_broken_bytes_are_one_sentence(draw: st.DataObject, kind: str) -> None:
     except ValueError as error:
         said = str(error)
     assert said.startswith("the picture ")
+
+
+def test_nothing_is_handed_to_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    with pytest.raises(ValueError, match=r"a\.png cannot be read as a picture \(none of PNG, JPEG, .*\); mend it, or"):
+        pictures.read(path)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # what a file of a picture is called
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+# and the formats of such files: pillow knows more, and hands one of them to another program
+KINDS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _GREY = ("1", "L", "LA", "La")
 # numbers without a known black and white, but in files of these formats, where they are grey in 16 bits
 _WIDE, _SIXTEEN = ("I", "F"), ("PNG", "PPM")
@@ -21,7 +23,7 @@ _STRIP = 1 << 20
 
 
 def extent(
-    source: Path | bytes, *, name: str | None = None, kinds: tuple[str, ...] | None = None
+    source: Path | bytes, *, name: str | None = None, kinds: tuple[str, ...] = KINDS
 ) -> tuple[int, int]:  # width, height
     """How large a picture says it is, in its first bytes: nothing is unpacked."""
     with _opened(source, name, kinds) as image:
@@ -34,7 +36,7 @@ def read(
     size: tuple[int, int] | None = None,
     mode: str | None = None,
     name: str | None = None,
-    kinds: tuple[str, ...] | None = None,
+    kinds: tuple[str, ...] = KINDS,
 ) -> "NDArray[np.uint8]":  # "h w c"
     """The first picture of a file or of its bytes, upright, on white where one sees through it.
 
@@ -76,7 +78,7 @@ def _called(source: Path | bytes, name: str | None) -> str:
 
 
 @contextmanager
-def _opened(source: Path | bytes, name: str | None, kinds: tuple[str, ...] | None) -> "Iterator[Image.Image]":
+def _opened(source: Path | bytes, name: str | None, kinds: tuple[str, ...]) -> "Iterator[Image.Image]":
     """A picture of which the first bytes were read; whatever is wrong with it is one sentence."""
     try:
         from PIL import Image
@@ -94,7 +96,7 @@ def _opened(source: Path | bytes, name: str | None, kinds: tuple[str, ...] | Non
     except _Unclear:
         raise
     except Exception as error:  # bytes that are no picture may break a decoder in any way
-        known = f"none of {', '.join(kinds)}" if kinds and type(error).__name__ == "UnidentifiedImageError" else error
+        known = f"none of {', '.join(kinds)}" if type(error).__name__ == "UnidentifiedImageError" else error
         raise ValueError(f"{called} cannot be read as a picture ({known}); mend it, or take another") from error
 
 
