@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # what a file of a picture is called
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 # and the formats of such files: pillow knows more, and hands one of them to another program
-KINDS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+KINDS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _GREY = ("1", "L", "LA", "La")
 # numbers without a known black and white, but in files of these formats, where they are grey in 16 bits
 _WIDE, _SIXTEEN = ("I", "F"), ("PNG", "PPM")
