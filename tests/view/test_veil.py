@@ -19,7 +19,8 @@ from tests.view.looking import Seen, launched, needed
 from tests.view.recordings import said
 
 import regard
-from regard.parts.map import AttentionMap
+from regard.parts.map import AttentionMap, Kept
+from regard.serve import tiles
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.view.recording_figure import draw_recording
@@ -74,6 +75,102 @@ def test_rules_are_spans_and_small() -> None:
     one = veil(masked(holes, 1_100))
     assert one is not None
     assert (one.kind, one.data, round(one.share, 1)) == ("share", "-", 0.3)
+
+
+RULED = {
+    "causal": CAUSAL,
+    "window": regard.Window(5, 2),
+    "open to the left": regard.Window(None, 3),
+    "open to the right": regard.Window(3, None),
+    "padded": regard.Lengths(torch.tensor([7, 11])),
+    "padded before": ~regard.Lengths(torch.tensor([4, 0])),
+    "all of it": regard.Window(4, 1) & regard.Lengths(torch.tensor([11, 9])) & ~regard.Lengths(torch.tensor([5, 2])),
+    "nothing": CAUSAL & ~regard.Lengths(torch.tensor([13, 13])),
+}
+
+
+class Scanned(AttentionMap):
+    """A map that tells its mask pair by pair alone."""
+
+    def __init__(self, of: AttentionMap) -> None:
+        self.of = of
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.of.shape
+
+    @property
+    def device(self) -> torch.device:
+        return self.of.device
+
+    def rows(self, rows: Any) -> torch.Tensor:
+        return self.of.rows(rows)
+
+    def allowed(self, rows: Any = slice(None)) -> torch.Tensor | None:
+        return self.of.allowed(rows)
+
+    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        return Scanned(self.of.pick(*index))
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("name", RULED)
+def test_a_veil_by_the_rule_is_that_by_its_pairs(name: str, steps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no pair is looked at: a mask of many thousand tokens is told at once."""
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 3, 5 if steps else 13, 3), torch.randn(2, 3, 13, 3)
+    found = regard.attend(q, k, k, mask=RULED[name], need=regard.Need(map=True)).map
+    assert found is not None
+    kept = Kept(found.dense(), found.rule)  # type: ignore[attr-defined]
+    scanned = [veil(Scanned(found).pick(sample, 2)) for sample in range(2)]
+    looked: list[Any] = []
+
+    def dense(self: Any, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        looked.append(i.shape)
+        return torch.ones(i.shape[-1], j.shape[-1], dtype=torch.bool)
+
+    for kind in (regard.Window, regard.Lengths):
+        monkeypatch.setattr(kind, "dense", dense)
+    for of in (found, kept):
+        assert [veil(of.pick(sample, 2)) for sample in range(2)] == scanned
+    assert all(shape == (0,) for shape in looked)
+
+
+def test_what_no_rule_tells_is_looked_at_pair_by_pair() -> None:
+    """Gaps between the keys, numbers that are added, and masks of several intervals."""
+    torch.manual_seed(0)
+    x, places = torch.randn(7, 3), torch.tensor([0, 1, 2, 5, 6, 9, 10])
+    hidden = torch.zeros(7, 7)
+    hidden[:, 2] = -torch.inf
+    ways: list[dict[str, Any]] = [
+        {"mask": regard.Window(2, 1), "positions": (places, places)},
+        {"mask": CAUSAL, "bias": hidden},
+        {"mask": CAUSAL | regard.Window(0, 2)},
+        {"mask": ~regard.Window(1, 1)},
+    ]
+    for way in ways:
+        found = regard.attend(x, x, x, need=regard.Need(map=True), **way).map
+        assert found is not None
+        assert found.spans() is None
+        one = veil(found)
+        assert one is not None
+        assert np.array_equal(unpacked(one, 7, 7), found.allowed().numpy())
+
+
+def test_a_served_mask_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def counted(weights: AttentionMap) -> Veil | None:
+        seen.append(weights.shape)
+        return veil(weights)
+
+    monkeypatch.setattr(tiles, "veil", counted)
+    with serving(taped()) as server:
+        for _ in range(3):
+            for n in (0, 2):  # by a rule, and pair by pair
+                with urllib.request.urlopen(f"{server.address}mask/{n}") as answer:
+                    assert json.load(answer)["kind"] == ("spans" if n == 0 else "bits")
+    assert len(seen) == 2
 
 
 def test_heads_of_one_mask_have_one_veil() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.parts.bias import Added, Bias
 from regard.parts.call import Call
-from regard.parts.mask import Mask, Rows, lead
+from regard.parts.mask import Mask, Rows, Span, lead
 from regard.parts.normalize import Normalizer
 
 Index = tuple[int | slice, ...]
@@ -100,6 +100,10 @@ class SomeOf(Mask):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         allowed = self.mask.dense(i, j)
         return allowed if allowed.ndim == 2 else _along(lead(allowed, self.axes), self.axis, self.index)
+
+    def span(self, i: Tensor) -> Span | None:
+        found = self.mask.span(i)  # known only if it is the same for all of them
+        return found if i.ndim == 1 else None
 
     def part(self, rows: Rows, columns: Rows) -> Mask:
         return SomeOf(self.mask.part(rows, columns), self.axis, self.index, self.axes)

@@ -84,6 +84,11 @@ class AttentionMap(ABC):
         """The keys that these queries may look at; None where no mask is known."""
         return None
 
+    def spans(self) -> tuple[Tensor, Tensor] | None:  # -> "q", "q"
+        """Of the map of one head, "q k": the first key that each query may look at, and the one behind its last, where
+        a rule tells it without looking at pairs; nothing is from 0 to 0."""
+        return None
+
     def _pieces(self, rows: Tensor) -> Iterator[Tensor]:
         """Weights of `rows`, some at a time."""
         step = max(1, _AT_ONCE // max(self._each(), 1))
@@ -212,6 +217,22 @@ class Computed(Copyable):
         assert found is not None
         return found.expand(*self.call.batch, part.queries.shape[-2], part.keys.shape[-2])[self.picked]
 
+    def spans(self) -> tuple[Tensor, Tensor] | None:
+        call = self.call
+        if call.mask is None or isinstance(call.bias, Added) or len(self.shape) != 2:
+            return None
+        i, j = (t.reshape(-1) if t.numel() == t.shape[-1] else None for t in call.positions())
+        count = call.keys.shape[-2]
+        if i is None or j is None or not count or not bool((j.diff() == 1).all()):
+            return None
+        found = call.mask.span(i)
+        if found is None:
+            return None
+        first = torch.zeros_like(i) if found.first is None else (found.first - j[0]).clamp(0, count)
+        end = torch.full_like(i, count) if found.end is None else (found.end - j[0]).clamp(0, count)
+        seen = first < end
+        return first * seen, end * seen
+
     @property
     def rule(self) -> "Computed | None":
         call = self.call
@@ -310,6 +331,9 @@ class Kept(Copyable):
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
         return None if self.rule is None else self.rule.allowed(rows)
+
+    def spans(self) -> tuple[Tensor, Tensor] | None:
+        return None if self.rule is None else self.rule.spans()
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return Kept(self.weights[index], None if self.rule is None else self.rule.pick(*index))

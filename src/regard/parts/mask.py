@@ -42,6 +42,21 @@ class Verdict(NamedTuple):
     every: Tensor  # (*b, nq, nk), True only where the tile is surely full
 
 
+class Span(NamedTuple):
+    """first ≤ j < end of each query; None leaves a side open."""
+
+    first: Tensor | None  # (*b, q)
+    end: Tensor | None  # (*b, q)
+
+    def both(self, other: "Span") -> "Span":
+        """Where the two are one."""
+        return Span(_either(torch.maximum, self.first, other.first), _either(torch.minimum, self.end, other.end))
+
+
+def _either(join: Callable[[Tensor, Tensor], Tensor], a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else join(a, b)
+
+
 def lead(t: Tensor, ndim: int) -> Tensor:
     """`t` with axes of size one between its leading axes and its last two, so that it has `ndim` axes."""
     missing = ndim - t.ndim
@@ -67,6 +82,11 @@ class Mask(ABC):
         """What is known of every tile without looking inside; nothing, unless a mask says more."""
         nothing = torch.zeros(1, 1, dtype=torch.bool, device=i.low.device)
         return Verdict(~nothing, nothing)
+
+    def span(self, i: Tensor) -> Span | None:  # "*b q"
+        """The positions that the queries at i may look at, if those of each are one interval; None if that is unknown,
+        and a mask need not say."""
+        return None
 
     def part(self, rows: Rows, columns: Rows) -> "Mask":
         """The same mask for some of this call's queries and keys, by their index in the call."""
@@ -146,6 +166,11 @@ class And(Joined):
         some, every = zip(*[m.tiled(i, j) for m in self.masks], strict=True)
         return Verdict(_fold(torch.logical_and, some), _fold(torch.logical_and, every))
 
+    def span(self, i: Tensor) -> Span | None:
+        found = [m.span(i) for m in self.masks]
+        known = [one for one in found if one is not None]
+        return functools.reduce(Span.both, known) if len(known) == len(found) else None
+
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.masks))
 
@@ -173,6 +198,13 @@ class Not(Joined):
     def tiled(self, i: Tiles, j: Tiles) -> Verdict:
         some, every = self.masks[0].tiled(i, j)
         return Verdict(~every, ~some)
+
+    def span(self, i: Tensor) -> Span | None:
+        """Of what is open on one side, the other."""
+        found = self.masks[0].span(i)
+        if found is None or (found.first is None) == (found.end is None):
+            return None
+        return Span(found.end, found.first)
 
     def __repr__(self) -> str:
         return f"~{self.masks[0]!r}"
@@ -208,6 +240,9 @@ class Window(Mask):
         if self.right is not None:
             some, every = some & (nearest <= self.right), every & (farthest <= self.right)
         return Verdict(some, every)
+
+    def span(self, i: Tensor) -> Span:
+        return Span(None if self.left is None else i - self.left, None if self.right is None else i + self.right + 1)
 
     def sample(self, n: int) -> Mask:
         return self
@@ -285,6 +320,10 @@ class Lengths(Mask):
     def tiled(self, i: Tiles, j: Tiles) -> Verdict:
         lengths = self.lengths[..., None, None]
         return Verdict(j.low.unsqueeze(-2) < lengths, j.high.unsqueeze(-2) < lengths)
+
+    def span(self, i: Tensor) -> Span | None:
+        # of one sample: which axes several lie on is asked of the call
+        return Span(None, self.lengths.reshape(1).expand(i.shape[-1])) if self.lengths.numel() == 1 else None
 
     def sample(self, n: int) -> Mask:
         return Lengths(_nth(self.lengths, n, 0))

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any
 
@@ -43,6 +43,7 @@ class Tiles:
         self.heads = heads
         self._scans: OrderedDict[int, Scan] = OrderedDict()
         self._blocks: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
+        self._veils: dict[int, Future[bytes]] = {}
         self._making = threading.Lock()
         self._waiting: set[int] = set()  # threads that wait for a tile
         self._closed = False
@@ -107,6 +108,13 @@ class Tiles:
     def row(self, n: int, i: int) -> bytes:
         """One row, exact: float32, little-endian."""
         return self._soon(lambda: _finite(self.heads[n].weights.rows(slice(i, i + 1))).numpy().astype("<f4").tobytes())
+
+    def veil(self, n: int) -> bytes:
+        """What is masked in a head, as JSON; looked at once; where all pairs are, behind the tiles."""
+        if n not in self._veils:
+            ruled = self.heads[n].weights.spans() is not None
+            self._veils[n] = (self._first if ruled else self._beside).submit(_veiled, self.heads[n])
+        return self._veils[n].result()
 
     def _computed(self, scan: Scan, n: int, level: int, y: int, x: int) -> bytes:
         span = 1 << level
@@ -201,7 +209,9 @@ class _Asked(http.server.BaseHTTPRequestHandler):
             if numbers[1] >= q:
                 raise LookupError
             return lambda: _binary(tiles.row(n, numbers[1]), True)
-        return (lambda: _veiled(tiles.heads[n])) if what == "mask" else (lambda: self._told(what, n))
+        if what == "mask":
+            return lambda: (tiles.veil(n), "application/json", True)
+        return lambda: self._told(what, n)
 
     def _told(self, what: str, n: int) -> tuple[bytes, str, bool]:
         """What is known of a head that was read whole."""
@@ -237,9 +247,9 @@ class _Asked(http.server.BaseHTTPRequestHandler):
         """Nothing: a map in sight is many requests."""
 
 
-def _veiled(head: Head) -> tuple[bytes, str, bool]:
+def _veiled(head: Head) -> bytes:
     found = veil(head.weights)
-    return json.dumps(None if found is None else found.told()).encode(), "application/json", True
+    return json.dumps(None if found is None else found.told()).encode()
 
 
 def _binary(data: bytes, done: bool) -> tuple[bytes, str, bool]:

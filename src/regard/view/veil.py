@@ -41,6 +41,10 @@ def veil(weights: AttentionMap) -> Veil | None:  # "q k"
     q, k = weights.shape
     if weights.allowed(slice(0, 0)) is None or not q or not k:
         return None
+    ruled = weights.spans()
+    if ruled is not None:
+        first, end = (t.cpu().numpy().astype("<u4") for t in ruled)
+        return _told(first, end, k)
     ends = np.zeros((2, q), "<u4")
     seen, spans, bits = 0, True, []
     for start, a in _blocks(weights):
@@ -52,14 +56,20 @@ def veil(weights: AttentionMap) -> Veil | None:  # "q k"
         spans = spans and bool((last - first == count).all())
         if q * k <= _BITS:
             bits.append(a)
-    if seen == q * k:
-        return None
-    share = 1 - seen / (q * k)
     if spans:
-        return Veil("spans", chunk(planes(ends[0]) + planes(ends[1])), share)
+        return _told(ends[0], ends[1], k)
+    share = 1 - seen / (q * k)
     if bits:
         return Veil("bits", chunk(np.packbits(np.concatenate(bits)).tobytes()), share)
     return Veil("share", "-", share)
+
+
+def _told(first: NDArray[np.uint32], last: NDArray[np.uint32], k: int) -> Veil | None:
+    """Intervals of keys; None if they are all there are."""
+    seen = int(last.sum(dtype=np.int64) - first.sum(dtype=np.int64))
+    if seen == len(first) * k:
+        return None
+    return Veil("spans", chunk(planes(first) + planes(last)), 1 - seen / (len(first) * k))
 
 
 def veils(found: AttentionMap) -> list[Veil | None]:  # "*h q k"
