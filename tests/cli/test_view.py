@@ -106,6 +106,14 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
         (["{tape}", "--port", "80"], "--port 80 means nothing without --serve; add --serve or leave it out"),
         (["{tape}", "--serve", "--port", "80000"], "--port must be 0 to 65535, got 80000; 0 takes a free one"),
         (["{tape}", "--serve", "--out", "a.png"], "--serve and --out a.png exclude each other; give one of them"),
+        *[
+            (
+                ["{tape}", "--image", "a.png", "--out", f"a{suffix}"],
+                f"--image a.png is for a page or a figure, and a{suffix} is none; write .html, .png, .svg or .pdf, or "
+                "leave --image out",
+            )
+            for suffix in (".npz", ".txt", ".safetensors")
+        ],
         (["{tape}", "--out", "a.doc"], "unknown suffix of --out '.doc'"),
         (["{tape}", "--out", "nix/a.png"], "--out nix/a.png: there is no folder nix; make it first"),
         (["{text}"], "a recording is a .safetensors file or a folder, got "),

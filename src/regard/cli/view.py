@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from regard.tape.recording import Recording
 
+# files that show no picture
+_UNSEEN = (".npz", ".txt", ".safetensors")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -71,6 +74,11 @@ class Options:
         for name in ("layer", "head", "other"):
             if getattr(self, name) is not None and self.serve:
                 raise ValueError(f"--{name} {getattr(self, name)} means nothing with --serve; leave one of them out")
+        if self.image is not None and self.out is not None and self.out.suffix in _UNSEEN:
+            raise ValueError(
+                f"--image {self.image} is for a page or a figure, and {self.out} is none; write .html, .png, .svg or "
+                ".pdf, or leave --image out"
+            )
         if self.serve and self.out is not None:
             raise ValueError(f"--serve and --out {self.out} exclude each other; give one of them")
 
