@@ -20,6 +20,7 @@ from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
 from regard.tasks.interpreter import Beam, Interpreter, Said
+from regard.tasks.restored import restored
 from regard.tasks.translate import Translate
 from regard.tasks.translation import read as read_splits
 from regard.train import checkpoint
@@ -51,7 +52,7 @@ def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = pri
     record = Record.read(run)
     if record.kind != Translate.__name__:
         raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another")
-    task = Translate.told(record.task)
+    task = restored(Translate, record.task)
     interpreter = task.interpreter(run)
     checkpoint.load(interpreter.model, run / BEST)
     source = list(read_splits(task).test.source[:lines])

@@ -13,6 +13,7 @@ from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.glimpse import Glimpse
 from regard.tasks.glimpsing import Glimpsing, build
 from regard.tasks.pictures import Batch, Facts, Planned, recalled
+from regard.tasks.restored import restored
 from regard.tasks.task import Loss, Score
 
 _FIRST, _SECOND = 16, 32
@@ -45,7 +46,7 @@ class Crop:
     def __post_init__(self) -> None:
         # a run has written it as JSON
         if isinstance(self.scenes, dict):
-            object.__setattr__(self, "scenes", Glimpse.told(self.scenes))
+            object.__setattr__(self, "scenes", restored(Glimpse, self.scenes))
 
     @property
     def seed(self) -> int:

@@ -28,6 +28,7 @@ from regard.tasks.generation import (
     signed,
 )
 from regard.tasks.pictures import Facts, recalled, split_of
+from regard.tasks.restored import restored
 from regard.train.checkpoint import load, read
 from regard.train.fit import fit
 from regard.train.step import optimizer
@@ -341,9 +342,9 @@ def test_what_a_command_line_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (Generate().kind, Generate().named) == ("digits", False)
     assert (task.choice("metric"), task.choice("width")) == ("distance", 4)
     assert (task.higher("distance"), task.higher("recognised")) == (False, True)
-    assert Generate.told(json.loads(json.dumps({**vars(task), "train": "x"}))) == task
+    assert restored(Generate, json.loads(json.dumps({**vars(task), "train": "x"}))) == task
     with pytest.raises(ValueError, match="the run has options that this version does not know: colour"):
-        Generate.told({"colour": 1})
+        restored(Generate, {"colour": 1})
     Training(steps=1, **Generate.TRAINING)
 
 

@@ -15,6 +15,7 @@ from regard.models import TRANSLATORS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, POSITIONS, Transformer
 from regard.tasks.build import build
+from regard.tasks.restored import restored
 from regard.tasks.scores import SCORES
 from regard.tasks.translate import _SUITS, Translate, _choices
 
@@ -111,14 +112,14 @@ def test_dates_where_nothing_is_chosen() -> None:
 )
 def test_there_and_back_through_json(task: Translate) -> None:
     told = json.loads(json.dumps(dataclasses.asdict(task), default=str))
-    assert Translate.told(told) == task
-    assert hash(Translate.told(told)) == hash(task)
+    assert restored(Translate, told) == task
+    assert hash(restored(Translate, told)) == hash(task)
 
 
 def test_told_by_an_earlier_or_later_version() -> None:
-    assert Translate.told({"data": "reverse"}) == Translate(data="reverse")
+    assert restored(Translate, {"data": "reverse"}) == Translate(data="reverse")
     with pytest.raises(ValueError, match="does not know: colour, size; install the version that trained it"):
-        Translate.told({"data": "reverse", "size": 3, "colour": "red"})
+        restored(Translate, {"data": "reverse", "size": 3, "colour": "red"})
 
 
 def test_paths_may_be_a_list_of_text() -> None:

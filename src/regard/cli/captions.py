@@ -19,6 +19,7 @@ from regard.tasks.caption import Caption
 from regard.tasks.captioner import Captioner
 from regard.tasks.captioning import alike, evaluate, has_test, read
 from regard.tasks.interpreter import Beam, Greedy, Said
+from regard.tasks.restored import restored
 
 if TYPE_CHECKING:
     from regard.cli import evaluate as evaluating
@@ -38,7 +39,7 @@ class Loaded:
 
 def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
     record = recorded(run)
-    task, path = Caption.told(record.task), weighed(run, weights)
+    task, path = restored(Caption, record.task), weighed(run, weights)
     captioner = Captioner.of(task, run)
     return Loaded(task, captioner, weigh(captioner.model, path, device, threads or record.threads))
 

@@ -17,6 +17,7 @@ from regard.tasks.generate import Generate
 from regard.tasks.generated import Judge, Real
 from regard.tasks.generation import JUDGED, chosen_by, drawn, first_judge, other_judge
 from regard.tasks.pictures import recalled
+from regard.tasks.restored import restored
 
 if TYPE_CHECKING:
     from regard.cli import evaluate, predict
@@ -34,7 +35,7 @@ class Loaded:
 
 def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
     record = recorded(run)
-    task, path = Generate.told(record.task), weighed(run, weights)
+    task, path = restored(Generate, record.task), weighed(run, weights)
     model = task.fresh(run)
     assert isinstance(model, SelfAttentionGAN)
     return Loaded(task, model, recalled(run).classes, weigh(model, path, device, threads or record.threads))

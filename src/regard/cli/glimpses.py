@@ -15,6 +15,7 @@ from regard.models.ram import RAM
 from regard.tasks.glimpse import Glimpse
 from regard.tasks.glimpsing import paths, seen, split_of
 from regard.tasks.pictures import Facts, recalled, scored, tensor
+from regard.tasks.restored import restored
 
 if TYPE_CHECKING:
     from regard.cli import evaluate, predict
@@ -32,7 +33,7 @@ class Loaded:
 
 def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
     record = recorded(run)
-    task, path = Glimpse.told(record.task), weighed(run, weights)
+    task, path = restored(Glimpse, record.task), weighed(run, weights)
     model = task.fresh(run)
     assert isinstance(model, RAM)
     return Loaded(task, seen(task, recalled(run)), model, weigh(model, path, device, threads or record.threads))

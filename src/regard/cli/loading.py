@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from regard.tasks.interpreter import Interpreter
+from regard.tasks.restored import restored
 from regard.tasks.translate import Translate
 from regard.train import checkpoint
 from regard.train.distributed import join
@@ -32,7 +33,7 @@ def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loade
             f"{run} is a run of {record.kind}, and this is for translators; "
             "regard predict and regard evaluate take a classifier"
         )
-    task, path = Translate.told(record.task), weighed(run, weights)
+    task, path = restored(Translate, record.task), weighed(run, weights)
     interpreter = task.interpreter(run)
     return Loaded(task, interpreter, weigh(interpreter.model, path, device, threads or record.threads))
 

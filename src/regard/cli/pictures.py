@@ -17,6 +17,7 @@ from regard.data.images import Images, read_pictures
 from regard.tasks.classification import probabilities
 from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.pictures import Facts, recalled, scored, split_of
+from regard.tasks.restored import restored
 
 if TYPE_CHECKING:
     from regard.cli import evaluate, predict
@@ -34,7 +35,7 @@ class Loaded:
 
 def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
     record = recorded(run)
-    task, path = ClassifyImage.told(record.task), weighed(run, weights)
+    task, path = restored(ClassifyImage, record.task), weighed(run, weights)
     model = task.fresh(run)
     return Loaded(task, recalled(run), model, weigh(model, path, device, threads or record.threads))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -191,17 +191,6 @@ class Caption:
         from regard.tasks.captioner import Captioner
 
         return Captioner.of(self, folder).model
-
-    @staticmethod
-    def told(told: dict[str, Any]) -> Caption:
-        """The task that a run recorded."""
-        known = {field.name for field in fields(Caption)}
-        if unknown := told.keys() - known:
-            raise ValueError(
-                f"the run has options that this version does not know: {', '.join(sorted(unknown))}; "
-                "install the version that trained it, which its run.json names"
-            )
-        return Caption(**told)
 
 
 # what holds where an option is left open

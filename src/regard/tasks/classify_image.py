@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -156,14 +156,3 @@ class ClassifyImage:
         from regard.tasks.pictures import recalled
 
         return made(self, recalled(folder))
-
-    @staticmethod
-    def told(told: dict[str, Any]) -> ClassifyImage:
-        """The task that a run recorded."""
-        known = {field.name for field in fields(ClassifyImage)}
-        if unknown := told.keys() - known:
-            raise ValueError(
-                f"the run has options that this version does not know: {', '.join(sorted(unknown))}; "
-                "install the version that trained it, which its run.json names"
-            )
-        return ClassifyImage(**told)

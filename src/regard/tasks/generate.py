@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -150,14 +150,3 @@ class Generate:
         from regard.tasks.pictures import recalled
 
         return build(self, recalled(folder))
-
-    @staticmethod
-    def told(told: dict[str, Any]) -> Generate:
-        """The task that a run recorded."""
-        known = {field.name for field in fields(Generate)}
-        if unknown := told.keys() - known:
-            raise ValueError(
-                f"the run has options that this version does not know: {', '.join(sorted(unknown))}; "
-                "install the version that trained it, which its run.json names"
-            )
-        return Generate(**told)

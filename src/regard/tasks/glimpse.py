@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -166,14 +166,3 @@ class Glimpse:
         from regard.tasks.pictures import recalled
 
         return build(self, recalled(folder))
-
-    @staticmethod
-    def told(told: dict[str, Any]) -> Glimpse:
-        """The task that a run recorded."""
-        known = {field.name for field in fields(Glimpse)}
-        if unknown := told.keys() - known:
-            raise ValueError(
-                f"the run has options that this version does not know: {', '.join(sorted(unknown))}; "
-                "install the version that trained it, which its run.json names"
-            )
-        return Glimpse(**told)

@@ -6,6 +6,7 @@ from regard.tasks.caption import Caption
 from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.generate import Generate
 from regard.tasks.glimpse import Glimpse
+from regard.tasks.restored import restored
 from regard.tasks.translate import Translate
 
 Kind = Translate | ClassifyImage | Caption | Glimpse | Generate
@@ -23,5 +24,5 @@ def told(kind: str, fields: dict[str, Any], run: object) -> Kind:
     """The task that a run recorded, by the name of its class."""
     for task in TASKS.values():
         if task.__name__ == kind:
-            return task.told(fields)
+            return restored(task, fields)
     raise ValueError(f"{run} is a run of {kind}, which this version does not know; update regard")

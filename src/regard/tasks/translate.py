@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -248,17 +248,6 @@ class Translate:
         from regard.tasks.vocabularies import Vocabularies
 
         return Interpreter.of(self, Vocabularies.load(folder), Facts.read(folder).stretch)
-
-    @staticmethod
-    def told(told: dict[str, Any]) -> Translate:
-        """The task that a run recorded."""
-        known = {field.name for field in fields(Translate)}
-        if unknown := told.keys() - known:
-            raise ValueError(
-                f"the run has options that this version does not know: {', '.join(sorted(unknown))}; "
-                "install the version that trained it, which its run.json names"
-            )
-        return Translate(**told)
 
 
 @cache
