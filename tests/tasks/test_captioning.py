@@ -104,6 +104,18 @@ def test_a_run_goes_on_to_the_same_weights(quarters: Path, tmp_path: Path) -> No
     assert "baseline" in whole
 
 
+def test_the_baseline_follows_what_is_earned(quarters: Path, tmp_path: Path) -> None:
+    """By the sums of a whole step: a loss is a look, and changes nothing."""
+    for attention in ("soft", "hard"):
+        work = of(quarters, attention=attention).prepare(tmp_path)
+        model = work.model()
+        before = model.baseline.clone()
+        work.loss(model, work.batch(np.arange(7), 0, 1))
+        assert torch.equal(model.baseline, before)
+        work.expect(model, {"nll": 35.0}, 7)
+        torch.testing.assert_close(model.baseline, 0.9 * before - 0.5 if attention == "hard" else before)
+
+
 def test_captions_are_planned_by_length_and_counted(quarters: Path, tmp_path: Path) -> None:
     work = replace(of(quarters), batch=60).prepare(tmp_path)
     assert work.told == "24 captions of 12 pictures to train on, 12 pictures to validate, 14 tokens"

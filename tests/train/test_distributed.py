@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from tests.train import toy
 from tests.train.toy import Net, Toy, metrics, run, same
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from regard.gates.elsewhere import NonLocal
+from regard.tasks.caption import Caption
 from regard.train import distributed
 from regard.train.checkpoint import read
 
@@ -30,6 +32,16 @@ TRAINING: dict[str, Any] = {
     "weight_decay": 0.1,
 }
 WAYS = ("replicate", "shard")
+CAPTION: dict[str, Any] = {"attention": "hard", "annotation": 6, "channels": 4, "width": 6, "hidden": 8, "batch": 30}
+CAPTIONS: dict[str, Any] = {"steps": 6, "validate_every": 50, "warmup": 2, "accumulate": 2, "lr": 1e-2}
+
+
+def captioned(folder: Path) -> dict[str, Any]:
+    """Seven pictures of which every one says something else; the second process has shares unlike the first."""
+    for n in range(7):
+        Image.new("L", (8, 8), 30 * n).save(folder / f"{n}.png")
+    (folder / "all.tsv").write_text("".join(f"{n}.png\t{'very ' * n}grey\n" for n in range(7)))
+    return {**CAPTION, "train": str(folder / "all.tsv"), "valid": str(folder / "all.tsv"), "tokens": "words"}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +63,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]:
             told = {"task": TASK, "training": {**training, "parallel": way}, "resume": resume}
             jobs.append((str(folder / f"{way}-{name}"), told))
+    hard = captioned(folder)
+    # of no draws: what is drawn differs between one process and two
+    mixed = {**hard, "expected": 1.0}
+    run(folder / "captions-alone", Caption(**mixed), **CAPTIONS)
+    for way in WAYS:
+        for name, resume, task, steps in [
+            ("whole", False, hard, 6),
+            ("halves", False, hard, 3),
+            ("halves", True, hard, 6),
+            ("mixed", False, mixed, 6),
+        ]:
+            told = {"caption": task, "training": {**CAPTIONS, "steps": steps, "parallel": way}, "resume": resume}
+            jobs.append((str(folder / f"captions-{way}-{name}"), told))
     jobs += [(str(folder / "idle"), {"task": {**TASK, "idle": True}, "training": TRAINING})]
     ran = subprocess.run(
         [
@@ -95,6 +120,22 @@ def test_two_processes_tell_the_losses_of_one(runs: Path, way: str) -> None:
 def test_two_processes_resume_bit_for_bit(runs: Path, way: str) -> None:
     one, two = (read(runs / f"{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
     assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_hard_captions_resume_bit_for_bit(runs: Path, way: str) -> None:
+    """What REINFORCE expects is the same in every process, so that the one that is saved is that of all."""
+    one, two = (read(runs / f"captions-{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
+    assert one.keys() == two.keys()
+    assert [key for key in one if not torch.equal(one[key], two[key])] == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_expect_what_one_does(runs: Path, way: str) -> None:
+    one, two = (read(runs / f"captions-{name}" / "last.safetensors").tensors for name in ("alone", f"{way}-mixed"))
+    torch.testing.assert_close(two["model.baseline"], one["model.baseline"], rtol=1e-5, atol=0)
+    for key in one:
+        torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-5, msg=key)
 
 
 def test_a_replica_is_not_another_model(runs: Path) -> None:

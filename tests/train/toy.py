@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.tasks.caption import Caption
 from regard.tasks.task import Loss, Score
 from regard.train.checkpoint import read
 from regard.train.fit import fit
@@ -129,13 +130,14 @@ def same(one: Path, other: Path) -> None:
 
 if __name__ == "__main__":
     # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps
-    # under torchrun; what the last of them raises is written into a file
+    # under torchrun; what the last of them raises is written into a file. "caption" instead of "task": of captions
     import os
     import sys
 
     torch.set_num_threads(1)
     for folder, told in json.loads(sys.argv[1]):
         try:
-            run(Path(folder), Toy(**told.get("task", {})), told.get("resume", False), **told["training"])
+            task = Caption(**told["caption"]) if "caption" in told else Toy(**told.get("task", {}))
+            run(Path(folder), task, told.get("resume", False), **told["training"])
         except ValueError as error:
             Path(f"{folder}.{os.environ.get('RANK', 0)}.txt").write_text(str(error))

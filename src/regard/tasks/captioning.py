@@ -1,6 +1,6 @@
 """Captioning: the work of a Caption task, its pictures read and their captions cut into tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -124,6 +124,12 @@ class Captioning:
             total = total + drawn(model.baseline, taught, nll, keep, self.task.choice("entropy"))
         return Loss(total, len(nll), {"nll": nll.sum()})
 
+    def expect(self, model: nn.Module, sums: Mapping[str, float], count: int) -> None:
+        """Hard: b ← (1 − r) b + r mean log p(y_t), the moving average of what is earned  (Xu et al. 2015, 4.1)."""
+        assert isinstance(model, ShowAttendTell)
+        if self.task.attention == "hard":
+            model.baseline.lerp_(torch.full_like(model.baseline, -sums["nll"] / count), _RATE)
+
     def validate(self, model: nn.Module) -> Score:
         assert isinstance(model, ShowAttendTell)
         captioner = Captioner(model, self.tokens, self.facts, self.task.max_length)
@@ -163,7 +169,7 @@ def drawn(baseline: Tensor, taught: Taught, nll: Tensor, keep: Tensor, entropy: 
 
     The paper pays every draw of a caption with the likelihood of all its words (eq. 11 and 12); those before the draw
     do not depend on it, so leaving them out changes no expectation and makes it quieter. b_t is `baseline`, the moving
-    average of log p of a word, for each word that is left; it is moved here.
+    average of log p of a word, for each word that is left.
     """
     assert taught.log_prob is not None
     assert taught.entropy is not None
@@ -174,8 +180,6 @@ def drawn(baseline: Tensor, taught: Taught, nll: Tensor, keep: Tensor, entropy: 
     loss = reinforce(
         taught.log_prob[keep], reward[keep], level[keep], entropy=taught.entropy[keep], entropy_weight=entropy
     )
-    with torch.no_grad():
-        baseline.lerp_(-nll.mean().to(baseline.dtype), _RATE)
     return loss * len(nll)
 
 

@@ -95,6 +95,14 @@ class Follows(Protocol):
         """Once before every update, however many batches it sums and in every process alike."""
 
 
+@runtime_checkable
+class Expects(Protocol):
+    """A work whose model keeps what is to be expected of a batch, such as the baseline of REINFORCE."""
+
+    def expect(self, model: nn.Module, sums: Mapping[str, float], count: int) -> None:
+        """Once after every update, by the sums of its losses over all batches and processes, in each of them alike."""
+
+
 class Task(Protocol):
     """A frozen dataclass: its fields are written into the run and must be the same when the run is resumed."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.tasks.task import Follows, Work
+from regard.tasks.task import Expects, Follows, Work
 from regard.train import distributed
 from regard.train.distributed import Objective, Processes
 from regard.train.progress import mix
@@ -114,6 +114,8 @@ class Stepper:
             group["lr"] = lr * group["rate"]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if isinstance(self.work, Expects):
+            self.work.expect(self.model, taken.sums, count)
         return taken
 
     def _clipped(self) -> Tensor:
