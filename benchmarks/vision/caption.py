@@ -2,7 +2,7 @@
 
 Trains, or goes on with, FOLDER/caption-soft and FOLDER/caption-hard, and judges the weights of the best validation on
 1,000 scenes of which neither the arrangement nor the images of the digits were learned from. `--report` judges the runs
-that are there, whatever step they stand at.
+that are there, whatever step they stand at. What is told of a run is what it recorded itself.
 """
 
 import argparse
@@ -26,8 +26,9 @@ from regard.tasks.caption import Caption
 from regard.tasks.captioner import Captioner
 from regard.tasks.captioning import evaluate, read
 from regard.tasks.interpreter import Beam, Greedy, Said
+from regard.tasks.restored import restored
 from regard.train import checkpoint
-from regard.train.run import BEST, RECORD, Record
+from regard.train.run import BEST, LAST, Record
 from regard.train.training import Training
 
 Attention = Literal["soft", "hard"]
@@ -40,12 +41,14 @@ _BEAM = 5
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What the best weights of a run come to on the test scenes."""
+    """What the best weights of a run come to on its test scenes."""
 
     name: Attention
     task: Caption
     training: Training
     step: int
+    reached: int  # the step at which the run stands
+    test: Captioned
     spent: Spent | None
     greedy: dict[str, float]
     beam: dict[str, float]
@@ -71,11 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
     there = [name for name in BOUNDS if (given.runs / f"caption-{name}" / BEST).exists()]
-    test = read(Caption(), "test")
-    found = [judged(name, of(name, given.steps), given.runs / f"caption-{name}", test) for name in there]
+    found = [judged(name, given.runs / f"caption-{name}") for name in there]
     for one in found:
-        _drawn(one, given.runs / f"caption-{one.name}", test, given.pictures)
-    path = result(found, len(test)).write()
+        _drawn(one, given.runs / f"caption-{one.name}", given.pictures)
+    path = result(found).write()
     for row in Result.read(path).rows:
         say(" | ".join(row.cells()))
     return 0
@@ -85,20 +87,21 @@ def of(name: Attention, steps: int | None) -> Training:
     return Training(**{**Caption.TRAINING, **TRAINING, "threads": 1, "steps": steps or STEPS[name]})
 
 
-def judged(name: Attention, training: Training, run: Path, test: Captioned) -> Judged:
-    task = Caption(attention=name)
+def judged(name: Attention, run: Path) -> Judged:
+    record = Record.read(run)
+    task = restored(Caption, record.task)
+    test = read(task, "test")
     captioner, step = loaded(task, run)
+    reached = checkpoint.read(run / LAST).facts["step"] if (run / LAST).exists() else step
     greedy, said = evaluate(captioner, test, Greedy())
     beam, _ = evaluate(captioner, test, Beam(_BEAM))
-    return Judged(name, task, training, step, Spent.of(run), greedy, beam, said, _changed(run))
+    spent = Spent.of(run)
+    return Judged(name, task, record.training, step, reached, test, spent, greedy, beam, said, _changed(record))
 
 
-def _changed(run: Path) -> str:
+def _changed(record: Record) -> str:
     """What a resume changed: the schedule goes over as many steps as are planned."""
-    if not (run / RECORD).exists():
-        return ""
-    history = Record.read(run).history
-    return "".join(f"; planned for {old.steps:,} until step {at:,}" for (_, old), (at, _) in pairwise(history))
+    return "".join(f"; planned for {old.steps:,} until step {at:,}" for (_, old), (at, _) in pairwise(record.history))
 
 
 def loaded(task: Caption, run: Path) -> tuple[Captioner, int]:
@@ -109,11 +112,14 @@ def loaded(task: Caption, run: Path) -> tuple[Captioner, int]:
     return captioner, step
 
 
-def result(found: Sequence[Judged], count: int) -> Result:
+def result(found: Sequence[Judged]) -> Result:
     rows = []
+    count = max((len(one.test) for one in found), default=0)
     for one in found:
         least, points = BOUNDS[one.name]
-        how = f"best of {one.training.steps:,} steps: step {one.step:,}{one.changed}"
+        how = f"best of {one.reached:,} steps: step {one.step:,}{one.changed}"
+        if one.training.steps is not None and one.reached < one.training.steps:
+            how += f"; unfinished, {one.training.steps:,} steps are planned"
         cpu = None if one.spent is None else one.spent.seconds
         bleu = f"beam {_BEAM}: {one.beam['bleu']:.2f}; right to the letter: {one.greedy['exact']:.1f} %"
         named = f"captions of digit scenes, {one.name}"
@@ -149,9 +155,9 @@ def _tables(found: Sequence[Judged]) -> list[Table]:
     return [Table("By search", head, lines)]
 
 
-def _drawn(one: Judged, run: Path, test: Captioned, folder: Path) -> Path:
+def _drawn(one: Judged, run: Path, folder: Path) -> Path:
     """The first test scene of three digits that is told rightly, word by word."""
-    captioner, _ = loaded(one.task, run)
+    test, (captioner, _) = one.test, loaded(one.task, run)
     right = [n for n in range(len(test)) if one.said[n].text in test.captions[n]] or [0]
     n = max(right[:100], key=lambda n: sum(word.strip(",") in NAMES for word in one.said[n].text.split()))
     path = draw(captioner, np.asarray(test.pixels[n]), one.said[n], folder / f"caption-{one.name}.png")

@@ -8,31 +8,49 @@ from benchmarks.vision import caption
 from benchmarks.vision.result import Result
 from PIL import Image
 
-from regard.data.scenes import scenes
+from regard.data.scenes import Captioned, scenes
 from regard.data.tokens import Tokens
 from regard.tasks.caption import Caption
 from regard.tasks.captioner import build, write_tokens
 from regard.tasks.captioning import _facts
 from regard.tasks.pictures import remember
 from regard.train import checkpoint
+from regard.train.run import Record
+from regard.train.training import Training
 
 
 def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     some = scenes("test", count=20)
     tokens = Tokens.train("words", [line for said in some.captions for line in said], 100)
-    for name in caption.BOUNDS:
+    # unlike what the benchmark would train by itself; one has come to its end, the other has not
+    tasks = {name: Caption(attention=name, hidden=17, seed=5) for name in caption.BOUNDS}
+    reached, seeds = {"soft": 70, "hard": 40}, []
+    for name, task in tasks.items():
         run = tmp_path / f"caption-{name}"
         write_tokens(tokens, run)
         remember(_facts(some, some), run, new=True)
-        model = build(Caption(attention=name), 1, len(tokens))
-        checkpoint.write(run / "best.safetensors", checkpoint.gather(model), {"step": 3, "score": {}})
-    monkeypatch.setattr(caption, "read", lambda task, split: some)
+        Record.of(task, Training(steps=70, lr=0.125)).write(run)
+        stored = checkpoint.gather(build(task, 1, len(tokens)))
+        checkpoint.write(run / "best.safetensors", stored, {"step": 3, "score": {}})
+        checkpoint.write(run / "last.safetensors", stored, {"step": reached[name]})
+
+    def read(task: Caption, split: str) -> Captioned:
+        seeds.append(task.seed)
+        return some
+
+    monkeypatch.setattr(caption, "read", read)
     monkeypatch.setattr(Result, "write", lambda self: measured.write(tmp_path / "caption.json", self))
     assert caption.main(["--runs", str(tmp_path), "--report", "--pictures", str(tmp_path)]) == 0
     told = Result.read(tmp_path / "caption.json")
     assert [row.verdict for row in told.rows] == ["falls short"] * 4
     assert [row.bound.value for row in told.rows if row.bound is not None] == [95, 90, 90, 80]
     assert len(told.tables[0].rows) == 4
+    unfinished = "best of 40 steps: step 3; unfinished, 70 steps are planned"
+    assert [row.how for row in told.rows] == ["best of 70 steps: step 3"] * 2 + [unfinished] * 2
+    assert seeds == [5, 5]
+    for name, settings in told.settings.items():
+        assert settings["task"] == {key: str(value) for key, value in vars(tasks[name]).items()}  # type: ignore[index]
+        assert (settings["training"]["steps"], settings["training"]["lr"]) == (70, 0.125)
     for picture in told.pictures:
         with Image.open(tmp_path / picture.file) as image:
             assert image.width > 300
