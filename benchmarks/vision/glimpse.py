@@ -79,7 +79,7 @@ class Case:
 
 CASES: dict[str, Case] = {
     "mnist": Case(
-        "MNIST, RAM of 6 glimpses",
+        "MNIST, RAM of 6 glimpses, ten paths together",
         "6 glimpses of 8 × 8, shifts of 1 pixel",
         Glimpse(glimpses=6, patch=8, scales=1, shift=1, batch=256),
         32,
