@@ -154,7 +154,7 @@ def main(
 ) -> int:
     made = argparse.ArgumentParser(prog="python -m benchmarks.vision.digits")
     made.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="where runs are kept")
-    made.add_argument("--gates", nargs="*", choices=sorted(GATES), help="only these; the result then tells of these alone")
+    made.add_argument("--gates", nargs="*", choices=sorted(GATES), help="only these, in the result too")
     given = made.parse_args(arguments)
     names = ["none", *(GATES if given.gates is None else given.gates)]
     torch.set_num_threads(1)
