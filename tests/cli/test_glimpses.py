@@ -71,7 +71,10 @@ def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["evaluate", "RUN", "--beam", "3"], "--beam is for translators, and .* classifies images; leave it out"),
+        (
+            ["evaluate", "RUN", "--beam", "3"],
+            "--beam is for what writes sentences, and .* classifies images; leave it out",
+        ),
         (["evaluate", "RUN", "--draws", "-1"], "--draws must be 0 or more, got -1"),
         (["predict", "RUN"], "name a picture, or several, behind the run"),
         (

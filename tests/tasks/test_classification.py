@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from tests.data.test_images import LABELS, idx
 
 from regard.gates.catalogue import GATES
@@ -223,3 +224,13 @@ def test_what_a_command_line_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         told("Sing", {}, "run")
     with pytest.raises(ValueError, match="the run has options that this version does not know: colour"):
         told("ClassifyImage", {"colour": 1}, "run")
+
+
+def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    for n in range(9):
+        Image.fromarray(np.full((5, 4), n, np.uint8)).save(tmp_path / "cats" / f"{n}.png")
+    with pytest.raises(
+        ValueError, match="holds one class, cats, and there is nothing to tell apart; put pictures of an"
+    ):
+        ClassifyImage(train=tmp_path).prepare(tmp_path / "run")

@@ -41,7 +41,9 @@ def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loade
 
 def evaluated(typed: "evaluate.Options") -> int:
     """regard evaluate, of a run that glimpses: the mean over drawn paths, beside a single one at the means."""
-    refuse(typed, ("beam", "length_penalty", "test"), f"is for translators, and {typed.run} classifies images")
+    refuse(
+        typed, ("beam", "length_penalty", "test"), f"is for what writes sentences, and {typed.run} classifies images"
+    )
     draws = 10 if typed.draws is None else typed.draws
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     images = split_of(loaded.task, typed.split or "test")

@@ -42,7 +42,9 @@ def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loade
 
 def evaluated(typed: "evaluate.Options") -> int:
     """regard evaluate, of a run that classifies."""
-    refuse(typed, ("beam", "length_penalty", "test"), f"is for translators, and {typed.run} classifies images")
+    refuse(
+        typed, ("beam", "length_penalty", "test"), f"is for what writes sentences, and {typed.run} classifies images"
+    )
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     images = split_of(loaded.task, typed.split or "test")
     begun = time.perf_counter()
@@ -60,7 +62,7 @@ def evaluated(typed: "evaluate.Options") -> int:
 
 def predicted(typed: "predict.Options") -> int:
     """regard predict, of a run that classifies."""
-    refuse(typed, ("picture",), f"draws where a model looked, and {typed.run} looks everywhere; see regard view")
+    refuse(typed, ("picture",), f"draws a path or words; `regard view {typed.run} PICTURE --out a.png` draws gates")
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     facts = loaded.facts
     chances = probabilities(loaded.model, looked_at(typed, facts), facts)

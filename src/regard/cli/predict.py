@@ -9,6 +9,8 @@ import tyro
 
 from regard.cli.options import Flag, left_open, parse
 
+_PICTURES = (".png", ".svg", ".pdf")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -49,6 +51,8 @@ def verb(args: Sequence[str]) -> int:
         raise ValueError(
             f"--picture {typed.picture}: there is no folder {typed.picture.parent}; make it, or name another"
         )
+    if typed.picture is not None and typed.picture.suffix.lower() not in _PICTURES:
+        raise ValueError(f"--picture {typed.picture} must end in {', '.join(_PICTURES)}; try {typed.picture.stem}.png")
     from regard.cli.answers import answering
 
     return int(answering(typed.run).predicted(typed))

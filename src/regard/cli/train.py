@@ -27,9 +27,7 @@ _ABOUT = """`regard train TASK --help` lists the options of a task.
 
 @dataclass(frozen=True)
 class New:
-    """Train a model on data of your own or on embedded data, with any attention.
-
-    Example: regard train translate --train en.txt de.txt --valid en.val de.val --minutes 60 --out runs/en-de
+    """Train a model on data of your own or on embedded data.
 
     Ctrl-C saves and says how to go on. The run folder holds all there is: weights, vocabularies, metrics, options.
     """

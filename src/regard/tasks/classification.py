@@ -36,7 +36,9 @@ class Classification:
 
     @staticmethod
     def of(task: ClassifyImage, folder: Path, new: bool) -> "Classification":
-        return Classification(task, *pictures.learned(task, folder, new))
+        train, valid, facts = pictures.learned(task, folder, new)
+        pictures.several(task, facts)
+        return Classification(task, train, valid, facts)
 
     @property
     def told(self) -> str:

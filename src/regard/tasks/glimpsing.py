@@ -41,6 +41,7 @@ class Glimpsing:
     @staticmethod
     def of(task: Glimpse, folder: Path, new: bool) -> "Glimpsing":
         train, valid, facts = pictures.learned(task, folder, new)
+        pictures.several(task, facts)
         return Glimpsing(task, train, _composed(task, valid, "valid"), facts)
 
     @property

@@ -35,6 +35,10 @@ class Pictured(Protocol):
         """What they are made, wide and high."""
 
     @property
+    def shift(self) -> int:
+        """By how many pixels they are moved, at most."""
+
+    @property
     def seed(self) -> int:
         """Decides which are held out."""
 
@@ -157,6 +161,10 @@ def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, Fa
     train, _ = read(task)
     facts = Facts.of(train)
     remember(facts, folder, new)
+    if task.shift >= min(facts.height, facts.width):
+        raise ValueError(
+            f"shift={task.shift} moves images of {facts.width} × {facts.height} pixels out of sight; try shift=1"
+        )
     few = [f"{name} has {n}" for name, n in zip(train.classes, _counts(train), strict=True) if n < 2]
     if few:
         raise ValueError(
@@ -165,6 +173,15 @@ def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, Fa
         )
     train, valid = parted(train, VALID, task.seed)
     return train, valid, facts
+
+
+def several(task: Pictured, facts: Facts) -> None:
+    """Raises if there is one class alone."""
+    if len(facts.classes) < 2:
+        raise ValueError(
+            f"{task.train} holds one class, {facts.classes[0]}, and there is nothing to tell apart; put pictures of "
+            "another into a folder beside it"
+        )
 
 
 def told(train: Images, valid: Images) -> str:
