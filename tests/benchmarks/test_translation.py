@@ -440,7 +440,7 @@ def test_results_of_several_machines_are_told_apart(tmp_path: Path) -> None:
     fake("additive", 33.0).write(tmp_path / "additive")
     elsewhere = replace(ABOUT, date="2020-02-03", machine={"processor": "slide rule"})
     replace(fake("transformer", 38.0), about=elsewhere).write(tmp_path / "transformer")
-    said = report.Report(tmp_path, CASES, tmp_path).conditions()
+    said = measured.conditions(report.Report(tmp_path, CASES, tmp_path).abouts())
     assert "- date: 2020-02-02 to 2020-02-03\n" in said
     assert "- additive: processor: abacus" in said
     assert "- transformer: processor: slide rule" in said
