@@ -368,6 +368,9 @@ def test_a_map_a_word() -> None:
         (alone,) = post(made, {"image": sent(data), "maps": True}).json()["answers"]
         assert (alone["text"], alone["words"]) == (one["text"], one["words"])
         assert np.allclose(alone["maps"][0]["weights"], look["weights"], atol=1e-5)
+    refused = post(made, {"image": sent(PICTURES[0]), "top": 2})
+    assert refused.status_code == 422
+    assert "top counts classes, and this model writes sentences; leave top out" in refused.text
 
 
 def test_a_run_is_served(tmp_path: Path) -> None:

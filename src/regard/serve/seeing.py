@@ -107,6 +107,8 @@ class Seeing:
         fields.check(body, REQUEST["properties"])
         named = fields.several(body, "image", "images", self.limits.texts)
         top = fields.whole(body, "top", TOP, 1_000_000)
+        if "top" in body and not self.sight.facts.classes:
+            raise Refused(422, "top counts classes, and this model writes sentences; leave top out")
         maps = fields.flag(body, "maps")
         if maps and not self.attends:
             raise Refused(422, "maps need a model that looks at places, and this one does not; leave maps out")

@@ -21,7 +21,7 @@ REQUEST: dict[str, Any] = {
             "type": "integer",
             "minimum": 1,
             "default": TOP,
-            "description": "How many classes are told, the likeliest first; there may be fewer.",
+            "description": "How many classes are told, the likeliest first; there may be fewer. Not for sentences.",
         },
         "maps": {
             "type": "boolean",
