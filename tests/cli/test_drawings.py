@@ -101,7 +101,7 @@ def test_compare_varies_where_the_block_stands() -> None:
         (["predict", "RUN", "--picture", "a.png"], "name a class, or several, behind the run: 0, 1, 2"),
         (["predict", "RUN", "x", "--picture", "a.png"], "unknown class 'x'; known are: 0, 1"),
         (["predict", "RUN", "1"], "drawings go into a file; give --picture drawn.png"),
-        (["predict", "RUN", "1", "--picture", "a.jpg"], "pictures are written as .png, got a.jpg; name it a.png"),
+        (["predict", "RUN", "1", "--picture", "a.svg"], "pictures are written as .png, got a.svg; name it a.png"),
         (["predict", "RUN", "1", "--top", "2"], "--top is for what names classes, and .* draws them; leave it out"),
         (["predict", "RUN", "1", "--count", "0"], "--count must be 1 or more, got 0"),
         (["evaluate", "RUN", "--beam", "3"], "--beam is for what writes sentences, and .* draws; leave it out"),
