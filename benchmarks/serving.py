@@ -157,8 +157,9 @@ def _seen(sight: Sight) -> list[Seen]:
         pixels = pictures.read(held.getvalue(), **shape)[None]  # type: ignore[arg-type]
         maps = attends and n % LOOKED == 0
         ((one,), tape) = watched(sight, pixels, lambda: record(sight.model)) if maps else (sight.see(pixels), None)
-        top = max(1, len(facts.classes))
-        body = {"image": base64.b64encode(held.getvalue()).decode(), "top": top, "maps": maps}
+        body = {"image": base64.b64encode(held.getvalue()).decode(), "maps": maps}
+        if facts.classes:
+            body["top"] = len(facts.classes)
         found = None if tape is None else tuple(look.weights for look in looks(tape, 0))
         made.append(Seen(json.dumps(body).encode(), f"/v1/{sight.name}", one, found))
     return made
