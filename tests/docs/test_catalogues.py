@@ -1,0 +1,82 @@
+"""The pages of mechanisms and of gates: every name has one, every page has a formula, a picture and an example."""
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.docs.pages import ROOT, script
+
+import regard
+
+
+class Catalogue(NamedTuple):
+    """A folder of docs: the names that it must tell of, the script of its pictures, and their greatest size."""
+
+    folder: Path
+    names: Collection[str]
+    script: str
+    most: int  # bytes
+    index: Collection[str] = ()  # pictures of its first page
+
+    @property
+    def pages(self) -> list[Path]:
+        return [path for path in sorted(self.folder.glob("*.md")) if path.stem != "index"]
+
+
+CATALOGUES = [
+    Catalogue(ROOT / "docs/mechanisms", regard.MECHANISMS, "draw", 25_000),
+    Catalogue(ROOT / "docs/gates", regard.GATES, "draw_gates", 75_000, ["gates"]),
+]
+NAMED = re.compile(r"^Named (?P<names>.+)\.$", re.MULTILINE)
+PICTURE = re.compile(r"^!\[[^\]]+\]\(\.\./images/(?P<file>[\w-]+\.png)\)$", re.MULTILINE)
+
+each_catalogue = pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda one: one.folder.name)
+each_page = pytest.mark.parametrize(
+    "page", [page for one in CATALOGUES for page in one.pages], ids=lambda page: f"{page.parent.name}-{page.stem}"
+)
+
+
+def names(page: Path) -> list[str]:
+    found = NAMED.search(page.read_text(encoding="utf-8"))
+    return re.findall(r"`([\w-]+)`", found["names"]) if found else []
+
+
+@each_catalogue
+def test_every_name_has_one_page(catalogue: Catalogue) -> None:
+    assert sorted(name for page in catalogue.pages for name in names(page)) == sorted(catalogue.names)
+
+
+@each_page
+def test_page_has_formula_picture_and_example(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "```text\n" in text
+    assert re.search(r"```python\n(?:.+\n|\n)*?.*assert", text), "an example that proves something"
+    for heading in ("What surprises", "When to use it", "Example"):
+        assert f"\n## {heading}\n" in text
+    assert PICTURE.findall(text) == [f"{page.stem}.png"]
+
+
+@each_page
+def test_index_lists_the_page_with_its_names(page: Path) -> None:
+    index = page.with_name("index.md").read_text(encoding="utf-8")
+    row = next(line for line in index.splitlines() if f"({page.name})" in line)
+    assert re.findall(r"`([\w-]+)`", row) == names(page)
+
+
+@each_catalogue
+def test_every_picture_is_there_and_small(catalogue: Catalogue) -> None:
+    pytest.importorskip("matplotlib")
+    pictures = script(catalogue.script).PICTURES
+    assert sorted(pictures) == sorted([*(page.stem for page in catalogue.pages), *catalogue.index])
+    for name in pictures:
+        size = (ROOT / f"docs/images/{name}.png").stat().st_size
+        assert size < catalogue.most, f"{name}.png has {size} bytes"
+
+
+def test_a_picture_can_be_drawn_again(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    draw = script("draw")
+    path = draw.drawing.draw(draw.PICTURES, "masks", tmp_path, draw.COLOURS)
+    assert path.read_bytes().startswith(b"\x89PNG")
