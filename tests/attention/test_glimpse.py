@@ -162,5 +162,5 @@ def test_bad_input(
         Retina(**{"patch": 3, **make})(torch.zeros(x or ()), torch.zeros(place or ()))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"x must be a floating tensor, got torch.uint8"):
         Retina(3)(torch.zeros(1, 1, 4, 4, dtype=torch.uint8), torch.zeros(1, 2))
-    with pytest.raises(ValueError, match=r"place is on meta, q on cpu; move it"):
+    with pytest.raises(ValueError, match=r"place is on meta, x on cpu; move it"):
         Retina(3)(torch.zeros(1, 1, 4, 4), torch.zeros(1, 2, device="meta"))

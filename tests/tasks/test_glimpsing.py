@@ -147,6 +147,11 @@ def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
         Glimpse(**options)
 
 
+def test_a_canvas_that_is_too_small_is_told_as_the_task_says_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"canvas must hold pictures of 8 × 8, got 5; try canvas=16$"):
+        Glimpse(scene="translated", canvas=5).prepare(tmp_path)
+
+
 def test_an_unknown_core_is_told_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown core 'lsmt'; did you mean 'lstm'"):
         Glimpse(core="lsmt").rehearse()  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ class Retina(nn.Module):
                 f"place must be one (x, y) for each of the {x.shape[0]} pictures, got {checks.shape(place)}; "
                 f"pass a tensor ({x.shape[0]}, 2)"
             )
-        checks.same_device("place", place, x.device)
+        checks.same_device("place", place, x.device, of="x")
 
 
 def _spread(down: Tensor, across: Tensor) -> Tensor:  # "b s p h", "b s p w" -> "b h w"

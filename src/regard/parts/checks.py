@@ -47,9 +47,10 @@ def heads(t: Tensor, expected: int, owner: object) -> None:
         )
 
 
-def same_device(name: str, t: Tensor, device: torch.device) -> None:
+def same_device(name: str, t: Tensor, device: torch.device, of: str = "q") -> None:
+    """Is it where the argument `of` is?"""
     if t.device != device:
-        raise ValueError(f"{name} is on {t.device}, q on {device}; move it with .to({str(device)!r})")
+        raise ValueError(f"{name} is on {t.device}, {of} on {device}; move it with .to({str(device)!r})")
 
 
 def same_width(q: Tensor | None, k: Tensor | None, owner: str) -> None:

@@ -103,7 +103,12 @@ def seen(task: Glimpse, facts: Facts) -> Facts:
 
 
 def _canvas(task: Glimpse, height: int, width: int) -> tuple[int, int]:
-    return (2 * height + 4, 2 * width + 4) if task.canvas is None else (task.canvas, task.canvas)
+    if task.canvas is None:
+        return 2 * height + 4, 2 * width + 4
+    if task.canvas < (side := max(height, width)):
+        # as the task is told it: one number, and no height and width
+        raise ValueError(f"canvas must hold pictures of {height} × {width}, got {task.canvas}; try canvas={2 * side}")
+    return task.canvas, task.canvas
 
 
 def _scenes(task: Glimpse, images: Images, index: NDArray[np.int64], seed: int) -> Images:
