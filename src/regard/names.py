@@ -10,7 +10,7 @@ from regard.attention.insert import insert, remove
 from regard.attention.layer import Attention
 from regard.attention.local import Diagonal, Local
 from regard.attention.location import LocationAttention, Smooth
-from regard.attention.monotonic import Chunk, Monotonic, NormedAdditive
+from regard.attention.monotonic import Chunk, ExpectedStop, FirstStop, Monotonic, NormedAdditive, Stop
 from regard.attention.multihead import MultiHead
 from regard.attention.pooling import KeyValue, Pool
 from regard.backends import BACKENDS

@@ -7,8 +7,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import Additive, Bilinear, Chunk, Lengths, Monotonic, Need, NormedAdditive
-from regard.attention.monotonic import expected, stopped
+from regard import (
+    Additive,
+    Bilinear,
+    Chunk,
+    ExpectedStop,
+    FirstStop,
+    Given,
+    Lengths,
+    Monotonic,
+    Need,
+    NormedAdditive,
+    Stop,
+)
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
 
@@ -22,9 +33,37 @@ def recursion(p: Tensor, previous: Tensor) -> Tensor:
     return torch.stack(alpha)
 
 
-def layer_of(chunk: bool = False, noise: float = 0.0) -> Monotonic:
+def scanned(p: list[list[float]], allowed: list[list[bool]] | None = None) -> list[int | None]:
+    """Algorithm 1 of the paper with z = [p ≥ 1/2]: where each step stops, None past the end."""
+    stops: list[int | None] = []
+    start: int | None = 0
+    for i, row in enumerate(p):
+        found = None
+        if start is not None:
+            for j in range(start, len(row)):
+                if row[j] >= 0.5 and (allowed is None or allowed[i][j]):
+                    found = j
+                    break
+        start = found
+        stops.append(found)
+    return stops
+
+
+def rows_of(stops: list[int | None], keys: int) -> Tensor:
+    """A one at each stop."""
+    return torch.stack([torch.zeros(keys) if j is None else torch.eye(keys)[j] for j in stops])
+
+
+def layer_of(chunk: bool = False, noise: float = 0.0, stop: Stop | None = None) -> Monotonic:
     extra = Chunk(Additive(D, E, 11), width=3) if chunk else None
-    return Monotonic(NormedAdditive(D, E, 11), chunk=extra, offset=-0.5, noise=noise)
+    return Monotonic(NormedAdditive(D, E, 11), chunk=extra, offset=-0.5, noise=noise, stop=stop)
+
+
+def lively(gain: float = 10.0, **kwargs: object) -> Monotonic:
+    """In evaluation, with energies on both sides of zero."""
+    layer = layer_of(**kwargs).eval()  # type: ignore[arg-type]
+    layer.score.gain.data.fill_(gain)
+    return layer
 
 
 def test_the_energy_is_normed() -> None:
@@ -59,7 +98,7 @@ def test_long_sequences_lose_no_mass(dtype: torch.dtype, near: float) -> None:
     energies = torch.full((400,), math.log(9.0), requires_grad=True, dtype=dtype)
     focus = torch.full((400,), -math.inf, dtype=dtype)
     focus[200] = 0.0
-    alpha = expected(energies, None, focus).exp()
+    alpha = ExpectedStop().after(energies, None, focus).exp()
     assert abs(alpha.sum().item() - 1) < near
     torch.testing.assert_close(alpha[200:203], torch.tensor([0.9, 0.09, 0.009], dtype=dtype), rtol=0.0, atol=10 * near)
     assert not alpha[:200].any()
@@ -84,7 +123,7 @@ def test_the_mean_of_many_draws_is_the_expectation() -> None:
     p = torch.sigmoid(torch.randn(3, K).double())
     want = torch.eye(K, dtype=torch.float64)[0].log()
     for row in p:
-        want = expected(torch.logit(row), None, want)
+        want = ExpectedStop().after(torch.logit(row), None, want)
     # every way to stop thrice, with its probability
     total = torch.zeros(K, dtype=torch.float64)
     for stops in itertools.combinations_with_replacement(range(K), 3):
@@ -96,63 +135,149 @@ def test_the_mean_of_many_draws_is_the_expectation() -> None:
     torch.testing.assert_close(want.exp(), total)
 
 
-def test_hard_and_expected_agree_where_nothing_is_uncertain() -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_hard_is_the_expectation_where_nothing_is_uncertain(seed: int) -> None:
+    torch.manual_seed(seed)
+    sure = torch.randint(0, 2, (B, Q, K)) * 2.0 - 1.0
+    hard = soft = torch.eye(K, dtype=torch.float64)[0].log().expand(B, K)
+    allowed = torch.rand(B, Q, K) < 0.7
+    for i in range(Q):
+        hard = FirstStop().after(4096.0 * sure[:, i], allowed[:, i], hard)
+        soft = ExpectedStop().after(4096.0 * sure[:, i], allowed[:, i], soft)
+        assert torch.equal(hard.exp(), soft.exp())
+
+
+@pytest.mark.parametrize("chunk", [False, True])
+def test_layers_agree_where_nothing_is_uncertain(chunk: bool) -> None:
     torch.manual_seed(5)
-    for chunk in (False, True):
-        layer = layer_of(chunk)
-        # energies of ±1e4, so that every probability is 0 or 1
-        layer.score.gain.data.fill_(1e4)
-        q, k, v = torch.randn(B, Q, D), torch.randn(B, K, E), torch.randn(B, K, 6)
-        mask = Lengths(torch.tensor([7, 4]))
-        memory = layer.remember(k, v)
-        soft = hard = layer.start(memory)
-        whole = layer.attend(q, k, v, mask=mask, need=Need(weights=True))
-        for t in range(Q):
-            here = q[:, t : t + 1]
-            one, soft = layer.step(here, memory, soft, mask=mask, need=Need(weights=True))
-            other, hard = layer.decode(here, memory, hard, mask=mask, need=Need(weights=True))
-            torch.testing.assert_close(one.weights, other.weights)
-            torch.testing.assert_close(one.out, other.out)
-            torch.testing.assert_close(soft.exp(), hard.exp())
-            torch.testing.assert_close(one.out, whole.out[:, t : t + 1])
-            torch.testing.assert_close(one.weights, whole.weights[:, t : t + 1])
+    hard, soft = lively(1e4, chunk=chunk), layer_of(chunk, stop=ExpectedStop()).eval()
+    soft.load_state_dict(hard.state_dict())
+    q, k, v = torch.randn(B, Q, D), torch.randn(B, K, E), torch.randn(B, K, 6)
+    mask, need = Lengths(torch.tensor([7, 4])), Need(weights=True)
+    one, other = (layer.attend(q, k, v, mask=mask, need=need) for layer in (hard, soft))
+    assert one.weights.any()
+    assert torch.equal(one.weights, other.weights)
+    assert torch.equal(one.out, other.out)
+    # training without noise is the expectation, too
+    assert torch.equal(hard.train()(q, k, v, mask=mask), soft(q, k, v, mask=mask))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hard_is_the_algorithm_of_the_paper(seed: int) -> None:
+    torch.manual_seed(seed)
+    layer = lively()
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
+    allowed = torch.rand(B, Q, K) < 0.8
+    for mask in (None, Given(allowed)):
+        got = layer.attend(q, k, mask=mask, need=Need(weights=True))
+        p = torch.sigmoid(layer.score(q, k) + layer.offset).double()
+        for b in range(B):
+            stops = scanned(p[b].tolist(), None if mask is None else allowed[b].tolist())
+            assert torch.equal(got.weights[b], rows_of(stops, K))
+            assert torch.equal(got.out[b], rows_of(stops, K) @ k[b])
 
 
 def test_a_stop_is_the_first_key_from_the_last_stop_on() -> None:
-    energies = torch.tensor([3.0, -1.0, 2.0, -1.0, 1.0])
+    energies = torch.tensor([3.0, -1.0, 0.0, -1.0, 1.0])
     at = torch.eye(5).log()
-    assert stopped(energies, None, at[0]).nonzero().tolist() == [[0]]
-    assert stopped(energies, None, at[1]).nonzero().tolist() == [[2]]
-    assert stopped(energies, None, at[2]).nonzero().tolist() == [[2]]
-    assert stopped(energies, None, at[3]).nonzero().tolist() == [[4]]
-    assert stopped(energies, torch.tensor([True, True, False, True, False]), at[1]).sum() == 0
+
+    def stop(last: int, allowed: Tensor | None = None) -> list[int]:
+        return FirstStop().after(energies, allowed, at[last]).exp().nonzero().flatten().tolist()
+
+    assert [stop(last) for last in range(5)] == [[0], [2], [2], [4], [4]]
+    assert stop(1, torch.tensor([True, True, False, True, False])) == []
+
+
+@pytest.mark.parametrize("chunk", [False, True])
+@pytest.mark.parametrize("stop", [FirstStop(), ExpectedStop()])
+def test_no_mask_makes_it_other_than_forward_and_finite(chunk: bool, stop: Stop) -> None:
+    """Empty rows, empty samples, keys that come and go, no keys at all."""
+    layer = lively(chunk=chunk, stop=stop)
+    for seed in range(30):
+        torch.manual_seed(seed)
+        keys = (K, 1, 0)[seed % 3]
+        q, k = torch.randn(B, Q, D), torch.randn(B, keys, E)
+        allowed = torch.rand(B, Q, keys) < (0.0, 0.2, 0.5, 0.9)[seed % 4]
+        got = layer.attend(q, k, mask=Given(allowed), need=Need(weights=True))
+        assert got.out.isfinite().all()
+        assert got.weights.isfinite().all()
+        assert not got.weights[~allowed].any()
+        if stop == FirstStop() and not chunk:
+            assert ((got.weights == 0) | (got.weights == 1)).all()
+            assert (got.weights.sum(-1) <= 1).all()
+            for rows in got.weights:
+                places = [int(row.argmax()) for row in rows if row.any()]
+                assert places == sorted(places)
+                # once past the end, past the end
+                some = rows.any(-1).tolist()
+                assert some == sorted(some, reverse=True)
+
+
+@pytest.mark.parametrize("chunk", [False, True])
+def test_hard_hypotheses_that_are_picked_anew_are_walks_of_their_own(chunk: bool) -> None:
+    torch.manual_seed(3)
+    layer, need = lively(chunk=chunk), Need(weights=True)
+    k, mask = torch.randn(B, K, E), Lengths(torch.tensor([7, 4]))
+    memory = layer.remember(k)
+    state, asked = layer.start(memory), torch.zeros(B, 0, D)
+    for t in range(Q):
+        index = torch.tensor([[0, 1], [1, 0], [1, 1], [0, 1], [0, 0]][t])
+        state, asked = state[index], asked[index]
+        k, memory, mask = k[index], memory.reorder(index), Lengths(mask.lengths[index])
+        q = torch.randn(B, 1, D)
+        asked = torch.cat([asked, q], dim=1)
+        got, state = layer.step(q, memory, state, mask=mask, need=need)
+        whole = layer.attend(asked, k, mask=mask, need=need)
+        torch.testing.assert_close(got.weights[:, 0], whole.weights[:, -1])
+        torch.testing.assert_close(got.out[:, 0], whole.out[:, -1])
+        for b, n in enumerate(mask.lengths.tolist()):
+            alone = layer.attend(asked[b : b + 1], k[b : b + 1, :n], need=need)
+            torch.testing.assert_close(whole.weights[b, :, :n], alone.weights[0])
 
 
 def test_past_the_end_nothing_is_read() -> None:
-    layer = Monotonic(Bilinear(D, E), offset=-100.0)
+    layer = Monotonic(Bilinear(D, E), offset=-100.0).eval()
     memory = layer.remember(torch.randn(B, K, E))
     state = layer.start(memory)
     for _ in range(2):
-        got, state = layer.decode(torch.randn(B, 1, D), memory, state, need=Need(weights=True))
+        got, state = layer.step(torch.randn(B, 1, D), memory, state, need=Need(weights=True))
         assert not got.out.any()
         assert not got.weights.any()
     layer.offset.data.fill_(100.0)
-    got, _ = layer.decode(torch.randn(B, 1, D), memory, state)
+    got, _ = layer.step(torch.randn(B, 1, D), memory, state)
     assert not got.out.any()
 
 
-def test_noise_is_for_training_only() -> None:
-    layer = layer_of(noise=1.0)
+def test_noise_and_expectation_are_for_training() -> None:
+    layer = lively(1.0, noise=1.0).train()
     q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
+    memory = layer.remember(k)
+
+    def twice() -> list[Tensor]:
+        return [layer.step(q[:, :1], memory, layer.start(memory))[0].out for _ in range(2)]
+
     assert not torch.equal(layer(q, k), layer(q, k))
+    assert not torch.equal(*twice())
     layer.eval()
     assert torch.equal(layer(q, k), layer(q, k))
-    memory = layer.remember(k)
-    layer.train()
-    decoded = [layer.decode(q[:, :1], memory, layer.start(memory))[0].out for _ in range(2)]
-    assert torch.equal(*decoded)
-    stepped = [layer.step(q[:, :1], memory, layer.start(memory))[0].out for _ in range(2)]
-    assert not torch.equal(*stepped)
+    assert torch.equal(*twice())
+
+
+def test_training_and_the_expectation_have_a_slope() -> None:
+    q, k = (torch.randn(2, n, w).double().requires_grad_() for n, w in ((3, D), (5, E)))
+    for layer in (layer_of(chunk=True).train(), layer_of(chunk=True, stop=ExpectedStop()).eval()):
+        layer.double()
+        assert torch.autograd.gradcheck(layer, (q, k))
+        assert torch.autograd.grad(layer(q, k.detach()).square().sum(), layer.offset)[0] != 0
+    # a hard stop reads values, and has no slope where it stopped
+    hard = lively().double()
+    assert torch.autograd.grad(hard(q, k).square().sum(), k)[0].any()
+    assert not hard(q, k.detach()).requires_grad
+
+
+def test_what_it_does_in_evaluation_is_told() -> None:
+    assert "noise=1, stop=FirstStop()" in repr(Monotonic(Bilinear(D, E)))
+    assert "stop=ExpectedStop()" in repr(Monotonic(Bilinear(D, E), stop=ExpectedStop()))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 20])
@@ -190,12 +315,12 @@ def test_chunks_far_below_the_greatest_score_do_not_vanish() -> None:
 
 
 def test_mocha_looks_at_the_keys_that_end_at_the_stop() -> None:
-    layer = layer_of(chunk=True)
-    layer.score.gain.data.fill_(1e4)
+    torch.manual_seed(2)
+    layer = lively(chunk=True)
     q, k = torch.randn(B, 1, D), torch.randn(B, K, E)
     memory = layer.remember(k)
-    stops = stopped((layer.score(q, k) + layer.offset)[:, 0], None, layer.start(memory))
-    got, _ = layer.decode(q, memory, layer.start(memory), need=Need(weights=True))
+    stops = FirstStop().after((layer.score(q, k) + layer.offset)[:, 0], None, layer.start(memory)).exp()
+    got, _ = layer.step(q, memory, layer.start(memory), need=Need(weights=True))
     u = layer.chunk.score(q, k)[:, 0]
     for b in range(B):
         if not stops[b].any():
@@ -214,9 +339,8 @@ def test_sentences() -> None:
         Chunk(Bilinear(D, E), width=0)
     layer = layer_of()
     memory = layer.remember(torch.randn(B, K, E))
-    for method in (layer.step, layer.decode):
-        with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(2, 5, 3\)"):
-            method(torch.randn(B, Q, D), memory, layer.start(memory))
+    with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(2, 5, 3\)"):
+        layer.step(torch.randn(B, Q, D), memory, layer.start(memory))
     with pytest.raises(ValueError, match=r"q must be 3 wide for NormedAdditive\(3, 4, 11\), got \(2, 5, 4\)"):
         layer(torch.randn(B, Q, E), torch.randn(B, K, E))
     with pytest.raises(ValueError, match=r"k must be 4 wide for NormedAdditive\(3, 4, 11\), got \(2, 7, 3\)"):

@@ -1,6 +1,8 @@
 """Monotonic: attention that only moves forward, as an expectation to train and by hard stops to decode."""
 
 import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -69,23 +71,74 @@ class Chunk(nn.Module):
         return f"width={self.width}"
 
 
+class Stop(ABC):
+    """log α_i from log α_{i−1} and the energies of a step: where do the steps of Monotonic stop?"""
+
+    @abstractmethod
+    def after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each -> "*b k"
+        """The state after a step. A key that may not be looked at is never stopped at and always passed."""
+
+
+@dataclass(frozen=True)
+class FirstStop(Stop):
+    """At the first j with p_j ≥ 1/2 from the last stop on, there alone; nowhere if there is none, nor ever after.
+
+    (Raffel et al. 2017, algorithm 1, with the threshold in place of the draw.)
+    """
+
+    def after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:
+        # p ≥ 1/2 is e ≥ 0
+        ready = (state.exp().cumsum(-1) > 0.5) & (energies >= 0)
+        if allowed is not None:
+            ready = ready & allowed
+        first = ready & (ready.cumsum(-1) == 1)
+        return torch.zeros_like(state).masked_fill(~first, -math.inf)
+
+
+@dataclass(frozen=True)
+class ExpectedStop(Stop):
+    """log α_j = log σ(e_j) + L_j + log Σ_{l≤j} exp(log α_prev,l − L_l), L_j = Σ_{l<j} log(1 − σ(e_l)).
+
+    The recursion of the paper, closed and in logarithms: the products of 1 − p by which others divide vanish after a
+    few hundred keys, their logarithms do not.
+    """
+
+    def after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:
+        energies = energies.to(state.dtype)
+        stop, go = F.logsigmoid(energies), F.logsigmoid(-energies)
+        # instead of -inf: far below all that adds up here, and its differences are numbers
+        least = torch.finfo(state.dtype).min / 8
+        if allowed is not None:
+            stop, go = stop.masked_fill(~allowed, least), go.masked_fill(~allowed, 0.0)
+        passed = go.cumsum(-1) - go
+        return stop + passed + torch.logcumsumexp(state.clamp_min(least) - passed, dim=-1)
+
+
 class Monotonic(nn.Module):
     """α_ij = p_ij q_ij, q_ij = (1 − p_{i,j−1}) q_{i,j−1} + α_{i−1,j}, p = σ(score + r)  (Raffel et al. 2017).
 
     From where the last step stopped, a step goes on key by key and stops at j with probability p_ij; α is the
     expectation of its stops. A step may go past the end: its weights then sum to less than one. With `chunk` the step
     looks at the keys that end at the stop  (MoChA, Chiu and Raffel 2018). In training, energies get Gaussian noise of
-    deviation `noise`, which drives p to 0 and 1; `offset` is what r starts from. `decode` stops hard, at the first
-    p > 1/2. The state of both is the logarithm of the last step's alignment, "*b k".
+    deviation `noise`, which drives p to 0 and 1; `offset` is what r starts from. In evaluation there is no noise, and a
+    step stops by `stop`: `FirstStop()`, hard, unless told; `ExpectedStop()` keeps the expectation. The state of both is
+    the logarithm of the last step's alignment, "*b k".
 
         memory = layer.remember(h);  state = layer.start(memory)
-        got, state = layer.step(s, memory, state)          to train: "*b 1 d" -> "*b 1 v"
-        got, state = layer.decode(s, memory, state)        to decode
+        got, state = layer.step(s, memory, state)          "*b 1 d" -> "*b 1 v"
 
     `layer(q, h)` takes all steps in turn.
     """
 
-    def __init__(self, score: Score, *, chunk: Chunk | None = None, offset: float = -4.0, noise: float = 1.0) -> None:
+    def __init__(
+        self,
+        score: Score,
+        *,
+        chunk: Chunk | None = None,
+        offset: float = -4.0,
+        noise: float = 1.0,
+        stop: Stop | None = None,
+    ) -> None:
         super().__init__()
         if noise < 0:
             raise ValueError(f"noise must be 0 or more for Monotonic, got {noise}; try noise=1.0")
@@ -93,6 +146,7 @@ class Monotonic(nn.Module):
         self.chunk = chunk
         self.offset = nn.Parameter(torch.tensor(offset))
         self.noise = noise
+        self.stop = FirstStop() if stop is None else stop
 
     def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
         """Keys projected once, the chunk's beside the others, to be looked at by many steps."""
@@ -113,33 +167,14 @@ class Monotonic(nn.Module):
         positions: Positions | None = None,
         need: Need = NOTHING,
     ) -> tuple[Attended, Tensor]:  # "*b 1 d", "*b k" -> "*b 1 v"
-        """One expected step, and the state after it."""
+        """One step, and the state after it; a step past the end reads zeros, as do all that follow."""
         one_step(q)
         call, felt = looked(q, memory, None, mask, positions)
-        energies, scores = self._energies(call, kept=True, noise=self.noise if self.training else 0.0)
+        energies, scores = self._energies(call, kept=True)
         allowed = whole_mask(call)
-        state = expected(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
+        state = self._after(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
         weights = self._weights(state.exp().unsqueeze(-2), scores, allowed)
         return attended(call, weights, felt, need, self), state
-
-    def decode(
-        self,
-        q: Tensor,
-        memory: Memory,
-        state: Tensor,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> tuple[Attended, Tensor]:  # "*b 1 d", "*b k" -> "*b 1 v"
-        """One hard step, without noise, and the state after it; past the end it reads zeros, as do all that follow."""
-        one_step(q)
-        call, felt = looked(q, memory, None, mask, positions)
-        energies, scores = self._energies(call, kept=True, noise=0.0)
-        allowed = whole_mask(call)
-        stop = stopped(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
-        weights = self._weights(stop.to(energies.dtype).unsqueeze(-2), scores, allowed)
-        return attended(call, weights, felt, need, self), stop.to(state.dtype).log()
 
     def forward(
         self,
@@ -164,17 +199,22 @@ class Monotonic(nn.Module):
     ) -> Attended:
         """The same, with what `need` asks for beside the output: all energies at once, then step after step."""
         call, felt = looked(q, k, v, mask, positions)
-        energies, scores = self._energies(call, kept=False, noise=self.noise if self.training else 0.0)
+        energies, scores = self._energies(call, kept=False)
         allowed = whole_mask(call)
         state = _start((*call.batch, energies.shape[-1]), energies)
         steps = [state.unsqueeze(-2)[..., :0, :]]
         for n in range(q.shape[-2]):
-            state = expected(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
+            state = self._after(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
             steps.append(state.exp().unsqueeze(-2))
         weights = self._weights(torch.cat(steps, dim=-2), scores, allowed)
         return attended(call, weights, felt, need, self)
 
-    def _energies(self, call: Call, kept: bool, noise: float) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
+    def _after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each
+        # what stops hard has no slope: training expects
+        stop = ExpectedStop() if self.training else self.stop
+        return stop.after(energies, allowed, state)
+
+    def _energies(self, call: Call, kept: bool) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
         """The energies of stopping at a key, and the chunk's scores of it."""
         parts = [self.score] + ([] if self.chunk is None else [self.chunk.score])
         queries = []
@@ -189,8 +229,8 @@ class Monotonic(nn.Module):
             compared(score, one, call.spread(two)) for score, one, two in zip(parts, queries, keys, strict=True)
         ]
         energies = energies + self.offset.to(energies.dtype)
-        if noise:
-            energies = energies + noise * torch.randn_like(energies)
+        if self.training and self.noise:
+            energies = energies + self.noise * torch.randn_like(energies)
         return energies, scores[0] if scores else None
 
     def _weights(self, alignment: Tensor, scores: Tensor | None, allowed: Tensor | None) -> Tensor:
@@ -199,7 +239,7 @@ class Monotonic(nn.Module):
         return self.chunk.spread(alignment, scores.to(alignment.dtype), allowed)
 
     def extra_repr(self) -> str:
-        return f"noise={self.noise:g}"
+        return f"noise={self.noise:g}, stop={self.stop}"
 
 
 def _precise(t: Tensor) -> torch.dtype:
@@ -212,28 +252,3 @@ def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:
     state = torch.full(shape, -math.inf, dtype=_precise(like), device=like.device)
     state[..., :1] = 0.0
     return state
-
-
-def expected(energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each -> "*b k"
-    """log α_j = log σ(e_j) + L_j + log Σ_{l≤j} exp(log α_prev,l − L_l), L_j = Σ_{l<j} log(1 − σ(e_l)).
-
-    The recursion of the paper, closed and in logarithms: the products of 1 − p by which others divide vanish after a
-    few hundred keys, their logarithms do not. A key that may not be looked at is never stopped at and always passed.
-    """
-    energies = energies.to(state.dtype)
-    stop, go = F.logsigmoid(energies), F.logsigmoid(-energies)
-    # instead of -inf: far below all that adds up here, and its differences are numbers
-    least = torch.finfo(state.dtype).min / 8
-    if allowed is not None:
-        stop, go = stop.masked_fill(~allowed, least), go.masked_fill(~allowed, 0.0)
-    passed = go.cumsum(-1) - go
-    return stop + passed + torch.logcumsumexp(state.clamp_min(least) - passed, dim=-1)
-
-
-def stopped(energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each -> bool "*b k"
-    """The first key with p > 1/2 from the last stop on; nowhere, if there is none."""
-    reached = state.exp().cumsum(-1) > 0.5
-    ready = reached & (energies > 0)
-    if allowed is not None:
-        ready = ready & allowed
-    return ready & (ready.cumsum(-1) == 1)
