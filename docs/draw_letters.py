@@ -1,0 +1,266 @@
+"""Pictures of letters: small models that learn here, in seconds, to find them, to write them and to turn them round."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from draw_words import ASKED, DIM, SEEN, words
+from torch import Tensor, nn
+
+import regard
+from regard.view import Panel
+
+LETTERS = "abcdefghijkl"
+
+
+def taught(model: nn.Module, lr: float, steps: int, batch: Callable[[], tuple[Tensor, Sequence[Tensor]]]) -> float:
+    """Steps on fresh batches, each a loss and shares of right answers; the mean share of the last 20."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    right: list[Tensor] = []
+    for step in range(steps):
+        loss, shares = batch()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step >= steps - 20:
+            right += shares
+    return float(torch.stack(right).mean())
+
+
+class Neighbours(nn.Module):
+    """Which digit stands beside the next letter of the ring (abc, def, …)?  (and beside the one before, if `both`)
+
+    A symmetric score cannot find it everywhere: a must prefer b to c, b prefer c to a, c prefer a to b.
+    """
+
+    def __init__(self, attention: nn.Module, both: bool = False) -> None:
+        super().__init__()
+        self.letter, self.digit = nn.Embedding(len(LETTERS), DIM), nn.Embedding(10, DIM)
+        nn.init.normal_(self.letter.weight, std=0.5)
+        self.attention = attention
+        self.out = nn.Linear(DIM, 20 if both else 10)
+        self.both = both
+
+    def attend(self, letters: Tensor, digits: Tensor) -> regard.Attended:  # "b n" both
+        x = self.letter(letters)
+        return self.attention.attend(x, x, self.digit(digits), need=regard.Need(weights=True))
+
+    def fit(self, steps: int = 500) -> float:
+        """Trains on fresh rows; the share of right digits."""
+        generator = torch.Generator().manual_seed(1)
+
+        def batch() -> tuple[Tensor, list[Tensor]]:
+            letters = torch.stack([torch.randperm(len(LETTERS), generator=generator) for _ in range(32)])
+            digits = torch.randint(10, letters.shape, generator=generator)
+            at = letters.argsort(-1)  # the place of every letter
+            ring, place = letters // 3 * 3, letters % 3
+            sides = (1, 2) if self.both else (1,)
+            targets = [digits.gather(1, at.gather(1, ring + (place + side) % 3)) for side in sides]
+            logits = self.out(self.attend(letters, digits).out).chunk(len(targets), -1)
+            each = list(zip(logits, targets, strict=True))
+            loss = torch.stack([F.cross_entropy(x.flatten(0, 1), t.flatten()) for x, t in each]).sum()
+            return loss, [(x.argmax(-1) == t).float().mean() for x, t in each]
+
+        return taught(self, 5e-3, steps, batch)
+
+    @torch.no_grad()
+    def look(self) -> Tensor:
+        letters = torch.arange(len(LETTERS)).unsqueeze(0)
+        got = self.eval().attend(letters, torch.zeros_like(letters))
+        assert got.weights is not None
+        return got.weights[0]
+
+
+@functools.cache
+def neighbour(name: str) -> Panel:
+    """A score that was to find the next letter."""
+    torch.manual_seed(0)
+    model = Neighbours(regard.mechanism(name, DIM))
+    right = model.fit()
+    return Panel(model.look(), f"{name}: {right:.0%} right", list(LETTERS), list(LETTERS))
+
+
+def multi_head() -> list[Panel]:
+    torch.manual_seed(0)
+    model = Neighbours(regard.MultiHead(DIM, 4), both=True)
+    model.fit(1000)
+    return [Panel(w, f"head {n}", list(LETTERS), list(LETTERS)) for n, w in enumerate(model.look())]
+
+
+class Stretched(nn.Module):
+    """Writes the letters of a word that is heard in frames, two to four of them a letter; no positions are given."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.letter = nn.Embedding(4, DIM)
+        self.ear = nn.Conv1d(DIM, DIM, 3, padding=1)
+        self.hand = nn.GRU(DIM, DIM, batch_first=True)
+        self.attention = attention
+        self.out = nn.Linear(DIM, 4)
+
+    def keys(self, frames: Tensor) -> Tensor:  # "b f" -> "b f d"
+        return torch.tanh(self.ear(self.letter(frames).transpose(1, 2))).transpose(1, 2)
+
+    def queries(self, written: Tensor) -> Tensor:  # "b n" -> "b n d", each knows the letters before it
+        return self.hand(F.pad(self.letter(written)[:, :-1], (0, 0, 1, 0)))[0]
+
+    def attend(self, frames: Tensor, lengths: Tensor, written: Tensor) -> regard.Attended:
+        mask, need = regard.Lengths(lengths), regard.Need(weights=True)
+        return self.attention.attend(self.queries(written), self.keys(frames), mask=mask, need=need)
+
+    def fit(self, steps: int) -> float:
+        generator = torch.Generator().manual_seed(2)
+
+        def batch() -> tuple[Tensor, list[Tensor]]:
+            frames, lengths, written = heard(32, generator)
+            logits = self.out(self.attend(frames, lengths, written).out)
+            loss = F.cross_entropy(logits.flatten(0, 1), written.flatten())
+            return loss, [(logits.argmax(-1) == written).float().mean()]
+
+        return taught(self, 1e-2, steps, batch)
+
+
+def heard(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Frames "b f", how many are real, and the words "b 8"; no letter stands beside itself."""
+    written = (
+        torch.randint(4, (count, 1), generator=generator)
+        + torch.randint(1, 4, (count, 8), generator=generator).cumsum(1)
+    ) % 4
+    lasts = torch.randint(2, 5, (count, 8), generator=generator)
+    frames = nn.utils.rnn.pad_sequence(
+        [w.repeat_interleave(n) for w, n in zip(written, lasts, strict=True)], batch_first=True
+    )
+    return frames, lasts.sum(1), written
+
+
+def stretched(make: Callable[[], nn.Module], title: str, steps: int = 400) -> tuple[Stretched, Panel]:
+    torch.manual_seed(0)
+    model = Stretched(make())
+    right = model.fit(steps)
+    with torch.no_grad():
+        got = model.eval().attend(*one_word())
+    assert got.weights is not None
+    return model, Panel(got.weights[0], f"{title}: {right:.0%}", *heard_labels())
+
+
+def one_word() -> tuple[Tensor, Tensor, Tensor]:
+    written = torch.tensor([[0, 1, 0, 1, 0, 2, 0, 1]])
+    frames = written.repeat_interleave(torch.tensor([2, 4, 3, 2, 4, 2, 3, 3]), dim=1)
+    return frames, torch.tensor([frames.shape[1]]), written
+
+
+def heard_labels() -> tuple[list[str], list[str]]:
+    frames, _, written = one_word()
+    return ["abcd"[n] for n in written[0]], ["abcd"[n] for n in frames[0]]
+
+
+def monotonic() -> list[Panel]:
+    def layer(chunk: regard.Chunk | None = None) -> regard.Monotonic:
+        return regard.Monotonic(regard.NormedAdditive(DIM, DIM, DIM), chunk=chunk, offset=0.0, noise=2.0)
+
+    model, soft = stretched(layer, "monotonic, expected", 600)
+    mono, (frames, _, written) = model.attention, one_word()
+    assert isinstance(mono, regard.Monotonic)
+    with torch.no_grad():
+        queries, memory = model.queries(written), mono.remember(model.keys(frames))
+        state, rows = mono.start(memory), []
+        for t in range(written.shape[1]):
+            got, state = mono.decode(queries[:, t : t + 1], memory, state, need=regard.Need(weights=True))
+            rows.append(got.weights[0])
+    hard = Panel(torch.cat(rows), "the same, decoded", *heard_labels())
+    wide = stretched(lambda: layer(regard.Chunk(regard.Additive(DIM, DIM, DIM), width=3)), "mocha, width 3", 600)[1]
+    return [soft, hard, wide]
+
+
+def location_sensitive() -> list[Panel]:
+    names = ("additive", "location-sensitive", "location-smooth")
+    return [stretched(functools.partial(regard.mechanism, name, DIM), name)[1] for name in names]
+
+
+class Backwards(nn.Module):
+    """Writes a word backwards; a query knows its place and the word's length."""
+
+    def __init__(self, attention: nn.Module, places: int = 12) -> None:
+        super().__init__()
+        self.letter, self.place = nn.Embedding(26, DIM), regard.Learned(places, DIM)
+        self.ask = nn.Sequential(nn.Embedding(places * (places + 1), DIM), nn.Linear(DIM, DIM), nn.Tanh())
+        self.attention, self.out = attention, nn.Linear(DIM, 26)
+
+    def attend(self, letters: Tensor, lengths: Tensor) -> regard.Attended:
+        n = letters.shape[1]
+        q = self.ask(lengths[:, None] * n + torch.arange(n))
+        x = self.letter(letters)
+        mask, need = regard.Lengths(lengths), regard.Need(weights=True)
+        return self.attention.attend(q, self.place(x), x, mask=mask, need=need)
+
+    def fit(self, steps: int) -> float:
+        generator = torch.Generator().manual_seed(3)
+
+        def batch() -> tuple[Tensor, list[Tensor]]:
+            lengths = torch.randint(4, 13, (64,), generator=generator)
+            letters = torch.randint(26, (64, 12), generator=generator)
+            real = torch.arange(12) < lengths[:, None]
+            target = letters.gather(1, (lengths[:, None] - 1 - torch.arange(12)).clamp_min(0))
+            logits = self.out(self.attend(letters, lengths).out)
+            loss = F.cross_entropy(logits[real], target[real])
+            return loss, [(logits.argmax(-1) == target)[real].float().mean()]
+
+        return taught(self, 1e-2, steps, batch)
+
+
+@functools.cache
+def backwards(name: str, make: Callable[[], nn.Module], steps: int = 500) -> Panel:
+    torch.manual_seed(0)
+    model = Backwards(make())
+    right, word = model.fit(steps), "attention"
+    letters = torch.tensor([[ord(c) - 97 for c in word] + [0] * (12 - len(word))])
+    with torch.no_grad():
+        got = model.eval().attend(letters, torch.tensor([len(word)]))
+    assert got.weights is not None
+    return Panel(got.weights[0, : len(word), : len(word)], f"{name}: {right:.0%} right", list(word[::-1]), list(word))
+
+
+def local() -> list[Panel]:
+    q = words(*ASKED, *SEEN)
+    labels = [w[:2] for w in (*ASKED, *SEEN)]
+    layer = regard.Local(regard.Cosine(2.0), regard.Diagonal(2))
+    got = layer.attend(q, q, need=regard.Need(weights=True))
+    assert got.weights is not None
+    predicted = backwards(
+        "local-p, D = 6", lambda: regard.Local(regard.Bilinear(DIM, DIM), regard.LocalGaussian(DIM, DIM, 6.0)), 800
+    )
+    return [Panel(got.weights, "local-m, D = 2", labels, labels), predicted]
+
+
+def key_value() -> list[Panel]:
+    torch.manual_seed(0)
+    letter, digit = torch.randn(26, DIM), torch.randn(10, DIM)
+    pairs = ["k3", "a7", "q1", "m4", "c9", "x2"]
+    states = torch.cat(
+        [torch.stack([letter[ord(p[0]) - 97] for p in pairs]), torch.stack([digit[int(p[1])] for p in pairs])], -1
+    )
+    asked = "acmq"
+    q = torch.stack([letter[ord(c) - 97] for c in asked])
+    layer = regard.KeyValue(regard.Attention(regard.Dot()))
+    got = layer.attend(q, states, need=regard.Need(weights=True))
+    assert got.weights is not None
+    read = [f"{c} is {(got.out[n] @ digit.T).argmax()}" for n, c in enumerate(asked)]
+    return [Panel(got.weights, "found by the letter, read as a digit", read, pairs)]
+
+
+def memory_hop() -> list[Panel]:
+    torch.manual_seed(0)
+    names = "abcdef"
+    vectors = F.normalize(torch.randn(6, DIM), dim=-1) * 3
+    facts = ["c→e", "a→c", "f→b", "e→f", "b→d"]
+    k, v = (torch.stack([vectors[names.index(f[side])] for f in facts]) for side in (0, 2))
+    forget = nn.Linear(DIM, DIM, bias=False)
+    nn.init.zeros_(forget.weight)
+    hop, u, rows = regard.Hop(carry=forget), vectors[:1], []
+    with torch.no_grad():
+        for _ in range(4):
+            got = hop.attend(u, k, v, need=regard.Need(weights=True))
+            rows.append(got.weights)
+            u = got.out
+    return [Panel(torch.cat(rows), "from a, four hops", ["hop 1", "hop 2", "hop 3", "hop 4"], facts)]

@@ -1,0 +1,75 @@
+"""Pictures of places: what positions and distances make of equal words, and where masks let a query look."""
+
+from collections.abc import Sequence
+
+import torch
+from draw_words import DIM, weights
+from torch import Tensor
+
+import regard
+from regard.view import Panel
+
+
+def rotary() -> list[Panel]:
+    same = torch.ones(24, DIM) * 0.5
+    panels = []
+    for title, base, start in (("base 10000", 1e4, 0), ("base 100", 1e2, 0), ("base 100, 1000 places on", 1e2, 1000)):
+        x = regard.Rotary(DIM, base=base)(same, start=start)
+        w = weights(x, x, score=regard.Dot(scale=1.0))
+        panels.append(Panel(w / w.amax(-1, keepdim=True), title))
+    return panels
+
+
+@torch.no_grad()
+def biased(bias: regard.Bias, heads: int, titles: Sequence[str], q: float = 0.0, **terms: object) -> list[Panel]:
+    """What a bias alone makes of equal keys; every row is divided by its greatest weight, to be seen."""
+    torch.manual_seed(0)
+    x = torch.randn(heads, 24, DIM) * q
+    w = weights(x, torch.zeros(heads, 24, DIM), bias=bias, **terms)
+    return [Panel(w[h] / w[h].amax(-1, keepdim=True), title) for h, title in enumerate(titles)]
+
+
+@torch.no_grad()
+def t5() -> list[Panel]:
+    ahead = torch.arange(64) - torch.arange(64)[:, None]
+    both = regard.T5Buckets(1)
+    back = regard.T5Buckets(1, bidirectional=False)
+    return [
+        Panel(both.bucket(ahead) / 31, "bucket / 31, both sides"),
+        Panel(back.bucket(ahead) / 31, "bucket / 31, looking back"),
+    ]
+
+
+@torch.no_grad()
+def transformer_xl() -> list[Panel]:
+    torch.manual_seed(1)
+    bias = regard.RelativeXL(2 * DIM, 2, DIM)
+    bias.v.mul_(200)
+    return biased(bias, 2, ["head 0", "head 1"]) + biased(bias, 2, ["head 0, causal"], mask=regard.Causal())
+
+
+def allowed(mask: regard.Mask, n: int = 12) -> Tensor:
+    """Who may look where, as a picture."""
+    i = torch.arange(n)
+    return mask.dense(i, i).expand(1, n, n)[0].float()
+
+
+def masks() -> list[Panel]:
+    ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2])
+    shown = {
+        "Causal()": regard.Causal(),
+        "Lengths([8])": regard.Lengths(torch.tensor([8])),
+        "Documents(ids)": regard.Documents(ids),
+        "Documents(ids) & Causal()": regard.Documents(ids) & regard.Causal(),
+    }
+    return [Panel(allowed(mask), title) for title, mask in shown.items()]
+
+
+def window() -> list[Panel]:
+    shown = {
+        "Window(3, 3)": regard.Window(3, 3),
+        "Window(3, 0)": regard.Window(3, 0),
+        "Window(2, 0), two sinks": (regard.Window(2, 0) | regard.Lengths(torch.tensor([2]))) & regard.Causal(),
+        "Window(2, 2) & Causal()": regard.Window(2, 2) & regard.Causal(),
+    }
+    return [Panel(allowed(mask), title) for title, mask in shown.items()]
