@@ -138,10 +138,15 @@ def stretched(make: Callable[[], nn.Module], title: str, steps: int = 400) -> tu
     torch.manual_seed(0)
     model = Stretched(make())
     right = model.fit(steps)
-    with torch.no_grad():
-        got = model.eval().attend(*one_word())
+    return model, written_by(model, f"{title}: {right:.0%}")
+
+
+@torch.no_grad()
+def written_by(model: Stretched, title: str) -> Panel:
+    """Where it listens while it writes one word."""
+    got = model.eval().attend(*one_word())
     assert got.weights is not None
-    return model, Panel(got.weights[0], f"{title}: {right:.0%}", *heard_labels())
+    return Panel(got.weights[0], title, *heard_labels())
 
 
 def one_word() -> tuple[Tensor, Tensor, Tensor]:
@@ -157,18 +162,13 @@ def heard_labels() -> tuple[list[str], list[str]]:
 
 def monotonic() -> list[Panel]:
     def layer(chunk: regard.Chunk | None = None) -> regard.Monotonic:
-        return regard.Monotonic(regard.NormedAdditive(DIM, DIM, DIM), chunk=chunk, offset=0.0, noise=2.0)
+        score = regard.NormedAdditive(DIM, DIM, DIM)
+        return regard.Monotonic(score, chunk=chunk, offset=0.0, noise=2.0, stop=regard.ExpectedStop())
 
     model, soft = stretched(layer, "monotonic, expected", 600)
-    mono, (frames, _, written) = model.attention, one_word()
-    assert isinstance(mono, regard.Monotonic)
-    with torch.no_grad():
-        queries, memory = model.queries(written), mono.remember(model.keys(frames))
-        state, rows = mono.start(memory), []
-        for t in range(written.shape[1]):
-            got, state = mono.decode(queries[:, t : t + 1], memory, state, need=regard.Need(weights=True))
-            rows.append(got.weights[0])
-    hard = Panel(torch.cat(rows), "the same, decoded", *heard_labels())
+    assert isinstance(model.attention, regard.Monotonic)
+    model.attention.stop = regard.FirstStop()
+    hard = written_by(model, "the same, decoded")
     wide = stretched(lambda: layer(regard.Chunk(regard.Additive(DIM, DIM, DIM), width=3)), "mocha, width 3", 600)[1]
     return [soft, hard, wide]
 
