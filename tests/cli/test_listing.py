@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_everything_has_a_line(regard: Regard) -> None:
     ran = regard("list")
     assert ran.code == 0
-    for name in [*package.MECHANISMS, *MODELS, *EMBEDDED, *PICTURES]:
+    for name in ["none", *package.GATES, *package.MECHANISMS, *MODELS, *EMBEDDED, *PICTURES]:
         (line,) = [line for line in ran.out.splitlines() if line.startswith(f"  {name} ")]
         assert len(line.split(maxsplit=1)[1]) > 20
 

@@ -16,7 +16,7 @@ from regard.cli import config
 from regard.cli.train import New, chosen, training_of
 from regard.tasks.caption import Caption
 from regard.tasks.translate import Translate
-from regard.train.training import Training
+from regard.train.training import Training, lasting
 
 NEW = ["train", "translate"]
 
@@ -72,7 +72,7 @@ def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
         task = Translate(train=(pairs,)) if kind == "files" else Translate(data=kind)  # type: ignore[arg-type]
         training, end = training_of(typed, task)
         assert training == Training(minutes=minutes)
-        assert end == f"ends after {minutes:g} minutes, as no --steps, --epochs or --minutes is given"
+        assert end == f"ends after {lasting(minutes)}, as no --steps, --epochs or --minutes is given"
     assert training_of({**typed, "epochs": 3.0}, task) == (Training(epochs=3.0), "")
 
 
@@ -211,7 +211,9 @@ def test_resume_of_another_kind(regard: Regard, trained: Path, tmp_path: Path) -
 def test_a_resumed_run_keeps_its_task(regard: Regard, trained: Path) -> None:
     ran = regard("train", "--resume", trained, "--width", 9)
     assert ran.code == 2
-    assert "unknown option --width; " in ran.err
+    assert "--width was settled when the run began, as its data and its model were; --resume changes" in ran.err
+    assert "--gate was settled when" in regard("train", "--resume", trained, "--gate=eca").err
+    assert "unknown option --widht; " in regard("train", "--resume", trained, "--widht", 9).err
 
 
 def test_diverging_is_3(regard: Regard, pairs: Path, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_tabs(tmp_path: Path) -> None:
 def test_files_that_are_none(tmp_path: Path) -> None:
     good, empty = put(tmp_path / "good", "a\n"), put(tmp_path / "empty.gz", "")
     told([good, empty], "empty.gz is empty; it must hold a sentence a line")
+    told([empty], "empty.gz is empty; it must hold source, tab, target, a line each")
     told([tmp_path / "none", good], "there is no file .*none; name one that is there")
     told([good, tmp_path], "is a directory; name the file in it")
     (tmp_path / "plain.gz").write_text("a\n")

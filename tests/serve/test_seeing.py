@@ -124,6 +124,7 @@ BAD: dict[str, tuple[Any, int, str]] = {
     "nothing": ({}, 422, "give image, a string, or images, a list of strings, and not both"),
     "a number": ({"image": 3}, 422, "image must be a string, got a number"),
     "one of a list": ({"images": [SMALL, None]}, 422, "images[1] must be a string, got null"),
+    "none": ({"images": []}, 422, "images is an empty list; give 1 to 3"),
     "too many": ({"images": [SMALL] * 4}, 422, "images must be 1 to 3, got 4; ask several times"),
     "a field": ({"image": SMALL, "map": True}, 422, "unknown field 'map'; did you mean 'maps'? known are: image"),
     "top": ({"image": SMALL, "top": 0}, 422, "top must be a whole number from 1 to"),

@@ -20,7 +20,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a number": ({"text": 3}, ["text must be a string", "a number"]),
     "null": ({"text": None}, ["text must be a string", "null"]),
     "a string of texts": ({"texts": "a"}, ["texts must be a list", "a string", "write text"]),
-    "no texts": ({"texts": []}, ["texts must be 1 to 7", "got 0"]),
+    "no texts": ({"texts": []}, ["texts is an empty list; give 1 to 7"]),
     "too many": ({"texts": ["a"] * 8}, ["texts must be 1 to 7", "got 8", "several times"]),
     "a list of texts": ({"texts": ["a", ["b"]]}, ["texts[1] must be a string", "a list"]),
     "characters": ({"text": "a" * 101}, ["text must have at most 100 characters", "101", "sentence by sentence"]),

@@ -263,7 +263,7 @@ def test_a_hard_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:
         ({"attention": "middling"}, "unknown attention 'middling'; known are: soft, hard"),
         ({"tokens": "letters"}, "unknown tokens 'letters'"),
         ({"data": "scenes", "train": "a.tsv"}, "data='scenes' and train=a.tsv exclude each other"),
-        ({"valid": "a.tsv"}, "valid=a.tsv belongs to pictures of your own; give train as well"),
+        ({"valid": "a.tsv"}, "valid=a.tsv belongs to pictures of your own; give train=FILE as well"),
         ({"size": 4}, "size=4 belongs to pictures of your own"),
         ({"expected": 0.1}, "expected=0.1 belongs to attention='hard', not to 'soft'"),
         ({"doubly": 0.1, "attention": "hard"}, "doubly=0.1 belongs to attention='soft', not to 'hard'"),

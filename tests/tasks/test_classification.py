@@ -186,7 +186,7 @@ def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> Non
     [
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
         ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to pictures of your own; give train as well"),
+        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
         ({"width": 0}, "width must be 1 or more, got 0; try width=16"),
         ({"model": "columns"}, "unknown model 'columns'; known are: convnet, rows"),
         ({"model": "rows", "gate": "se"}, "gate='se' belongs to model='convnet', not to 'rows'; leave it out"),
@@ -203,8 +203,9 @@ def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
 
 
 def test_an_unknown_gate_is_told_the_nearest() -> None:
-    with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'"):
+    with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'[?] known are: none, se, "):
         ClassifyImage(gate="simm").rehearse()
+    assert ClassifyImage(gate="none") == ClassifyImage()
 
 
 def test_what_a_command_line_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,7 +317,7 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
         ({"attention": "all"}, "unknown attention 'all'; known are: none, quarter, half, whole"),
         ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to pictures of your own; give train as well"),
+        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
         ({"size": 30, "train": "x"}, "size must be a multiple of 4, got 30; try size=28"),
         ({"width": 0}, "width must be 1 or more, got 0; try width=32"),
         ({"batch": 1}, "batch must be 2 or more: one image has no spread, got 1; try batch=32"),

@@ -131,7 +131,7 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
         ({"scene": "messy"}, "unknown scene 'messy'; known are: plain, translated, cluttered"),
         ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to pictures of your own; give train as well"),
+        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
         ({"canvas": 60}, "canvas=60 belongs to a scene; give scene='translated' as well"),
         ({"clutter": 2}, "clutter=2 belongs to scene='cluttered'; give that as well"),
         ({"scene": "translated", "piece": 2}, "piece=2 belongs to scene='cluttered'; give that as well"),

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from regard.train.training import SCHEDULES, Training
+from regard.train.progress import Progress
+from regard.train.sentences import stopped
+from regard.train.training import SCHEDULES, Training, lasting
 
 
 @pytest.mark.parametrize(
@@ -70,3 +73,9 @@ def test_every_schedule_can_be_chosen(schedule: Any) -> None:
 def test_a_command_line_reads_it_without_torch() -> None:
     code = "import sys, regard.train.training, regard.train.events, regard.tasks.task; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_one_minute_is_one() -> None:
+    assert [lasting(n) for n in (1, 1.0, 0.5, 60)] == ["1 minute", "1 minute", "0.5 minutes", "60 minutes"]
+    for minutes, said in ((1.0, "1 minute has passed, at step 3"), (2.0, "2 minutes have passed, at step 3")):
+        assert stopped("minutes", False, Progress(step=3), None, Training(minutes=minutes), Path("run")).text == said

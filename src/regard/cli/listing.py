@@ -47,7 +47,9 @@ def _gates() -> dict[str, str]:
     from regard.cli.formulas import opening
     from regard.gates.catalogue import GATES
 
-    return {name: opening(type(make(8))) for name, make in GATES.items()}
+    return {"none": "no gate: every feature counts as it is."} | {
+        name: opening(type(make(8))) for name, make in GATES.items()
+    }
 
 
 def _models() -> dict[str, str]:

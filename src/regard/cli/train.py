@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from regard.cli.options import parse, part
 from regard.tasks import kinds
 from regard.tasks.kinds import TASKS, Kind
 from regard.train.run import Record
-from regard.train.training import ENDS, PLANNED, Training
+from regard.train.training import ENDS, PLANNED, Training, lasting
 
 ABOUT = {
     "translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal",
@@ -86,7 +86,7 @@ def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
             choices, end = {**choices, "steps": steps}, f"{steps:,} steps"
         else:
             minutes = task.MINUTES[task.kind]
-            choices, end = {**choices, "minutes": minutes}, f"{minutes:g} minutes"
+            choices, end = {**choices, "minutes": minutes}, lasting(minutes)
         told.append(f"ends after {end}, as no --steps, --epochs or --minutes is given")
     own = defaults(type(task)).get("schedule")
     if own in PLANNED and choices.get("schedule") == own and choices["steps"] is None and choices["epochs"] is None:
@@ -114,6 +114,7 @@ def _new(name: str, args: Sequence[str]) -> int:
 
 
 def _resume(args: Sequence[str]) -> int:
+    _same_task(args)
     typed = parse(Resume, "regard train", args)
     record = Record.read(typed.resume)
     task = kinds.told(record.kind, record.task, typed.resume)
@@ -126,6 +127,18 @@ def _resume(args: Sequence[str]) -> int:
     from regard.cli.fitting import train
 
     return train(task, typed.resume, Training(**typed.training), resume=True)
+
+
+def _same_task(args: Sequence[str]) -> None:
+    """Refuses what a run cannot change: options of a new one that are none of training."""
+    kept = {one.name for of in (New, *TASKS.values()) for one in fields(of)} - {one.name for one in fields(Training)}
+    for word in args[: args.index("--") if "--" in args else None]:
+        name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+        if word.startswith("--") and name in kept:
+            raise ValueError(
+                f"--{name.replace('_', '-')} was settled when the run began, as its data and its model were; --resume "
+                "changes options of training alone, such as --steps: leave it out, or begin a run without --resume"
+            )
 
 
 def _folder(task: str, training: Training) -> Path:

@@ -16,7 +16,7 @@ def read_captions(path: Path, size: int | None = None) -> Captioned:
     """
     said: dict[Path, list[str]] = {}
     first: dict[Path, tuple[Path, int]] = {}
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, "the path of a picture, tab, caption, a line each"), 1):
         parts = line.split("\t")
         if len(parts) != 2 or not all(part.strip() for part in parts):
             raise ValueError(

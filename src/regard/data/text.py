@@ -59,7 +59,7 @@ def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
     paths = [Path(path) for path in paths]
     source, target = Lines(held), Lines(held)
     if len(paths) == 1:
-        for number, line in enumerate(read_lines(paths[0]), 1):
+        for number, line in enumerate(read_lines(paths[0], "source, tab, target, a line each"), 1):
             parts = line.split("\t")
             if len(parts) != 2:
                 raise ValueError(
@@ -85,8 +85,8 @@ def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
     return Pairs(source, target)
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, one at a time."""
+def read_lines(path: Path, holds: str = "a sentence a line") -> Iterator[str]:
+    """The lines of a UTF-8 file, one at a time; what it `holds` is told of one that is empty."""
     if path.is_dir():
         raise ValueError(f"{path} is a directory; name the file in it")
     if not path.exists():
@@ -107,7 +107,7 @@ def read_lines(path: Path) -> Iterator[str]:
             number += 1
             yield _decoded(line, path, number)
     if not number:
-        raise ValueError(f"{path} is empty; it must hold a sentence a line")
+        raise ValueError(f"{path} is empty; it must hold {holds}")
 
 
 def _decoded(line: bytes, path: Path, number: int) -> str:

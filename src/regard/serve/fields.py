@@ -22,7 +22,9 @@ def several(body: Mapping[str, object], one: str, more: str, most: int) -> list[
     found = [body[one]] if one in body else body[more]
     if not isinstance(found, list):
         raise Refused(422, f"{more} must be a list of strings, got {kind(found)}; for one write {one}")
-    if not 1 <= len(found) <= most:
+    if not found:
+        raise Refused(422, f"{more} is an empty list; give 1 to {most}")
+    if len(found) > most:
         raise Refused(422, f"{more} must be 1 to {most}, got {len(found)}; ask several times")
     named = [(one if one in body else f"{more}[{n}]", value) for n, value in enumerate(found)]
     for where, value in named:

@@ -92,7 +92,9 @@ class Caption:
                 object.__setattr__(self, name, Path(getattr(self, name)))
         for name in ("valid", "test", "size"):
             if getattr(self, name) is not None and self.train is None:
-                raise ValueError(f"{name}={getattr(self, name)} belongs to pictures of your own; give train as well")
+                raise ValueError(
+                    f"{name}={getattr(self, name)} belongs to pictures of your own; give train=FILE as well"
+                )
         for name, owner in (("doubly", "soft"), ("expected", "hard"), ("entropy", "hard")):
             value = getattr(self, name)
             if value is not None and self.attention != owner:

@@ -82,7 +82,7 @@ def made(task: ClassifyImage, facts: Facts) -> nn.Module:
 def build(task: ClassifyImage, channels: int, classes: int) -> ConvNet:
     """A ConvNet, fresh."""
     if task.gate is not None:
-        checks.known("gate", task.gate, GATES)
+        checks.known("gate", task.gate, ["none", *GATES])
     gate, width, depths = None if task.gate is None else GATES[task.gate], task.choice("width"), task.choice("depths")
     return ConvNet(channels, classes, width=width, depths=depths, gate=gate, dropout=task.dropout)
 

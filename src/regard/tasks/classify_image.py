@@ -38,7 +38,7 @@ class ClassifyImage:
     model: Literal["convnet", "rows"] = "convnet"
     """Residual blocks that may have a gate, or a gated attention cell that reads row by row."""
     gate: str | None = None
-    """convnet: stands at the end of every block: a name of `regard list gates`; left open, no gate."""
+    """convnet: stands at the end of every block: a name of `regard list gates`; left open, none."""
     width: int | None = None
     """convnet: channels of the first stage, and every later one has twice as many; rows: numbers of every head."""
     depths: tuple[int, ...] | None = None
@@ -59,6 +59,8 @@ class ClassifyImage:
     """Decides initial weights, the order of batches, shifts, what dropout drops, and which images are held out."""
 
     def __post_init__(self) -> None:
+        if self.gate == "none":
+            object.__setattr__(self, "gate", None)
         if self.data not in (None, "digits"):
             raise ValueError(f"unknown data {self.data!r}; known are: digits")
         if self.train is not None:
@@ -66,7 +68,7 @@ class ClassifyImage:
             if self.data is not None:
                 raise ValueError(f"data={self.data!r} and train={self.train} exclude each other; give one of them")
         if self.size is not None and self.train is None:
-            raise ValueError(f"size={self.size} belongs to pictures of your own; give train as well")
+            raise ValueError(f"size={self.size} belongs to pictures of your own; give train=FOLDER as well")
         if self.model not in _OWN:
             raise ValueError(f"unknown model {self.model!r}; known are: {', '.join(_OWN)}")
         for model, names in _OWN.items():
@@ -128,7 +130,7 @@ class ClassifyImage:
 
     def versions(self, names: Sequence[str]) -> dict[str, ClassifyImage]:
         """The same with each of these gates; "none" is without."""
-        return {name: replace(self, gate=None if name == "none" else name) for name in names}
+        return {name: replace(self, gate=name) for name in names}
 
     def words(self) -> list[str]:
         """What a command line types to choose this version."""

@@ -70,7 +70,7 @@ class Generate:
                 raise ValueError(f"data={self.data!r} and train={self.train} exclude each other; give one of them")
         if self.size is not None:
             if self.train is None:
-                raise ValueError(f"size={self.size} belongs to pictures of your own; give train as well")
+                raise ValueError(f"size={self.size} belongs to pictures of your own; give train=FOLDER as well")
             if self.size < 4 or self.size % 4:
                 raise ValueError(
                     f"size must be a multiple of 4, got {self.size}; try size={max(4, self.size // 4 * 4)}"

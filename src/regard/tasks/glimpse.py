@@ -80,7 +80,7 @@ class Glimpse:
             if self.data is not None:
                 raise ValueError(f"data={self.data!r} and train={self.train} exclude each other; give one of them")
         if self.size is not None and self.train is None:
-            raise ValueError(f"size={self.size} belongs to pictures of your own; give train as well")
+            raise ValueError(f"size={self.size} belongs to pictures of your own; give train=FOLDER as well")
         if self.canvas is not None and self.scene == "plain":
             raise ValueError(f"canvas={self.canvas} belongs to a scene; give scene='translated' as well")
         for name in ("clutter", "piece"):

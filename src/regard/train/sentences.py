@@ -6,7 +6,7 @@ from pathlib import Path
 from regard.train.events import Stopped
 from regard.train.progress import Progress
 from regard.train.step import Diverged
-from regard.train.training import Training
+from regard.train.training import Training, lasting
 
 
 def brief(planned: Sequence[object]) -> str:
@@ -30,9 +30,10 @@ def stopped(
     of = f"step {step}" if steps is None else f"step {step} of {steps}"
     if reason == "interrupted":
         return Stopped(step, "interrupted", f"interrupted after {of}; go on with --resume {run}")
+    minutes = training.minutes or 0.0
     said, way = {
         "done": (f"{of} is done", "raise steps or epochs"),
-        "minutes": (f"{training.minutes} minutes have passed, at {of}", "raise minutes"),
+        "minutes": (f"{lasting(minutes)} {'has' if minutes == 1 else 'have'} passed, at {of}", "raise minutes"),
         "patience": (f"{progress.bad} validations in a row brought no improvement, at {of}", "raise patience"),
     }[reason]
     if nothing:

@@ -115,6 +115,11 @@ class Training:
             raise ValueError(f"plateau_factor must be below 1, got {self.plateau_factor}; try plateau_factor=0.5")
 
 
+def lasting(minutes: float) -> str:
+    """So many minutes, in words."""
+    return f"{minutes:g} minute{'' if minutes == 1 else 's'}"
+
+
 def _examples() -> dict[str, object]:
     """A value that works, for the end of a sentence."""
     good = {field.name: field.default for field in fields(Training) if field.default is not None}
