@@ -52,6 +52,24 @@ def glimpsed(*boxes: tuple[int, int, int, int], high: int = 7, wide: int = 11) -
     return Recording(tuple(maps))
 
 
+def weighed(*channels: int, **known: Any) -> Recording:
+    """Gates of so many channels, which know no places."""
+    maps = [
+        Recorded(
+            f"blocks.{n}.gate",
+            "gate",
+            Kept(torch.rand(1, 1, c, 1, generator=seeded(n))),
+            **{"certificate": 0.0, **known},
+        )
+        for n, c in enumerate(channels)
+    ]
+    return Recording(tuple(maps))
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def hopped(hops: int = 3, slots: int = 5, queries: int = 1) -> Recording:
     maps = [
         Recorded(f"hops.{n}", "hop", Kept(weights(1, queries, slots, seed=n)), certificate=0.0) for n in range(hops)
@@ -65,6 +83,7 @@ DRAWN: dict[str, tuple[Callable[[], Recording], dict[str, Any]]] = {
     "heads": (attended, {}),
     "lines": (attended, {}),
     "text": (attended, {"query": 2}),
+    "channels": (lambda: weighed(5, 7), {}),
     "overlay": (seen, {"query": 0, "image": torch.rand(3, 9, 12, generator=torch.Generator().manual_seed(1))}),
     "glimpses": (lambda: glimpsed((0, 0, 3, 3), (4, 2, 8, 7)), {"image": torch.zeros(14, 22)}),
     "captions": (lambda: seen(queries=5), {"image": torch.zeros(3, 9, 12, dtype=torch.uint8)}),

@@ -47,7 +47,7 @@ def test_a_vector_file_has_its_cells_as_one_picture_and_its_words_as_words(
     make, options = DRAWN[what]
     told = draw_recording(make(), tmp_path / "a.svg", what=what, **options).read_text(encoding="utf-8")
     assert told.count("<path") < 120  # no path a cell
-    assert ("<image" in told) == (what not in ("lines", "text"))
+    assert ("<image" in told) == (what not in ("lines", "text", "channels"))
     assert "unverified" not in said(tmp_path / "a.svg")
     legible(caught.last)
 
@@ -329,6 +329,11 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         ),
         ValueError,
         "what='text' needs a query, 'a' has none; pick another layer",
+    ),
+    "no channels": (
+        lambda p: draw_recording(attended(), p / "a.png", what="channels"),
+        ValueError,
+        "what='channels' draws gates with one weight a channel, and there are none here; draw what='heads'",
     ),
     "no grid": (
         lambda p: draw_recording(attended(), p / "a.png", what="overlay", layer=0),

@@ -1,5 +1,6 @@
 """Over a picture: cells where they belong, prefix tokens named, windows around what was seen."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,15 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from tests.view.recordings import Caught, glimpsed, said, seen
 
+from regard.attention.layer import Attention
+from regard.parts.map import Kept
+from regard.parts.read import Argmax, Mix, Sample
+from regard.parts.score import Dot
+from regard.tape.record import record
+from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.view import recording_images
+from regard.view.outline import outline
 from regard.view.recording_figure import draw_recording
 from regard.view.recording_images import picture
 
@@ -57,9 +65,72 @@ def test_cells_are_sharp_or_blended(blend: str | None, tmp_path: Path, monkeypat
     draw_recording(seen(), tmp_path / "a.png", what="overlay", image=torch.zeros(3, 6, 8), interpolation=blend)
     image, over = caught.last.axes[:2]
     assert over.images[-1].get_interpolation() == (blend or "nearest")
-    assert over.images[-1].get_alpha() == 0.6
     wide, high = image.bbox.width, image.bbox.height
     assert wide / high == pytest.approx(8 / 6, rel=0.01)  # the picture keeps its shape
+
+
+def test_equal_weights_have_equal_colours_over_any_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies under a place, black or white: its colour is that of the bar."""
+    caught = Caught(monkeypatch)
+    cells = torch.tensor([0.1, 0.1, 0.3, 0.3, 0.1, 0.1])
+    one = Recorded("eye", "cross", Kept(cells.expand(1, 1, 1, 6)), certificate=0.0, grid=(2, 3))
+    image = torch.zeros(3, 4, 6)
+    image[:, :, 2:4] = 1.0
+    for what, panel in (("overlay", 1), ("captions", 1)):
+        path = draw_recording(Recording((one,)), tmp_path / "a.png", what=what, image=image)
+        axes, pixels = caught.last.axes[panel], imread(path)
+        for n, weight in enumerate(cells.tolist()):
+            x, y = axes.transData.transform((n % 3, n // 3))
+            found = pixels[round(pixels.shape[0] - y), round(x)][:3].tolist()
+            assert found == pytest.approx(colormaps["cividis"](weight / 0.3)[:3], abs=0.01)
+        # the picture is there as lines, around its middle column
+        lines = axes.patches[0].get_path().vertices
+        assert sorted(set(lines[:, 0].tolist())) == [0.5, 1.5]
+
+
+def test_a_line_is_drawn_where_a_colour_changes() -> None:
+    image = torch.zeros(5, 7, 3)
+    assert outline(image) == []
+    assert outline(image + torch.linspace(0, 0.05, 7)[:, None]) == []  # it hardly does
+    image[1:3, 2:6, 0] = 1.0
+    ends = {(x / 7, y / 5, x2 / 7, y2 / 5) for x, y, x2, y2 in ((2, 1, 2, 3), (6, 1, 6, 3), (2, 1, 6, 1), (2, 3, 6, 3))}
+    assert set(outline(image)) == ends
+    large = image.repeat_interleave(100, 0).repeat_interleave(100, 1)
+    assert 4 <= len(outline(large)) < 40  # made small before
+    image[1:3, 2:6] = torch.tensor([0.0, 0.0, 1.0])  # blue, which hardly has any light
+    assert set(outline(image)) == ends
+
+
+def test_the_bar_of_a_gate_begins_at_its_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    for low, wanted in ((0.6, 0.6), (0.7, 0.0)):
+        weights = torch.tensor([0.7, low, 0.7, 0.7]).reshape(1, 1, 1, 4)
+        gate = Recording((Recorded("gate", "gate", Kept(weights), certificate=0.0, grid=(2, 2)),))
+        draw_recording(gate, tmp_path / "a.png", what="overlay")
+        assert caught.last.axes[0].images[0].norm.vmin == pytest.approx(wanted)
+        assert caught.last.axes[-1].get_yticks()[0] == pytest.approx(wanted)
+
+
+def test_the_one_place_that_a_hard_attention_read_has_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    x = torch.randn(1, 12, 5, generator=torch.Generator().manual_seed(0))
+    q = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))
+    for read, training, framed in ((Sample(), False, True), (Argmax(), True, True), (Mix(), False, False)):
+        layer = Attention(Dot(), read=read).train(training)
+        with record(layer) as tape:
+            out = layer(q, x)
+        tape = replace(tape, maps=tuple(replace(one, grid=(3, 4)) for one in tape)).labelled(["a", "b", "c"], [])
+        told = said(draw_recording(Recording.load(tape.save(tmp_path / "a")), tmp_path / "a.svg", what="captions"))
+        assert ("hard attention: of each word the one place that was read has a frame" in told) == framed
+        for axes, one in zip(caught.last.axes[:3], out[0], strict=False):
+            frames = [(p.get_x() + 0.5, p.get_y() + 0.5) for p in axes.patches]
+            taken = [n for n in range(12) if torch.equal(x[0, n], one)]
+            assert frames == [(n % 4, n // 4) for n in taken]
+            assert len(frames) == framed
+    # a draw tells nobody where it went
+    with record(layer := Attention(Dot(), read=Sample()).train()) as tape:
+        layer(q, x)
+    assert tape[0].how == "regard"
 
 
 def test_one_picture_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,8 +146,6 @@ def test_one_picture_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_call_a_word(tmp_path: Path) -> None:
     """A recurrent decoder attends once a word: its calls are put one after the other."""
-    from dataclasses import replace
-
     steps = [replace(seen(queries=1)[0], call=n) for n in range(3)]
     told = said(draw_recording(Recording(tuple(steps)).labelled(list("xyz"), []), tmp_path / "a.svg", what="captions"))
     assert {"x", "y", "z"} <= set(told.split("\n"))
@@ -97,8 +166,29 @@ def test_windows_are_around_what_was_seen_and_numbered(tmp_path: Path, monkeypat
     assert frames == {(left, top, right - left, bottom - top) for left, top, right, bottom in boxes}
     through = axes.lines[0].get_xydata().tolist()
     assert through == [[(l + r) / 2 - 0.5, (t + b) / 2 - 0.5] for l, t, r, b in boxes]
-    corners = [text.get_window_extent() for text in axes.texts]
-    assert not corners[1].overlaps(corners[2])  # two windows in one place, two numbers that can be read
+    spots = [text.get_window_extent() for text in axes.texts]
+    for text, spot, (l, t, r, b) in zip(axes.texts[:2], spots, boxes, strict=False):
+        x, y = axes.transData.transform(((l + r) / 2 - 0.5, (t + b) / 2 - 0.5))
+        assert ((spot.x0 + spot.x1) / 2, (spot.y0 + spot.y1) / 2) == pytest.approx((x, y), abs=3), text
+    assert not spots[1].overlaps(spots[2])  # two windows in one place, two numbers that can be read
+
+
+def test_numbers_of_glimpses_never_cover_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All windows see the whole picture at their edge, as a retina of several scales does; the sharp ones coincide."""
+    caught = Caught(monkeypatch)
+    maps = []
+    for n in range(12):
+        one = torch.full((7, 11), 0.01)
+        one[2:4, 3 + n % 2 : 6 + n % 2] = 0.1
+        maps.append(Recorded("eye", "glimpse", Kept(one.reshape(1, 1, -1)), n, certificate=0.0, grid=(7, 11)))
+    draw_recording(Recording(tuple(maps)), tmp_path / "a.png", what="glimpses")
+    (axes,) = caught.last.axes
+    boxes = [text.get_bbox_patch().get_window_extent() for text in axes.texts]
+    assert len(boxes) == 12
+    for n, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:n])
+        assert axes.bbox.x0 <= box.x0
+        assert box.x1 <= axes.bbox.x1
 
 
 def test_a_glimpse_of_nothing_is_said(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from regard.parts.call import Call
 from regard.parts.map import Computed, Kept
 from regard.parts.mask import Causal
 from regard.parts.memory import Memory
+from regard.parts.read import Argmax
 from regard.parts.score import Score
 from regard.parts.tap import Listener
 from regard.tape.places import Frame, looks_elsewhere
-from regard.tape.recorded import Kind
+from regard.tape.recorded import HARD, Kind
 from regard.tape.recorder import Heard, Recorder
 
 # what is around an attention and gives it its name
@@ -51,9 +52,10 @@ class Native(Listener):
         if not self.recorder.wants(frame.name):
             return
         weights = Computed(call, self.recorder.shelf.freeze)
+        # of a draw, nothing tells where it went
+        how = HARD if isinstance(call.read, Argmax) else "regard"
         self.recorder.keep(
-            frame,
-            Heard(weights, call.v, out, "regard", kind, step, plain=plain, hard=call.read.hard, heads=head),
+            frame, Heard(weights, call.v, out, how, kind, step, plain=plain, hard=call.read.hard, heads=head)
         )
 
     def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:

@@ -11,6 +11,9 @@ from regard.parts.map import AttentionMap
 # over the slots of a memory, hop by hop
 Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop"]
 
+# how a map of this library was heard whose likeliest key alone was read
+HARD = "regard, hard"
+
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
@@ -28,7 +31,7 @@ class Recorded:
     step: int = 0  # absolute position of the first query: 0, or how many tokens a cache held before
     certificate: float | None = None
     tolerance: float = 1e-4
-    how: str = "regard"  # what was listened to: "regard", "sdpa", "multi_head_attention", "flex_attention", "softmax"
+    how: str = "regard"  # what was listened to: "regard", HARD, "sdpa", "multi_head_attention", "flex_attention", …
     grid: tuple[int, int] | None = None  # keys that are places of an image: (height, width) of the last height·width
     slope: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
     rows: tuple[int, ...] | None = None  # which queries of the call these are, if not all were recorded

@@ -138,7 +138,8 @@ def _round(meaning: Scale) -> list[float]:
     """Both ends and what lies between."""
     if meaning.low < 0:
         return [meaning.low, meaning.low / 2, 0.0, meaning.high / 2, meaning.high]
-    return [meaning.high * part ** (1 / meaning.power) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    far = meaning.high - meaning.low
+    return [meaning.low + far * part ** (1 / meaning.power) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
 
 def _wrapped(lines: Iterable[str], width: float, size: float, weight: str) -> list[str]:

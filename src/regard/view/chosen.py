@@ -12,14 +12,14 @@ from regard.parts import checks
 from regard.parts.map import AttentionMap
 from regard.parts.read import entropy as entropy_of
 from regard.tape.made import Difference, HeadMean, Mean
-from regard.tape.recorded import Recorded
+from regard.tape.recorded import HARD, Recorded
 from regard.tape.recording import Recording
 from regard.view import labels
 
 # how far a weight in low precision may lie below nothing
 _SLACK = 1e-2
 # rows that stand for all when only a mean is wanted
-_ROWS = 64
+ROWS = 64
 # how many weights are looked at together
 _AT_ONCE = 1 << 22
 KINDS = {
@@ -94,6 +94,31 @@ def differs(one: Recorded) -> bool:
     """Is it the difference of two maps, or made of one? Then its cells are signed, however small they are."""
     # also after it was saved: a map tells how it was made, "mean of difference of sdpa"
     return isinstance(one.weights, Difference) or re.search(r"\bdifference of\b", one.how) is not None
+
+
+def weighs_channels(one: Recorded) -> bool:
+    """Is it a gate that knows no places, with one weight a channel?"""
+    return one.kind == "gate" and one.grid is None and one.shape[-1] == 1 and one.shape[-2] > 0
+
+
+def hard(one: Recorded) -> bool:
+    """Was the likeliest key alone read, whatever weight the others have?"""
+    return one.how == HARD
+
+
+def said(recording: Recording, sample: int) -> str:
+    """What the model answered, where the recording knows it: that of sample 0."""
+    return (
+        f"the model says: {labels.legible(recording.about['said'])}" if "said" in recording.about and not sample else ""
+    )
+
+
+def axes(recording: Recording, one: Recorded, usual: tuple[str, str] = ("queries", "keys")) -> tuple[str, str]:
+    """What the rows and the columns of a map are: a gate's channels and places, or what the recording is told about."""
+    if one.kind == "gate":
+        return "channels", "places"
+    rows, columns = (recording.about.get(name, other) for name, other in zip(("queries", "keys"), usual, strict=True))
+    return labels.legible(rows), labels.legible(columns)
 
 
 def sane(cells: Tensor, one: Recorded, *, signed: bool = False) -> Tensor:
@@ -226,7 +251,7 @@ def entropies(found: AttentionMap, *, signed: bool = False) -> tuple[Tensor, int
     """
     *lead, q, k = found.shape
     count = math.prod(lead)
-    rows = torch.linspace(0, q - 1, min(q, _ROWS)).round().long().to(found.device)
+    rows = torch.linspace(0, q - 1, min(q, ROWS)).round().long().to(found.device)
     step = max(1, _AT_ONCE // max(count * k, 1))
     total = torch.zeros(count)
     for n in range(0, len(rows), step):

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from regard.parts import checks
 from regard.tape.recording import Recording
-from regard.view import chosen, recording_images, recording_links, recording_maps
+from regard.view import (
+    chosen,
+    recording_channels,
+    recording_glimpses,
+    recording_images,
+    recording_links,
+    recording_maps,
+)
 from regard.view.figure import drawable
 
 # what can be drawn; each takes the options that it has a use for
@@ -16,8 +23,9 @@ FIGURES: dict[str, Callable[..., Path]] = {
     "heads": recording_maps.heads,
     "lines": recording_links.lines,
     "text": recording_links.text,
+    "channels": recording_channels.channels,
     "overlay": recording_images.overlay,
-    "glimpses": recording_images.glimpses,
+    "glimpses": recording_glimpses.glimpses,
     "captions": recording_images.captions,
     "hops": recording_maps.hops,
     "difference": recording_maps.difference,

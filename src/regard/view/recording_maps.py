@@ -29,10 +29,10 @@ _LAYERS = 48
 def whole(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
           head: int | None = None) -> Path:  # fmt: skip
     """One head, or the mean of all: a heat map with its pieces as rulers."""
-    return _one(chosen.first(recording, layer, sample, head), path)
+    return _one(recording, chosen.first(recording, layer, sample, head), path)
 
 
-def _one(seen: Chosen, path: str | Path) -> Path:
+def _one(recording: Recording, seen: Chosen, path: str | Path) -> Path:
     q, k = seen.map.shape
     signed = chosen.differs(seen.one)
     cells, masked = seen.cells(_CELLS), covered(seen.map, _CELLS)
@@ -59,8 +59,9 @@ def _one(seen: Chosen, path: str | Path) -> Path:
             columns.lay(axes.xaxis)
         else:
             axes.set(xticks=[], yticks=[])
-        b.write("looked at", left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
-        b.write("looking", 0.1, top + high / 2, LEAST + 1, ha="center", va="center", rotation=90, color="#555555")
+        looking, looked = chosen.axes(recording, seen.one, ("looking", "looked at"))
+        b.write(looked, left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
+        b.write(looking, 0.1, top + high / 2, LEAST + 1, ha="center", va="center", rotation=90, color="#555555")
         b.bar(left + wide + 0.12, top, max(high, 0.8), meaning)
     return Path(path)
 
@@ -77,7 +78,6 @@ class _Layer:
 
 def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None) -> Path:
     """A thumbnail a head, a row a layer; under each its entropy, or how far it goes if it is a difference."""
-    found, counted = [], set()
     numbers = chosen.layers(recording, layer)
     differ = [n for n in numbers if chosen.differs(recording[n])]
     if len(differ) == len(numbers):
@@ -87,18 +87,30 @@ def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
             f"what='heads' has one scale for all, and {chosen.called(recording[differ[0]])!r} is a difference beside "
             f"weights; pick some with layer=, such as layer={differ[0]}"
         )
-    for number in numbers[:_LAYERS]:
-        one = recording[number]
-        maps = chosen.heads(one, sample)
-        entropy, count = chosen.entropies(maps)
-        counted.add(count)
-        found.append(_Layer(one, *_thumbnails(maps, one), entropy.tolist()))
-    some = f" (of {max(counted)} rows)" if max(counted) < max(one.one.shape[-2] for one in found) else ""
-    notes = [_left_out(numbers), f"below each head: its entropy in nats, the mean of its rows{some}", _size(found)]
+    found = [_layer(recording[number], sample) for number in numbers[:_LAYERS]]
+    notes = [_left_out(numbers), chosen.said(recording, sample), _below(found), _size(recording, found)]
     if any(one.one.step for one in found):
         notes.append("steps of a generation: recording.stitched() makes one map of them")
     meaning = scale([cells for one in found for cells in one.cells], power=0.5)
     return _grid(found, path, _heading("heads", found), notes, meaning)
+
+
+def _layer(one: Recorded, sample: int) -> _Layer:
+    maps = chosen.heads(one, sample)
+    # the weights of a gate are no shares of anything, and have no entropy
+    below = maps.coarse(1, one.shape[-1]).mean((-2, -1)) if one.kind == "gate" else chosen.entropies(maps)[0]
+    return _Layer(one, *_thumbnails(maps, one), below.flatten().tolist())
+
+
+def _below(found: Sequence[_Layer]) -> str:
+    """What the numbers are."""
+    gates = [one.one for one in found if one.one.kind == "gate"]
+    if len(gates) == len(found):
+        return "below each: the mean of its weights"
+    longest = max(one.one.shape[-2] for one in found if one.one.kind != "gate")
+    some = f" (of {chosen.ROWS} rows)" if longest > chosen.ROWS else ""
+    of_gates = "; of a gate, that of its weights" if gates else ""
+    return f"below each head: its entropy in nats, the mean of its rows{some}{of_gates}"
 
 
 def _heading(what: str, found: Sequence[_Layer]) -> str:
@@ -113,11 +125,12 @@ def _left_out(numbers: Sequence[int]) -> str:
     return f"the first {_LAYERS} of {len(numbers)} maps; pass layer= for another" if len(numbers) > _LAYERS else ""
 
 
-def _size(found: Sequence[_Layer]) -> str:
+def _size(recording: Recording, found: Sequence[_Layer]) -> str:
     shapes = sorted({one.one.shape[-2:] for one in found})
     said = ", ".join(f"{q} × {k}" for q, k in shapes[:3]) + (" …" if len(shapes) > 3 else "")
     pooled = f", pooled to {_SMALL} cells a side" if max(map(max, shapes)) > _SMALL else ""
-    return f"{said} (queries × keys){pooled}"
+    axes = dict.fromkeys(" × ".join(chosen.axes(recording, one.one)) for one in found)
+    return f"{said} ({' or '.join(axes)}){pooled}"
 
 
 def _thumbnails(maps: AttentionMap, one: Recorded) -> tuple[list[Tensor], list[Tensor | None]]:
@@ -217,7 +230,7 @@ def difference(recording: Recording, path: str | Path, *, other: Recording | Non
                 f"{chosen.called(against[number])!r} is none; pass other=, or draw recording.minus(other)"
             )
     if len(numbers) == 1 or head is not None:
-        return _one(chosen.first(against, layer, sample, head), path)
+        return _one(against, chosen.first(against, layer, sample, head), path)
     return _differences(against, numbers, path, sample)
 
 
@@ -228,6 +241,6 @@ def _differences(recording: Recording, numbers: Sequence[int], path: str | Path,
         one = recording[number]
         cells, masked = _thumbnails(chosen.heads(one, sample), one)
         found.append(_Layer(one, cells, masked, [float(c.abs().max()) if c.numel() else 0.0 for c in cells]))
-    notes = [_left_out(numbers), "below each head: its largest difference of a cell", _size(found)]
+    notes = [_left_out(numbers), "below each head: its largest difference of a cell", _size(recording, found)]
     meaning = scale([cells for one in found for cells in one.cells], signed=True)
     return _grid(found, path, _heading("difference", found), notes, meaning)

@@ -39,7 +39,9 @@ def _list(recording: Recording, sample: int, width: int) -> list[str]:
     for number, one in enumerate(recording.maps[:_LISTED]):
         *_, q, k = one.shape
         found = chosen.heads(one, sample)
-        entropy = float(chosen.entropies(found, signed=chosen.differs(one))[0].mean())
+        # the weights of a gate are no shares of anything
+        none = chosen.differs(one) or one.kind == "gate"
+        entropy = float(chosen.entropies(found, signed=none)[0].mean())
         certificate = "none" if one.certificate is None else f"{one.certificate:.1g}"
         rows.append(
             (
@@ -47,7 +49,7 @@ def _list(recording: Recording, sample: int, width: int) -> list[str]:
                 chosen.called(one),
                 one.kind,
                 str(math.prod(found.shape[:-2])),
-                f"{q} × {k}",
+                f"{q} channels" if chosen.weighs_channels(one) else f"{q} × {k}",
                 "–" if math.isnan(entropy) else f"{entropy:.2f}",
                 certificate if one.verified else f"{certificate}, UNVERIFIED",
             )
@@ -74,6 +76,8 @@ def _table(seen: Chosen, width: int, colour: bool) -> list[str]:
     q, k = seen.map.shape
     mark = "" if seen.one.verified else f" ({chosen.trust(seen.one)})"
     lines = [labels.shortened(f"{seen.number}  {seen.named}{mark}", max(width, labels.columns(mark) + 20))]
+    if chosen.weighs_channels(seen.one):
+        return [*lines, *_channels(seen, width)]
     rows, columns = seen.rows, seen.columns
     if q > _ROWS:
         rows = _ranges(q, _POOLED)
@@ -86,6 +90,23 @@ def _table(seen: Chosen, width: int, colour: bool) -> list[str]:
     full = float(cells.abs().max()) if cells.numel() and bool(cells.any()) else 1.0
     lines.append(terminal.heat(cells, rows, columns, width=width, colour=colour, full=full))
     return lines if colour else [*lines, "", terminal.legend(full)]
+
+
+def _channels(seen: Chosen, width: int) -> list[str]:
+    """A bar a channel, or for several of many."""
+    count = seen.map.shape[0]
+    few = count <= _ROWS
+    names = [str(n) for n in range(count)] if few else _ranges(count, _POOLED)
+    cells = seen.map.dense() if few else seen.map.coarse(_POOLED, 1)
+    weights = chosen.sane(cells, seen.one, signed=True)[:, 0].tolist()
+    gutter, full = max(map(len, names), default=0), max(map(abs, [1.0, *weights]))
+    long = width - gutter - 8
+    lines = [
+        f"{name:>{gutter}} {weight:6.3f} {'█' * round(abs(weight) / full * long)}".rstrip()
+        for name, weight in zip(names, weights, strict=True)
+    ]
+    told = "the weight of each channel" if few else "the weights of channels, the mean of several a line"
+    return [f"{told}; a full line is {full:.2g}", *lines]
 
 
 def _ranges(count: int, cells: int) -> list[str]:

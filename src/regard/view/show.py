@@ -21,6 +21,7 @@ from regard.parts.map import AttentionMap, Kept
 from regard.tape.made import Made
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
+from regard.view import chosen
 from regard.view.alignment import Alignment, draw
 from regard.view.figure import SUFFIXES
 
@@ -210,8 +211,9 @@ def show(
     (samples, heads, queries, keys), or alignments. `queries` and `keys` are the pieces that stand at the rows and at
     the columns; without keys, those of self attention are the queries. Of several samples the first is drawn, or
     `sample`. `what` is the figure of a recording, a name of `regard.view.recording_figure.FIGURES`: all heads, unless
-    there is only one; the difference, if there is an `other` recording to take away; or what lies over the `image`.
-    `layer`, `head`, `query` and `image` are as in `draw_recording`; a page has all layers and heads to choose from.
+    there is only one; the channels of gates that weigh nothing else; the difference, if there is an `other` recording
+    to take away; or what lies over the `image`. `layer`, `head`, `query` and `image` are as in `draw_recording`; a page
+    has all layers and heads to choose from.
     """
     options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     if isinstance(x, Alignment) or (isinstance(x, list | tuple) and x and isinstance(x[0], Alignment)):
@@ -231,16 +233,25 @@ def show(
     if not len(recording):
         raise ValueError("there is no map in the recording, so there is nothing to show; record a model that attends")
     if what is None:
-        lone = len(recording) == 1 and math.prod(recording[0].shape[1:-2]) == 1
-        what = "difference" if other is not None else "map" if lone or head is not None else "heads"
-        if image is not None and other is None:
-            what = _over(recording)
+        what = _usual(recording, layer, head, image is not None, other is not None)
     from regard.view.recording_figure import accepts
 
     if other is not None and sample is not None:
         other = other.select(sample=sample)
     accepts(recording, what, {name: value for name, value in options.items() if value is not None})
     return ShownRecording(recording, what, layer, head, query, image, other)
+
+
+def _usual(recording: Recording, layer: int | str | None, head: int | None, over: bool, less: bool) -> str:
+    """The figure of who names none."""
+    if less:
+        return "difference"
+    if over:
+        return _over(recording)
+    if head is None and all(chosen.weighs_channels(recording[n]) for n in chosen.layers(recording, layer)):
+        return "channels"
+    lone = len(recording) == 1 and math.prod(recording[0].shape[1:-2]) == 1
+    return "map" if lone or head is not None else "heads"
 
 
 def _over(recording: Recording) -> str:
