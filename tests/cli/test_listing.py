@@ -7,7 +7,6 @@ from tests.cli.conftest import Regard
 
 import regard as package
 from regard.cli.formulas import page, terms
-from regard.cli.train import steps_of
 from regard.data.embedded import EMBEDDED, PICTURES
 from regard.models import MODELS
 from regard.tasks.kinds import TASKS
@@ -30,7 +29,7 @@ def test_one_kind(regard: Regard) -> None:
 
 
 def test_every_name_of_embedded_data_is_listed() -> None:
-    names = {name for task in TASKS.values() for name in {**task.MINUTES, **steps_of(task)}} - {"files"}
+    names = {name for task in TASKS.values() for name in {**task.MINUTES, **task.STEPS}} - {"files"}
     assert names == {*EMBEDDED, *PICTURES}
 
 

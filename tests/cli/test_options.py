@@ -15,7 +15,7 @@ from regard.cli.evaluate import Options as Evaluate
 from regard.cli.explain import Options as Explain
 from regard.cli.listing import Options as Listing
 from regard.cli.options import documented, metavar, parse
-from regard.cli.train import New, Resume, chosen, defaults
+from regard.cli.train import New, Resume, chosen
 from regard.cli.translate import Options as Translating
 from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.kinds import TASKS
@@ -106,7 +106,7 @@ def test_a_task_has_a_training_of_its_own(regard: Regard, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("kind", TASKS.values(), ids=lambda kind: kind.__name__)
 def test_no_end_is_a_default_of_training(kind: Any) -> None:
     """It would cut short what was typed: the first end that is reached ends a training."""
-    assert not defaults(kind).keys() & set(ENDS)
+    assert not kind.TRAINING.keys() & set(ENDS)
 
 
 def test_help_tells_how_captions_end(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from regard.gates.catalogue import GATES
 from regard.models.rows import RowReader
 from regard.tasks.classification import evaluate, probabilities
 from regard.tasks.classify_image import ClassifyImage
-from regard.tasks.kinds import TASKS, told
 from regard.tasks.pictures import read, recalled, scored, shifted, split_of
+from regard.tasks.restored import restored
 from regard.train.checkpoint import load
 from regard.train.checkpoint import read as stored
 from regard.train.fit import fit
@@ -208,23 +208,14 @@ def test_an_unknown_gate_is_told_the_nearest() -> None:
     assert ClassifyImage(gate="none") == ClassifyImage()
 
 
-def test_what_a_command_line_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_a_command_line_asks() -> None:
     task = ClassifyImage(train=Path("x"), **SMALL)
-    assert task.placed().train == tmp_path / "x"
-    assert ClassifyImage().placed() == ClassifyImage()
     assert [one.gate for one in task.versions(["none", "se"]).values()] == [None, "se"]
     assert task.versions(["se"])["se"].words() == ["--gate", "se"]
     assert task.words() == []
-    assert (task.kind, task.named, task.title) == ("files", True, "a network on x")
-    assert (ClassifyImage().kind, ClassifyImage().named) == ("digits", False)
-    assert TASKS["classify-image"] is ClassifyImage
+    assert task.title == "a network on x"
     kept = {**vars(task), "train": "x", "depths": [1, 1]}
-    assert told("ClassifyImage", json.loads(json.dumps(kept)), "run") == task
-    with pytest.raises(ValueError, match="run is a run of Sing, which this version does not know; update regard"):
-        told("Sing", {}, "run")
-    with pytest.raises(ValueError, match="the run has options that this version does not know: colour"):
-        told("ClassifyImage", {"colour": 1}, "run")
+    assert restored(ClassifyImage, json.loads(json.dumps(kept))) == task
 
 
 def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,9 +13,10 @@ from regard.models import TRANSLATORS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, POSITIONS, Transformer
 from regard.tasks.build import build
+from regard.tasks.options import choices
 from regard.tasks.restored import restored
 from regard.tasks.scores import SCORES
-from regard.tasks.translate import _SUITS, Translate, _choices
+from regard.tasks.translate import Translate
 
 A, B, C = Path("a.tsv"), Path("b.tsv"), Path("c.tsv")
 
@@ -73,7 +72,7 @@ def test_what_is_wrong_is_told(name: str) -> None:
 
 def test_words_are_those_of_the_rooms_below() -> None:
     """Written out in the options, so that they are read without torch; the same all the same."""
-    known = _choices()
+    known = choices(Translate)
     assert set(known) == {"data", "tokens", "model", "decoder", "cell", "norm", "positions", "metric"}
     assert set(known["data"]) == set(EMBEDDED)
     assert set(known["model"]) == set(TRANSLATORS)
@@ -87,12 +86,12 @@ def test_words_are_those_of_the_rooms_below() -> None:
     assert known["tokens"] == get_args(Kind)
 
 
-@pytest.mark.parametrize("kind", _SUITS)
+@pytest.mark.parametrize("kind", Translate.SUITS)
 def test_what_is_left_open_suits_the_data(kind: str) -> None:
     task = Translate(train=(A,)) if kind == "files" else Translate(data=kind)
     assert task.kind == kind
     for name in ("width", "hidden", "dropout", "smoothing", "batch", "metric"):
-        assert task.choice(name) == _SUITS[kind][name]
+        assert task.choice(name) == Translate.SUITS[kind][name]
     given = dataclasses.replace(task, width=7, dropout=0.0, metric="nll")
     assert (given.choice("width"), given.choice("dropout"), given.choice("metric")) == (7, 0.0, "nll")
 
@@ -124,11 +123,6 @@ def test_told_by_an_earlier_or_later_version() -> None:
 
 def test_paths_may_be_a_list_of_text() -> None:
     assert Translate(train=["a.tsv"]) == Translate(train=(A,))
-
-
-def test_options_are_read_without_torch() -> None:
-    code = "import sys; from regard.tasks.translate import Translate; Translate(); print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_a_model_as_the_task_describes_it() -> None:

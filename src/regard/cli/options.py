@@ -4,7 +4,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, field, fields, make_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -107,20 +107,20 @@ def _shown(of: Any, one: "Field[Any]", default: Any, task: Any) -> str:
     if default is None or default == ():
         if of is task and (said := task.unsaid(one.name)):
             return f"(default: {said})"
-        if task is not None and (ends := {"minutes": task.MINUTES, "steps": getattr(task, "STEPS", {})}.get(one.name)):
+        if task is not None and (ends := {"minutes": task.MINUTES, "steps": task.STEPS}.get(one.name)):
             each = ", ".join(f"{end:g} for {kind}" for kind, end in ends.items())
             return f"(default, if no end is given: {each})"
         return one.metadata.get("open", "")
     if isinstance(default, bool):
         return "(default: yes)" if default else ""
-    if one.name == "schedule" and default in PLANNED and default == getattr(task, "TRAINING", {}).get("schedule"):
+    if one.name == "schedule" and default in PLANNED and task and default == task.TRAINING.get("schedule"):
         return f"(default: {default}; {one.default} where minutes alone end it)"
     return f"(default: {' '.join(map(str, default)) if isinstance(default, tuple) else default})"
 
 
 def _family(of: type) -> list[type]:
     """A class and those it is made of."""
-    return [one for one in of.__mro__ if one is not object]
+    return [one for one in of.__mro__ if is_dataclass(one)]
 
 
 def _about(of: type) -> str:
@@ -131,7 +131,8 @@ def _about(of: type) -> str:
 def documented(of: type) -> dict[str, str]:
     """The string that stands below each field."""
     found = {}
-    for each in _family(of):
+    # what a class says of a field holds, not what those say that it is made of
+    for each in reversed(_family(of)):
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
         assert isinstance(tree, ast.ClassDef)
         for one, two in zip(tree.body, tree.body[1:], strict=False):

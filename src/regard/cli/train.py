@@ -63,32 +63,22 @@ def verb(args: Sequence[str]) -> int:
 def chosen(of: type[Any], verb: str, task: str, args: Sequence[str]) -> Any:
     """The options that were typed, and where none was those of the file that --config names, or the task's own."""
     prog, kind = f"regard {verb} {task}", TASKS[task]
-    own = defaults(kind)
+    own = kind.TRAINING
     typed = parse(of, prog, args, own, task=kind)
     return typed if typed.config is None else parse(of, prog, args, own | config.read(typed.config, kind), task=kind)
-
-
-def defaults(kind: type[Any]) -> dict[str, Any]:
-    """How a task is trained unless something else is said: its TRAINING, where the defaults of all do not suit it."""
-    return dict(getattr(kind, "TRAINING", {}))
-
-
-def steps_of(kind: type[Any]) -> dict[str, int]:
-    """Steps of a training that nothing else ends, by the kind of data, where a task counts them and no minutes."""
-    return dict(getattr(kind, "STEPS", {}))
 
 
 def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
     """The training, and what it is if nothing was said of its end, or minutes alone, as the rest of a sentence."""
     told = []
     if all(choices[name] is None for name in ENDS):
-        if (steps := steps_of(type(task)).get(task.kind)) is not None:
+        if (steps := task.STEPS.get(task.kind)) is not None:
             choices, end = {**choices, "steps": steps}, f"{steps:,} steps"
         else:
             minutes = task.MINUTES[task.kind]
             choices, end = {**choices, "minutes": minutes}, lasting(minutes)
         told.append(f"ends after {end}, as no --steps, --epochs or --minutes is given")
-    own = defaults(type(task)).get("schedule")
+    own = task.TRAINING.get("schedule")
     if own in PLANNED and choices.get("schedule") == own and choices["steps"] is None and choices["epochs"] is None:
         choices = {**choices, "schedule": Training.schedule}
         told.append(
@@ -120,7 +110,7 @@ def _resume(args: Sequence[str]) -> int:
     task = kinds.told(record.kind, record.task, typed.resume)
     given = vars(record.training)
     # the end that a task proposed gives way to passes that are typed; minutes only shorten it
-    proposed = steps_of(type(task)).get(task.kind)
+    proposed = task.STEPS.get(task.kind)
     if typed.training["epochs"] is not None and given["epochs"] is None and given["steps"] == proposed:
         given = {**given, "steps": None}
     typed = parse(Resume, "regard train", args, given)

@@ -1,7 +1,5 @@
 """A translator built as a task describes it."""
 
-import torch
-
 from regard.data.special import PAD
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
@@ -58,12 +56,3 @@ def build(task: Translate, source_size: int, target_size: int, shared: bool) -> 
         tied=tied,
         padding=PAD,
     )
-
-
-def rehearse(task: Translate) -> None:
-    """Builds the model for a few words, trains and decodes one step: what cannot be is told before any data is read."""
-    source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
-    with torch.random.fork_rng(devices=[]):
-        model = build(task, 11, 11, shared=False)
-        model.teach(source, lengths, source[:, :2])
-        model.step(source[:, :1], model.start(source, lengths))

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-if TYPE_CHECKING:
-    from torch import nn
+from regard.tasks.options import Options, Room
 
-    from regard.tasks.captioning import Captioning
-
-_ATTENTIONS = ("soft", "hard")
+# what holds where an option is left open
+_OPEN = {"doubly": 0.01, "expected": 0.5, "entropy": 0.002}
 
 
 @dataclass(frozen=True)
-class Caption:
+class Caption(Options):
     """Caption pictures: files with captions, or embedded scenes, by a decoder that looks at a place a word."""
 
-    # what rates count
     COUNTED: ClassVar[str] = "tokens"
-    # steps or minutes of a training that nothing else ends, by the kind of data
+    EMBEDDED: ClassVar[str] = "scenes"
     STEPS: ClassVar[dict[str, int]] = {"scenes": 1600}
     MINUTES: ClassVar[dict[str, float]] = {"files": 60.0}
-    # how it is trained unless something else is said
     TRAINING: ClassVar[dict[str, Any]] = {
         "lr": 4e-3,
         "schedule": "cosine",
@@ -79,75 +75,24 @@ class Caption:
     """Decides scenes, initial weights, the order of batches, draws, what is held out."""
 
     def __post_init__(self) -> None:
-        if self.data not in (None, "scenes"):
-            raise ValueError(f"unknown data {self.data!r}; known are: scenes")
-        if self.attention not in _ATTENTIONS:
-            raise ValueError(f"unknown attention {self.attention!r}; known are: {', '.join(_ATTENTIONS)}")
-        if self.tokens not in (None, "bpe", "characters", "words"):
-            raise ValueError(f"unknown tokens {self.tokens!r}; known are: bpe, characters, words")
-        if self.data is not None and self.train is not None:
-            raise ValueError(f"data={self.data!r} and train={self.train} exclude each other; give one of them")
         for name in ("train", "valid", "test"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, Path(getattr(self, name)))
-        for name in ("valid", "test", "size"):
-            if getattr(self, name) is not None and self.train is None:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} belongs to pictures of your own; give train=FILE as well"
-                )
-        for name, owner in (("doubly", "soft"), ("expected", "hard"), ("entropy", "hard")):
-            value = getattr(self, name)
-            if value is not None and self.attention != owner:
-                raise ValueError(
-                    f"{name}={value} belongs to attention='{owner}', not to '{self.attention}'; leave it out"
-                )
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be 0 or more, got {value}; try {name}={_OPEN[name]}")
+        super().__post_init__()
+        self._of_files(["valid", "test", "size"], "pictures", "train=FILE")
+        self._of_one("attention", {"soft": ["doubly"], "hard": ["expected", "entropy"]})
+        self._least(0, {**_OPEN, "seed": -self.seed})
         if self.expected is not None and self.expected > 1:
             raise ValueError(f"expected must be a chance from 0 to 1, got {self.expected}; try expected=0.5")
-        whole = (
-            "size",
-            "vocabulary",
-            "max_length",
-            "annotation",
-            "channels",
-            "width",
-            "hidden",
-            "batch",
-            "valid_lines",
-        )
-        for name in whole:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be 1 or more, got {value}; try {name}=64")
-        if self.seed < 0:
-            raise ValueError(f"seed must be 0 or more, got {self.seed}; try seed={-self.seed}")
-        for name in ("dropout", "smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 0 or more and below 1, got {getattr(self, name)}; try {name}=0.1")
-
-    @property
-    def kind(self) -> str:
-        """The embedded data, or "files"."""
-        return "scenes" if self.train is None else "files"
-
-    @property
-    def named(self) -> bool:
-        """Was it said what to learn from?"""
-        return self.data is not None or self.train is not None
-
-    @staticmethod
-    def unsaid(name: str) -> str:
-        """What an option is when nobody says it, for a line of help; empty if the option's own help tells."""
-        return {"data": "scenes, if there is no --train"}.get(name, "")
+        whole = ("size", "vocabulary", "max_length", "annotation", "channels", "width", "hidden", "valid_lines")
+        self._least(1, dict.fromkeys((*whole, "batch"), 64))
+        self._share({"dropout": 0.1, "smoothing": 0.1})
 
     @property
     def title(self) -> str:
-        """What is trained on what."""
-        return f"captions of {self.kind if self.train is None else self.train.name}"
+        return f"captions of {self.source}"
 
     def choice(self, name: str) -> Any:
-        """An option, or what holds where it is left open; "metric" is what decides which weights are best."""
         if name == "metric":
             return "bleu"
         value = getattr(self, name)
@@ -156,44 +101,19 @@ class Caption:
         return _OPEN.get(name) if value is None else value
 
     def higher(self, score: str) -> bool:
-        """Is more better?"""
         return score != "nll"
 
-    def placed(self) -> Caption:
-        """Files by their full names: a run goes on wherever the command is given."""
-        train, valid, test = (None if path is None else path.absolute() for path in (self.train, self.valid, self.test))
-        return replace(self, train=train, valid=valid, test=test)
-
-    def versions(self, names: Sequence[str]) -> dict[str, Caption]:
+    def versions(self, names: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions."""
         return {name: replace(self, attention=name) for name in names}  # type: ignore[arg-type]  # checked above
 
     def words(self) -> list[str]:
-        """What a command line types to choose this version."""
         return ["--attention", self.attention]
 
     def next(self, run: str) -> str:
-        """The command that uses a run."""
         return f"regard predict {run} PICTURE --picture words.png"
 
-    def prepare(self, folder: Path, new: bool = True) -> Captioning:
-        """The pictures read, their captions cut into tokens; the vocabulary is saved in the folder, or else loaded."""
-        from regard.tasks.captioning import Captioning
+    def room(self) -> Room:
+        from regard.tasks import captioning
 
-        return Captioning.of(self, folder, new)
-
-    def rehearse(self) -> None:
-        """Raises if the model cannot be built and called."""
-        from regard.tasks.captioning import rehearse
-
-        rehearse(self)
-
-    def fresh(self, folder: Path) -> nn.Module:
-        """The model of a run, without its weights."""
-        from regard.tasks.captioner import Captioner
-
-        return Captioner.of(self, folder).model
-
-
-# what holds where an option is left open
-_OPEN = {"doubly": 0.01, "expected": 0.5, "entropy": 0.002}
+        return captioning

@@ -263,6 +263,14 @@ def _digest(some: Captioned) -> str:
     return digest.hexdigest()
 
 
+def fresh(task: Caption, folder: Path) -> ShowAttendTell:
+    """The model of a run, without its weights."""
+    return Captioner.of(task, folder).model
+
+
+prepare = Captioning.of
+
+
 def rehearse(task: Caption) -> None:
     """Builds a small one and calls it, so that what cannot be is told before any data is read."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -70,6 +70,9 @@ class Classification:
         return Score(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
 
 
+prepare = Classification.of
+
+
 def made(task: ClassifyImage, facts: Facts) -> nn.Module:
     """The model that the task names, fresh."""
     if task.model == "convnet":
@@ -85,6 +88,11 @@ def build(task: ClassifyImage, channels: int, classes: int) -> ConvNet:
         checks.known("gate", task.gate, ["none", *GATES])
     gate, width, depths = None if task.gate is None else GATES[task.gate], task.choice("width"), task.choice("depths")
     return ConvNet(channels, classes, width=width, depths=depths, gate=gate, dropout=task.dropout)
+
+
+def fresh(task: ClassifyImage, folder: Path) -> nn.Module:
+    """The model of a run, without its weights."""
+    return made(task, pictures.recalled(folder))
 
 
 def rehearse(task: ClassifyImage) -> None:

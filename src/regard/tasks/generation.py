@@ -89,6 +89,9 @@ class Generation:
         show(model, range(len(self.facts.classes)), SHOWN, self.task.seed, path)
 
 
+prepare = Generation.of
+
+
 def _check(facts: Facts) -> None:
     if facts.height != facts.width or facts.height % 4:
         raise ValueError(
@@ -108,6 +111,11 @@ def build(task: Generate, facts: Facts) -> SelfAttentionGAN:
         place=PLACES[task.attention],
         faster=task.faster,
     )
+
+
+def fresh(task: Generate, folder: Path) -> SelfAttentionGAN:
+    """The model of a run, without its weights."""
+    return build(task, pictures.recalled(folder))
 
 
 def rehearse(task: Generate) -> None:

@@ -93,6 +93,9 @@ class Glimpsing:
         return Score(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
 
 
+prepare = Glimpsing.of
+
+
 def seen(task: Glimpse, facts: Facts) -> Facts:
     """What the model sees of images with these facts: the canvas; and black is 0, as all that lies outside is."""
     facts = replace(facts, mean=0.0)
@@ -147,6 +150,11 @@ def build(task: Glimpse, facts: Facts) -> RAM:
         core=task.core,
         std=task.std,
     )
+
+
+def fresh(task: Glimpse, folder: Path) -> RAM:
+    """The model of a run, without its weights."""
+    return build(task, pictures.recalled(folder))
 
 
 def rehearse(task: Glimpse) -> None:

@@ -150,6 +150,23 @@ class Translation:
         return total / max(int((lengths[1] + 1).sum()), 1)
 
 
+prepare = Translation.of
+
+
+def fresh(task: Translate, folder: Path) -> Translator:
+    """The model of a run, without its weights."""
+    return task.interpreter(folder).model
+
+
+def rehearse(task: Translate) -> None:
+    """Builds the model for a few words, trains and decodes one step: what cannot be is told before any data is read."""
+    source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
+    with torch.random.fork_rng(devices=[]):
+        model = build(task, 11, 11, shared=False)
+        model.teach(source, lengths, source[:, :2])
+        model.step(source[:, :1], model.start(source, lengths))
+
+
 def evaluate(
     interpreter: Interpreter, pairs: Pairs, search: Search, names: Sequence[str]
 ) -> tuple[dict[str, float], list[str]]:
