@@ -71,7 +71,18 @@ def test_predict(regard: Regard, painter: Path, tmp_path: Path) -> None:
     with Image.open(out) as image:
         assert image.size == (2 + 4 * 34, 2 + 2 * 34)
     told = json.loads(regard("predict", painter, "1", "--picture", out, "--json").out)
-    assert told == {"class": "1", "drawn": 10, "recognised": told["recognised"], "picture": str(out)}
+    assert told == {"class": "1", "drawn": 10, "recognised": told["recognised"], "seed": 1, "picture": str(out)}
+
+
+def test_a_seed_draws_others_and_again_the_same(regard: Regard, painter: Path, tmp_path: Path) -> None:
+    def pictures(*seed: object) -> bytes:
+        out = tmp_path / "out.png"
+        assert regard("predict", painter, "7", "--count", 2, "--picture", out, *seed).code == 0
+        return out.read_bytes()
+
+    usual = pictures()
+    assert pictures() == usual == pictures("--seed", 1)
+    assert pictures("--seed", 5) == pictures("--seed", 5) != usual
 
 
 def test_predict_needs_no_images(regard: Regard, tmp_path: Path) -> None:
@@ -104,6 +115,7 @@ def test_compare_varies_where_the_block_stands() -> None:
         (["predict", "RUN", "1", "--picture", "a.svg"], "pictures are written as .png, got a.svg; name it a.png"),
         (["predict", "RUN", "1", "--top", "2"], "--top is for what names classes, and .* draws them; leave it out"),
         (["predict", "RUN", "1", "--count", "0"], "--count must be 1 or more, got 0"),
+        (["predict", "RUN", "1", "--seed=-1"], r"--seed must be 0 or more and below 2\^63, got -1; try --seed 1"),
         (["evaluate", "RUN", "--beam", "3"], "--beam is for what writes sentences, and .* draws; leave it out"),
         (["translate", "RUN", "hello"], "is a run of Generate, and this is for translators"),
         (["train", "generate", "--batch", "1"], "batch must be 2 or more: one image has no spread, got 1"),

@@ -9,6 +9,9 @@ from PIL import Image
 from tests.cli.conftest import Regard
 
 from regard.cli import main
+from regard.cli.glimpses import load
+from regard.pictures import read
+from regard.tasks.sight import Glimpsing
 
 FEW = ["--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
 FEW += ["--what", "4", "--where", "4", "--glimpse", "8", "--hidden", "8"]
@@ -55,8 +58,15 @@ def test_predict_draws_the_path(regard: Regard, looker: Path, tmp_path: Path) ->
     ]
     ran = regard("predict", looker, tmp_path / "a.png", "--json", "--picture", tmp_path / "path.svg")
     told = json.loads(ran.out)
-    assert len(told["places"]) == 3
-    assert all(-1 <= value <= 1 for place in told["places"] for value in place)
+    loaded = load(looker, "best", "cpu", 1)
+    pixels = read(tmp_path / "a.png", size=(loaded.facts.width, loaded.facts.height))[None]
+    # in the same words and units as the service has them
+    (one,) = Glimpsing(loaded.facts, loaded.model).see(pixels)
+    assert len(told["path"]) == 3
+    for place, (x, y) in zip(told["path"], one.places, strict=True):
+        assert place == {"x": pytest.approx(x), "y": pytest.approx(y)}
+        assert 0 <= x <= 1
+        assert 0 <= y <= 1
     assert "3 glimpses" in (tmp_path / "path.svg").read_text(encoding="utf-8")
 
 

@@ -101,6 +101,10 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
         (["predict", "RUN"], "name a picture, or several, behind the run"),
         (["predict", "RUN", "a.png", "--picture", "p.xyz"], "--picture p.xyz must end in .png, .svg, .pdf; try p.png"),
         (["train", "classify-image", "--shift", "8"], "--shift 8 moves images of 8 × 8 pixels out of sight; try --shi"),
+        (
+            ["predict", "RUN", "a.png", "--seed", "3"],
+            "--seed is for what draws pictures, and .* looks at them; leave it",
+        ),
         (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0"),
         (
             ["predict", "RUN", "a.png", "--picture", "p.png"],

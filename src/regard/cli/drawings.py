@@ -83,13 +83,14 @@ def predicted(typed: "predict.Options") -> int:
         raise ValueError("drawings go into a file; give --picture drawn.png")
     count = typed.count or 10
     asked = np.array([loaded.classes.index(name) for name in typed.inputs]).repeat(count)
-    pixels = drawn(loaded.model, asked, loaded.task.seed + 1)
+    seed = loaded.task.seed + 1 if typed.seed is None else typed.seed
+    pixels = drawn(loaded.model, asked, seed)
     judge = first_judge(loaded.task, typed.run)
     right = (judge.says(pixels) == asked).reshape(-1, count).sum(1).tolist()
     write_picture(typed.picture, grid(pixels.reshape(-1, count, *pixels.shape[1:])))
     for name, known in zip(typed.inputs, right, strict=True):
         if typed.json:
-            told = {"class": name, "drawn": count, "recognised": known, "picture": str(typed.picture)}
+            told = {"class": name, "drawn": count, "recognised": known, "seed": seed, "picture": str(typed.picture)}
             print(json.dumps(told, ensure_ascii=False))
         else:
             print(f"{name}\t{known} of {count} recognised")

@@ -12,6 +12,7 @@ from regard.cli.answers import refuse, tell
 from regard.cli.loading import Weights, recorded, weigh, weighed
 from regard.cli.pictures import likeliest, looked_at, worst
 from regard.models.ram import RAM
+from regard.tasks import sight
 from regard.tasks.glimpse import Glimpse
 from regard.tasks.glimpsing import paths, seen, split_of
 from regard.tasks.pictures import Facts, recalled, scored, tensor
@@ -79,7 +80,8 @@ def predicted(typed: "predict.Options") -> int:
     with torch.no_grad():
         looked = loaded.model.look(tensor(pixels, loaded.facts).to(device))
     chances = looked.logits.cpu().double().softmax(-1).numpy()
-    likeliest(typed, chances, loaded.facts.classes, [{"places": one} for one in looked.places.tolist()])
+    told = [{"path": [{"x": x, "y": y} for x, y in one]} for one in sight.paths(looked.places)]
+    likeliest(typed, chances, loaded.facts.classes, told)
     if typed.picture is not None:
         _draw(loaded, pixels, typed.picture)
     return 0

@@ -72,7 +72,7 @@ def predicted(typed: "predict.Options") -> int:
 
 def looked_at(typed: "predict.Options", facts: Facts) -> NDArray[np.uint8]:  # -> "n h w c"
     """The pictures that were named, as large as those that were learned from."""
-    refuse(typed, ("count",), f"is for what draws pictures, and {typed.run} looks at them")
+    refuse(typed, ("count", "seed"), f"is for what draws pictures, and {typed.run} looks at them")
     if not typed.inputs:
         raise ValueError("name a picture, or several, behind the run")
     return read_pictures([Path(name) for name in typed.inputs], (facts.width, facts.height), facts.channels)

@@ -25,6 +25,8 @@ class Options:
     """Pictures to look at, each made as large as those that were learned from; of a run that draws, classes."""
     count: int | None = left_open(10)
     """Of a run that draws, so many pictures of each class."""
+    seed: int | None = left_open("one of the run's own: the same pictures every time")
+    """Of a run that draws, what decides what is drawn; another number, other pictures."""
     top: int | None = left_open(1)
     """So many classes of each, the likeliest first."""
     picture: Path | None = None
@@ -43,6 +45,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be 1 or more, got {value}")
+        # torch takes no greater ones
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ValueError(f"--seed must be 0 or more and below 2^63, got {self.seed}; try --seed 1")
 
 
 def verb(args: Sequence[str]) -> int:

@@ -107,10 +107,9 @@ class Glimpsing:
         with listen():
             looked = self.model.look(x)
         chances = looked.logits.cpu().double().softmax(-1)
-        places = ((looked.places.cpu().double() + 1) / 2).tolist()
         return [
-            Sighted(likeliest(self.facts.classes, row), [(a, b) for a, b in path])
-            for row, path in zip(chances, places, strict=True)
+            Sighted(likeliest(self.facts.classes, row), path)
+            for row, path in zip(chances, paths(looked.places), strict=True)
         ]
 
 
@@ -134,6 +133,11 @@ class Captioning:
         with listen():
             looked = self.captioner.look(pixels, said)
         return [Sighted(text=one.text, pieces=seen.pieces) for one, seen in zip(said, looked, strict=True)]
+
+
+def paths(places: Tensor) -> list[list[tuple[float, float]]]:  # "b t 2", from -1 to 1
+    """(x, y) of the glimpses of each picture, from (0, 0), the upper left corner, to (1, 1)."""
+    return [[(x, y) for x, y in one] for one in ((places.cpu().double() + 1) / 2).tolist()]
 
 
 def likeliest(classes: Sequence[str], chances: Tensor) -> list[tuple[str, float]]:
