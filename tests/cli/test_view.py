@@ -2,6 +2,7 @@
 
 import threading
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,8 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
     assert b'"image":null' in pages[0]
     # over the picture that was looked at
     Image.new("RGB", (4, 3)).save(tape.parent / "a.png")
+    looked = replace(stack(1), maps=tuple(replace(one, grid=(1, one.shape[-1])) for one in stack(1)))
+    tape = looked.save(tape.parent / "looked.safetensors")
     assert regard("view", tape, "--serve", "--image", tape.parent / "a.png").code == 0
     assert b'"image":"data:image/png;base64,' in pages[1]
 

@@ -8,19 +8,20 @@ import pytest
 import torch
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.view.recordings import said as words
 
 from regard.cli import main
 from regard.tape.recording import Recording
 
-TINY = "--width 2 --depths 1 --batch 400 --threads 1 --steps 1"
+TINY = "--batch 400 --threads 1 --steps 1"
 
 
-def trained(root: Path, gate: str | None) -> Path:
+def trained(root: Path, gate: str | None, sizes: str = "--width 2 --depths 1") -> Path:
     chosen = [] if gate is None else ["--gate", gate]
     threads = torch.get_num_threads()
     try:
-        args = ["train", "classify-image", "--data", "digits", *chosen, *TINY.split(), "--out", str(root / str(gate))]
-        assert main(args) == 0
+        args = ["train", "classify-image", "--data", "digits", *chosen, *sizes.split(), *TINY.split()]
+        assert main([*args, "--out", str(root / str(gate))]) == 0
     finally:
         torch.set_num_threads(threads)
     return root / str(gate)
@@ -78,6 +79,62 @@ def test_a_training_sees_a_picture(run: Path, picture: Path, regard: Regard, tmp
     # in the terminal, and without the picture
     assert "blocks.0.gate" in regard("view", run, picture).out
     assert regard("view", run, picture, "--what", "heads", "--out", tmp_path / "c.png").code == 0
+
+
+def test_gates_of_channels_are_bars_and_no_places(picture: Path, regard: Regard, tmp_path: Path) -> None:
+    run, path = trained(tmp_path, "se"), tmp_path / "r.safetensors"
+    ran = regard("record", run, picture, "--out", path)
+    assert ran.err.endswith(f"regard: what was recorded is in {path}; look at it: regard view {path}\n")
+    assert "2 channels" in regard("view", path).out
+    assert regard("view", run, picture, "--out", tmp_path / "a.svg").code == 0
+    told = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "weight of each channel of blocks.0.gate" in told
+    assert "the model says: " in told
+    why = "needs maps of places of a picture, and there are none here: its gates weigh whole channels; leave it out\n"
+    for suffix in (".png", ".html"):
+        ran = regard("view", path, "--image", picture, "--out", tmp_path / f"b{suffix}")
+        assert ran == (2, "", f"regard: --image {picture} {why}")
+    assert regard("view", path, "--image", picture, "--serve") == (2, "", f"regard: --image {picture} {why}")
+    assert regard("view", path, "--what", "overlay", "--out", "b.png") == (2, "", f"regard: --what overlay {why}")
+
+
+def test_a_reader_of_rows_says_what_its_rows_and_columns_are(picture: Path, regard: Regard, tmp_path: Path) -> None:
+    run = trained(tmp_path, None, "--model rows --heads 2 --width 2 --stride 2")
+    assert regard("view", run, picture, "--out", tmp_path / "a.svg").code == 0
+    assert "4 × 4 (rows of the picture, from the top × patches of a row, from the left)" in words(tmp_path / "a.svg")
+    assert regard("view", run, picture, "--what", "map", "--out", tmp_path / "b.svg").code == 0
+    assert {"rows of the picture, from the top", "patches of a row, from the left"} <= set(
+        words(tmp_path / "b.svg").split("\n")
+    )
+
+
+def test_another_picture_is_refused_and_a_missing_one_asked_for(
+    run: Path, picture: Path, regard: Regard, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "r.safetensors", tmp_path / "other.png"
+    assert regard("record", run, picture, "--out", path).code == 0
+    Image.new("RGB", (20, 30)).save(other)
+    ran = regard("view", path, "--image", other, "--out", tmp_path / "a.png")
+    assert ran == (
+        2,
+        "",
+        f"regard: --image {other} has 20 × 30 pixels, and the picture that was looked at, three.png, had 30 × 20; "
+        "name that one\n",
+    )
+    hint = "regard: they look at places of a picture; over it: regard view {} --image three.png --out {}\n"
+    assert hint.format(path, "a.png") in regard("view", path).err
+    assert hint.format(path, tmp_path / "a.svg") in regard("view", path, "--out", tmp_path / "a.svg").err
+    for told in (
+        regard("view", path, "--image", picture, "--out", tmp_path / "a.svg"),
+        regard("view", path, "--out", tmp_path / "a.npz"),
+        regard("view", run, picture, "--out", tmp_path / "a.svg"),
+    ):
+        assert told.code == 0
+        assert "over it" not in told.err
+    ran = regard("view", path, "--what", "captions", "--image", picture, "--out", tmp_path / "a.svg")
+    assert ran.err == (
+        "regard: --what captions draws looks of kind cross or alignment, and there are none here; try --what overlay\n"
+    )
 
 
 def test_a_vision_model_of_transformers(vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from regard.cli.options import Flag, left_open, parse
-from regard.cli.seeing import can_write, counted_maps, joined, note, over, printed
+from regard.cli.seeing import can_write, counted_maps, has_places, joined, note, over, printed
 
 SUFFIXES = (".safetensors", ".html", ".png", ".svg", ".pdf", ".npz", ".txt")
 _DRAWN = (".html", ".png", ".svg", ".pdf", ".txt")
@@ -62,7 +62,11 @@ def verb(args: Sequence[str]) -> int:
         note(f"what each piece looked at is drawn in {show(heard.alignment).save(typed.alignment)}")
     if typed.out is not None:
         path = show(recording, image=over(recording, heard.image, typed.out)).save(typed.out)
-        under = [] if heard.image is None else ["--image", str(typed.text), "--out", "page.html"]
+        under = (
+            []
+            if heard.image is None or not has_places(recording)
+            else ["--image", str(typed.text), "--out", "page.html"]
+        )
         command = shlex.join(["regard", "view", str(path), *under])
         more = f"; look at it: {command}" if path.suffix == ".safetensors" else ""
         note(f"what was recorded is in {path}{more}")

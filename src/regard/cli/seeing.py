@@ -36,10 +36,37 @@ def joined(recording: "Recording") -> "Recording":
         raise ValueError(f"--words cannot join them: {error}; or leave --words out") from error
 
 
+# figures that lie over a picture, and the kinds of attention that they draw
+_OVER = {
+    "overlay": ("self", "cross", "alignment", "gate", "glimpse", "hop"),
+    "captions": ("cross", "alignment"),
+    "glimpses": ("glimpse",),
+}
+
+
+def has_places(recording: "Recording") -> bool:
+    """Is anything in it a look at places of a picture?"""
+    return any(one.grid is not None for one in recording)
+
+
+def lies_over(recording: "Recording", asked: str, what: str | None) -> None:
+    """Refuses what lies over a picture, as it was `asked` for, where nothing looked at the places of one."""
+    from regard.view.chosen import weighs_channels
+
+    if not has_places(recording):
+        only = ": its gates weigh whole channels" if all(map(weighs_channels, recording)) else ""
+        raise ValueError(f"{asked} needs maps of places of a picture, and there are none here{only}; leave it out")
+    kinds = _OVER[what] if what in _OVER else _OVER["overlay"]
+    if not any(one.grid is not None and one.kind in kinds for one in recording):
+        raise ValueError(
+            f"{asked} draws looks of kind {' or '.join(kinds)}, and there are none here; try --what overlay"
+        )
+
+
 def over(recording: "Recording", image: "Tensor | None", out: Path, what: str | None = None) -> "Tensor | None":
     """The picture, where the file shows it: a page or a figure of a recording that looks at its places."""
-    drawn = out.suffix in (".html", ".png", ".svg", ".pdf") and what in (None, "overlay", "glimpses", "captions")
-    return image if drawn and any(one.grid is not None for one in recording) else None
+    drawn = out.suffix in (".html", ".png", ".svg", ".pdf") and (what is None or what in _OVER)
+    return image if drawn and has_places(recording) else None
 
 
 def printed(recording: "Recording") -> str:

@@ -1,5 +1,6 @@
 """regard view: a recording that was saved, or what a training looks at."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import tyro
 
 from regard.cli.options import Flag, left_open, parse
 from regard.cli.record import SUFFIXES
-from regard.cli.seeing import can_write, counted_maps, joined, note, over, printed
+from regard.cli.seeing import can_write, counted_maps, has_places, joined, lies_over, note, over, printed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +41,7 @@ class Options:
     sample: int | None = left_open("the first is shown, all are written")
     """Only this sample of several, from 0."""
     what: str | None = left_open("all heads, or the map if there is one")
-    """The figure to write: map, heads, lines, text, overlay, glimpses, captions, hops or difference."""
+    """The figure to write: map, heads, lines, text, channels, overlay, glimpses, captions, hops or difference."""
     layer: str | None = left_open("the first, or all")
     """Which map: its number in the list, or the name of its module."""
     head: int | None = left_open("the mean of all")
@@ -88,12 +89,16 @@ def verb(args: Sequence[str]) -> int:
     can_write("--out", typed.out, SUFFIXES)
     recording, image = _read(typed)
     recording = _some(recording, typed)
+    _fits(recording, typed)
     if typed.serve:
         from regard.serve.tiles import serve
 
         serve(recording, port=typed.port or 0, image=_served(image))
         return 0
     note(counted_maps(recording))
+    if image is None and has_places(recording) and (typed.out is None or typed.out.suffix not in _UNSEEN):
+        under = ["--image", recording.about.get("picture", "PICTURE"), "--out", str(typed.out or "a.png")]
+        note(f"they look at places of a picture; over it: {shlex.join(['regard', 'view', str(typed.seen), *under])}")
     from regard.view.show import show
 
     other = None
@@ -135,6 +140,23 @@ def _some(recording: "Recording", typed: Options) -> "Recording":
         except IndexError as error:
             raise ValueError(f"--{error}") from error
     return joined(recording) if typed.words else recording
+
+
+def _fits(recording: "Recording", typed: Options) -> None:
+    """Refuses a picture that nothing looked at, and what would lie over one."""
+    if typed.image is not None:
+        lies_over(recording, f"--image {typed.image}", None)
+        from regard import pictures
+        from regard.cli.watching import PIXELS, size_of
+
+        found, looked = size_of(pictures.read(typed.image, mode="RGB")), recording.about.get(PIXELS)
+        if looked not in (None, found):
+            raise ValueError(
+                f"--image {typed.image} has {found} pixels, and the picture that was looked at, "
+                f"{recording.about.get('picture', 'another')}, had {looked}; name that one"
+            )
+    if typed.what in ("overlay", "captions", "glimpses"):
+        lies_over(recording, f"--what {typed.what}", typed.what)
 
 
 def _served(image: "Path | Tensor | None") -> "Tensor | None":  # "c h w"

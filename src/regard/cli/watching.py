@@ -6,14 +6,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import pictures
+from regard.models.rows import RowReader
 from regard.tape.recording import Recording
 
 # how transformers says what a model does to a picture
 PROCESSOR = "preprocessor_config.json"
+
+# under which name a recording tells how large its picture was
+PIXELS = "pixels"
+# what a reader of rows looks with, and at
+_ROWS = {"queries": "rows of the picture, from the top", "keys": "patches of a row, from the left"}
 
 Taped = Callable[[nn.Module, Sequence[str]], AbstractContextManager[Recording]]
 
@@ -25,6 +33,11 @@ class Watched:
     recording: Recording
     image: Tensor
     said: str | None
+
+
+def size_of(pixels: NDArray[np.uint8]) -> str:  # "h w c"
+    """Width by height, in words."""
+    return f"{pixels.shape[1]} × {pixels.shape[0]}"
 
 
 def path_of(folder: Path, given: str | None) -> Path:
@@ -45,7 +58,8 @@ def run(folder: Path, path: Path, layers: Sequence[str], weights: str, taped: Ta
     facts = sight.facts
     pixels = pictures.read(path, size=(facts.width, facts.height), mode="L" if facts.channels == 1 else "RGB")
     (seen,), tape = watched(sight, pixels[None], lambda: taped(sight.model, layers))
-    tape = replace(tape, about={**tape.about, "run": folder.name, "picture": path.name, "said": seen.said})
+    about = {**tape.about, "run": folder.name, "picture": path.name, PIXELS: size_of(image), "said": seen.said}
+    tape = replace(tape, about=about | (_ROWS if isinstance(sight.model, RowReader) else {}))
     if seen.pieces:
         tape = tape.labelled([piece.removeprefix("▁") for piece in seen.pieces], [])
     return Watched(tape, torch.from_numpy(image), seen.said)
@@ -56,7 +70,8 @@ def pretrained(folder: Path, path: Path, layers: Sequence[str], taped: Taped, sa
     import transformers
     from PIL import Image
 
-    given = Image.fromarray(pictures.read(path, mode="RGB"))
+    pixels = pictures.read(path, mode="RGB")
+    given = Image.fromarray(pixels)
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(folder, **safely)
         config = transformers.AutoConfig.from_pretrained(folder, **safely)
@@ -77,7 +92,8 @@ def pretrained(folder: Path, path: Path, layers: Sequence[str], taped: Taped, sa
         chances = out.logits[0].cpu().double().softmax(-1)
         best = [(config.id2label[int(n)], float(chances[n])) for n in chances.argsort(descending=True)[:3]]
         said = ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in best)
-    about = {**tape.about, "folder": folder.name, "picture": path.name, "transformers": transformers.__version__}
+    about = {**tape.about, "folder": folder.name, "transformers": transformers.__version__}
+    about |= {"picture": path.name, PIXELS: size_of(pixels)}
     about |= {} if said is None else {"said": said}
     return Watched(replace(tape, about=about), _seen(x[0], processor), said)
 

@@ -21,7 +21,8 @@ class Recording(Sequence[Recorded]):
     """Maps in call order: `tape[3]`, `tape["encoder.layers.0"]` (all calls of that module), `for m in tape`.
 
     `queries` are the pieces of the text, and `keys` those of another one that is looked at, of sample 0; without any,
-    positions stand for them. `about` says where the recording comes from (model, versions): text only.
+    positions stand for them. `about` says where the recording comes from (model, versions), and under "queries" and
+    "keys", if they are no pieces of a text, what they are: text only.
 
     What is worked out from maps is a recording again, computed when it is looked at, and as sure as the least sure map
     that is in it.
