@@ -1,11 +1,14 @@
 """Pairs as numbers, flat: ids of all lines end to end, and where each line starts."""
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +75,11 @@ class Corpus:
     @property
     def stretch(self) -> float:
         """The least r for which no target of n + 1 tokens is longer than r (m + 1 + SHORT), m those of its source."""
-        return float(((self.target.lengths + 1) / (self.source.lengths + 1 + SHORT)).max())
+        most = 0.0
+        for at in range(0, len(self), _CHUNK):
+            source, target = (np.diff(side.starts[at : at + _CHUNK + 1]) for side in (self.source, self.target))
+            most = max(most, float(((target + 1) / (source + 1 + SHORT)).max()))
+        return most
 
     @classmethod
     def of(
@@ -122,42 +129,64 @@ class Corpus:
 
 
 class _Growing:
-    """A side while it grows: in memory first, in a file from `mapped` tokens on."""
+    """A side while it grows: in memory first, in files from `mapped` tokens on."""
 
     def __init__(self, name: str, folder: Path | None, mapped: int) -> None:
         self.name, self.folder, self.mapped = name, folder, mapped
-        self.ids: list[NDArray[np.int32]] = []
-        self.lengths: list[NDArray[np.int32]] = []
+        self.ids, self.starts = _Flat(np.int32), _Flat(np.int64)
+        self.starts.add(np.zeros(1, np.int64))
         self.tokens = 0
-        self.file: IO[bytes] | None = None
 
     def add(self, lines: Sequence[Sequence[int]]) -> None:
-        self.lengths.append(np.fromiter(map(len, lines), np.int32, len(lines)))
-        ids = np.fromiter((n for line in lines for n in line), np.int32, int(self.lengths[-1].sum()))
+        starts = self.tokens + np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)))
+        ids = np.fromiter(chain.from_iterable(lines), np.int32)
         self.tokens += len(ids)
-        self.ids.append(ids)
-        if self.folder is not None and self.tokens > self.mapped:
-            if self.file is None:
-                self.file = _unfinished(self.folder, f"{self.name}.ids")
-            for part in self.ids:
-                part.tofile(self.file)
-            self.ids.clear()
+        self.ids.add(ids)
+        self.starts.add(starts)
+        if self.folder is not None and self.tokens > self.mapped and self.ids.path is None:
+            self.ids.move(self.folder / f"{self.name}.ids")
+            self.starts.move(self.folder / f"{self.name}.starts")
 
     def side(self) -> Side:
-        starts = np.zeros(sum(map(len, self.lengths)) + 1, np.int64)
-        np.cumsum(np.concatenate(self.lengths), out=starts[1:])
-        if self.file is None or self.folder is None:
-            return Side(np.concatenate(self.ids), starts)
-        ids = _finished(self.file, self.folder / f"{self.name}.ids")
-        self.file = _unfinished(self.folder, f"{self.name}.starts")
-        starts.tofile(self.file)
-        at = _finished(self.file, self.folder / f"{self.name}.starts")
-        return Side(np.memmap(ids, np.int32, "r"), np.memmap(at, np.int64, "r"))
+        return Side(self.ids.array(), self.starts.array())
+
+    def close(self) -> None:
+        self.ids.close()
+        self.starts.close()
+
+
+class _Flat:
+    """Numbers end to end while there are ever more of them: in memory, after `move` in a file.
+
+    One buffer: of a list of arrays that is freed, the C library keeps most.
+    """
+
+    def __init__(self, dtype: type[np.integer]) -> None:
+        self.dtype = dtype
+        self.file: IO[bytes] = BytesIO()
+        self.path: Path | None = None
+
+    def add(self, numbers: NDArray[np.integer]) -> None:
+        self.file.write(numbers.data)
+
+    def move(self, path: Path) -> None:
+        held = self.file
+        assert isinstance(held, BytesIO)
+        self.file, self.path = _unfinished(path.parent, path.name), path
+        self.file.write(held.getbuffer())
+
+    def array(self) -> NDArray[Any]:
+        """All of them, to be read only."""
+        if self.path is not None:
+            return np.memmap(_finished(self.file, self.path), self.dtype, "r")
+        assert isinstance(self.file, BytesIO)
+        return np.frombuffer(self.file.getvalue(), self.dtype)
 
     def close(self) -> None:
         """Leaves no half-written file behind."""
-        if self.file is not None:
+        with contextlib.suppress(OSError):  # of a full disk, which was told
             self.file.close()
+        if self.path is not None:
             Path(self.file.name).unlink(missing_ok=True)
 
 

@@ -204,6 +204,7 @@ class _Fitting:
         while len(planned) < self.training.accumulate:
             if place >= len(self.plan):
                 epoch, place = epoch + 1, 0
+                self.plan = ()  # that of the last epoch goes before the next is made
                 self.plan = self._planned(epoch)
             planned.append(self.plan[place])
             place += 1
