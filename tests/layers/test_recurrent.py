@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.kernels import library
 from regard.layers.recurrent import CELLS, Bridge, Encoder, Stack, States
 
 # sizes that share no factor: a swapped axis must fail
@@ -53,6 +54,37 @@ def test_a_batch_of_lengths_is_one_by_one(cell: str, layers: int, bidirectional:
             torch.testing.assert_close(got.summary[n, H:], got.outputs[n, 0, H:])
 
 
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("bidirectional", [True, False], ids=["both ways", "one way"])
+def test_an_encoder_is_that_of_torch(cell: str, bidirectional: bool) -> None:
+    """Two layers over packed sequences, and all gradients."""
+    encoder = stirred(Encoder(D, H, layers=2, cell=cell, bidirectional=bidirectional))
+    x = torch.randn(B, T, D, requires_grad=True)
+    packed = nn.utils.rnn.pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+    out, last = encoder.rnn(packed)
+    hidden = last[0] if cell == "lstm" else last
+    want = (
+        nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0],
+        torch.cat([*hidden[2 if bidirectional else 1 :]], -1),
+    )
+    got, inputs = encoder(x, LENGTHS), [x, *encoder.parameters()]
+    ways = [torch.randn_like(part) for part in want]
+    for one, other in zip(
+        (*got, *torch.autograd.grad(got, inputs, ways)), (*want, *torch.autograd.grad(want, inputs, ways)), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_without_the_native_library_torch_runs(cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, stack, x = Encoder(D, H, cell=cell), Stack(D, H, cell=cell), torch.randn(B, T, D)
+    first = states(stack)
+    native = encoder(x, LENGTHS), stack.run(x, first), go(stack, x, None, first)
+    monkeypatch.setattr(library, "_loaded", lambda: "none here")
+    for one, other in zip(native, (encoder(x, LENGTHS), stack.run(x, first), go(stack, x, None, first)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_what_stands_in_the_padding_is_not_seen() -> None:
     encoder = Encoder(D, H)
     x = torch.randn(B, T, D)
@@ -74,19 +106,20 @@ def go(stack: Stack, x: Tensor, fed: Tensor | None, first: States) -> Tensor:
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("fed", [0, F], ids=["nothing fed", "fed"])
 def test_steps_are_the_run(cell: str, layers: int, fed: int) -> None:
-    """Values and the gradients of input, states and every parameter; the run is torch's own."""
+    """Values and the gradients of input, states and every parameter; and both are torch's own."""
     stack = stirred(Stack(D, H, fed=fed, layers=layers, cell=cell, dropout=0.3)).eval()
     x, first = torch.randn(B, T, D, requires_grad=True), states(stack)
     more = torch.randn(B, T, F, requires_grad=True) if fed else None
-    got = go(stack, x, more, first)
-    want = stack.run(x if more is None else torch.cat([x, more], dim=-1), first)
-    torch.testing.assert_close(got, want)
+    whole = x if more is None else torch.cat([x, more], dim=-1)
+    stacked = tuple(torch.stack(part) for part in zip(*first, strict=True))
+    want, _ = stack.rnn(whole, stacked if cell == "lstm" else stacked[0])
     inputs = [x, *(p for layer in first for p in layer), *stack.parameters(), *([] if more is None else [more])]
     way = torch.randn_like(want)
-    for one, other in zip(
-        torch.autograd.grad(got, inputs, way), torch.autograd.grad(want, inputs, way, allow_unused=True), strict=True
-    ):
-        torch.testing.assert_close(one, other)
+    theirs = torch.autograd.grad(want, inputs, way, allow_unused=True)
+    for got in (go(stack, x, more, first), stack.run(whole, first)):
+        torch.testing.assert_close(got, want)
+        for one, other in zip(torch.autograd.grad(got, inputs, way, allow_unused=True), theirs, strict=True):
+            torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -1,6 +1,7 @@
-/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps. Plain C behind ctypes: no Python, no torch.
+/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells. Plain C behind ctypes: no
+ * Python, no torch.
  *
- * The kernels are in native_rows.h, native_additive.h and native_maps.h, compiled once per real type and instruction set; the widest one that
+ * The kernels are in native_rows.h, native_additive.h, native_maps.h and native_cells.h, compiled once per real type and instruction set; the widest one that
  * the processor has is chosen at run time. Threads are made for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 2
+#define REGARD_ABI 3
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -76,6 +77,25 @@ typedef struct {
     double lam;
 } maps;
 
+/* Rows of LIKELY_BLOCK share one row of sums; sums NULL: no way back is asked for, and s is left in disorder */
+enum { LIKELY_BLOCK = 128 };
+typedef struct {
+    void *s, *nll, *picked, *sums;  /* (count, v), (count), (count), (blocks, v) */
+    const void *bias;               /* (v) or NULL */
+    const i64 *right;               /* (count) */
+    i64 count, v;
+    double share;                   /* of the right word */
+} likely;
+
+/* One step of m rows. x lies by rows of x_row, `before` (h of a GRU, c of an LSTM) by rows of before_row; all else is contiguous. The first
+ * next_rows rows of what comes out are written to `next` too, where the next step reads its state. Backward, h and c are the carried gradients. */
+typedef struct {
+    const void *x, *p, *bias, *before, *g;   /* (m, gates d), (m, gates d), (gates d) or NULL, (m, d), (m, d) or NULL */
+    void *kept, *h, *c, *next, *next_c;      /* (m, 4 d or 5 d), (m, d) each */
+    void *dx, *dp;                           /* (m, gates d) each */
+    i64 x_row, before_row, next_rows, d;
+} cells;
+
 #if VECTORS
 static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
     1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
@@ -114,10 +134,12 @@ static const kernel BACKWARD[3][2] = COPIES(backward);
 static const kernel SOFTMAX_BACKWARD[3][2] = COPIES(softmax_backward);
 static const kernel SPARSE[3][2] = COPIES(sparse);
 static const kernel SPARSE_BACKWARD[3][2] = COPIES(sparse_backward);
+static const kernel LIKELIHOOD[3][2] = COPIES(likelihood);
 static const kernel SIMAM[2][3][2] = {COPIES(simam), COPIES(simam_backward)};
 static const kernel POOL[2][3][2] = {COPIES(pool), COPIES(pool_backward)};
 static const kernel ACROSS[2][3][2] = {COPIES(across), COPIES(across_backward)};
 static const kernel SCALE[2][3][2] = {COPIES(scale), COPIES(scale_backward)};
+static const kernel CELL[2][2][3][2] = {{COPIES(gru), COPIES(gru_backward)}, {COPIES(lstm), COPIES(lstm_backward)}};
 
 /* What processor and system both support. Asked of them directly, because not every compiler's runtime library has
  * __builtin_cpu_supports. */
@@ -240,6 +262,13 @@ EXPORT int regard_sparse_backward(int wide, int most, i64 threads, int squared, 
     return run(SPARSE_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
 }
 
+EXPORT int regard_likelihood(int wide, int most, i64 threads, i64 count, i64 v, double share, void *s, const void *bias, const void *right,
+                             void *nll, void *picked, void *sums) {
+    likely t = {0};
+    t.s = s, t.bias = bias, t.right = right, t.nll = nll, t.picked = picked, t.sums = sums, t.count = count, t.v = v, t.share = share;
+    return run(LIKELIHOOD[widest(most)][!!wide], &t, (count + LIKELY_BLOCK - 1) / LIKELY_BLOCK, (double)count * v, 2e5, threads);
+}
+
 /* rows = b c, of n places each; g NULL: forward */
 EXPORT int regard_simam(int wide, int most, i64 threads, i64 rows_, i64 n, double lam, const void *x, const void *g, void *mean,
                         void *v, void *out) {
@@ -271,6 +300,23 @@ EXPORT int regard_scale(int wide, int most, i64 threads, i64 b, i64 c, i64 n, co
     maps t = {0};
     t.x = x, t.w = w, t.m = m, t.g = g, t.out = out, t.dw = dw, t.dm = dm, t.c = c, t.n = n;
     return run(SCALE[g != NULL][widest(most)][!!wide], &t, g && m ? b : b * c, (double)b * c * n, 3e5, threads);
+}
+
+/* c NULL: a GRU, else an LSTM */
+EXPORT int regard_cell(int wide, int most, i64 threads, i64 m, i64 d, const void *x, i64 x_row, const void *p, const void *bias,
+                       const void *before, i64 before_row, void *kept, void *h, void *c, void *next, void *next_c, i64 next_rows) {
+    cells t = {0};
+    t.x = x, t.x_row = x_row, t.p = p, t.bias = bias, t.before = before, t.before_row = before_row, t.kept = kept, t.h = h, t.c = c;
+    t.next = next, t.next_c = next_c, t.next_rows = next_rows, t.d = d;
+    return run(CELL[c != NULL][0][widest(most)][!!wide], &t, m, (double)m * d, 3e4, threads);
+}
+
+/* carry and carry_c are the gradients of the state after the step, and become those of the state before it; dp of a GRU alone */
+EXPORT int regard_cell_backward(int wide, int most, i64 threads, i64 m, i64 d, const void *g, const void *kept, const void *before,
+                                i64 before_row, void *carry, void *carry_c, void *dx, void *dp) {
+    cells t = {0};
+    t.g = g, t.kept = (void *)kept, t.before = before, t.before_row = before_row, t.h = carry, t.c = carry_c, t.dx = dx, t.dp = dp, t.d = d;
+    return run(CELL[carry_c != NULL][1][widest(most)][!!wide], &t, m, (double)m * d, 6e4, threads);
 }
 
 /* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */

@@ -180,3 +180,54 @@ TARGET static int NAME(sparse_backward)(const void *context, i64 begin, i64 end)
     }
     return 0;
 }
+
+/* Rows of logits, in place: softmax(s + b) less what the right word should have, its negative log-likelihood, and the sum of the rows for b.
+ * An item is a block of rows, whose sum is its own: what is added up does not depend on the threads. */
+TARGET static int NAME(likelihood)(const void *context, i64 begin, i64 end) {
+    const likely *t = context;
+    const i64 v = t->v;
+    const REAL *bias = t->bias;
+    for (i64 block = begin; block < end; block++) {
+        REAL *sums = t->sums ? (REAL *)t->sums + block * v : NULL;
+        const i64 last = (block + 1) * LIKELY_BLOCK < t->count ? (block + 1) * LIKELY_BLOCK : t->count;
+        if (sums) memset(sums, 0, (size_t)v * sizeof(REAL));
+        for (i64 row = block * LIKELY_BLOCK; row < last; row++) {
+            REAL *s = (REAL *)t->s + row * v;
+            const i64 right = t->right[row];
+            VEC most = ALL(-INFINITY), sum = ALL(0);
+            i64 j = 0;
+            for (; j + LANES <= v; j += LANES) {
+                VEC x = bias ? LOAD(s + j) + LOAD(bias + j) : LOAD(s + j);
+                if (bias) STORE(s + j, x);
+                most = MAXIMUM(x, most);
+            }
+            REAL max = NAME(largest)(most);
+            for (; j < v; j++) {
+                if (bias) s[j] += bias[j];
+                max = s[j] > max ? s[j] : max;
+            }
+            const REAL picked = s[right];
+            /* a NaN was left out of the maximum, and comes back here */
+            for (j = 0; j < v; j += LANES) {
+                VEC x = (j + LANES <= v ? LOAD(s + j) : NAME(load_some)(s + j, v - j, (REAL)-INFINITY)) - max;
+                VEC e = SELECT(x < (REAL)LOWEST, ALL(0), NAME(exponential)(MAXIMUM(ALL(LOWEST), x)));
+                sum += e;
+                if (j + LANES <= v) STORE(s + j, e);
+                else NAME(store_some)(s + j, v - j, e);
+            }
+            const REAL all = NAME(total)(sum);
+            ((REAL *)t->nll)[row] = max + (REAL)log((double)all) - picked;
+            ((REAL *)t->picked)[row] = picked;
+            if (!sums) continue;
+            const REAL scale = 1 / all;
+            s[right] -= (REAL)t->share * all;
+            for (j = 0; j + LANES <= v; j += LANES) {
+                VEC x = LOAD(s + j) * scale;
+                STORE(s + j, x);
+                STORE(sums + j, LOAD(sums + j) + x);
+            }
+            for (; j < v; j++) sums[j] += s[j] *= scale;
+        }
+    }
+    return 0;
+}

@@ -1,5 +1,6 @@
 """Recurrent stacks that run over a whole sequence at once or go one step at a time, on the same parameters."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -8,9 +9,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_map
 
+from regard.kernels import cells
 from regard.layers.dropout import dropout
 from regard.layers.repeated import Repeated
 from regard.parts import checks
+from regard.parts.call import autocasting
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -49,14 +52,44 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Encoded:  # "b s d", "b"
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        out, last = _run(self.rnn, packed)
+        out = _packed(self.rnn, packed)
         outputs, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
-        hidden = last[0] if isinstance(last, tuple) else last  # "l·directions b h"
-        ways = 2 if self.rnn.bidirectional else 1
-        return Encoded(outputs, hidden[-ways:].transpose(0, 1).flatten(1))
+        ends = outputs[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
+        hidden = self.rnn.hidden_size
+        return Encoded(outputs, torch.cat([ends[:, :hidden], outputs[:, 0, hidden:]], dim=-1))
 
 
-def _run(rnn: nn.RNNBase, x: Any, *first: Any) -> Any:
+def _packed(rnn: nn.RNNBase, x: PackedSequence) -> PackedSequence:
+    """All steps of sequences that end at different times, in both directions if there are two."""
+    if not _native(rnn, x.data):
+        return _torch(rnn, x)[0]
+    none = x.data.new_zeros(int(x.batch_sizes[0]), rnn.hidden_size)
+    layers = [[(none,) * _parts(rnn)] * (2 if rnn.bidirectional else 1)] * rnn.num_layers
+    return x._replace(data=_over(rnn, x.data, x.batch_sizes.tolist(), layers))
+
+
+def _native(rnn: nn.RNNBase, x: Tensor) -> bool:
+    """Do the native cells run this?  Under autocast in float32 as well, like all recurrent layers on a CPU here."""
+    return cells.native(x.float() if autocasting(x) else x, *rnn.parameters())
+
+
+def _over(
+    rnn: nn.RNNBase, x: Tensor, sizes: Sequence[int], first: Sequence[Sequence[Sequence[Tensor]]]
+) -> Tensor:  # "r d" -> "r h·directions"
+    """Layer over layer, natively; `first` are the states before of every layer and direction."""
+    for n, ways in enumerate(first):
+        if n:
+            x = dropout(x, rnn.dropout, rnn.training)
+        found = []
+        for back, state in enumerate(ways):
+            end = f"_l{n}" + "_reverse" * back
+            weights = [getattr(rnn, name + end) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            found.append(cells.sequence(x, weights, state, sizes, reverse=bool(back)))
+        x = torch.cat(found, dim=-1) if len(found) > 1 else found[0]
+    return x
+
+
+def _torch(rnn: nn.RNNBase, x: Any, *first: Any) -> Any:
     """All steps; on a CPU in float32 under autocast too, since not every one has an LSTM of lower precision."""
     data = x.data if isinstance(x, PackedSequence) else x
     if data.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
@@ -64,6 +97,11 @@ def _run(rnn: nn.RNNBase, x: Any, *first: Any) -> Any:
     wide = tree_map(lambda t: t.float(), first)
     with torch.autocast("cpu", enabled=False):
         return rnn(x.float(), *wide)
+
+
+def _parts(rnn: nn.RNNBase) -> int:
+    """How many tensors the state of a layer has: h, or h and c."""
+    return 2 if isinstance(rnn, nn.LSTM) else 1
 
 
 class Stack(nn.Module):
@@ -86,12 +124,16 @@ class Stack(nn.Module):
     @property
     def parts(self) -> int:
         """How many tensors the state of a layer has: h, or h and c."""
-        return 2 if isinstance(self.rnn, nn.LSTM) else 1
+        return _parts(self.rnn)
 
     def run(self, x: Tensor, states: States) -> Tensor:  # "b t d+fed" -> "b t h"
         """All steps at once: a step depends on the one before by its state alone."""
+        if _native(self.rnn, x):
+            b, t, _ = x.shape
+            rows = _over(self.rnn, x.transpose(0, 1).flatten(0, 1), (b,) * t, [[state] for state in states])
+            return rows.unflatten(0, (t, b)).transpose(0, 1)
         first = tuple(torch.stack(part) for part in zip(*states, strict=True))
-        out, _ = _run(self.rnn, x, first if self.parts == 2 else first[0])
+        out, _ = _torch(self.rnn, x, first if self.parts == 2 else first[0])
         return out
 
     def steps(self, x: Tensor) -> "Steps":  # "b t d"
@@ -116,25 +158,31 @@ class Steps:
         first = weight("weight_ih", 0)
         self.gates = F.linear(x, first[:, : stack.dim], weight("bias_ih", 0)).unbind(1)
         self.fed = Repeated(first[:, stack.dim :]) if stack.fed else None
-        self.below = [Repeated(weight("weight_ih", n)) for n in range(1, rnn.num_layers)]
-        self.below_bias = [weight("bias_ih", n) for n in range(1, rnn.num_layers)]
-        self.past = [Repeated(weight("weight_hh", n)) for n in range(rnn.num_layers)]
-        self.past_bias = [weight("bias_hh", n) for n in range(rnn.num_layers)]
+        self.below = [Repeated(weight("weight_ih", n), weight("bias_ih", n)) for n in range(1, rnn.num_layers)]
+        self.past = [Repeated(weight("weight_hh", n), weight("bias_hh", n)) for n in range(rnn.num_layers)]
 
     def step(self, t: int, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b fed"
         """Step t: the top layer's h, "b h", and the states after it."""
         gates = self.gates[t]
         if self.fed is not None:
             assert fed is not None
-            gates = gates + self.fed(fed)
+            gates = self.fed(fed, plus=gates)
         after: list[tuple[Tensor, ...]] = []
         for layer, state in enumerate(states):
             if layer:
                 lower = dropout(after[-1][0], self.stack.dropout, self.stack.training)
-                gates = self.below[layer - 1](lower) + self.below_bias[layer - 1]
-            past = self.past[layer](state[0]) + self.past_bias[layer]
-            after.append(_lstm(gates, past, state[1]) if self.stack.parts == 2 else (_gru(gates, past, state[0]),))
+                gates = self.below[layer - 1](lower)
+            past = self.past[layer](state[0])
+            after.append(_step(gates, past, state))
         return after[-1][0], tuple(after)
+
+
+def _step(gates: Tensor, past: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    # autocast makes products narrow, but a state that adds up over all steps stays wide
+    gates, past = gates.to(state[0].dtype), past.to(state[0].dtype)
+    if cells.native(gates, past, *state):
+        return cells.step(gates, past, *state)
+    return _lstm(gates, past, state[1]) if len(state) == 2 else (_gru(gates, past, state[0]),)
 
 
 def _gru(gates: Tensor, past: Tensor, h: Tensor) -> Tensor:  # "b 3h", "b 3h", "b h"

@@ -3,10 +3,11 @@
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.kernels.library import choose
+from regard.kernels.likelihood import slopes
 from regard.parts import checks
 
 # logits at once, in elements: 16 MB of float32 stay near the processor
@@ -27,30 +28,31 @@ class _Likelihood(torch.autograd.Function):
         matrix = weight.to(states.dtype)
         nll = total.new_empty(states.shape[0])
         to_states = torch.empty_like(states) if wanted else None
-        to_weight = torch.zeros_like(matrix) if wanted else None
+        to_weight = (torch.empty_like if len(states) else torch.zeros_like)(matrix) if wanted else None
         to_bias = torch.zeros_like(bias) if wanted and bias is not None else None
         # what smoothing adds is the same for every word: a mean of W, no pass over the logits
         mean = matrix.mean(0)
         level = 0.0 if bias is None else bias.mean().to(total.dtype)
+        lift = None if bias is None else bias.to(total.dtype)
         for start in range(0, states.shape[0], rows):
             here = slice(start, start + rows)
-            some, right = states[here], targets[here].unsqueeze(-1)
-            logits = F.linear(some, matrix, None if bias is None else bias.to(some.dtype)).to(total.dtype)
-            picked = logits.gather(-1, right).squeeze(-1)
-            slope = torch.softmax(logits, dim=-1)
-            # log Σ exp by the largest, which is never too small for its logarithm: one exponential a word serves both
-            nll[here] = logits.amax(-1) - slope.amax(-1).log_() - picked
-            total += nll[here].sum()
+            some = states[here]
+            logits = (some @ matrix.T).to(total.dtype)
+            found = slopes(logits, lift, targets[here], 1 - smoothing, wanted, choose(None, logits))
+            nll[here] = found.nll
+            total += found.nll.sum()
             if smoothing:
-                total += smoothing * (picked - (some @ mean).to(total.dtype) - level).sum()
+                total += smoothing * (found.picked - (some @ mean).to(total.dtype) - level).sum()
             if to_states is None or to_weight is None:
                 continue
-            slope.scatter_add_(-1, right, torch.full_like(right, -(1 - smoothing), dtype=slope.dtype))
-            slope = slope.to(states.dtype)
+            slope = logits.to(states.dtype)
             torch.mm(slope, matrix, out=to_states[here])
-            to_weight.addmm_(slope.T, some)
-            if to_bias is not None:
-                to_bias += slope.sum(0).to(to_bias.dtype)
+            if start:
+                to_weight.addmm_(slope.T, some)
+            else:
+                torch.mm(slope.T, some, out=to_weight)
+            if to_bias is not None and found.sums is not None:
+                to_bias += found.sums.to(to_bias.dtype)
         if smoothing and to_states is not None and to_weight is not None:
             to_states -= smoothing * mean
             to_weight -= smoothing / vocabulary * states.sum(0)

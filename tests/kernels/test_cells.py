@@ -1,0 +1,182 @@
+"""Recurrent cells by the native library: nn.GRU and nn.LSTM are the reference, which nobody here wrote."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+
+from regard.kernels import cells, library
+
+pytestmark = pytest.mark.skipif(library.library() is None, reason=str(library.why_not()))
+KINDS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+kinds = pytest.mark.parametrize("kind", KINDS)
+ways = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+
+
+def made(kind: str, d: int, h: int, dtype: torch.dtype = torch.float64) -> nn.RNNBase:
+    rnn = KINDS[kind](d, h, bidirectional=True, dtype=dtype)
+    for p in rnn.parameters():
+        nn.init.normal_(p, std=0.5)
+    return rnn
+
+
+def weights(rnn: nn.RNNBase, reverse: bool) -> list[Tensor]:
+    end = "_l0" + "_reverse" * reverse
+    return [getattr(rnn, name + end) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+
+
+def agree(kind: str, d: int, h: int, lengths: list[int], reverse: bool, dtype: torch.dtype, near: float) -> None:
+    """Values and every gradient are those of torch over the same packed sequences."""
+    rnn, b = made(kind, d, h, dtype), len(lengths)
+    packed = nn.utils.rnn.pack_sequence([torch.randn(n, d, dtype=dtype) for n in sorted(lengths, reverse=True)])
+    x = packed.data.requires_grad_()
+    first = [torch.randn(2, b, h, dtype=dtype, requires_grad=True) for _ in range(2 if kind == "lstm" else 1)]
+    theirs, _ = rnn(packed._replace(data=x), tuple(first) if kind == "lstm" else first[0])
+    want = theirs.data[:, h:] if reverse else theirs.data[:, :h]
+    got = cells.sequence(
+        x, weights(rnn, reverse), [f[int(reverse)] for f in first], packed.batch_sizes.tolist(), reverse
+    )
+    torch.testing.assert_close(got, want, rtol=near, atol=near)
+    way, inputs = torch.randn_like(want), [x, *first, *weights(rnn, reverse)]
+    for mine, other in zip(torch.autograd.grad(got, inputs, way), torch.autograd.grad(want, inputs, way), strict=True):
+        torch.testing.assert_close(mine, other, rtol=near, atol=20 * near)
+
+
+@kinds
+@ways
+@settings(max_examples=15)
+@given(
+    d=st.sampled_from([1, 3, 8]),
+    h=st.sampled_from([1, 4, 5, 8, 19, 32]),
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    wide=st.booleans(),
+)
+def test_sequences_are_those_of_torch(kind: str, reverse: bool, d: int, h: int, lengths: list[int], wide: bool) -> None:
+    agree(kind, d, h, lengths, reverse, *((torch.float64, 1e-11) if wide else (torch.float32, 5e-6)))
+
+
+@kinds
+@ways
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_every_instruction_set(kind: str, reverse: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "LEVEL", level)
+    agree(kind, 5, 37, [4, 7, 7, 1], reverse, torch.float32, 5e-6)
+    agree(kind, 5, 37, [4, 7, 7, 1], reverse, torch.float64, 1e-11)
+
+
+@kinds
+@ways
+def test_gradients(kind: str, reverse: bool) -> None:
+    rnn = made(kind, 3, 4)
+    first = [torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2 if kind == "lstm" else 1)]
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+
+    def run(x: Tensor, *rest: Tensor) -> Tensor:
+        return cells.sequence(x, rest[:4], rest[4:], [3, 2, 1], reverse)
+
+    gradcheck(run, (x, *weights(rnn, reverse), *first))
+
+
+def states(kind: str, b: int, h: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    return [torch.randn(b, h, dtype=dtype, requires_grad=True) for _ in range(2 if kind == "lstm" else 1)]
+
+
+@kinds
+@pytest.mark.parametrize("h", [1, 8, 13])
+def test_a_step_is_that_of_torch(kind: str, h: int) -> None:
+    """By the same gates; of rows that do not lie next to each other as well."""
+    b, x = 5, torch.randn(5, 3, dtype=torch.float64)
+    cell = (nn.LSTMCell if kind == "lstm" else nn.GRUCell)(3, h, dtype=torch.float64)
+    state = states(kind, b, h)
+    want = cell(x, tuple(state) if kind == "lstm" else state[0])
+    want = want if isinstance(want, tuple) else (want,)
+    gates, past = x @ cell.weight_ih.T + cell.bias_ih, state[0] @ cell.weight_hh.T + cell.bias_hh
+    among = torch.stack([gates, gates + 1], dim=1).unbind(1)[0]
+    for asked in (gates, among):
+        got = cells.step(asked, past, *state)
+        assert len(got) == len(want)
+        ways = [torch.randn_like(part) for part in want]
+        inputs = [*state, *cell.parameters()]
+        for mine, other in zip(
+            (*got, *torch.autograd.grad(got, inputs, ways, retain_graph=True)),
+            (*want, *torch.autograd.grad(want, inputs, ways, retain_graph=True)),
+            strict=True,
+        ):
+            torch.testing.assert_close(mine, other)
+
+
+@kinds
+def test_only_one_part_of_a_state_is_used(kind: str) -> None:
+    state = states(kind, 2, 4)
+    gates, past = (torch.randn(2, (4 if kind == "lstm" else 3) * 4, dtype=torch.float64) for _ in range(2))
+    gradcheck(lambda *s: cells.step(gates, past, *s)[-1], state)
+    gradcheck(lambda *s: cells.step(gates, past, *s)[0], state)
+
+
+@kinds
+def test_extremes_saturate_and_nan_stays_visible(kind: str) -> None:
+    d, width = 9, (4 if kind == "lstm" else 3) * 9
+    for size in (1e2, 1e4, 1e30, torch.inf):
+        gates = torch.full((2, width), size)
+        gates[1] = -size
+        state = [torch.zeros(2, d) for _ in range(2 if kind == "lstm" else 1)]
+        for part in cells.step(gates, torch.zeros(2, width), *state):
+            assert part.isfinite().all()
+    gates = torch.zeros(2, width)
+    gates[0, 4] = torch.nan
+    h = cells.step(gates, torch.zeros(2, width), *state)[0]
+    assert h[0].isnan().any()
+    assert h[1].isfinite().all()
+
+
+@kinds
+def test_a_row_does_not_feel_the_others_nor_the_threads(kind: str) -> None:
+    rnn, sizes = made(kind, 5, 64, torch.float32), [256] * 3
+    x = torch.randn(3 * 256, 5)
+    first = [torch.randn(256, 64) for _ in range(2 if kind == "lstm" else 1)]
+    threads = torch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            gates, past = (
+                torch.randn(256, (4 if kind == "lstm" else 3) * 64, generator=torch.manual_seed(n)) for n in (1, 2)
+            )
+            found.append(cells.step(gates, past, *first))
+    finally:
+        torch.set_num_threads(threads)
+    for parts in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(parts, found[0], strict=True))
+    alone = cells.step(gates[7:8], past[7:8], *(part[7:8] for part in first))
+    assert all(torch.equal(one[0], other[7]) for one, other in zip(alone, found[0], strict=True))
+    assert cells.sequence(x, weights(rnn, False), first, sizes).shape == (3 * 256, 64)
+
+
+@kinds
+def test_one_run_serves_two_backward_passes(kind: str) -> None:
+    rnn = made(kind, 3, 4)
+    x, first = torch.randn(6, 3, dtype=torch.float64, requires_grad=True), states(kind, 3, 4)
+    out = cells.sequence(x, weights(rnn, False), first, [3, 2, 1])
+    one, two = (torch.autograd.grad(out.square().sum(), x, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(one, two)
+
+
+@kinds
+def test_without_gradients_the_numbers_are_the_same(kind: str) -> None:
+    rnn, first = made(kind, 3, 4), states(kind, 3, 4)
+    x = torch.randn(6, 3, dtype=torch.float64)
+    want = cells.sequence(x, weights(rnn, True), first, [3, 2, 1], True)
+    with torch.no_grad():
+        assert torch.equal(cells.sequence(x, weights(rnn, True), first, [3, 2, 1], True), want)
+
+
+def test_what_is_refused() -> None:
+    """Then torch's own layers run."""
+    x = torch.randn(2, 3)
+    assert cells.native(x, x)
+    assert not cells.native(x, x.double())
+    assert not cells.native(x.bfloat16())
+    assert not cells.native(x[:0])
+    assert not cells.native(x.to("meta"))
