@@ -109,6 +109,14 @@ def test_no_end_is_a_default_of_training(kind: Any) -> None:
     assert not kind.TRAINING.keys() & set(ENDS)
 
 
+@pytest.mark.parametrize(
+    ("task", "wants"),
+    [("glimpse", "FOLDER"), ("generate", "FOLDER"), ("classify-image", "FOLDER"), ("caption", "FILE")],
+)
+def test_help_says_what_to_train_on(regard: Regard, task: str, wants: str) -> None:
+    assert f"--train {wants} " in regard("train", task, "--help").out
+
+
 def test_help_tells_how_captions_end(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     said = " ".join(regard("train", "caption", "--help").out.replace("│", " ").split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, get_args, get_origin, get_type_hints
@@ -167,7 +167,7 @@ class Labelled(Options):
 
     data: Literal["digits"] | None = None
     """Embedded data that needs no file: 1,797 written digits of 8 by 8 pixels."""
-    train: Path | None = None
+    train: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
     """A folder of your own: IDX files as MNIST has them, plain or .gz, or a folder of pictures a class."""
     size: int | None = None
     """Pictures become so many pixels wide and high; left open, they must be of one size already."""
