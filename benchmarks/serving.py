@@ -144,7 +144,7 @@ class Load:
 def answers(run: Path) -> "Sequence[Right | Seen]":
     """What the run is asked, and what it says to each alone."""
     kind = recorded(run).kind
-    return _seen(SIGHTS[kind](run, "best", "cpu", 1)[0]) if kind in SIGHTS else _said(run)
+    return _seen(SIGHTS[kind](run, "best", "cpu", 1).by) if kind in SIGHTS else _said(run)
 
 
 def _seen(sight: Sight) -> list[Seen]:
@@ -170,9 +170,9 @@ def _said(run: Path) -> list[Right]:
     lines = list(read(loaded.task).test.source[:SENTENCES])
     made = []
     for n, text in enumerate(lines):
-        ((said,),) = loaded.interpreter.translate([text], Beam(5))
+        ((said,),) = loaded.by.translate([text], Beam(5))
         looked = loaded.task.decoder != "fixed" and n % LOOKED == 0
-        weights = loaded.interpreter.align([text], [said])[0].weights if looked else None
+        weights = loaded.by.align([text], [said])[0].weights if looked else None
         made.append(Right(json.dumps({"text": text, "alignment": looked}).encode(), said.text, said.score, weights))
     return made
 

@@ -197,7 +197,7 @@ class Report:
 def _dates(run: Path, path: Path) -> Path:
     """Dates that were never seen, and what was looked at while they were read."""
     loaded = load(run, "best", "cpu", 1)
-    return draw(looked_at(loaded.interpreter, read(loaded.task).test, _LANGUAGES), path)
+    return draw(looked_at(loaded.by, read(loaded.task).test, _LANGUAGES), path)
 
 
 def _folded(text: str) -> str:

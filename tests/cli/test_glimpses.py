@@ -9,9 +9,8 @@ from PIL import Image
 from tests.cli.conftest import Regard
 
 from regard.cli import main
-from regard.cli.glimpses import load
+from regard.cli.sights import glimpsing
 from regard.pictures import read
-from regard.tasks.sight import Glimpsing
 
 FEW = ["--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
 FEW += ["--what", "4", "--where", "4", "--glimpse", "8", "--hidden", "8"]
@@ -58,10 +57,10 @@ def test_predict_draws_the_path(regard: Regard, looker: Path, tmp_path: Path) ->
     ]
     ran = regard("predict", looker, tmp_path / "a.png", "--json", "--picture", tmp_path / "path.svg")
     told = json.loads(ran.out)
-    loaded = load(looker, "best", "cpu", 1)
-    pixels = read(tmp_path / "a.png", size=(loaded.facts.width, loaded.facts.height))[None]
+    sight = glimpsing(looker, "best", "cpu", 1).by
+    pixels = read(tmp_path / "a.png", size=(sight.facts.width, sight.facts.height))[None]
     # in the same words and units as the service has them
-    (one,) = Glimpsing(loaded.facts, loaded.model).see(pixels)
+    (one,) = sight.see(pixels)
     assert len(told["path"]) == 3
     for place, (x, y) in zip(told["path"], one.places, strict=True):
         assert place == {"x": pytest.approx(x), "y": pytest.approx(y)}

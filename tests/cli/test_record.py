@@ -150,7 +150,7 @@ def test_a_training_of_a_transformer(regard: Regard, heads: Path, tmp_path: Path
     assert {one.kind for one in tape} == {"self", "cross"}
     assert all(one.verified and one.shape[:2] == (1, 2) for one in tape)
     # the alignment is the mean over the heads of the layer before the last
-    interpreter = load(heads, "last", "cpu", 1).interpreter
+    interpreter = load(heads, "last", "cpu", 1).by
     ((said,),) = interpreter.translate(["a b c"], Beam(5))
     (seen,) = interpreter.align(["a b c"], [said])
     cross = tape.select(kind="cross").mean("heads")[0].weights.dense()[0, 0]

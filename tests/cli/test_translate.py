@@ -22,7 +22,7 @@ def right(trained: Path) -> list[str]:
     """What the model says of every line, without the command line."""
     from regard.cli.loading import load
 
-    found = load(trained, "best", "cpu", 1).interpreter.translate(LINES, Beam(5))
+    found = load(trained, "best", "cpu", 1).by.translate(LINES, Beam(5))
     return [said[0].text for said in found]
 
 
@@ -79,7 +79,7 @@ def test_a_person(regard: Regard, trained: Path, right: list[str], monkeypatch: 
 def test_beam_one_is_greedy(regard: Regard, trained: Path) -> None:
     from regard.cli.loading import load
 
-    found = load(trained, "best", "cpu", 1).interpreter.translate(LINES, Greedy())
+    found = load(trained, "best", "cpu", 1).by.translate(LINES, Greedy())
     assert lines(regard("translate", trained, "--beam", 1, *LINES)) == [said[0].text for said in found]
 
 

@@ -66,7 +66,7 @@ Make = Callable[..., Translating]
 @pytest.fixture(scope="session")
 def translating(loaded: Loaded) -> Make:
     def make(**limits: Any) -> Translating:
-        return Translating(loaded.task, loaded.interpreter, Limits(**limits), run="tiny", step=4)
+        return Translating(loaded.task, loaded.by, Limits(**limits), run="tiny", step=4)
 
     return make
 

@@ -18,14 +18,14 @@ def test_right_answers_found_together(translating: Make, loaded: Loaded, monkeyp
     """Sixty requests at once: each has its own answer, and the model is called far fewer times."""
     calls: list[int] = []
     all_there = threading.Event()
-    translate = type(loaded.interpreter).translate
+    translate = type(loaded.by).translate
 
     def counted(self: Any, lines: Any, *args: Any) -> Any:
         calls.append(len(lines))
         assert all_there.wait(30)  # a model that takes its time
         return translate(self, lines, *args)
 
-    monkeypatch.setattr(type(loaded.interpreter), "translate", counted)
+    monkeypatch.setattr(type(loaded.by), "translate", counted)
 
     async def act(client: httpx.AsyncClient) -> tuple[list[httpx.Response], str]:
         bodies = [{"text": line, "beam": 3} for line in LINES]
@@ -45,7 +45,7 @@ def test_right_answers_found_together(translating: Make, loaded: Loaded, monkeyp
         assert answer.status_code == 200
         (one,) = answer.json()["answers"]
         assert one["source"] == line
-        assert one["translations"][0]["text"] == translate(loaded.interpreter, [line], Beam(3))[0][0].text
+        assert one["translations"][0]["text"] == translate(loaded.by, [line], Beam(3))[0][0].text
     found = samples(metrics)
     assert found["regard_requests_total", 'path="/v1/translate",status="200"'] == 60
     assert found["regard_batch_sentences_count", ""] == len(calls)
@@ -146,7 +146,7 @@ def test_what_it_says_of_itself(translating: Make, loaded: Loaded) -> None:
     about = get(served, "/v1/model").json()
     assert about["task"] == "translate"
     assert about["run"] == "tiny"
-    assert about["parameters"] == sum(p.numel() for p in loaded.interpreter.model.parameters())
+    assert about["parameters"] == sum(p.numel() for p in loaded.by.model.parameters())
     assert about["limits"]["tokens"] == 17
     metrics = get(served, "/metrics")
     assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -121,7 +121,7 @@ def test_pictures_under_load(task: str, tmp_path: Path, monkeypatch: pytest.Monk
         assert main(["train", task, *options.split(), *many.split(), "--out", str(tmp_path / "run")]) == 0
         monkeypatch.setattr(serving, "PICTURES", 9)
         right = serving.answers(tmp_path / "run")
-        sight, _ = SIGHTS[kind](tmp_path / "run", "best", "cpu", 1)
+        sight = SIGHTS[kind](tmp_path / "run", "best", "cpu", 1).by
     finally:
         torch.set_num_threads(threads)
     assert set(serving.NAMES) == {"Translate", *SIGHTS}

@@ -146,7 +146,7 @@ def test_what_looks_like_markup_is_text(seen: Seen) -> None:
 
 def test_a_model_without_attention(chromium: Any, loaded: Loaded) -> None:
     task = Translate(train=loaded.task.train, tokens="words", width=6, hidden=8, decoder="fixed")
-    interpreter = Interpreter.of(task, loaded.interpreter.vocabularies)
+    interpreter = Interpreter.of(task, loaded.by.vocabularies)
     with running(Translating(task, interpreter, Limits(), run="x", step=1), seconds=20.0) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")

@@ -25,7 +25,7 @@ JSON = {"content-type": "application/json"}
 
 def test_it_answers_as_the_interpreter(service: Service, loaded: Loaded) -> None:
     said = httpx.post(f"{service.address}/v1/translate", json={"texts": LINES[:13], "nbest": 2}).json()["answers"]
-    found = loaded.interpreter.translate(LINES[:13], Beam(5, 2))
+    found = loaded.by.translate(LINES[:13], Beam(5, 2))
     assert [[one["text"] for one in answer["translations"]] for answer in said] == [[s.text for s in f] for f in found]
 
 

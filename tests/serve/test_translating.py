@@ -79,7 +79,7 @@ def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
         answers: Any = answer["answers"]
         assert [one["source"] for one in answers] == list(ask.texts)
         for text, one in zip(ask.texts, answers, strict=True):
-            (found,) = loaded.interpreter.translate([text], ask.search)
+            (found,) = loaded.by.translate([text], ask.search)
             assert [t["text"] for t in one["translations"]] == [said.text for said in found]
             assert [t["finished"] for t in one["translations"]] == [said.finished for said in found]
             for t, said in zip(one["translations"], found, strict=True):
@@ -88,7 +88,7 @@ def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
                 if not ask.alignment:
                     assert "alignment" not in t
                     continue
-                (seen,) = loaded.interpreter.align([text], [said])
+                (seen,) = loaded.by.align([text], [said])
                 assert [t["alignment"]["source"], t["alignment"]["target"]] == [seen.source, seen.target]
                 torch.testing.assert_close(torch.tensor(t["alignment"]["weights"]), seen.weights, atol=2e-6, rtol=0)
     # x and y are no words of the vocabulary
@@ -97,7 +97,7 @@ def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
 
 def test_a_model_without_attention(loaded: Loaded) -> None:
     task = Translate(train=(loaded.task.train), tokens="words", width=6, hidden=8, decoder="fixed")
-    served = Translating(task, Interpreter.of(task, loaded.interpreter.vocabularies), Limits(), run="x", step=1)
+    served = Translating(task, Interpreter.of(task, loaded.by.vocabularies), Limits(), run="x", step=1)
     assert served.about()["attends"] is False
     with pytest.raises(Refused, match="this model has none .decoder fixed.; leave it out"):
         served.read({"text": "a", "alignment": True})
@@ -115,7 +115,7 @@ def test_learned_places_bound_the_tokens(loaded: Loaded) -> None:
         positions="learned",
         max_length=5,
     )
-    interpreter = Interpreter.of(task, loaded.interpreter.vocabularies)
+    interpreter = Interpreter.of(task, loaded.by.vocabularies)
     Translating(task, interpreter, Limits(tokens=11), run="x", step=1)
     with pytest.raises(ValueError, match="tokens=12 is more than the 11 places that this model learned; try tokens=5"):
         Translating(task, interpreter, Limits(tokens=12), run="x", step=1)

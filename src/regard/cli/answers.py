@@ -49,6 +49,13 @@ def refuse(typed: object, names: Sequence[str], why: str) -> None:
             raise ValueError(f"--{name.replace('_', '-')} {why}; leave it out")
 
 
+def write(typed: Options, lines: Sequence[str]) -> None:
+    """What was said, a line each, into the file of --out, if one is named."""
+    if typed.out is not None:
+        text = "".join(line.replace("\n", " ") + "\n" for line in lines)
+        typed.out.write_text(text, encoding="utf-8", newline="\n")
+
+
 def tell(typed: Options, step: int, seconds: float, count: int, counts: str, found: Mapping[str, Any]) -> None:
     """What an evaluation found, as text or JSON; `found` has "scores" and "split"; `counts` is "images"."""
     told = {

@@ -66,13 +66,13 @@ def _show(run: Path, out: Path) -> int:
     loaded = load(run, "best", "auto", None)
     test = read(loaded.task).test
     print(f"\nDates of days that no training pair had, in {len(TEN)} languages:\n")
-    looked = looked_at(loaded.interpreter, test, TEN)
+    looked = looked_at(loaded.by, test, TEN)
     for one in looked:
         source, said = one.text
         answer = test.target[test.source.index(source)]
         right = "" if said == answer else f"   wrong: it is {answer}"
         print(f"  {said}   {source}{right}")
-    _score(loaded.interpreter, test)
+    _score(loaded.by, test)
     print("\nWhat it looked at while it wrote:")
     print(f"  {draw(looked, out / 'alignment.png')}")
     print(f"  {draw(looked, out / 'alignment.html')}   (point at a letter; any browser, no network)")

@@ -107,7 +107,7 @@ def _run(folder: Path, text: str | None, layers: Sequence[str], weights: str) ->
     from regard.tasks.translation import read_one
 
     loaded = load(folder, weights, "cpu", None)  # type: ignore[arg-type]
-    interpreter = loaded.interpreter
+    interpreter = loaded.by
     if text is None:
         text = read_one(loaded.task, "valid").source[0]
     if not text.strip():

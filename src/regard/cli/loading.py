@@ -1,8 +1,9 @@
-"""A trained run, ready to translate."""
+"""A trained run, ready to answer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import nn
@@ -18,24 +19,44 @@ Weights = Literal["best", "last", "average"]
 _FILES: dict[str, str] = {"best": BEST, "last": LAST, "average": AVERAGE}
 
 
+T = TypeVar("T")
+A = TypeVar("A")
+Task = TypeVar("Task", covariant=True)
+By = TypeVar("By", covariant=True)
+
+
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    task: Translate
-    interpreter: Interpreter
+class Loaded(Generic[Task, By]):
+    """The task of a run, what answers for it, and of which step its weights are."""
+
+    task: Task
+    by: By
     step: int
 
 
-def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
-    """The translator of a run with its weights and vocabularies, on as many threads as it was trained with or given."""
+def ready(
+    of: type[T], made: Callable[[T, Path], A], run: Path, weights: Weights, device: str, threads: int | None
+) -> Loaded[T, A]:
+    """A run of such a task with its weights, on as many threads as it was trained with or given.
+
+    What answers is its model, or has one, as an interpreter and a sight do; `made` makes it of the task and the run.
+    """
     record = recorded(run)
-    if record.kind != "Translate":
+    task, path = restored(of, record.task), weighed(run, weights)
+    by = made(task, run)
+    model = by if isinstance(by, nn.Module) else by.model  # type: ignore[attr-defined]
+    return Loaded(task, by, weigh(model, path, device, threads or record.threads))
+
+
+def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded[Translate, Interpreter]:
+    """The translator of a run."""
+    kind = recorded(run).kind
+    if kind != "Translate":
         raise ValueError(
-            f"{run} is a run of {record.kind}, and this is for translators; "
+            f"{run} is a run of {kind}, and this is for translators; "
             "regard predict and regard evaluate take a classifier"
         )
-    task, path = restored(Translate, record.task), weighed(run, weights)
-    interpreter = task.interpreter(run)
-    return Loaded(task, interpreter, weigh(interpreter.model, path, device, threads or record.threads))
+    return ready(Translate, Translate.interpreter, run, weights, device, threads)
 
 
 def recorded(run: Path) -> Record:

@@ -3,41 +3,20 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
-from regard.cli.answers import refuse, tell
-from regard.cli.loading import Weights, recorded, weigh, weighed
+from regard.cli.answers import refuse, tell, write
+from regard.cli.sights import classifying
 from regard.data.images import Images, read_pictures
 from regard.tasks.classification import probabilities
-from regard.tasks.classify_image import ClassifyImage
-from regard.tasks.pictures import Facts, recalled, scored, split_of
-from regard.tasks.restored import restored
+from regard.tasks.pictures import Facts, scored, split_of
 
 if TYPE_CHECKING:
     from regard.cli import evaluate, predict
-
-
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """A classifier of images with its weights."""
-
-    task: ClassifyImage
-    facts: Facts
-    model: nn.Module
-    step: int
-
-
-def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded:
-    record = recorded(run)
-    task, path = restored(ClassifyImage, record.task), weighed(run, weights)
-    model = task.fresh(run)
-    return Loaded(task, recalled(run), model, weigh(model, path, device, threads or record.threads))
 
 
 def evaluated(typed: "evaluate.Options") -> int:
@@ -45,14 +24,13 @@ def evaluated(typed: "evaluate.Options") -> int:
     refuse(
         typed, ("beam", "length_penalty", "test"), f"is for what writes sentences, and {typed.run} classifies images"
     )
-    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
+    loaded = classifying(typed.run, typed.weights, typed.device, typed.threads)
+    facts = loaded.by.facts
     images = split_of(loaded.task, typed.split or "test")
     begun = time.perf_counter()
-    chances = probabilities(loaded.model, images.pixels, loaded.facts)
+    chances = probabilities(loaded.by.model, images.pixels, facts)
     seconds = time.perf_counter() - begun
-    said = [loaded.facts.classes[n] for n in chances.argmax(-1)]
-    if typed.out is not None:
-        typed.out.write_text("".join(f"{name}\n" for name in said), encoding="utf-8", newline="\n")
+    write(typed, [facts.classes[n] for n in chances.argmax(-1)])
     found = {"split": typed.split or "test", "scores": scored(chances, images.labels)}
     tell(typed, loaded.step, seconds, len(images), "images", found)
     if not typed.json and (told := worst(images, chances.argmax(-1))):
@@ -63,9 +41,9 @@ def evaluated(typed: "evaluate.Options") -> int:
 def predicted(typed: "predict.Options") -> int:
     """regard predict, of a run that classifies."""
     refuse(typed, ("picture",), f"draws a path or words; `regard view {typed.run} PICTURE --out a.png` draws gates")
-    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    facts = loaded.facts
-    chances = probabilities(loaded.model, looked_at(typed, facts), facts)
+    sight = classifying(typed.run, typed.weights, typed.device, typed.threads).by
+    facts = sight.facts
+    chances = probabilities(sight.model, looked_at(typed, facts), facts)
     likeliest(typed, chances, facts.classes)
     return 0
 

@@ -117,7 +117,7 @@ def _translating(typed: Options, limits: "Limits") -> "Translating":
     from regard.serve.translating import Translating
 
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    return Translating(loaded.task, loaded.interpreter, limits, run=typed.run.resolve().name, step=loaded.step)
+    return Translating(loaded.task, loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
 
 
 def _seeing(typed: Options, limits: "Limits") -> "Seeing":
@@ -128,8 +128,8 @@ def _seeing(typed: Options, limits: "Limits") -> "Seeing":
 
     # a body may be large, and those of all who are connected are in memory
     limits = replace(limits, body=typed.body or 8_000_000, connections=64)
-    sight, step = SIGHTS[recorded(typed.run).kind](typed.run, typed.weights, typed.device, typed.threads)
-    return Seeing(sight, limits, run=typed.run.resolve().name, step=step)
+    loaded = SIGHTS[recorded(typed.run).kind](typed.run, typed.weights, typed.device, typed.threads)
+    return Seeing(loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
 
 
 def _note(text: str) -> None:

@@ -14,8 +14,8 @@ import tyro
 from regard.cli.options import Flag, left_open, parse
 
 if TYPE_CHECKING:
-    from regard.cli.loading import Loaded
-    from regard.tasks.interpreter import Said, Search
+    from regard.tasks.interpreter import Interpreter, Said, Search
+    from regard.tasks.translate import Translate
     from regard.view.alignment import Alignment
 
 # lines of a file that are translated together, the short with the short
@@ -91,16 +91,16 @@ def verb(args: Sequence[str]) -> int:
 
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     if typed.alignment is not None:
-        _can_draw(typed.alignment, loaded)
-    _Translator(typed, loaded).all()
+        _can_draw(typed.alignment, loaded.task)
+    _Translator(typed, loaded.by).all()
     return 0
 
 
 class _Translator:
     """Prints translations as lines come in; remembers what is told at the end."""
 
-    def __init__(self, typed: Options, loaded: "Loaded") -> None:
-        self.typed, self.interpreter = typed, loaded.interpreter
+    def __init__(self, typed: Options, interpreter: "Interpreter") -> None:
+        self.typed, self.interpreter = typed, interpreter
         self.search = _search(typed)
         self.looked: list[Alignment] = []
         self.lines = self.unknown = self.unfinished = 0
@@ -226,7 +226,7 @@ def _answer(prompt: str) -> str:
     return line.rstrip("\r\n")
 
 
-def _can_draw(path: Path, loaded: "Loaded") -> None:
+def _can_draw(path: Path, task: "Translate") -> None:
     """Refuses before anything is translated."""
     from regard.parts import checks
     from regard.view.figure import SUFFIXES
@@ -234,7 +234,7 @@ def _can_draw(path: Path, loaded: "Loaded") -> None:
     checks.known("suffix", path.suffix, (*SUFFIXES, ".html", ".txt"))
     if not path.parent.is_dir():
         raise ValueError(f"--alignment {path}: there is no folder {path.parent}; make it first")
-    if loaded.task.decoder == "fixed":
+    if task.decoder == "fixed":
         raise ValueError("--alignment needs attention, and this model has none (decoder fixed); leave --alignment out")
 
 

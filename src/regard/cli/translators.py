@@ -6,10 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from regard.cli.loading import Loaded, load
+from regard.cli.answers import write
+from regard.cli.loading import load
 from regard.cli.progress import counted, number
 from regard.data.text import Pairs, read_pairs
 from regard.tasks.interpreter import Beam, Greedy
+from regard.tasks.translate import Translate
 from regard.tasks.translation import evaluate, read_one
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def predicted(typed: "predict.Options") -> int:
 def evaluated(typed: "Options") -> int:
     """regard evaluate, of a run that translates."""
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    pairs, named = _pairs(typed, loaded)
+    pairs, named = _pairs(typed, loaded.task)
     penalty = 1.0 if typed.length_penalty is None else typed.length_penalty
     beam = 5 if typed.beam is None else typed.beam
     search = Greedy() if beam == 1 else Beam(beam, length_penalty=penalty)
@@ -41,11 +43,10 @@ def evaluated(typed: "Options") -> int:
     names = [main, *_SCORES[loaded.task.kind]] if main != "nll" else _SCORES[loaded.task.kind]
     print(f"regard: {counted(len(pairs), 'line')} of {named}", file=sys.stderr)
     begun = time.perf_counter()
-    scores, said = evaluate(loaded.interpreter, pairs, search, tuple(dict.fromkeys(names)))
+    scores, said = evaluate(loaded.by, pairs, search, tuple(dict.fromkeys(names)))
     seconds = time.perf_counter() - begun
-    tokens = sum(len(ids) + 1 for ids in loaded.interpreter.vocabularies.target.encode(said))
-    if typed.out is not None:
-        typed.out.write_text("".join(line.replace("\n", " ") + "\n" for line in said), encoding="utf-8", newline="\n")
+    tokens = sum(len(ids) + 1 for ids in loaded.by.vocabularies.target.encode(said))
+    write(typed, said)
     found = {
         "run": str(typed.run),
         "weights": typed.weights,
@@ -66,14 +67,14 @@ def evaluated(typed: "Options") -> int:
     return 0
 
 
-def _pairs(typed: "Options", loaded: Loaded) -> tuple[Pairs, str]:
+def _pairs(typed: "Options", task: Translate) -> tuple[Pairs, str]:
     """The pairs to be judged on, and what to call them."""
     if typed.test:
         return read_pairs(typed.test), " ".join(map(str, typed.test))
-    pairs = read_one(loaded.task, typed.split or "test")
+    pairs = read_one(task, typed.split or "test")
     if typed.split == "valid":
         return pairs, f"the validation pairs of {typed.run}"
-    if loaded.task.kind == "files" and not loaded.task.test:
+    if task.kind == "files" and not task.test:
         return pairs, f"the validation pairs of {typed.run}, which has no test pairs"
     return pairs, f"the test pairs of {typed.run}"
 

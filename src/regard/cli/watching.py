@@ -54,7 +54,7 @@ def run(folder: Path, path: Path, layers: Sequence[str], weights: str, taped: Ta
     from regard.tasks.sight import watched
 
     image = pictures.read(path, mode="RGB")
-    sight, _ = SIGHTS[recorded(folder).kind](folder, weights, "cpu", None)  # type: ignore[arg-type]
+    sight = SIGHTS[recorded(folder).kind](folder, weights, "cpu", None).by  # type: ignore[arg-type]
     facts = sight.facts
     pixels = pictures.read(path, size=(facts.width, facts.height), mode="L" if facts.channels == 1 else "RGB")
     (seen,), tape = watched(sight, pixels[None], lambda: taped(sight.model, layers))

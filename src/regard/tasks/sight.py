@@ -7,6 +7,7 @@ sight.see(pixels, lambda: record(sight.model))        the same, recorded while t
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +17,13 @@ from torch import Tensor, nn
 
 from regard.models.ram import RAM
 from regard.tape.recording import Recording
+from regard.tasks import glimpsing
+from regard.tasks.caption import Caption
 from regard.tasks.captioner import Captioner
+from regard.tasks.classify_image import ClassifyImage
+from regard.tasks.glimpse import Glimpse
 from regard.tasks.interpreter import Beam
-from regard.tasks.pictures import Facts, tensor
+from regard.tasks.pictures import Facts, recalled, tensor
 
 Pixels = NDArray[np.uint8]  # "n h w c"
 # hypotheses of a sentence that are kept at every step
@@ -85,6 +90,10 @@ class Classifying:
     model: nn.Module
     name: str = "classify"
 
+    @staticmethod
+    def of(task: ClassifyImage, folder: Path) -> "Classifying":
+        return Classifying(recalled(folder), task.fresh(folder))
+
     @torch.no_grad()
     def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
         x = tensor(pixels, self.facts).to(next(self.model.parameters()).device)
@@ -100,6 +109,10 @@ class Glimpsing:
     facts: Facts
     model: RAM
     name: str = "glimpse"
+
+    @staticmethod
+    def of(task: Glimpse, folder: Path) -> "Glimpsing":
+        return Glimpsing(glimpsing.seen(task, recalled(folder)), glimpsing.fresh(task, folder))
 
     @torch.no_grad()
     def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
@@ -119,6 +132,10 @@ class Captioning:
 
     captioner: Captioner
     name: str = "caption"
+
+    @staticmethod
+    def of(task: Caption, folder: Path) -> "Captioning":
+        return Captioning(Captioner.of(task, folder))
 
     @property
     def facts(self) -> Facts:
