@@ -199,6 +199,11 @@ def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
         FileNotFoundError, match="holds no run: there is no run.json in it; name the folder of a training"
     ):
         run(tmp_path, resume=True, steps=2)
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    with pytest.raises(FileNotFoundError, match=r"in it; name one of those in it: .*/a, .*/b$"):
+        run(tmp_path, resume=True, steps=2)
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:

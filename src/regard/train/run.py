@@ -59,7 +59,10 @@ class Record:
     def read(run: Path) -> "Record":
         path = run / RECORD
         if not path.exists():
-            raise FileNotFoundError(f"{run} holds no run: there is no {RECORD} in it; name the folder of a training")
+            # such as what a comparison leaves behind
+            inside = sorted(str(found.parent) for found in run.glob(f"*/{RECORD}"))
+            way = f"name one of those in it: {', '.join(inside)}" if inside else "name the folder of a training"
+            raise FileNotFoundError(f"{run} holds no run: there is no {RECORD} in it; {way}")
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
             history = tuple((item["step"], _training(item["training"])) for item in told["history"])
