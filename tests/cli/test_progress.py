@@ -2,14 +2,18 @@
 
 import io
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from regard.cli import progress
 from regard.cli.progress import Bar, Lines, clock, number, score_line, screen, start_line, step_line, watch
 from regard.tasks.task import Score
-from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.train.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
 
 STARTED = Started(Path("run"), 1234, "cpu", 1, 2, {1: 0.5, 2: 0.25}, 0, 10, 7, False)
 STEPPED = Stepped(5, 10, 0.5, 1.25, 1e-3, 0.5, 2345.6, 61.0, 3599.6)
@@ -37,6 +41,38 @@ def test_lines() -> None:
         "step 5: exact 43.21  nll 0.5  (the best so far)",
         "    [a] → b",
     ]
+
+
+PREPARED = Prepared(Path("run"), 1234, "cpu", [1, 8], "made of numbers")
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.0, []), (0.5, ["1,234 parameters on cpu: trying 1 and 8 threads"])])
+def test_what_takes_long_is_told_before(seconds: float, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow() -> Iterator[Event]:
+        yield Ahead("composing")
+        assert out.getvalue() == "composing\n"
+        yield PREPARED
+        assert "run: made of numbers" in out.getvalue()
+        time.sleep(seconds)
+        yield replace(STARTED, told=PREPARED.told)
+
+    # so long that a busy machine does not reach it where nothing is waited for
+    monkeypatch.setattr(progress, "_PATIENCE", 0.05 if seconds else 60.0)
+    out = io.StringIO()
+    with screen(out) as shown:
+        watch(slow(), shown)
+    assert out.getvalue().splitlines() == ["composing", "run: made of numbers", *said, start_line(STARTED)]
+
+
+def test_an_error_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Iterator[Event]:
+        yield PREPARED
+        raise ValueError("no room")
+
+    before = threading.active_count()
+    with screen(io.StringIO()) as shown, pytest.raises(ValueError, match="no room"):
+        watch(broken(), shown)
+    assert threading.active_count() == before
 
 
 def test_a_bar_for_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,10 @@ def command(*args: object) -> list[str]:
     return [sys.executable, "-m", "regard", *map(str, args)]
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(regard: Regard, pairs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(
+    regard: Regard, pairs: Path, tmp_path: Path, number: signal.Signals
+) -> None:
     run = tmp_path / "run"
     args = [*NEW, "--train", pairs, *TINY, "--steps", 10**6, "--log-every", 1, "--out", run]
     with subprocess.Popen(command(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
@@ -237,7 +240,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(regard: Regard, pairs: Path, tmp_pat
         for line in child.stdout:
             if line.startswith("step 3 "):
                 break
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         rest, said, code = child.stdout.read(), child.stderr.read(), child.wait()
     assert code == 130
     assert said == ""
@@ -249,6 +252,24 @@ def test_ctrl_c_saves_and_says_how_to_go_on(regard: Regard, pairs: Path, tmp_pat
     assert ran.code == 0
     assert f"goes on after step {done:,}" in ran.out
     assert steps(run) == list(range(1, done + 3))
+
+
+def test_a_signal_before_the_first_step(
+    regard: Regard, pairs: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(task: object) -> None:
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL, "it would end the tests as well"
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("regard.tasks.translation.read", read)
+    run = tmp_path / "run"
+    ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 2, "--out", run)
+    assert (ran.code, ran.err) == (130, "regard: interrupted\n")
+    assert not run.exists()
+    ran = regard("train", "--resume", trained, "--steps", 9)
+    assert ran.code == 130
+    assert ran.err.endswith(f"go on with: regard train --resume {trained}\n")
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_torchrun_leaves_every_option_alone() -> None:

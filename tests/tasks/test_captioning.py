@@ -207,6 +207,8 @@ def test_the_task_is_known_and_its_versions_differ() -> None:
     assert told("Caption", json.loads(json.dumps(vars(task))), "run") == task
     assert task.choice("expected") == 0.5
     assert Caption().choice("tokens") == "words"
+    assert Caption().ahead(Path(), True) == "composing scenes of written digits"
+    assert Caption(train=Path("a.tsv")).ahead(Path(), True) == ""
     assert {name: one.attention for name, one in Caption().versions(["soft", "hard"]).items()} == {
         "soft": "soft",
         "hard": "hard",

@@ -188,6 +188,14 @@ def test_a_judge_is_trained_saved_and_read(work: Generation, tmp_path: Path) -> 
         Judge.of(path, False, work.facts, learn)
 
 
+def test_a_judge_that_learns_is_told(tmp_path: Path) -> None:
+    task = Generate(judge=7)
+    said = "a classifier that is to judge drawings learns first, 7 steps"
+    assert task.ahead(tmp_path, True) == task.ahead(tmp_path, False) == said
+    (tmp_path / "judge.safetensors").write_bytes(b"")
+    assert (task.ahead(tmp_path, True), task.ahead(tmp_path, False)) == (said, "")
+
+
 def test_no_judge_has_learned_from_images_that_it_is_held_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, taught, learned = Generate(**SMALL), [], Judge.learned
 

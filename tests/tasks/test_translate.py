@@ -121,6 +121,16 @@ def test_told_by_an_earlier_or_later_version() -> None:
         restored(Translate, {"data": "reverse", "size": 3, "colour": "red"})
 
 
+def test_much_text_takes_long(tmp_path: Path) -> None:
+    files = tmp_path / "a.en", tmp_path / "a.de"
+    task = Translate(train=files)
+    assert task.ahead(tmp_path, True) == "", "what is not there is told when it is read"
+    for path, size in zip(files, (2_000_000, 999_999), strict=True):
+        path.write_bytes(bytes(size))
+    assert task.ahead(tmp_path, True) == "reading a.en and a.de, 3 megabytes, and cutting them into tokens"
+    assert Translate(train=files[1:]).ahead(tmp_path, True) == Translate().ahead(tmp_path, True) == ""
+
+
 def test_paths_may_be_a_list_of_text() -> None:
     assert Translate(train=["a.tsv"]) == Translate(train=(A,))
 

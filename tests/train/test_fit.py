@@ -15,7 +15,7 @@ from tests.train.toy import Toy, ToyWork, metrics, of, run, same, weights
 from torch import nn
 
 from regard.train import checkpoint, fit, threads
-from regard.train.events import Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.train.events import Ahead, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
 from regard.train.progress import mix
 from regard.train.step import optimizer
 from regard.train.training import Training
@@ -260,10 +260,11 @@ def test_threads_are_measured_chosen_recorded(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(threads, "available", lambda: 2)
     monkeypatch.setattr(threads, "fastest", lambda times: max(times))
     before = torch.get_num_threads()
-    events = run(tmp_path, steps=3, threads=None)
-    assert events[0].threads == 2
-    assert set(events[0].thread_times) == {1, 2}
-    assert all(seconds > 0 for seconds in events[0].thread_times.values())
+    prepared, started, *_ = run(tmp_path, steps=3, threads=None)
+    assert prepared == Prepared(tmp_path, started.parameters, "cpu", [1, 2], "made of numbers")
+    assert (started.threads, started.told) == (2, "made of numbers")
+    assert set(started.thread_times) == {1, 2}
+    assert all(seconds > 0 for seconds in started.thread_times.values())
     assert torch.get_num_threads() == before
     # remembered, because another count rounds otherwise
     again = run(tmp_path, resume=True, steps=5, threads=None)
@@ -271,9 +272,43 @@ def test_threads_are_measured_chosen_recorded(tmp_path: Path, monkeypatch: pytes
     assert run(tmp_path, resume=True, steps=6, threads=1)[0].threads == 1
 
 
+def test_one_processor_has_nothing_to_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "available", lambda: 1)
+    started, *_ = run(tmp_path, steps=3, threads=None)
+    assert (started.threads, started.thread_times) == (1, {})
+
+
+def test_a_count_that_is_clearly_slower_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, calls = [0.0], list[int]()
+
+    def backward() -> None:
+        calls.append(torch.get_num_threads())
+        clock[0] += {1: 0.125, 2: 0.5, 3: 0.1875}[calls[-1]]
+
+    monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
+    assert threads.measure(backward, [1, 2, 3]) == {1: 0.125, 2: 0.5, 3: 0.1875}
+    assert calls == [1, 1, 1, 2, 3, 3, 3]
+
+
+class Slow(Toy):
+    def ahead(self, folder: Path, new: bool) -> str:
+        return f"a {'new' if new else 'second'} sum"
+
+
+def test_what_takes_long_is_told_first(tmp_path: Path) -> None:
+    going = fit.fit(Slow(), tmp_path / "a", Training(steps=2, threads=1))
+    assert next(going) == Ahead("a new sum")
+    # nothing was trained: it is as if it had never begun
+    going.close()  # type: ignore[attr-defined]
+    assert not (tmp_path / "a").exists()
+    assert run(tmp_path / "a", Slow(), steps=2)[0] == Ahead("a new sum")
+    assert run(tmp_path / "a", Slow(), resume=True, steps=4)[0] == Ahead("a second sum")
+
+
 def test_measuring_changes_nothing(tmp_path: Path) -> None:
     run(tmp_path / "a", steps=5, threads=1)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "available", lambda: 2)
         patch.setattr(threads, "fastest", lambda times: 1)
         run(tmp_path / "b", steps=5, threads=None)
     a, b = (weights(tmp_path / name / "last.safetensors") for name in "ab")

@@ -12,6 +12,7 @@ from regard.tasks.kinds import Kind
 from regard.train import checkpoint
 from regard.train.events import Event, Started, Stopped
 from regard.train.fit import Diverged, fit
+from regard.train.interrupts import terminable
 from regard.train.run import BEST, RECORD, SAMPLES
 from regard.train.training import Training
 
@@ -52,7 +53,7 @@ def train(task: Kind, run: Path, training: Training, resume: bool, command: str 
 
 def fitted(task: Kind, run: Path, training: Training, resume: bool) -> Stopped | None:
     """The training, shown; its last event, or None in a process that does not speak."""
-    with screen(sys.stdout) as shown:
+    with terminable(), screen(sys.stdout) as shown:
         stopped = watch(_written(task, run, training, resume), shown)
     if stopped is not None:
         memory.write(run)

@@ -2,11 +2,15 @@
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
-from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.train.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
+
+# seconds without a word after which it is said what is done
+_PATIENCE = 2.0
 
 
 class Screen(Protocol):
@@ -86,12 +90,20 @@ def screen(out: TextIO | None = None) -> Screen:
 def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
     """Shows what happens until the end, and returns the last event: None in a process that is told nothing."""
     last = None
-    with contextlib.closing(events):  # type: ignore[type-var]
+    told = False
+    with contextlib.closing(events), _Silence(screen) as silence:  # type: ignore[type-var]
         for event in events:
-            if isinstance(event, Started):
-                if event.told:
+            silence.broken()
+            if isinstance(event, Prepared | Started):
+                if event.told and not told:
                     screen.say(f"{event.run}: {event.told}")
-                screen.say(start_line(event))
+                told = True
+                if isinstance(event, Started):
+                    screen.say(start_line(event))
+                else:
+                    silence.kept(trial_line(event))
+            elif isinstance(event, Ahead):
+                screen.say(event.text)
             elif isinstance(event, Stepped):
                 screen.stepped(event)
             elif isinstance(event, Validated):
@@ -105,6 +117,34 @@ def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
             else:
                 assert isinstance(event, Saved)  # every validation saves: nothing new in it
     return last
+
+
+class _Silence:
+    """A line that is said only where nothing else is for a while."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> "_Silence":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.broken()
+
+    def kept(self, text: str) -> None:
+        self._timer = threading.Timer(_PATIENCE, self._screen.say, (text,))
+        self._timer.start()
+
+    def broken(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+
+
+def trial_line(event: Prepared) -> str:
+    *few, most = map(str, event.threads)
+    return f"{event.parameters:,} parameters on {event.device}: trying {', '.join(few)} and {most} threads"
 
 
 def start_line(event: Started) -> str:

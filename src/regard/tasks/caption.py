@@ -113,6 +113,9 @@ class Caption(Options):
     def next(self, run: str) -> str:
         return f"regard predict {run} PICTURE --picture words.png"
 
+    def ahead(self, folder: Path, new: bool) -> str:
+        return "composing scenes of written digits" if self.train is None else ""
+
     def room(self) -> Room:
         from regard.tasks import captioning
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from regard.tasks.options import Labelled, Room
@@ -79,6 +80,12 @@ class Generate(Labelled):
 
     def next(self, run: str) -> str:
         return f"regard predict {run} CLASS --picture drawn.png"
+
+    def ahead(self, folder: Path, new: bool) -> str:
+        from regard.tasks.generation import has_judge
+
+        learns = f"a classifier that is to judge drawings learns first, {self.judge} steps"
+        return learns if new or not has_judge(folder) else ""
 
     def room(self) -> Room:
         from regard.tasks import generation

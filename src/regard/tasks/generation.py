@@ -149,6 +149,11 @@ def show(model: SelfAttentionGAN, classes: Sequence[int], count: int, seed: int,
     write_picture(path, grid(samples.reshape(len(classes), count, *samples.shape[1:])))
 
 
+def has_judge(folder: Path) -> bool:
+    """Is the classifier there by which a run chooses its weights?"""
+    return (folder / _JUDGE).exists()
+
+
 def first_judge(task: Generate, folder: Path) -> Judge:
     """The classifier by which a run chose its weights. It lies in the run: images are read only if it is gone."""
 

@@ -80,6 +80,14 @@ class Work(Protocol):
 
 
 @runtime_checkable
+class Announces(Protocol):
+    """A task that may take long to prepare."""
+
+    def ahead(self, folder: Path, new: bool) -> str:
+        """What `prepare` is about to do, for people; empty if that does not take long."""
+
+
+@runtime_checkable
 class Draws(Protocol):
     """A work whose model is looked at beside its scores: every validation leaves a picture in the run."""
 

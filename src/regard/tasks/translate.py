@@ -164,6 +164,11 @@ class Translate(Options):
 
         return Interpreter.of(self, Vocabularies.load(folder), Facts.read(folder).stretch)
 
+    def ahead(self, folder: Path, new: bool) -> str:
+        size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
+        # a second or so each
+        return f"reading {self.source}, {size:,.0f} megabytes, and cutting them into tokens" if size >= 2 else ""
+
     def room(self) -> Room:
         from regard.tasks import translation
 

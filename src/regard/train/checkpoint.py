@@ -75,17 +75,11 @@ def write(path: Path, stored: Stored, facts: Mapping[str, Any]) -> None:
 
 def read(path: Path) -> Stored:
     """What a file holds, or one sentence on why it cannot be used."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise ImportError("checkpoints need safetensors; install it with: pip install 'regard[train]'") from error
     if not path.exists():
         raise FileNotFoundError(f"there is no checkpoint {path}; train one, or name another file")
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get(_KEY, "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, OSError) as error:
+        tensors, facts = disk.read_safetensors(path, _KEY, "checkpoints")
+    except ValueError as error:
         raise ValueError(f"{path} is damaged or no safetensors file ({error}); take another checkpoint") from error
     if not isinstance(facts, dict) or "format" not in facts:
         raise ValueError(f"{path} was not written by regard: its metadata says nothing of it; take another checkpoint")

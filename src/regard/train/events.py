@@ -1,11 +1,29 @@
 """What `fit` tells while it trains. Plain values: a terminal, a log or a test decides what to do with them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from regard.tasks.task import Score
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What the task does before its data is ready, where that takes long."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data and model are there; a batch is tried with each of these counts of threads, and Started tells of it."""
+
+    run: Path
+    parameters: int
+    device: str
+    threads: Sequence[int]
+    told: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,4 +92,4 @@ class Stopped:
     text: str
 
 
-Event = Started | Stepped | Validated | Saved | Warned | Stopped
+Event = Ahead | Prepared | Started | Stepped | Validated | Saved | Warned | Stopped

@@ -19,11 +19,11 @@ from regard.train import checkpoint, distributed, files, opening, sentences, thr
 from regard.train.average import average
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Objective, Processes
-from regard.train.events import Event, Saved, Started, Stepped, Validated, Warned
+from regard.train.events import Event, Prepared, Saved, Started, Stepped, Validated, Warned
 from regard.train.interrupts import Asked, Interrupts
 from regard.train.metrics import Metrics
 from regard.train.progress import Progress, Window, better, mix
-from regard.train.run import AVERAGE, BEST, LAST, SAMPLES, VALIDATED, Record
+from regard.train.run import AVERAGE, BEST, LAST, SAMPLES, VALIDATED
 from regard.train.schedule import factor
 from regard.train.step import Diverged, Stepper, seed
 from regard.train.training import Training
@@ -43,7 +43,10 @@ def fit(task: Task, run: Path, training: Training, resume: bool = False) -> Iter
     with opening.claimed(run, resume, processes) as made:
         try:
             with opening.begun(task, run, training, resume, made, processes):
+                yield from opening.ahead(task, run, resume, processes)
                 fitting = _Fitting(task, run, training, resume, processes)
+                yield from fitting.settle()
+                fitting.begin()
             try:
                 with fitting.interrupts:
                     for event in fitting.events():
@@ -71,19 +74,23 @@ class _Fitting:
         if stored is not None:
             checkpoint.load_model(self.model, stored, run / LAST)
         objective = Objective(self.model, self.work, processes.device, training.precision)
-        self.thread_times: dict[int, float] = {}
-        torch.set_num_threads(self._threads(record))
         self.stepper = Stepper(objective, self.work, training, task.seed, processes)
         if stored is not None:
             checkpoint.load_optimizer(self.model, self.stepper.optimizer, stored, run / LAST)
-        self.metrics = Metrics(run, self.progress, training.tensorboard) if processes.first else None
-        if processes.first:
-            replace(record, threads=torch.get_num_threads()).write(run)
+        self.record, self.thread_times = record, dict[int, float]()
+        self.metrics: Metrics | None = None
         self.interrupts = Interrupts()
         self.started_at = self.progress.step
         self.saved = replace(self.progress, elapsed=0.0)
-        self.start = time.perf_counter()
+        self.start = 0.0
         self.busy, self.tokens = 0.0, 0
+
+    def begin(self) -> None:
+        """From here on the clock runs and files are written."""
+        if self.processes.first:
+            self.metrics = Metrics(self.run, self.progress, self.training.tensorboard)
+            replace(self.record, threads=torch.get_num_threads()).write(self.run)
+        self.start = time.perf_counter()
 
     def close(self) -> None:
         if self.metrics is not None:
@@ -95,19 +102,26 @@ class _Fitting:
             raise ValueError(f"epoch {epoch} has no batches; give the task training data")
         return plan
 
-    def _threads(self, record: Record) -> int:
-        known = self.training.threads or record.threads
+    def settle(self) -> Iterator[Event]:
+        """How many threads there are; if that must be tried, it is told before."""
+        known, alone = self.training.threads or self.record.threads, self.processes.world == 1
         # what one process found best is too many for each of several
-        if known is not None and (self.training.threads or self.processes.world == 1):
-            return known
-        if self.processes.device.type != "cpu" or self.processes.world > 1:
-            return torch.get_num_threads()
+        if known is not None and (self.training.threads or alone):
+            torch.set_num_threads(known)
+        elif self.processes.device.type == "cpu" and alone:
+            counts = threads.counts()
+            if len(counts) > 1:
+                yield Prepared(self.run, self.parameters, str(self.processes.device), counts, self.work.told)
+                self.thread_times = self._tried(counts)
+                counts = [threads.fastest(self.thread_times)]
+            torch.set_num_threads(counts[0])
+
+    def _tried(self, counts: Sequence[int]) -> dict[int, float]:
         batch = self.work.batch(self.plan[0], 0, 1)
         count = self.work.count(batch)
         # of a copy, so that neither weights nor gradients change; the data is not copied
         trial = Objective(copy.deepcopy(self.model), self.work, self.processes.device, self.training.precision)
-        self.thread_times = threads.measure(lambda: trial(batch, count)[0].backward(), threads.available())
-        return threads.fastest(self.thread_times)
+        return threads.measure(lambda: trial(batch, count)[0].backward(), counts)
 
     def _warnings(self) -> Iterator[Warned]:
         if self.resume and self.started_at == 0:

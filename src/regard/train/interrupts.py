@@ -8,6 +8,20 @@ from types import FrameType
 from typing import Any
 
 
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Within, SIGTERM does what Ctrl-C does, if it would just end the process."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class Asked(KeyboardInterrupt):
     """Raised where waiting for the next step would take long and nothing can be lost."""
 

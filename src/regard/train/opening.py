@@ -5,10 +5,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.tasks.task import Task, Work
+from regard.tasks.task import Announces, Task, Work
 from regard.train import checkpoint, files
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Processes
+from regard.train.events import Ahead
 from regard.train.run import LAST, METRICS, RECORD, SAMPLES, VALIDATED, Record
 from regard.train.training import Training
 
@@ -73,6 +74,12 @@ def opened(
     if processes.first:
         processes.wait()
     return record, stored, work
+
+
+def ahead(task: Task, run: Path, resume: bool, processes: Processes) -> Iterator[Ahead]:
+    """What takes long before the data is ready."""
+    if processes.first and isinstance(task, Announces) and (text := task.ahead(run, new=not resume)):
+        yield Ahead(text)
 
 
 def steps_in_all(training: Training, batches: int) -> int | None:

@@ -1,28 +1,36 @@
 """How many threads of the processor a training uses, measured, because more of them can be slower."""
 
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 
-def measure(backward: Callable[[], None], most: int) -> dict[int, float]:
-    """Seconds of a forward and backward with one thread and with `most`: after a first, the best of two or of 0.2 s.
+def counts() -> list[int]:
+    """What is worth a trial: one thread, and all there are."""
+    return sorted({1, available()})
 
-    The number of threads is put back.
+
+def measure(backward: Callable[[], None], counts: Sequence[int]) -> dict[int, float]:
+    """Seconds of a forward and backward with each count of threads: after a first, the best of two or of 0.2 s.
+
+    A count that after 0.2 s is twice as slow as the best is given up. The number of threads is put back.
     """
     before = torch.get_num_threads()
-    times = {}
+    times: dict[int, float] = {}
     try:
-        for threads in sorted({1, most}):
+        for threads in counts:
             torch.set_num_threads(threads)
             seconds: list[float] = []
             while len(seconds) < 3 or sum(seconds) < 0.2:
                 start = time.perf_counter()
                 backward()
                 seconds.append(time.perf_counter() - start)
-            times[threads] = min(seconds[1:])
+                if sum(seconds) > 0.2 and min(seconds) > 2 * min(times.values(), default=math.inf):
+                    break
+            times[threads] = min(seconds[1:] or seconds)
     finally:
         torch.set_num_threads(before)
     return times
