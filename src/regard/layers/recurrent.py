@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_map
 
 from regard.kernels import cells
 from regard.layers.dropout import dropout
+from regard.layers.packing import Packing
 from regard.layers.repeated import Repeated
 from regard.parts import checks
 from regard.parts.call import autocasting
@@ -51,21 +52,18 @@ class Encoder(nn.Module):
         _orthogonal(self.rnn)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Encoded:  # "b s d", "b"
-        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        out = _packed(self.rnn, packed)
-        outputs, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
-        ends = outputs[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
+        packing = Packing.of(lengths, x.shape[1])
+        rows = self._run(packing.pack(x), packing.sizes)
         hidden = self.rnn.hidden_size
-        return Encoded(outputs, torch.cat([ends[:, :hidden], outputs[:, 0, hidden:]], dim=-1))
+        ends = rows.index_select(0, packing.last)[:, :hidden], rows.index_select(0, packing.first)[:, hidden:]
+        return Encoded(packing.pad(rows, x.shape[1]), torch.cat(ends, dim=-1))
 
-
-def _packed(rnn: nn.RNNBase, x: PackedSequence) -> PackedSequence:
-    """All steps of sequences that end at different times, in both directions if there are two."""
-    if not _native(rnn, x.data):
-        return _torch(rnn, x)[0]
-    none = x.data.new_zeros(int(x.batch_sizes[0]), rnn.hidden_size)
-    layers = [[(none,) * _parts(rnn)] * (2 if rnn.bidirectional else 1)] * rnn.num_layers
-    return x._replace(data=_over(rnn, x.data, x.batch_sizes.tolist(), layers))
+    def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:  # "r d" -> "r k"
+        if not _native(self.rnn, x):
+            return _torch(self.rnn, PackedSequence(x, torch.tensor(sizes)))[0].data
+        none = x.new_zeros(sizes[0], self.rnn.hidden_size)
+        ways = [(none,) * _parts(self.rnn)] * (2 if self.rnn.bidirectional else 1)
+        return _over(self.rnn, x, sizes, [ways] * self.rnn.num_layers)
 
 
 def _native(rnn: nn.RNNBase, x: Tensor) -> bool:

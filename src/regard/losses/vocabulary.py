@@ -31,7 +31,7 @@ class _Likelihood(torch.autograd.Function):
         to_weight = (torch.empty_like if len(states) else torch.zeros_like)(matrix) if wanted else None
         to_bias = torch.zeros_like(bias) if wanted and bias is not None else None
         # what smoothing adds is the same for every word: a mean of W, no pass over the logits
-        mean = matrix.mean(0)
+        mean = matrix.mean(0) if smoothing else None
         level = 0.0 if bias is None else bias.mean().to(total.dtype)
         lift = None if bias is None else bias.to(total.dtype)
         for start in range(0, states.shape[0], rows):
@@ -41,7 +41,7 @@ class _Likelihood(torch.autograd.Function):
             found = slopes(logits, lift, targets[here], 1 - smoothing, wanted, choose(None, logits))
             nll[here] = found.nll
             total += found.nll.sum()
-            if smoothing:
+            if mean is not None:
                 total += smoothing * (found.picked - (some @ mean).to(total.dtype) - level).sum()
             if to_states is None or to_weight is None:
                 continue
@@ -53,7 +53,7 @@ class _Likelihood(torch.autograd.Function):
                 torch.mm(slope.T, some, out=to_weight)
             if to_bias is not None and found.sums is not None:
                 to_bias += found.sums.to(to_bias.dtype)
-        if smoothing and to_states is not None and to_weight is not None:
+        if mean is not None and to_states is not None and to_weight is not None:
             to_states -= smoothing * mean
             to_weight -= smoothing / vocabulary * states.sum(0)
             if to_bias is not None:
