@@ -83,7 +83,7 @@ def test_one_drops_a_picture_and_sees(seen: Seen) -> None:
 
 
 def test_colours_lie_over_the_places(seen: Seen) -> None:
-    """The greatest weight has the strongest colour, the least one none; without the map it is the picture."""
+    """The greatest weight has the strongest colour, the least one the palest; without the map it is the picture."""
     grey = Image.new("L", (110, 70), 200)
     grey.paste(0, (0, 0, 55, 70))
     data = packed(grey)
@@ -102,11 +102,9 @@ def test_colours_lie_over_the_places(seen: Seen) -> None:
     def at(n: int) -> list[int]:
         return list(seen.page.evaluate(probe, [*map(int, np.unravel_index(n, shape)), *shape]))
 
-    most, least = at(int(weights.argmax())), at(int(weights.argmin()))
-    under = [0 if np.unravel_index(int(n), shape)[1] < 5 else 200 for n in (weights.argmax(), weights.argmin())]
-    for got, bare, colour in ((most, under[0], (0, 34, 78)), (least, under[1], (247, 246, 241))):
-        lighter = bare + 0.35 * (255 - bare)
-        assert got == pytest.approx([0.4 * lighter + 0.6 * c for c in colour], abs=4)
+    # the colours of the scale, whatever lies under them
+    assert at(int(weights.argmax())) == [0, 34, 78]
+    assert at(int(weights.argmin())) == [247, 246, 241]
     seen.page.locator("#covering").uncheck()
     assert at(0) == [0, 0, 0]
     assert at(shape[1] - 1) == [200, 200, 200]

@@ -1,10 +1,9 @@
-// A picture and where a model looked: a grid of weights that lies over it, one look or one a step. Whoever draws sets
+// A picture and where a model looked: beside it a grid of weights, one look or one a step, with its outlines. Whoever draws sets
 // `seen` and calls `look(0, 0)`. State: which map, which of its looks, and which place is pointed at.
 // words: one a look; path: {x, y} of glimpses, from 0 to 1; maps: {name, kind, verified, weights: [look][row][column]}
 const seen = { picture: null, words: [], path: [], maps: [] };
 const WIDE = 448; // pixels of the longer side, at most
 const NARROW = 200; // and at least, where two stand beside each other
-const OVER = 0.6; // how much of a colour lies over the picture
 const at = { map: 0, look: 0, row: 0, column: 0, pointed: false };
 
 const sheet = make("canvas", { class: "cells" });
@@ -13,7 +12,7 @@ const board = make(
   { class: "figure", id: "board", tabindex: "0", role: "application", "aria-roledescription": "picture", "aria-label": "the picture", "aria-describedby": "board-keys" },
   sheet,
 );
-// the picture as it is, beside what lies over it
+// the picture as it is, beside the weights
 const bare = make("canvas", { class: "cells", role: "img", "aria-label": "the picture as it is" });
 const pair = make("div", { class: "pair" }, bare, board);
 const chooser = make("select", { id: "chooser" });
@@ -59,7 +58,7 @@ function drawSheet() {
     [canvas.width, canvas.height] = [Math.max(1, Math.round(wide * size)), Math.max(1, Math.round(high * size))];
     return canvas.getContext("2d");
   });
-  for (const one of seen.picture ? pens : []) {
+  for (const one of !seen.picture ? [] : cells ? [pens[0]] : pens) {
     // on white, as the model sees it where one sees through it
     one.fillStyle = "#fff";
     one.fillRect(0, 0, sheet.width, sheet.height);
@@ -68,16 +67,6 @@ function drawSheet() {
   }
   if (!cells) return;
   const pen = pens[1];
-  if (seen.picture) {
-    // grey and lighter, so that none of its colours is taken for a weight
-    pen.globalCompositeOperation = "saturation";
-    pen.fillStyle = "hsl(0, 0%, 50%)";
-    pen.fillRect(0, 0, sheet.width, sheet.height);
-    pen.globalCompositeOperation = "source-over";
-    pen.fillStyle = "rgba(255, 255, 255, 0.35)";
-    pen.fillRect(0, 0, sheet.width, sheet.height);
-    pen.globalAlpha = OVER;
-  }
   const [low, high_] = bounds(mapNow());
   const edge = (n, count, length) => Math.round((n * length) / count);
   for (let r = 0; r < rows; r++)
@@ -86,7 +75,7 @@ function drawSheet() {
       const [x, y] = [edge(c, columns, sheet.width), edge(r, rows, sheet.height)];
       pen.fillRect(x, y, edge(c + 1, columns, sheet.width) - x, edge(r + 1, rows, sheet.height) - y);
     }
-  pen.globalAlpha = 1;
+  if (seen.picture) trace(pen, outline(seen.picture, wide, high), 0, 0, sheet.width, sheet.height);
   const accent = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   drawPath(pen, accent);
   if (!at.pointed) return;

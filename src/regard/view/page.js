@@ -52,6 +52,50 @@ function decoded(text) {
 const largest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
 const ranked = (list) => list.map((w, n) => [w, n]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
 
+// A picture as lines over a map, whose colours so stay its own: around what has more red, green or blue than the middle of
+// what there is, as outline.py has it; on white, where one sees through. [[x, y, x, y], …], from 0 to 1.
+const OUTLINE = { side: 64, least: 25.5, strokes: [[2.5, "#fff"], [1, "#202020"]] };
+const outlines = new WeakMap();
+function outline(picture, width, height) {
+  if (outlines.has(picture)) return outlines.get(picture);
+  const times = Math.max(1, Math.max(width, height) / OUTLINE.side);
+  const [wide, high] = [Math.max(1, Math.round(width / times)), Math.max(1, Math.round(height / times))];
+  const pen = Object.assign(document.createElement("canvas"), { width: wide, height: high }).getContext("2d");
+  pen.fillStyle = "#fff";
+  pen.fillRect(0, 0, wide, high);
+  pen.imageSmoothingQuality = "high";
+  pen.drawImage(picture, 0, 0, wide, high);
+  const pixels = pen.getImageData(0, 0, wide, high).data;
+  const middles = [0, 1, 2].map((c) => {
+    let [low, most] = [255, 0];
+    for (let n = c; n < pixels.length; n += 4) [low, most] = [Math.min(low, pixels[n]), Math.max(most, pixels[n])];
+    return most - low < OUTLINE.least ? 256 : (low + most) / 2;
+  });
+  const differ = (a, b) => middles.some((middle, c) => pixels[4 * a + c] > middle !== pixels[4 * b + c] > middle);
+  const lines = [];
+  for (let y = 0; y < high; y++)
+    for (let x = 0; x < wide; x++) {
+      const [n, right, below] = [y * wide + x, (x + 1) / wide, (y + 1) / high];
+      if (x + 1 < wide && differ(n, n + 1)) lines.push([right, y / high, right, below]);
+      if (y + 1 < high && differ(n, n + wide)) lines.push([x / wide, below, right, below]);
+    }
+  outlines.set(picture, lines);
+  return lines;
+}
+// A light rim under a dark line: one of them is seen on any colour.
+function trace(pen, lines, x, y, width, height) {
+  pen.beginPath();
+  for (const [x0, y0, x1, y1] of lines) {
+    pen.moveTo(x + x0 * width, y + y0 * height);
+    pen.lineTo(x + x1 * width, y + y1 * height);
+  }
+  pen.lineCap = "round";
+  for (const [thick, paint] of OUTLINE.strokes) {
+    [pen.lineWidth, pen.strokeStyle] = [thick, paint];
+    pen.stroke();
+  }
+}
+
 // The text on a canvas, with an ellipsis where it is wider than allowed.
 function cut(pen, text, most) {
   if (pen.measureText(text).width <= most) return text;

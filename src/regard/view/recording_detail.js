@@ -24,7 +24,7 @@ async function drawDetail(mine) {
   if (!data.remote) await veil(map);
   if (mine !== ticket) return;
   detailed = data.remote ? stamp : `${map.n}/${q}/${state.hide}/${look()}/true`;
-  detailTitle.replaceChildren("Query ", ...named(map, "q", q));
+  detailTitle.replaceChildren(map.layer.kind === "gate" ? "Channel " : "Query ", ...named(map, "q", q));
   const most = Math.max(...list.map(([w]) => Math.abs(w)), 1e-9);
   bestBody.replaceChildren(
     ...list.map(([w, j]) => {
@@ -34,7 +34,7 @@ async function drawDetail(mine) {
     }),
   );
   const sum = list.reduce((all, [w]) => all + w, 0).toFixed(3);
-  const parts = [list.length > 1 ? `These ${list.length} come to ${sum}.` : list.length ? "All others are nought." : "This query looks at nothing."];
+  const parts = weighsChannels(map.layer) ? ["One weight for the whole channel: this gate knows no places."] : [list.length > 1 ? `These ${list.length} come to ${sum}.` : list.length ? "All others are nought." : "This query looks at nothing."];
   if (whole && map.entropy !== undefined) {
     const nats = (whole.spread[q] / 255) * map.spread;
     parts.push(`Its entropy is about ${nats.toFixed(2)} nats, as of ${Math.max(1, Math.exp(nats)).toFixed(1)} keys looked at alike.`);
@@ -47,15 +47,21 @@ async function drawDetail(mine) {
 const KINDS = { self: "self attention", cross: "cross attention", alignment: "alignment", gate: "gate", glimpse: "glimpse", hop: "memory hop" };
 const counted = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
+function sizeOf(map) {
+  if (weighsChannels(map.layer)) return `${counted(map.q, "channel", "channels")}, gate`;
+  if (map.layer.kind === "gate") return `${counted(map.q, "channel", "channels")} by ${counted(map.k, "place", "places")}, gate`;
+  return `${counted(map.q, "query", "queries")} by ${counted(map.k, "key", "keys")}, ${KINDS[map.layer.kind]}`;
+}
+
 function describe(map) {
   const { layer } = map;
   const rows = [
-    ["map", `${counted(map.q, "query", "queries")} by ${counted(map.k, "key", "keys")}, ${KINDS[layer.kind]}`],
+    ["map", sizeOf(map)],
     ["taken from", layer.how],
     ["certificate", layer.certificate === null ? "none: nothing could be checked" : `max |P·V − out| = ${layer.certificate}, at most ${layer.tolerance} is allowed`],
   ];
   if (map.entropy !== undefined) rows.push(["mean entropy", `${map.entropy.toFixed(2)} nats`]);
-  if (map.sums) rows.push(["rows sum to", map.sums[0] === map.sums[1] ? number(map.sums[0]) : `${number(map.sums[0])} to ${number(map.sums[1])}`]);
+  if (map.sums && layer.kind !== "gate") rows.push(["rows sum to", map.sums[0] === map.sums[1] ? number(map.sums[0]) : `${number(map.sums[0])} to ${number(map.sums[1])}`]);
   const masked = veilNow(map)?.share;
   if (masked) rows.push(["masked", `${(100 * masked).toFixed(1)} % of all pairs`]);
   if (map.sinks.length) rows.push(["sinks", map.sinks.map((j) => short(map, "k", j)).join(", ")]);
@@ -85,11 +91,13 @@ async function speak(mine) {
   let other = null;
   if (state.tab === "difference" && state.against >= 0) other = await weightAt(maps[state.against], q, k);
   if (mine !== ticket) return;
-  const words = ["query ", ...named(map, "q", q), " → key ", ...named(map, "k", k), " "];
+  const names = axis(map);
+  const to = weighsChannels(map.layer) ? [" "] : [` → ${names.k} `, ...named(map, "k", k), " "];
+  const words = [`${names.q} `, ...named(map, "q", q), ...to];
   const rank = found.rank ? `, rank ${found.rank}` : data.remote ? "" : `, not among the first ${map.top}`;
   words.push(hidden(map, k) ? "is a hidden sink" : covered ? "is masked" : make("strong", {}, spoken(found)));
   if (other) words.push(` less ${spoken(other)}: `, make("strong", {}, number(found.w - other.w)));
-  else if (!hidden(map, k) && !covered) words.push(rank);
+  else if (!hidden(map, k) && !covered && map.k > 1) words.push(rank);
   if (state.pinned) words.push(" (pinned)");
   clearTimeout(speaking);
   const tell = () => status.replaceChildren(...words);

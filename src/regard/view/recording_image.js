@@ -1,42 +1,49 @@
 // Keys that are places of an image: the last height × width of them, row by row; what comes before (a class token) is
-// told in words. Drawn over the image if there is one.
+// told in words. The image, if there is one, stands beside them, and its outlines lie over them: colours are weights.
 const source = data.image ? make("img", { src: data.image, alt: "" }) : null;
 source?.addEventListener("load", schedule);
-const opacity = make("input", { type: "range", id: "opacity", min: "0", max: "1", step: "0.05", value: "0.65" });
+const bare = data.image ? make("img", { src: data.image, class: "bare", alt: "the image as it is" }) : "";
 const smooth = make("input", { type: "checkbox", id: "smooth" });
 const imageCanvas = make("canvas", { class: "cells" });
 const imageFigure = make("div", { class: "figure", tabindex: "0", role: "application", "aria-roledescription": "image", "aria-label": "weights over the image", "aria-describedby": "keys" }, imageCanvas);
 const imageNote = make("p", { class: "hint" });
 let imageAt = null;
 
-// The places of a row as a small picture, its greatest weight the strongest colour.
-function overlay(map, weights) {
+// The greatest weight that a row gives to a place.
+function greatestPlace(map, weights) {
+  let most = 1e-9;
+  for (let n = map.k - map.layer.grid[0] * map.layer.grid[1]; n < map.k; n++) most = Math.max(most, Math.abs(weights[n]));
+  return most;
+}
+
+// The places of a row as a small picture; `most` has the strongest colour.
+function overlay(map, weights, most) {
   const [rows, columns] = map.layer.grid;
   const before = map.k - rows * columns;
-  let most = 1e-9;
-  for (let n = before; n < map.k; n++) most = Math.max(most, Math.abs(weights[n]));
   const cells = new Uint8Array(rows * columns);
   for (let n = 0; n < cells.length; n++) {
     const part = Math.sqrt(Math.min(1, Math.abs(weights[before + n]) / most));
     cells[n] = map.signed ? 128 + Math.round(127 * part * Math.sign(weights[before + n])) : Math.round(255 * part);
   }
-  return { canvas: coloured(cells, rows, columns, shades(map.signed)), most };
+  return coloured(cells, rows, columns, shades(map.signed));
 }
 
-function layered(pen, map, weights, x, y, width, height) {
-  if (source?.complete && source.naturalWidth) {
-    pen.imageSmoothingEnabled = source.naturalWidth > width;
-    pen.drawImage(source, x, y, width, height);
-    pen.globalAlpha = Number(opacity.value);
-  }
-  const { canvas, most } = overlay(map, weights);
+const arrivedImage = () => Boolean(source?.complete && source.naturalWidth);
+function layered(pen, map, weights, most, x, y, width, height) {
   pen.imageSmoothingEnabled = smooth.checked;
-  pen.drawImage(canvas, x, y, width, height);
-  pen.globalAlpha = 1;
-  return most;
+  pen.drawImage(overlay(map, weights, most), x, y, width, height);
+  if (arrivedImage()) trace(pen, outline(source, source.naturalWidth, source.naturalHeight), x, y, width, height);
+  if (!hardly(map)) return;
+  // the one place that a hard attention read
+  const [rows, columns] = map.layer.grid;
+  const before = map.k - rows * columns;
+  const best = weights.indexOf(Math.max(...weights)) - before;
+  [pen.strokeStyle, pen.lineWidth] = [paints("--accent")[0], 2];
+  if (best >= 0) pen.strokeRect(x + ((best % columns) * width) / columns, y + (Math.floor(best / columns) * height) / rows, width / columns, height / rows);
 }
+const hardly = (map) => map.layer.how === "regard, hard";
 
-const shapeOf = (map) => (source?.complete && source.naturalWidth ? source.naturalHeight / source.naturalWidth : map.layer.grid[0] / map.layer.grid[1]);
+const shapeOf = (map) => (arrivedImage() ? source.naturalHeight / source.naturalWidth : map.layer.grid[0] / map.layer.grid[1]);
 function frame(map, figure, canvas) {
   const [rows, columns] = map.layer.grid;
   const width = Math.floor(Math.min(Math.max(200, figure.clientWidth), (innerHeight * 0.66) / shapeOf(map), 640));
@@ -57,7 +64,8 @@ async function drawImage(mine) {
   const { weights, whole } = await row(map, q);
   if (mine !== ticket) return;
   const at = frame(map, imageFigure, imageCanvas);
-  const most = layered(at.pen, map, weights, 0, 0, at.width, at.height);
+  const most = greatestPlace(map, weights);
+  layered(at.pen, map, weights, most, 0, 0, at.width, at.height);
   const columns = map.layer.grid[1];
   const box = (n, colour, thick) => {
     at.pen.strokeStyle = colour;
@@ -72,6 +80,7 @@ async function drawImage(mine) {
   imageNote.textContent =
     `The strongest colour is ${number(most)}, the greatest weight of this query in the image.` +
     (outside.length ? ` Outside of the image: ${outside.join(", ")}.` : "") +
+    (hardly(map) ? " Hard attention: the one place that was read has a frame." : "") +
     (map.q === map.k ? " A click on a place chooses it as the query; it has a frame." : "") +
     (whole ? "" : ` Only the ${map.top} greatest weights of the row are kept.`);
 }
@@ -98,9 +107,10 @@ async function drawStrip(mine, now) {
   const pen = context(stepCanvas, width, Math.ceil(count / across) * (tall + 28));
   pen.clearRect(0, 0, width, Math.ceil(count / across) * (tall + 28));
   const [soft, accent] = paints("--soft", "--accent");
+  const most = Math.max(...some.map((step, n) => greatestPlace(maps[step.map], rows[n].weights)));
   some.forEach((step, n) => {
     const [x, y] = [(n % across) * (side + 10) + 2, Math.floor(n / across) * (tall + 28) + 2];
-    layered(pen, maps[step.map], rows[n].weights, x, y, side, tall);
+    layered(pen, maps[step.map], rows[n].weights, most, x, y, side, tall);
     const chosen = first + n === now;
     if (chosen) {
       pen.strokeStyle = accent;
@@ -113,7 +123,7 @@ async function drawStrip(mine, now) {
     pen.textBaseline = "middle";
     pen.fillText(cut(pen, short(maps[step.map], "q", step.q), side), x + side / 2, y + tall + 12);
   });
-  stepNote.textContent = "A picture is a step; its strongest colour is the greatest weight of that step.";
+  stepNote.textContent = `A picture is a step; the strongest colour is ${number(most)}, the greatest weight of all that are shown.`;
 }
 
 // Glimpses: where each query looked, as a numbered window around what it saw with at least half of its greatest weight.
@@ -145,27 +155,37 @@ async function drawGlimpses(mine) {
   const rows = await Promise.all(some.map((step) => row(maps[step.map], step.q)));
   if (mine !== ticket) return;
   const at = frame(map, glimpseFigure, glimpseCanvas);
-  layered(at.pen, map, rows[Math.min(now, some.length - 1)].weights, 0, 0, at.width, at.height);
-  const [accent, strong, card] = paints("--accent", "--ink", "--card");
+  const { weights } = rows[Math.min(now, some.length - 1)];
+  if (arrivedImage()) {
+    at.pen.imageSmoothingEnabled = source.naturalWidth > at.width;
+    at.pen.drawImage(source, 0, 0, at.width, at.height);
+  } else layered(at.pen, map, weights, greatestPlace(map, weights), 0, 0, at.width, at.height);
+  const [accent] = paints("--accent");
+  const [strong, card] = ["#1a2130", "#fff"]; // on a picture, which is the same by day and by night
   const boxes = rows.map(({ weights }, n) => windowOf(maps[some[n].map], weights));
   const middle = (box) => [((box[1] + box[3]) / 2) * at.cw, ((box[0] + box[2]) / 2) * at.ch];
-  at.pen.strokeStyle = strong;
-  at.pen.lineWidth = 1.5;
   at.pen.beginPath();
   boxes.filter(Boolean).forEach((box, n) => (n ? at.pen.lineTo(...middle(box)) : at.pen.moveTo(...middle(box))));
-  at.pen.stroke();
+  const rimmed = (thick, paint, stroke) => {
+    for (const [more, colour] of [[2.5, card], [0, paint]]) {
+      [at.pen.lineWidth, at.pen.strokeStyle] = [thick + more, colour];
+      stroke();
+    }
+  };
+  rimmed(1.5, strong, () => at.pen.stroke());
   boxes.forEach((box, n) => {
-    if (!box) return;
-    at.pen.strokeStyle = n === now ? accent : strong;
-    at.pen.lineWidth = n === now ? 3 : 1.25;
-    at.pen.strokeRect(box[1] * at.cw, box[0] * at.ch, (box[3] - box[1]) * at.cw, (box[2] - box[0]) * at.ch);
+    if (box) rimmed(n === now ? 3 : 1.25, n === now ? accent : strong, () => at.pen.strokeRect(box[1] * at.cw, box[0] * at.ch, (box[3] - box[1]) * at.cw, (box[2] - box[0]) * at.ch));
   });
   at.pen.textAlign = "center";
   at.pen.textBaseline = "middle";
   at.pen.font = `600 12px ${fontFamily}`;
+  const spots = [];
   boxes.forEach((box, n) => {
     if (!box) return;
-    const [x, y] = middle(box);
+    // at its middle, or as near as no other number is
+    let [x, y] = middle(box);
+    while (spots.some(([a, b]) => Math.hypot(a - x, b - y) < 20)) [x, y] = x + 31 < at.width ? [x + 21, y] : [middle(box)[0] % 21, y + 21];
+    spots.push([x, y]);
     at.pen.fillStyle = n === now ? accent : strong;
     at.pen.beginPath();
     at.pen.arc(x, y, 10, 0, 2 * Math.PI);
@@ -174,8 +194,9 @@ async function drawGlimpses(mine) {
     at.pen.fillText(String(n), x, y + 0.5);
   });
   glimpseCanvas.dataset.windows = JSON.stringify(boxes);
+  glimpseCanvas.dataset.numbers = JSON.stringify(spots);
   glimpseNote.textContent = `${boxes.filter(Boolean).length} glimpses in their order, from 0; arrow up and down step through them.` + (all.length > some.length ? ` The first ${some.length} of ${all.length} are drawn.` : "");
 }
 imageFigure.addEventListener("keydown", (event) => walk(event) && event.preventDefault());
 glimpseFigure.addEventListener("keydown", walkSteps);
-for (const input of [opacity, smooth]) input.addEventListener("input", schedule);
+smooth.addEventListener("input", schedule);

@@ -58,15 +58,19 @@ function drawHeat() {
 }
 const field = (label, input, ...more) => make("span", { class: "field" }, make("label", { for: input.id }, label), input, ...more);
 const tabs = [
-  { name: "heat", title: "Heat map", draw: drawHeat, parts: [reading, heat.figure, make("p", { class: "hint" }, "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
+  { name: "channels", title: "Channels", draw: drawChannels, parts: [channelFigure, channelNote] },
+  { name: "heat", title: "Heat map", draw: drawHeat, parts: [reading, heat.figure, make("p", { class: "hint" }, data.layers.every((layer) => layer.kind === "gate") ? "Bars: below the mean weight of each column." : "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
   { name: "lines", title: "Lines", draw: drawLines, parts: [make("div", { class: "tools" }, field("from a weight of", threshold, thresholdSaid)), linesFigure, linesNote] },
   { name: "text", title: "Text", draw: drawText, parts: [textFigure, textNote] },
-  { name: "image", title: "Image", draw: drawImage, parts: [make("div", { class: "tools" }, field("opacity", opacity), field("smooth", smooth)), imageFigure, imageNote] },
+  { name: "image", title: "Image", draw: drawImage, parts: [make("div", { class: "tools" }, field("smooth", smooth)), make("div", { class: "pair" }, bare, imageFigure), imageNote] },
   { name: "glimpses", title: "Glimpses", draw: drawGlimpses, parts: [glimpseFigure, glimpseNote] },
   { name: "steps", title: "Steps", draw: drawSteps, parts: [make("div", { class: "tools" }, stepBack, field("step", stepRange, stepSaid), stepOn), stepFigure, stepNote] },
   { name: "difference", title: "Difference", draw: drawDifference, parts: [make("div", { class: "tools" }, againstLayerField, againstHeadField), difference.figure, differenceNote] },
   { name: "table", title: "Table", draw: drawTable, parts: [make("div", { class: "tools" }, twinSave), twinBox, twinNote] },
-].filter(({ name }) => (name === "image" ? data.layers.some((layer) => layer.grid) : name !== "glimpses" || data.layers.some((layer) => layer.kind === "glimpse" && layer.grid)));
+].filter(({ name }) => {
+  const needed = { channels: weighsChannels, image: (layer) => layer.grid, glimpses: (layer) => layer.kind === "glimpse" && layer.grid }[name];
+  return !needed || data.layers.some(needed);
+});
 for (const tab of tabs) {
   tab.button = make("button", { type: "button", role: "tab", id: `tab-${tab.name}`, "aria-controls": `panel-${tab.name}` }, tab.title);
   tab.panel = make("div", { role: "tabpanel", id: `panel-${tab.name}`, "aria-labelledby": `tab-${tab.name}` }, ...tab.parts);
@@ -126,7 +130,7 @@ function drawControls() {
     : `Unverified: max |P·V − out| is ${layer.certificate}, more than ${layer.tolerance}. This map is not what the model used.`;
   zooms.hidden = !["heat", "difference"].includes(state.tab);
   // an overlay is as strong as its own greatest weight
-  key.hidden = ["table", "image", "glimpses"].includes(state.tab) || (state.tab === "steps" && Boolean(layer.grid));
+  key.hidden = ["table", "image", "glimpses", "channels"].includes(state.tab) || (state.tab === "steps" && Boolean(layer.grid));
   for (const tab of tabs) {
     const chosen = tab.name === state.tab;
     tab.button.setAttribute("aria-selected", chosen);
@@ -159,7 +163,7 @@ document.getElementById("page").append(
     make("div", { class: "tools between" }, key, zooms),
     ...tabs.map((tab) => tab.panel),
     make("p", { id: "keys", class: "hint" },
-      "Rows are queries, columns keys. Arrow keys move, Home and End go to the first and last key, Page Up and Page Down leap; [ and ] change the head, { and } the layer; + and − zoom, 0 shows all, Enter pins, Escape lets go.")),
+      `Rows are ${axisNames().q}, columns ${axisNames().k}. ` + "Arrow keys move, Home and End go to the first and last key, Page Up and Page Down leap; [ and ] change the head, { and } the layer; + and − zoom, 0 shows all, Enter pins, Escape lets go.")),
   detail,
   make("footer", {}, ...data.notes.map((note) => make("p", { class: "told" }, note)), make("dl", { class: "facts" }, ...about)),
 );

@@ -69,8 +69,8 @@ def tiles(cells: Bytes) -> list[str]:
 
 def facts(scan: Scan, top: int, levels: Sequence[int]) -> dict[str, object]:
     """What the page must know of a head to unpack it, and to sort by."""
-    # differences have no entropy
-    spread = {} if scan.signed else {"entropy": round(scan.entropy, 4)}
+    # differences have no entropy, nor have the weights of a gate, which are no shares of anything
+    spread = {} if scan.signed or scan.kind == "gate" else {"entropy": round(scan.entropy, 4)}
     return {
         "top": min(top, scan.top),
         "levels": list(levels),

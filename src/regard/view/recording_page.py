@@ -35,6 +35,7 @@ SCRIPTS = (
     "recording_lines",
     "recording_text",
     "recording_image",
+    "recording_channels",
     "recording_table",
     "recording_main",
 )

@@ -5,6 +5,10 @@ const state = { map: 0, q: 0, k: 0, tab: "heat", scale: "sqrt", sort: "order", h
 let hover = null; // the cell under the mouse, {q, k}
 let moved = false; // the cursor was moved by a key: what it points at must be in sight
 
+// A gate that knows no places, with one weight a channel; a page of such gates alone begins with their bars.
+const weighsChannels = (layer) => layer.kind === "gate" && !layer.grid && layer.k === 1;
+const usualTab = data.layers.every(weighsChannels) ? "channels" : "heat";
+
 const here = () => maps[state.map];
 const point = () => hover || state;
 const clamp = (n, low, high) => Math.max(low, Math.min(high, n));
@@ -16,6 +20,9 @@ function piece(map, axis, n) {
 }
 const place = (map, axis, n) => (axis === "k" ? n : map.layer.at ? map.layer.at[n] : map.layer.step + n);
 const short = (map, axis, n) => piece(map, axis, n) ?? String(place(map, axis, n));
+// What the rows and columns are: of a gate channels and places; of others the recording may tell.
+const axis = (map) => (map.layer.kind === "gate" ? { q: "channel", k: "place" } : { q: "query", k: "key" });
+const axisNames = () => (data.layers.every((layer) => layer.kind === "gate") ? { q: "channels", k: "places" } : { q: data.about.queries ?? "queries", k: data.about.keys ?? "keys" });
 // In running text: query 5 'cat'; a piece keeps its own direction, in no known language.
 function named(map, axis, n) {
   const text = piece(map, axis, n);
@@ -30,7 +37,7 @@ function layerName(layer) {
 }
 // Heads have the numbers that they have in the model, of which some may have been recorded.
 const headName = (layer, head) => (layer.names ? layer.names[head] : head);
-const mapName = (map) => `${layerName(map.layer)}, head ${headName(map.layer, map.head)}`;
+const mapName = (map) => layerName(map.layer) + (map.layer.kind === "gate" && map.layer.heads === 1 ? "" : `, head ${headName(map.layer, map.head)}`);
 
 let waiting = false;
 function schedule() {
@@ -68,7 +75,7 @@ function remember() {
 function writeAddress() {
   const map = here();
   const parts = [`layer=${map.layer.number}`, `head=${map.head}`, `q=${state.q}`, `k=${state.k}`];
-  if (state.tab !== "heat") parts.push(`tab=${state.tab}`);
+  if (state.tab !== usualTab) parts.push(`tab=${state.tab}`);
   if (state.scale !== "sqrt") parts.push(`scale=${state.scale}`);
   if (state.sort !== "order") parts.push(`sort=${state.sort}`);
   if (state.hide) parts.push("sinks=hidden");
@@ -101,7 +108,7 @@ function recall() {
     map: layer && head !== null ? layer.first + head : 0,
     q: q ?? 0,
     k: k ?? 0,
-    tab: one("tab", tabs.map((tab) => tab.name), "heat"),
+    tab: one("tab", tabs.map((tab) => tab.name), usualTab),
     scale: one("scale", Object.keys(SCALES), "sqrt"),
     sort: one("sort", Object.keys(SORTS), "order"),
     hide: found.get("sinks") === "hidden",

@@ -118,7 +118,8 @@ class Scan:
                 sums = w.sum(-1)
             low, high = min(low, float(sums.min())), max(high, float(sums.max()))
             total += w.sum(0).double().numpy()
-            self.spread[start:end] = -torch.special.xlogy(w, w.abs()).sum(-1).numpy()
+            if self.kind != "gate":  # whose weights are no shares of anything
+                self.spread[start:end] = -torch.special.xlogy(w, w.abs()).sum(-1).numpy()
             best = torch.topk(w.abs() if self.signed else w, self.top)
             self.values[start:end] = w.gather(-1, best.indices).numpy()
             self.columns[start:end] = best.indices.numpy()
