@@ -9,12 +9,13 @@ import numpy as np
 
 from regard.cli.answers import refuse, tell, write
 from regard.cli.loading import ready
-from regard.data.grid import grid, write_picture
+from regard.data.grid import grid
 from regard.parts import checks
 from regard.tasks.generate import Generate
 from regard.tasks.generated import Judge, Real
 from regard.tasks.generation import JUDGED, chosen_by, drawn, first_judge, fresh, other_judge
 from regard.tasks.pictures import recalled
+from regard.view.samples import samples
 
 if TYPE_CHECKING:
     from regard.cli import evaluate, predict
@@ -68,14 +69,16 @@ def predicted(typed: "predict.Options") -> int:
     seed = loaded.task.seed + 1 if typed.seed is None else typed.seed
     pixels = drawn(loaded.by, asked, seed)
     judge = first_judge(loaded.task, typed.run)
-    right = (judge.says(pixels) == asked).reshape(-1, count).sum(1).tolist()
-    write_picture(typed.picture, grid(pixels.reshape(-1, count, *pixels.shape[1:])))
-    for name, known in zip(typed.inputs, right, strict=True):
+    recognised = (judge.says(pixels) == asked).reshape(-1, count).sum(1).tolist()
+    known = [f"{right} of {count} recognised" for right in recognised]
+    title = f"drawn by {typed.run.name}, seed {seed}"
+    samples(grid(pixels.reshape(-1, count, *pixels.shape[1:])), typed.inputs, known, typed.picture, title)
+    for name, right, said in zip(typed.inputs, recognised, known, strict=True):
         if typed.json:
-            told = {"class": name, "drawn": count, "recognised": known, "seed": seed, "picture": str(typed.picture)}
+            told = {"class": name, "drawn": count, "recognised": right, "seed": seed, "picture": str(typed.picture)}
             print(json.dumps(told, ensure_ascii=False))
         else:
-            print(f"{name}\t{known} of {count} recognised")
+            print(f"{name}\t{said}")
     if not typed.json:
         print(f"{typed.picture}: a row for each")
     return 0

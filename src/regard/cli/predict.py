@@ -30,7 +30,7 @@ class Options:
     top: int | None = left_open(1)
     """So many classes of each, the likeliest first."""
     picture: Path | None = None
-    """Draw what was looked at into this file: .png, .svg or .pdf; a run that draws writes a .png."""
+    """Draw what was looked at into this file, .png, .svg or .pdf; of a run that draws, what it drew."""
     json: Flag = False
     """Print a JSON object for each, with all that is known."""
     weights: Literal["best", "last", "average"] = "best"
