@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.parts import checks
+from regard.parts.settled import settled
 
 Make = Callable[[int], nn.Module]
 Chosen = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -228,10 +229,8 @@ def _traced(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layo
         return hook
 
     handles = [host.register_forward_hook(seen(name)) for name, host in hosts.items()]
-    training = {module: module.training for module in model.modules()}
-    model.eval()  # neither statistics nor draws change
     try:
-        with torch.no_grad():
+        with settled(model), torch.no_grad():
             if isinstance(example, Mapping):
                 model(**example)
             else:
@@ -239,8 +238,6 @@ def _traced(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layo
     finally:
         for handle in handles:
             handle.remove()
-        for module, was in training.items():
-            module.training = was
     missed = [name for name in hosts if name not in found]
     if missed:
         raise ValueError(f"{', '.join(missed[:3])} took no part in model(example); choose modules that do")

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.parts import checks
+from regard.parts.settled import settled
 
 # the attributes by which modules say how wide they are
 _NAMES = ("out_features", "out_channels", "num_features")
@@ -93,11 +94,6 @@ def wide(encoder: nn.Module, example: Tensor | None) -> int:
             f"encoder {type(encoder).__name__} does not say how wide it is ({', '.join(_NAMES)}); "
             "give example, a batch of pictures to call it with"
         )
-    training = {module: module.training for module in encoder.modules()}
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            made = _tensor(encoder.eval()(example))
-    finally:
-        for module, before in training.items():
-            module.training = before
+    with settled(encoder), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        made = _tensor(encoder(example))
     return made.shape[1 if made.ndim == 4 else 2]

@@ -11,17 +11,19 @@ from torch import Tensor
 
 from regard import disk
 from regard.data.scenes import NAMES, Box
-from regard.data.special import BOS, EOS, PAD
+from regard.data.special import PAD
 from regard.data.tokens import Tokens
 from regard.models.show_attend_tell import ShowAttendTell
 from regard.models.show_attend_tell_encoder import Annotator
 from regard.parts.call import Need
 from regard.parts.read import Sample
+from regard.parts.settled import settled
 from regard.tape.record import record
 from regard.tape.recording import Recording
 from regard.tasks.caption import Caption
-from regard.tasks.interpreter import Greedy, Said, Search, searched
+from regard.tasks.interpreter import Greedy, Said, Search, before, searched, spelled
 from regard.tasks.pictures import Facts, recalled, tensor
+from regard.tasks.vocabularies import read_vocabulary
 
 _TOKENS = "tokens.json"
 # pictures at once
@@ -54,7 +56,7 @@ class Captioner:
     ) -> list[list[Said]]:  # "n h w c"
         """The captions of every picture, the best first; `first` is the number of the first, which decides draws."""
         said: list[list[Said]] = []
-        with _settled(self.model):
+        with settled(self.model):
             for at in range(0, len(pixels), _AT_ONCE):
                 x = self._tensor(pixels[at : at + _AT_ONCE])
                 state = self.model.start(x)
@@ -74,11 +76,11 @@ class Captioner:
         """Where each caption looked while it was said: the steps again on what was found."""
         spoken = [spelled(one) for one in said]
         looked: list[Looked] = []
-        with _settled(self.model):
+        with settled(self.model):
             for at in range(0, len(pixels), _AT_ONCE):
                 here = spoken[at : at + _AT_ONCE]
                 x = self._tensor(pixels[at : at + _AT_ONCE])
-                weights = self.model.teach(x, _known(here).to(x.device), Need(weights=True)).weights
+                weights = self.model.teach(x, before(here).to(x.device), Need(weights=True)).weights
                 assert weights is not None
                 for words, one in zip(here, weights.cpu(), strict=True):
                     looked.append(Looked(self.tokens.pieces(words), one[: len(words)]))
@@ -89,8 +91,8 @@ class Captioner:
         """A recording of one caption of one picture, a map a word."""
         words = spelled(said)
         x = self._tensor(pixels[None])
-        with _settled(self.model), record(self.model) as tape:
-            self.model.teach(x, _known([words]).to(x.device))
+        with settled(self.model), record(self.model) as tape:
+            self.model.teach(x, before([words]).to(x.device))
         shown = [piece.removeprefix("▁") for piece in self.tokens.pieces(words)]
         return tape.labelled(shown, [])
 
@@ -101,7 +103,7 @@ class Captioner:
 
     def grid(self) -> tuple[int, int]:
         """Height and width of the map of places."""
-        with torch.no_grad(), _settled(self.model):
+        with torch.no_grad(), settled(self.model):
             blank = np.zeros((1, self.facts.height, self.facts.width, self.facts.channels), np.uint8)
             grid = self.model.start(self._tensor(blank)).grid
         assert grid is not None
@@ -109,30 +111,6 @@ class Captioner:
 
     def _tensor(self, pixels: NDArray[np.uint8]) -> Tensor:
         return tensor(pixels, self.facts).to(next(self.model.parameters()).device)
-
-
-class _settled:
-    """A model in evaluation, and then as it was."""
-
-    def __init__(self, model: ShowAttendTell) -> None:
-        self.model, self.training = model, model.training
-
-    def __enter__(self) -> None:
-        self.model.eval()
-
-    def __exit__(self, *_: object) -> None:
-        self.model.train(self.training)
-
-
-def spelled(said: Said) -> list[int]:
-    """The tokens with the end of the sentence, if it was said."""
-    return [*said.tokens, EOS] if said.finished else [*said.tokens]
-
-
-def _known(spoken: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
-    """What stood before each word."""
-    longest = max(map(len, spoken))
-    return torch.tensor([[BOS, *words[:-1], *[PAD] * (longest - len(words))] for words in spoken])
 
 
 def build(task: Caption, channels: int, vocabulary: int) -> ShowAttendTell:
@@ -154,10 +132,7 @@ def read_tokens(folder: Path) -> Tokens:
     path = folder / _TOKENS
     if not path.exists():
         raise FileNotFoundError(f"{folder} holds no vocabulary ({_TOKENS}); name the folder of a training run")
-    try:
-        return Tokens.from_json(path.read_text(encoding="utf-8"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no vocabulary ({error}); restore it, or train in another folder") from error
+    return read_vocabulary(path)
 
 
 def has_tokens(folder: Path) -> bool:

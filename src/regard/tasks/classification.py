@@ -20,9 +20,6 @@ from regard.tasks.classify_image import ClassifyImage
 from regard.tasks.pictures import Batch, Facts, Planned, scored, shifted, tensor
 from regard.tasks.task import Loss, Score
 
-# images of a validation's batch
-_AT_ONCE = 256
-
 
 @dataclass(frozen=True, eq=False)
 class Classification:
@@ -107,12 +104,6 @@ def evaluate(model: nn.Module, images: Images, facts: Facts) -> dict[str, float]
     return scored(probabilities(model, images.pixels, facts), images.labels)
 
 
-@torch.no_grad()
 def probabilities(model: nn.Module, pixels: NDArray[np.uint8], facts: Facts) -> NDArray[np.float64]:  # -> "n k"
     """p(class | image) of images "n h w c"."""
-    device = next(model.parameters()).device
-    found = []
-    for at in range(0, len(pixels), _AT_ONCE):
-        x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
-        found.append(model(x).cpu().double().softmax(-1).numpy())
-    return np.concatenate(found)
+    return pictures.chances(model, model, pixels, facts)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard import disk
 from regard.data.text import Pairs, Splits
+from regard.tasks.restored import reread
 
 _FILE = "data.json"
 
@@ -27,15 +28,7 @@ class Facts:
 
     @staticmethod
     def read(folder: Path) -> "Facts":
-        path = folder / _FILE
-        try:
-            return Facts(**json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{folder} holds no {_FILE}; name the folder of a training run") from error
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"{path} does not tell of data ({error}); restore it, or train in another folder"
-            ) from error
+        return reread(Facts, folder / _FILE, "data")
 
     @staticmethod
     def saved(folder: Path) -> bool:

@@ -21,8 +21,8 @@ from regard.tasks.task import Loss, Score
 
 # seeds of the scenes that are judged on: no other is composed by them
 _SEEDS = {"valid": 1, "test": 2}
-# images of a validation's batch, and paths that are drawn for each of them
-_AT_ONCE, _PATHS = 256, 5
+# paths that are drawn for each image of a validation
+_PATHS = 5
 # What REINFORCE weighs beside the answer's loss. No parameter has both, and AdamW takes out a factor: it only keeps
 # long gradients of far draws from being what all gradients are clipped by.
 _POLICY = 0.05
@@ -177,12 +177,6 @@ def paths(
         yield _path(model, pixels, facts, draw=path > 0)
 
 
-@torch.no_grad()
 def _path(model: nn.Module, pixels: NDArray[np.uint8], facts: Facts, *, draw: bool) -> NDArray[np.float64]:
     assert isinstance(model, RAM)
-    device = next(model.parameters()).device
-    found = []
-    for at in range(0, len(pixels), _AT_ONCE):
-        x = tensor(pixels[at : at + _AT_ONCE], facts).to(device)
-        found.append(model.look(x, draw=draw).logits.cpu().double().softmax(-1).numpy())
-    return np.concatenate(found)
+    return pictures.chances(model, lambda x: model.look(x, draw=draw).logits, pixels, facts)

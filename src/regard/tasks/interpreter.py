@@ -14,6 +14,7 @@ from regard.layers.beam import beam
 from regard.layers.search import Decoder, Found, State, greedy, sample
 from regard.models.translator import Translator
 from regard.parts.call import Need
+from regard.parts.settled import settled
 from regard.tasks.build import build, longest
 from regard.tasks.translate import Translate
 from regard.tasks.vocabularies import Vocabularies
@@ -151,18 +152,14 @@ class Interpreter:
         said_there = (n for n, line in enumerate(lines) if line.strip())
         order = sorted(said_there, key=lambda n: len(encoded[n]))
         said: list[list[Said]] = [[Said("", (), 0.0, 0.0, True)] for _ in lines]
-        training = self.model.training
-        self.model.eval()
         device = next(self.model.parameters()).device
-        try:
+        with settled(self.model):
             for at in range(0, len(order), self.batch):
                 here = order[at : at + self.batch]
                 source, lengths = (t.to(device) for t in source_batch([encoded[n] for n in here]))
                 numbers = [first + n for n in here]
                 for n, found in zip(here, self._search(source, lengths, search, numbers), strict=True):
                     said[n] = [self._said(one) for one in found]
-        finally:
-            self.model.train(training)
         return said
 
     def _fit(self, encoded: Sequence[Sequence[int]], first: int) -> None:
@@ -190,20 +187,15 @@ class Interpreter:
         In batches of translations of like length: what stands behind a target changes nothing before it.
         """
         encoded = self.vocabularies.source.encode(lines)
-        # what is not finished said no end of the sentence
-        spoken = [[*one.tokens, EOS] if one.finished else [*one.tokens] for one in said]
+        spoken = [spelled(one) for one in said]
         order = sorted(range(len(lines)), key=lambda n: len(spoken[n]))
         looked: list[Tensor] = [torch.empty(0)] * len(lines)
-        training = self.model.training
-        self.model.eval()
-        try:
+        with settled(self.model):
             for at in range(0, len(order), self.batch):
                 here = order[at : at + self.batch]
                 weights = self._looked([encoded[n] for n in here], [spoken[n] for n in here])
                 for n, one in zip(here, weights, strict=True):
                     looked[n] = one[: len(spoken[n]), : len(encoded[n]) + 1]
-        finally:
-            self.model.train(training)
         source, target = self.vocabularies.source, self.vocabularies.target
         return [
             Aligned(source.pieces([*ids, EOS]), target.pieces(words), weights)
@@ -214,8 +206,17 @@ class Interpreter:
         """The weights of all steps of known translations, padding included."""
         device = next(self.model.parameters()).device
         source, lengths = (t.to(device) for t in source_batch(encoded))
-        longest = max(map(len, spoken))
-        known = [[BOS, *words[:-1], *[PAD] * (longest - len(words))] for words in spoken]
-        weights = self.model.teach(source, lengths, torch.tensor(known, device=device), Need(weights=True)).weights
+        weights = self.model.teach(source, lengths, before(spoken).to(device), Need(weights=True)).weights
         assert weights is not None
         return weights.cpu()
+
+
+def spelled(said: Said) -> list[int]:
+    """The tokens with the end of the sentence; what is not finished said none."""
+    return [*said.tokens, EOS] if said.finished else [*said.tokens]
+
+
+def before(spoken: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
+    """What stood before each word."""
+    longest = max(map(len, spoken))
+    return torch.tensor([[BOS, *words[:-1], *[PAD] * (longest - len(words))] for words in spoken])

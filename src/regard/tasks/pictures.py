@@ -1,7 +1,7 @@
 """Labelled pictures of a task: read, parted, remembered in the run, put into batches and made tensors."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,14 +11,17 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard import disk
 from regard.data.images import Images, digits, has_split, parted, read_images
+from regard.tasks.restored import reread
 
 _FILE = "images.json"
 # shares of the images that are held out: to be judged on, where no split is there for it, and to choose the best by
 TEST, VALID = 0.2, 0.1
+# images that a model looks at together where it is not trained
+_AT_ONCE = 256
 # which images go together, and the seed of what is drawn for them
 Planned = tuple[int, NDArray[np.int64]]
 
@@ -85,13 +88,7 @@ def counted(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:  # "n h w c" -> "25
 
 def recalled(folder: Path) -> Facts:
     """The facts that a run saved."""
-    path = folder / _FILE
-    try:
-        return Facts(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{folder} holds no {_FILE}; name the folder of a training run") from error
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} does not tell of images ({error}); restore it, or train in another folder") from error
+    return reread(Facts, folder / _FILE, "images")
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +215,16 @@ def scored(chances: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str,
     right = chances.argmax(-1) == labels
     picked = np.take_along_axis(chances, labels[:, None], 1)
     return {"accuracy": 100.0 * float(right.mean()), "nll": float(-np.log(np.maximum(picked, 1e-300)).mean())}
+
+
+@torch.no_grad()
+def chances(
+    model: nn.Module, logits: Callable[[Tensor], Tensor], pixels: NDArray[np.uint8], facts: Facts
+) -> NDArray[np.float64]:  # "n h w c" -> "n k"
+    """p(class | image), by what a model says of images as tensors, some at once."""
+    device = next(model.parameters()).device
+    some = (tensor(pixels[at : at + _AT_ONCE], facts).to(device) for at in range(0, len(pixels), _AT_ONCE))
+    return np.concatenate([logits(x).cpu().double().softmax(-1).numpy() for x in some])
 
 
 def tensor(pixels: NDArray[np.uint8], facts: Facts) -> Tensor:  # "n h w c" -> "n c h w"

@@ -1,6 +1,8 @@
-"""restored: a task out of what a run recorded of it.  No torch here."""
+"""What a run recorded, brought back: its task, and what it knew of its data.  No torch here."""
 
+import json
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,3 +17,13 @@ def restored(of: type[T], told: dict[str, Any]) -> T:
             "install the version that trained it, which its run.json names"
         )
     return of(**told)
+
+
+def reread(of: type[T], path: Path, what: str) -> T:
+    """What a run wrote into this file; raises if it is not there, or tells of something else."""
+    try:
+        return of(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path.parent} holds no {path.name}; name the folder of a training run") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} does not tell of {what} ({error}); restore it, or train in another folder") from error

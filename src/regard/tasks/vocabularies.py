@@ -58,7 +58,7 @@ class Vocabularies:
         if not Vocabularies.saved(folder):
             raise FileNotFoundError(f"{folder} holds no vocabulary ({SHARED}); name the folder of a training run")
         names = (SHARED,) if (folder / SHARED).exists() else (SOURCE, TARGET)
-        sides = [_read(folder / name) for name in names]
+        sides = [read_vocabulary(folder / name) for name in names]
         return Vocabularies(sides[0], sides[-1])
 
 
@@ -76,7 +76,8 @@ def _chained(*sides: Iterable[str]) -> Iterator[str]:
         yield from side
 
 
-def _read(path: Path) -> Tokens:
+def read_vocabulary(path: Path) -> Tokens:
+    """One that a run saved."""
     try:
         return Tokens.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError) as error:
