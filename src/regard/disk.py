@@ -57,6 +57,23 @@ def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
         raise
 
 
+def read_safetensors(path: Path, key: str, what: str) -> "tuple[dict[str, Tensor], Any]":
+    """The tensors of a safetensors file, and what its metadata says in JSON under this key, or None.
+
+    ValueError if it is none; `what` names what is read, for who has not installed the format's library.
+    """
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise ImportError(f"{what} need safetensors; install it with: pip install 'regard[train]'") from error
+    try:
+        with safe_open(path, framework="pt") as file:
+            told = json.loads((file.metadata() or {}).get(key, "null"))
+            return {name: file.get_tensor(name) for name in file.keys()}, told  # noqa: SIM118
+    except (SafetensorError, OSError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
 def safetensors(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     """The chunks of a safetensors file, as its specification has it: length of the header, header in JSON, the bytes.
 

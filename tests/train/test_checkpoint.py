@@ -167,8 +167,10 @@ def test_an_average_is_the_mean(tmp_path: Path) -> None:
 
 
 def test_safetensors_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.touch()
     monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
     with pytest.raises(
         ImportError, match=r"checkpoints need safetensors; install it with: pip install 'regard\[train\]'"
     ):
-        checkpoint.read(tmp_path / "a")
+        checkpoint.read(path)

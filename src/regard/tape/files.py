@@ -72,17 +72,11 @@ def write(path: Path, maps: Sequence[Recorded], facts: Mapping[str, Any], most: 
 def read(path: Path) -> tuple[tuple[Recorded, ...], Labels, Labels, dict[str, str]]:
     """The maps, the pieces of the queries and of the keys, and where it all comes from."""
     path = place(path)
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise ImportError("recordings need safetensors; install it with: pip install 'regard[train]'") from error
     if not path.is_file():
         raise FileNotFoundError(f"there is no recording {path}; save one, or name another file")
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get(_KEY, "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, OSError, RecursionError) as error:
+        tensors, facts = disk.read_safetensors(path, _KEY, "recordings")
+    except ValueError as error:
         # quoted: the names in it are the file's
         raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another one") from error
     if not isinstance(facts, dict) or "format" not in facts:

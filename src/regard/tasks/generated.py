@@ -68,18 +68,14 @@ class Judge:
 
     @staticmethod
     def _read(path: Path, facts: Facts) -> "Judge":
-        try:
-            from safetensors import SafetensorError, safe_open
-        except ImportError as error:
-            raise ImportError("checkpoints need safetensors; install it with: pip install 'regard[train]'") from error
         with torch.random.fork_rng(devices=[]):
             task = ClassifyImage(width=16, depths=(1, 1))
             model = classification.build(task, facts.channels, len(facts.classes))
         try:
-            with safe_open(path, framework="pt") as file:
-                model.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-                accuracy = float(json.loads(file.metadata()[_KEY])["accuracy"])
-        except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError, OSError) as error:
+            tensors, told = disk.read_safetensors(path, _KEY, "checkpoints")
+            model.load_state_dict(tensors)
+            accuracy = float(told["accuracy"])
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{path} holds no classifier of this run ({error}); delete it, another one learns"
             ) from error
