@@ -120,6 +120,18 @@ def test_what_breaks_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_disk_that_takes_no_more_is_told_and_left_clean(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))
+    try:
+        with pytest.raises(OSError, match="the file would be larger than this system allows; raise the limit"):
+            of(tmp_path, mapped=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_left_is_told() -> None:
     sentence = (
         "no pair is left to learn from: dropped 2 of 2 pairs: 1 with a side of more than 2 tokens, "
