@@ -57,7 +57,7 @@ class Crop:
         return self.scenes.batch
 
     def prepare(self, folder: Path, new: bool = True) -> "Cropping":
-        scenes = self.scenes.prepare(folder, new)
+        scenes = Glimpsing.of(self.scenes, folder, new)
         inner = Classification(ClassifyImage(), scenes.train, self.cropped(scenes.valid), scenes.facts)
         return Cropping(self, scenes, inner)
 

@@ -50,8 +50,8 @@ class Classification:
     def batch(self, planned: Planned, rank: int, world: int) -> Batch | None:
         seed, index = planned
         some = self.train[index]
-        x, labels = shifted(tensor(some.pixels, self.facts), self.task.shift, seed), torch.from_numpy(some.labels)
-        return Batch(x[rank::world], labels[rank::world]) if rank < len(index) else None
+        x = shifted(tensor(some.pixels, self.facts), self.task.shift, seed)
+        return pictures.share(x, some.labels, rank, world)
 
     def count(self, batch: Batch) -> int:
         return len(batch.labels)

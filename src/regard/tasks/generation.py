@@ -56,8 +56,7 @@ class Generation:
     def batch(self, planned: Planned, rank: int, world: int) -> Batch | None:
         seed, index = planned
         some = self.train[index]
-        x, labels = shifted(signed(some.pixels), self.task.shift, seed), torch.from_numpy(some.labels)
-        return Batch(x[rank::world], labels[rank::world]) if rank < len(index) else None
+        return pictures.share(shifted(signed(some.pixels), self.task.shift, seed), some.labels, rank, world)
 
     def count(self, batch: Batch) -> int:
         return len(batch.labels)

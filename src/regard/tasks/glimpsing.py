@@ -62,15 +62,13 @@ class Glimpsing:
 
     def batch(self, planned: Planned, rank: int, world: int) -> Batch | None:
         seed, index = planned
-        if rank >= len(index):
-            return None
         if self.task.scene == "plain":
             some = self.train[index]
             x = shifted(tensor(some.pixels, self.facts), self.task.shift, seed)
         else:
             some = _scenes(self.task, self.train, index, seed)
             x = tensor(some.pixels, self.facts)
-        return Batch(x[rank::world], torch.from_numpy(some.labels)[rank::world])
+        return pictures.share(x, some.labels, rank, world)
 
     def count(self, batch: Batch) -> int:
         return len(batch.labels)

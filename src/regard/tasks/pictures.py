@@ -210,6 +210,11 @@ def shifted(x: Tensor, most: int, seed: int) -> Tensor:  # "b c h w"
     return wide.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
 
 
+def share(x: Tensor, labels: NDArray[np.int64], rank: int, world: int) -> Batch | None:
+    """This process's rows of a batch; None if it has none."""
+    return Batch(x[rank::world], torch.from_numpy(labels)[rank::world]) if rank < len(labels) else None
+
+
 def scored(chances: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:  # "n k", "n"
     """Accuracy in percent, and −log p of the right class."""
     right = chances.argmax(-1) == labels
