@@ -204,4 +204,4 @@ def test_a_damaged_folder_of_transformers(vit: Path, picture: Path, regard: Rega
     ran = regard("record", tmp_path, picture)
     assert ran.code == 2
     assert "transformers cannot load" in ran.err
-    assert "save the model and its image processor with save_pretrained" in ran.err
+    assert "save the model and its image processor there with save_pretrained" in ran.err

@@ -196,15 +196,9 @@ def _loaded(folder: Path) -> tuple[Any, Any, str]:
     # without these, transformers makes up a tokenizer that knows no word
     if not _has_tokenizer(folder):
         raise ValueError(f"{folder} holds no tokenizer; save it beside the model with tokenizer.save_pretrained")
-    try:
+    with watching.loadable(folder, "tokenizer"):
         config = transformers.AutoConfig.from_pretrained(folder, **safely)
         auto = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModel
         model = auto.from_pretrained(folder, config=config, use_safetensors=True, **safely)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safely)
-    except Exception as error:
-        # whatever transformers says of a folder that it cannot read, a file of which may hold anything
-        line = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise ValueError(
-            f"transformers cannot load {folder} ({line}); save the model and its tokenizer there with save_pretrained"
-        ) from error
     return model.eval(), tokenizer, transformers.__version__

@@ -1,7 +1,7 @@
 """A model that looks at pictures, run on one while it is recorded: a run of a training, or a folder of transformers."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,18 @@ def run(folder: Path, path: Path, layers: Sequence[str], weights: str, taped: Ta
     return Watched(tape, torch.from_numpy(image), seen.said)
 
 
+@contextmanager
+def loadable(folder: Path, beside: str) -> Iterator[None]:
+    """In one sentence, whatever transformers says of a folder that it cannot read: a file there may hold anything."""
+    try:
+        yield
+    except Exception as error:
+        line = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ValueError(
+            f"transformers cannot load {folder} ({line}); save the model and its {beside} there with save_pretrained"
+        ) from error
+
+
 def pretrained(folder: Path, path: Path, layers: Sequence[str], taped: Taped, safely: dict[str, Any]) -> Watched:
     """A folder of transformers. The picture under its maps is the one that the model was given: cut and made small."""
     import transformers
@@ -72,18 +84,12 @@ def pretrained(folder: Path, path: Path, layers: Sequence[str], taped: Taped, sa
 
     pixels = pictures.read(path, mode="RGB")
     given = Image.fromarray(pixels)
-    try:
+    with loadable(folder, "image processor"):
         processor = transformers.AutoImageProcessor.from_pretrained(folder, **safely)
         config = transformers.AutoConfig.from_pretrained(folder, **safely)
         named = any("ForImageClassification" in name for name in config.architectures or ())
         auto = transformers.AutoModelForImageClassification if named else transformers.AutoModel
         model = auto.from_pretrained(folder, config=config, use_safetensors=True, **safely).eval()
-    except Exception as error:
-        # whatever transformers says of a folder that it cannot read, a file of which may hold anything
-        line = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise ValueError(
-            f"transformers cannot load {folder} ({line}); save the model and its image processor with save_pretrained"
-        ) from error
     x = processor(given, return_tensors="pt")["pixel_values"]
     with taped(model, layers) as tape:
         out = model(pixel_values=x)
