@@ -66,7 +66,9 @@ def test_predict_draws_the_path(regard: Regard, looker: Path, tmp_path: Path) ->
         assert place == {"x": pytest.approx(x), "y": pytest.approx(y)}
         assert 0 <= x <= 1
         assert 0 <= y <= 1
-    assert "3 glimpses" in (tmp_path / "path.svg").read_text(encoding="utf-8")
+    drawn = (tmp_path / "path.svg").read_text(encoding="utf-8")
+    assert "3 glimpses" in drawn
+    assert f"the model says: {next(iter(told['classes']))} " in drawn
 
 
 def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,8 @@ def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
     told = json.loads(regard("predict", classifier, tmp_path / "a.png", "--json", "--top", 99).out)
     assert sum(told["classes"].values()) == pytest.approx(1.0)
     assert list(told["classes"].values()) == sorted(told["classes"].values(), reverse=True)
+    ran = regard("predict", classifier, tmp_path / "a.png", tmp_path / "b.png", "--picture", tmp_path / "p.png")
+    assert ran == (2, "", "regard: --picture draws over one picture, and 2 are named; name one of them\n")
 
 
 def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -106,10 +108,6 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
             "--seed is for what draws pictures, and .* looks at them; leave it",
         ),
         (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0"),
-        (
-            ["predict", "RUN", "a.png", "--picture", "p.png"],
-            "--picture draws a path or words; `regard view .* PICTURE --out a.png` draws gates; leave it",
-        ),
         (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),
         (["train", "classify-image", "--gate", "simm"], "unknown gate 'simm'; did you mean 'simam'"),
         (["train", "classify-image", "--size", "9"], "--size 9 belongs to .*; give --train FOLDER as well"),

@@ -76,6 +76,10 @@ def test_a_training_sees_a_picture(run: Path, picture: Path, regard: Regard, tmp
         assert regard("view", run, picture, "--out", straight).code == 0
         assert again.read_bytes() == straight.read_bytes()
     assert "data:image/png;base64," in (tmp_path / "a.html").read_text(encoding="utf-8")
+    # predict draws the same
+    ran = regard("predict", run, picture, "--picture", tmp_path / "c.png")
+    assert (ran.code, ran.out) == (0, regard("predict", run, picture).out)
+    assert (tmp_path / "c.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     # in the terminal, and without the picture
     assert "blocks.0.gate" in regard("view", run, picture).out
     assert regard("view", run, picture, "--what", "heads", "--out", tmp_path / "c.png").code == 0
@@ -90,6 +94,8 @@ def test_gates_of_channels_are_bars_and_no_places(picture: Path, regard: Regard,
     told = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert "weight of each channel of blocks.0.gate" in told
     assert "the model says: " in told
+    assert regard("predict", run, picture, "--picture", tmp_path / "b.svg").code == 0
+    assert (tmp_path / "b.svg").read_text(encoding="utf-8") == told
     why = "needs maps of places of a picture, and there are none here: its gates weigh whole channels; leave it out\n"
     for suffix in (".png", ".html"):
         ran = regard("view", path, "--image", picture, "--out", tmp_path / f"b{suffix}")
@@ -180,6 +186,8 @@ def test_a_network_that_does_not_attend(picture: Path, regard: Regard, tmp_path:
     plain = trained(tmp_path, None)
     ran = regard("record", plain, picture)
     assert ran == (2, "", f"regard: nothing in {plain} attended, so there is nothing to see; name another one\n")
+    ran = regard("predict", plain, picture, "--picture", tmp_path / "a.png")
+    assert ran == (2, "", f"regard: --picture draws what gates looked at, and {plain} has none; leave it out\n")
 
 
 def test_a_run_that_does_neither(run: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:

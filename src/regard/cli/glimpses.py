@@ -9,6 +9,7 @@ import torch
 
 from regard.cli.answers import refuse, tell, write
 from regard.cli.pictures import likeliest, looked_at, worst
+from regard.cli.seeing import draw
 from regard.cli.sights import glimpsing
 from regard.tasks import sight
 from regard.tasks.glimpsing import paths, split_of
@@ -60,16 +61,8 @@ def predicted(typed: "predict.Options") -> int:
     told = [{"path": [{"x": x, "y": y} for x, y in one]} for one in sight.paths(looked.places)]
     likeliest(typed, chances, by.facts.classes, told)
     if typed.picture is not None:
-        _draw(by, pixels, typed.picture)
+        from regard.cli.listening import taped
+        from regard.cli.watching import looked as watched
+
+        draw(watched(by, typed.run, Path(typed.inputs[0]), (), taped), typed.picture)
     return 0
-
-
-def _draw(by: sight.Glimpsing, pixels: np.ndarray[Any, Any], path: Path) -> None:
-    """The path of glimpses over one picture."""
-    from regard.tape.record import record
-    from regard.view.recording_figure import draw_recording
-
-    x = tensor(pixels, by.facts).to(next(by.model.parameters()).device)
-    with torch.no_grad(), record(by.model) as tape:
-        by.model(x)
-    draw_recording(tape, path, what="glimpses", image=torch.from_numpy(pixels[0]))

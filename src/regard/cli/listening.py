@@ -53,7 +53,7 @@ def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str |
             raise ValueError(f"{folder} is a run of {kind}, which reads neither a text nor a picture; name another one")
         if kind in SIGHTS:
             path = watching.path_of(folder, text)
-            heard = _seen(watching.run(folder, path, layers, weights or "best", _taped))
+            heard = _seen(watching.run(folder, path, layers, weights or "best", taped))
         else:
             heard = _run(folder, text, layers, weights or "best")
     elif not (folder / CONFIG).exists():
@@ -64,7 +64,7 @@ def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str |
         raise ValueError(f"--weights {weights} is for the folder of a training, and {folder} is not one; leave it out")
     elif _looks(folder):
         _transformers(folder)
-        heard = _seen(watching.pretrained(folder, watching.path_of(folder, text), layers, _taped, _SAFELY))
+        heard = _seen(watching.pretrained(folder, watching.path_of(folder, text), layers, taped, _SAFELY))
     elif text is None:
         raise ValueError(f"{folder} holds a model of transformers, which has no text of its own; give one")
     else:
@@ -89,7 +89,8 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _taped(model: torch.nn.Module, layers: Sequence[str]) -> Iterator[Recording]:
+def taped(model: torch.nn.Module, layers: Sequence[str]) -> Iterator[Recording]:
+    """Records what runs inside, of these modules or of all."""
     try:
         with torch.no_grad(), warnings.catch_warnings():
             # an empty tape is an error here, told below
@@ -115,7 +116,7 @@ def _run(folder: Path, text: str | None, layers: Sequence[str], weights: str) ->
     if loaded.task.decoder == "fixed":
         raise ValueError(f"the model of {folder} does not attend (decoder fixed), so there is nothing to see")
     ((said, *_),) = interpreter.translate([text], Beam(5))
-    with _taped(interpreter.model, layers) as tape:
+    with taped(interpreter.model, layers) as tape:
         (seen,) = interpreter.align([text], [said])
     alignment = Alignment(seen.source, seen.target, seen.weights, text=(text, said.text or "(nothing)"))
     # a decoder that looks at itself has the pieces it has read at its columns: its own, one later
@@ -139,7 +140,7 @@ def _pretrained(folder: Path, text: str, layers: Sequence[str]) -> Heard:
         if model.config.is_encoder_decoder:
             heard = _translated(model, tokenizer, given, pieces, text, layers)
         else:
-            with _taped(model, layers) as tape:
+            with taped(model, layers) as tape:
                 model(**given)
             heard = Heard(tape.labelled(pieces))
     except (IndexError, RuntimeError) as error:
@@ -159,7 +160,7 @@ def _translated(
     """What the model says, one likeliest token after the other; then all of it again at once, recorded."""
     with torch.no_grad():
         found = model.generate(**given, max_new_tokens=_TOKENS, do_sample=False, num_beams=1)
-    with _taped(model, layers) as tape:
+    with taped(model, layers) as tape:
         model(**given, decoder_input_ids=found[:, :-1], use_cache=False)
     spoken = tokenizer.convert_ids_to_tokens(found[0].tolist())
     said = tokenizer.decode(found[0], skip_special_tokens=True)

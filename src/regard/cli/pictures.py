@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.cli.answers import refuse, tell, write
+from regard.cli.seeing import draw
 from regard.cli.sights import classifying
 from regard.data.images import Images, read_pictures
 from regard.tasks.classification import probabilities
 from regard.tasks.pictures import Facts, scored, split_of
+from regard.tasks.sight import Classifying
 
 if TYPE_CHECKING:
     from regard.cli import evaluate, predict
+    from regard.cli.watching import Watched
 
 
 def evaluated(typed: "evaluate.Options") -> int:
@@ -40,12 +43,27 @@ def evaluated(typed: "evaluate.Options") -> int:
 
 def predicted(typed: "predict.Options") -> int:
     """regard predict, of a run that classifies."""
-    refuse(typed, ("picture",), f"draws a path or words; `regard view {typed.run} PICTURE --out a.png` draws gates")
     sight = classifying(typed.run, typed.weights, typed.device, typed.threads).by
     facts = sight.facts
-    chances = probabilities(sight.model, looked_at(typed, facts), facts)
-    likeliest(typed, chances, facts.classes)
+    pixels = looked_at(typed, facts)
+    seen = None if typed.picture is None else _watched(typed, sight)
+    likeliest(typed, probabilities(sight.model, pixels, facts), facts.classes)
+    if seen is not None and typed.picture is not None:
+        draw(seen, typed.picture)
     return 0
+
+
+def _watched(typed: "predict.Options", sight: Classifying) -> "Watched":
+    """What was looked at in the one picture that is to be drawn over."""
+    from regard.cli.listening import taped
+    from regard.cli.watching import looked
+
+    if len(typed.inputs) > 1:
+        raise ValueError(f"--picture draws over one picture, and {len(typed.inputs)} are named; name one of them")
+    seen = looked(sight, typed.run, Path(typed.inputs[0]), (), taped)
+    if not len(seen.recording):
+        raise ValueError(f"--picture draws what gates looked at, and {typed.run} has none; leave it out")
+    return seen
 
 
 def looked_at(typed: "predict.Options", facts: Facts) -> NDArray[np.uint8]:  # -> "n h w c"

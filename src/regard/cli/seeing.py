@@ -11,6 +11,7 @@ from regard.cli import among
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.cli.watching import Watched
     from regard.tape.recording import Recording
 
 
@@ -67,6 +68,13 @@ def over(recording: "Recording", image: "Tensor | None", out: Path, what: str | 
     """The picture, where the file shows it: a page or a figure of a recording that looks at its places."""
     drawn = out.suffix in (".html", ".png", ".svg", ".pdf") and (what is None or what in _OVER)
     return image if drawn and has_places(recording) else None
+
+
+def draw(seen: "Watched", path: Path) -> Path:
+    """What was looked at, over the picture where it looks at places."""
+    from regard.view.show import show
+
+    return show(seen.recording, image=over(seen.recording, seen.image, path)).save(path)
 
 
 def printed(recording: "Recording") -> str:

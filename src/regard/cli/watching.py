@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard import pictures
 from regard.models.rows import RowReader
 from regard.tape.recording import Recording
+from regard.tasks.sight import Sight, watched
 
 # how transformers says what a model does to a picture
 PROCESSOR = "preprocessor_config.json"
@@ -51,10 +52,15 @@ def run(folder: Path, path: Path, layers: Sequence[str], weights: str, taped: Ta
     """A run of this library. Its maps lie over the whole picture, however large that is."""
     from regard.cli.loading import recorded
     from regard.cli.sights import SIGHTS
-    from regard.tasks.sight import watched
 
-    image = pictures.read(path, mode="RGB")
+    pictures.read(path, mode="RGB")  # what is no picture is told before a model is loaded
     sight = SIGHTS[recorded(folder).kind](folder, weights, "cpu", None).by  # type: ignore[arg-type]
+    return looked(sight, folder, path, layers, taped)
+
+
+def looked(sight: Sight, folder: Path, path: Path, layers: Sequence[str], taped: Taped) -> Watched:
+    """What a run that is ready sees in a picture."""
+    image = pictures.read(path, mode="RGB")
     facts = sight.facts
     pixels = pictures.read(path, size=(facts.width, facts.height), mode="L" if facts.channels == 1 else "RGB")
     (seen,), tape = watched(sight, pixels[None], lambda: taped(sight.model, layers))
