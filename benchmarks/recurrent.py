@@ -1,0 +1,66 @@
+"""Recurrent encoders and the vocabulary layer of a translator, held against torch's own."""
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from benchmarks.table import Case, Row, gain
+from benchmarks.timing import Effort, backward, compare
+from regard.layers.recurrent import CELLS, Encoder
+from regard.losses import likelihood
+
+BATCH, STEPS, WIDTH, VOCABULARY = 64, 16, 256, 6000
+# how many times as fast forward and backward together must be; an LSTM over equal lengths torch runs in one piece too
+LEAST, LEAST_VOCABULARY = {"gru": 1.3, "lstm": 1.0}, 1.0
+
+
+def encoder(effort: Effort) -> Iterator[Row]:
+    """a bidirectional encoder over sentences of like and of unlike length, forward and backward"""
+    lengths = {"of 16": torch.full((BATCH,), STEPS), "of 1 to 16": torch.arange(BATCH) % STEPS + 1}
+    for cell in CELLS:
+        layer = Encoder(WIDTH, WIDTH, cell=cell)
+        x = torch.randn(BATCH, STEPS, WIDTH, requires_grad=True)
+        for said, counts in lengths.items():
+
+            def ours(layer: Encoder = layer, x: Tensor = x, counts: Tensor = counts) -> Tensor:
+                return layer(x, counts).outputs
+
+            def theirs(layer: Encoder = layer, x: Tensor = x, counts: Tensor = counts) -> Tensor:
+                packed = pack_padded_sequence(x, counts, batch_first=True, enforce_sorted=False)
+                return pad_packed_sequence(layer.rnn(packed)[0], batch_first=True, total_length=STEPS)[0]
+
+            calls, leaves = {"regard": ours, f"nn.{cell.upper()}": theirs}, [x, *layer.parameters()]
+            timed = compare(
+                {name: backward(call, leaves) for name, call in calls.items()},
+                effort,
+                grad=True,
+                agree=[f"nn.{cell.upper()}"],
+            )
+            case = f"{cell.upper()} {WIDTH} both ways, {BATCH} sentences {said} +backward"
+            yield gain(case, timed, "regard", f"nn.{cell.upper()}", LEAST[cell])
+
+
+def vocabulary(effort: Effort) -> Iterator[Row]:
+    """the vocabulary layer with its cross-entropy, forward and backward"""
+    rows = 256 if effort.quick else 1024
+    states = torch.randn(rows, WIDTH, requires_grad=True)
+    weight = (torch.randn(VOCABULARY, WIDTH) / WIDTH**0.5).requires_grad_()
+    bias, right = torch.zeros(VOCABULARY, requires_grad=True), torch.randint(VOCABULARY, (rows,))
+    calls = {
+        "regard.losses.likelihood": lambda: likelihood(states, weight, right, bias=bias)[0],
+        "F.cross_entropy": lambda: F.cross_entropy(F.linear(states, weight, bias), right, reduction="sum"),
+    }
+    timed = compare(
+        {name: backward(call, [states, weight, bias]) for name, call in calls.items()},
+        effort,
+        grad=True,
+        agree=["F.cross_entropy"],
+    )
+    case = f"{VOCABULARY:,} words, {rows} states of {WIDTH} +backward"
+    yield gain(case, timed, "regard.losses.likelihood", "F.cross_entropy", LEAST_VOCABULARY)
+
+
+CASES: dict[str, Case] = {"encoder": encoder, "vocabulary": vocabulary}
