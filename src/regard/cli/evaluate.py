@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from regard.cli.options import Flag, left_open, parse
+from regard.cli.options import Flag, left_open, parse, positive
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,7 @@ class Options:
     """Where to compute; auto takes a GPU if there is one."""
 
     def __post_init__(self) -> None:
-        for name in ("beam", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name} must be 1 or more, got {value}")
+        positive(self, "beam", "threads")
         if self.draws is not None and self.draws < 0:
             raise ValueError(f"--draws must be 0 or more, got {self.draws}")
         if self.test and self.split is not None:

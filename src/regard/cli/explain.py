@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from regard.cli.options import Flag, left_open, parse
+from regard.cli.options import Flag, left_open, parse, positive
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,7 @@ class Options:
     """The weights are asked for as well."""
 
     def __post_init__(self) -> None:
-        for name in ("queries", "keys", "width", "key_width", "batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name.replace('_', '-')} must be 1 or more, got {value}")
+        positive(self, "queries", "keys", "width", "key_width", "batch")
 
 
 def verb(args: Sequence[str]) -> int:

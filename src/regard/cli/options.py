@@ -32,6 +32,14 @@ def left_open(told: object) -> Any:
     return field(default=None, metadata={"open": f"(default: {told})"})
 
 
+def positive(typed: object, *names: str) -> None:
+    """Raises for a number that was typed and is below one."""
+    for name in names:
+        value = getattr(typed, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be 1 or more, got {value}")
+
+
 def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None, task: Any = None) -> T:
     """The options that were typed, those given (by a file, by a run) where none was, and otherwise the defaults."""
     given = {} if given is None else given

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from regard.cli.options import Flag, left_open, parse
+from regard.cli.options import Flag, left_open, parse, positive
 
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -41,10 +41,7 @@ class Options:
     """Where to compute; auto takes a GPU if there is one."""
 
     def __post_init__(self) -> None:
-        for name in ("count", "top", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name} must be 1 or more, got {value}")
+        positive(self, "count", "top", "threads")
         # torch takes no greater ones
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise ValueError(f"--seed must be 0 or more and below 2^63, got {self.seed}; try --seed 1")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from regard.cli.answers import refuse
-from regard.cli.options import Flag, left_open, parse
+from regard.cli.options import Flag, left_open, parse, positive
 
 if TYPE_CHECKING:
     from regard.serve.limits import Limits
@@ -68,10 +68,7 @@ class Options:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
-        for name in ("batch", "waiting", "texts", "characters", "tokens", "beam", "pixels", "body", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name} must be 1 or more, got {value}")
+        positive(self, "batch", "waiting", "texts", "characters", "tokens", "beam", "pixels", "body", "threads")
         for name in ("seconds", "arrival"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"--{name} must be more than 0 and finite, got {getattr(self, name)}")

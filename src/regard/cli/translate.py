@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from regard.cli.options import Flag, left_open, parse
+from regard.cli.options import Flag, left_open, parse, positive
 
 if TYPE_CHECKING:
     from regard.tasks.interpreter import Interpreter, Said, Search
@@ -77,10 +77,7 @@ class Options:
                 option = f"--{name.replace('_', '-')} {getattr(self, name)}"
                 way = "leave one of them out" if self.sample else "add --sample or leave it out"
                 raise ValueError(f"{option} means nothing {'with' if self.sample else 'without'} --sample; {way}")
-        for name in ("beam", "nbest", "threads", "top_k"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name.replace('_', '-')} must be 1 or more, got {value}")
+        positive(self, "beam", "nbest", "threads", "top_k")
         if not self.sample and (self.nbest or 1) > (self.beam or 5):
             raise ValueError(f"--nbest {self.nbest} wants more than --beam {self.beam or 5} finds; raise --beam")
 
