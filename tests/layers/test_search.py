@@ -7,11 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.layers.toy import BOS, EOS, Standing, Toy, everything
+from tests.layers.toy import BOS, EOS, Spoken, Standing, Toy, everything
 from torch import Tensor
 
+from regard.kernels import library
 from regard.layers.beam import beam
-from regard.layers.search import Found, Step, greedy, kept, sample
+from regard.layers.search import Found, Step, Unread, greedy, kept, sample
 
 SENTENCES, LIMITS = [3, 5, 8, 13, 21, 34, 55], [1, 9, 4, 11, 2, 13, 7]
 
@@ -244,6 +245,68 @@ def test_what_search_cannot_do_it_says(search: Callable[..., Any]) -> None:
     nothing[0] = 0
     with pytest.raises(ValueError, match="every token that may come next has probability 0.* forbid fewer tokens"):
         go(search, Always(nothing), [1, 2], [3, 3], forbidden=(0,))
+
+
+def spoken(seed: int, dtype: torch.dtype = torch.float32) -> Spoken:
+    toy = Toy.random(7, seed, dtype=dtype)
+    layer = torch.nn.Linear(7, 301, dtype=dtype)
+    with torch.no_grad():
+        layer.weight.mul_(2)
+        layer.bias[EOS] += 4
+    return Spoken(toy.logits, toy.energies, layer=layer)
+
+
+class Read(Spoken):
+    """The same decoder, its logits made at once."""
+
+    def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
+        made = super().step(tokens, state, weights)
+        assert isinstance(made.said, Unread)
+        return made._replace(said=made.logits)
+
+
+@pytest.mark.parametrize("search", [greedy, sample, beam])
+def test_logits_that_are_left_unread_say_the_same(search: Callable[..., Any]) -> None:
+    toy = spoken(1, torch.float64)
+    options = {"chance": torch.rand(7, 1, max(LIMITS), dtype=torch.float64)} if search is sample else {}
+    left = go(search, toy, SENTENCES, LIMITS, forbidden=(0, BOS), **options)
+    made = go(search, Read(toy.logits, toy.energies, layer=toy.layer), SENTENCES, LIMITS, forbidden=(0, BOS), **options)
+    for one, other in zip(left, made, strict=True):
+        (one,), (other,) = ([one], [other]) if search is greedy else (one, other)
+        assert said(one) == said(other)
+        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score))
+
+
+@pytest.mark.skipif(library.library() is None, reason="torch's product of a row depends on how many there are")
+@pytest.mark.parametrize("search", [greedy, beam])
+def test_a_batch_is_its_sentences_where_logits_are_left_unread(search: Callable[..., Any]) -> None:
+    toy = spoken(1)
+    together = go(search, toy, SENTENCES, LIMITS)
+    assert together == [go(search, toy, [s], [n])[0] for s, n in zip(SENTENCES, LIMITS, strict=True)]
+    assert [one for (one,) in go(beam, toy, SENTENCES, LIMITS, size=1, length_penalty=0.0)] == go(
+        greedy, toy, SENTENCES, LIMITS
+    )
+
+
+def test_only_a_plain_layer_is_left_unread() -> None:
+    class Scaled(torch.nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    states, plain, scaled = torch.randn(2, 3, 5), torch.nn.Linear(5, 7), Scaled(5, 7)
+    left = Unread.of(plain, states)
+    assert isinstance(left, Unread)
+    assert left.shape == (2, 3, 7)
+    assert torch.equal(Step(left, Standing(states, states)).logits, plain(states))
+    made = Unread.of(scaled, states)
+    assert isinstance(made, Tensor)
+    assert torch.equal(made, scaled(states))
+    heard = []
+    handle = plain.register_forward_hook(lambda _, __, out: heard.append(out))
+    assert isinstance(Unread.of(plain, states), Tensor)
+    assert len(heard) == 1
+    handle.remove()
+    assert isinstance(Unread.of(plain, states), Unread)
 
 
 class Misshapen(Always):

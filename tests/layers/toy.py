@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.layers.search import Step
+from regard.layers.search import Step, Unread
 
 PLACES = 997
 BOS, EOS = 1, 2
@@ -74,6 +74,18 @@ class Toy:
             energy = sum(map(math.exp, energies))
             self.read[place, length] = [x - whole for x in logits], [math.exp(e) / energy for e in energies]
         return self.read[place, length]
+
+
+@dataclass
+class Spoken(Toy):
+    """The tables hold states, and a vocabulary layer is left to make logits of them."""
+
+    layer: torch.nn.Linear = field(default_factory=lambda: torch.nn.Linear(7, 301))
+
+    def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
+        made = super().step(tokens, state, weights)
+        assert isinstance(made.said, Tensor)
+        return made._replace(said=Unread.of(self.layer, made.said))
 
 
 def everything(v: int, limit: int, forbidden: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

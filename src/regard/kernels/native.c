@@ -30,6 +30,8 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define VECTORS 1
 #define INLINE inline __attribute__((always_inline))
+#define LOWEST_BIT(bits) __builtin_ctzll(bits)
+#define PREFETCH(p) __builtin_prefetch(p, 0, 2)
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpsabi"
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -40,6 +42,13 @@
 #else
 #define VECTORS 0
 #define INLINE inline
+#define LOWEST_BIT(bits) lowest_bit(bits)
+#define PREFETCH(p) ((void)(p))
+static int lowest_bit(uint64_t bits) {
+    int at = 0;
+    for (; !(bits & 1); bits >>= 1) at++;
+    return at;
+}
 #endif
 
 #if VECTORS && (defined(__x86_64__) || defined(_M_X64))
@@ -96,6 +105,20 @@ typedef struct {
     i64 x_row, before_row, next_rows, d;
 } cells;
 
+/* The likeliest words: states come in blocks, words in spans; what is kept of a span is (spans, room), room being n and padding. */
+enum { WORDS = 6, CHUNK = 16 * WORDS, SPAN = 16 * CHUNK, PADDING = 32 };
+#define BOTTOM (-1e30)
+typedef struct {
+    const void *x, *w, *b;          /* (n, d), (v, d), (v) or NULL */
+    const i64 *never;               /* words that are not to be said, but count in the sums */
+    void *most, *sum, *least, *value, *said; /* (spans, room) each, but (spans, room, k) and (room) */
+    i64 *word;                      /* (spans, room, k) */
+    unsigned char *began;           /* (blocks, spans): there are k words of this span and those that follow */
+    void *out, *told;               /* (n, k), (n) */
+    i64 *ids;                       /* (n, k) */
+    i64 n, v, d, k, also, nevers, block, spans, room;
+} vocabulary;
+
 #if VECTORS
 static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
     1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
@@ -140,6 +163,8 @@ static const kernel POOL[2][3][2] = {COPIES(pool), COPIES(pool_backward)};
 static const kernel ACROSS[2][3][2] = {COPIES(across), COPIES(across_backward)};
 static const kernel SCALE[2][3][2] = {COPIES(scale), COPIES(scale_backward)};
 static const kernel CELL[2][2][3][2] = {{COPIES(gru), COPIES(gru_backward)}, {COPIES(lstm), COPIES(lstm_backward)}};
+static const kernel LIKELIEST[3][2] = COPIES(likeliest);
+static const kernel TOGETHER[3][2] = COPIES(together);
 
 /* What processor and system both support. Asked of them directly, because not every compiler's runtime library has
  * __builtin_cpu_supports. */
@@ -317,6 +342,38 @@ EXPORT int regard_cell_backward(int wide, int most, i64 threads, i64 m, i64 d, c
     cells t = {0};
     t.g = g, t.kept = (void *)kept, t.before = before, t.before_row = before_row, t.h = carry, t.c = carry_c, t.dx = dx, t.dp = dp, t.d = d;
     return run(CELL[carry_c != NULL][1][widest(most)][!!wide], &t, m, (double)m * d, 6e4, threads);
+}
+
+/* of each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */
+EXPORT int regard_likeliest(int wide, int most, i64 threads, i64 n, i64 v, i64 d, i64 k, const void *x, const void *w, const void *b,
+                            i64 also, i64 nevers, const i64 *never, void *out, i64 *ids, void *told) {
+    vocabulary t = {0};
+    t.x = x, t.w = w, t.b = b, t.n = n, t.v = v, t.d = d, t.k = k, t.also = also, t.nevers = nevers, t.never = never;
+    t.out = out, t.ids = ids, t.told = told;
+    if (n <= 0) return 0;
+    /* as many states as the second cache holds beside a chunk of words, in blocks of one size; more blocks for more threads */
+    const i64 size = wide ? 8 : 4, fit = 262144 / (d * size + 1) + 1, small = (n + 2 * PADDING - 1) / (2 * PADDING);
+    i64 blocks = (n + fit - 1) / fit;
+    if (blocks < threads) blocks = threads < small ? threads : small;
+    t.block = ((n + blocks - 1) / blocks + PADDING - 1) / PADDING * PADDING;
+    blocks = (n + t.block - 1) / t.block;
+    t.spans = (v + SPAN - 1) / SPAN, t.room = blocks * t.block;
+    const i64 kept = t.spans * t.room;
+    char *scratch = malloc((size_t)(kept * k * 8 + kept * (3 + k) * size + t.room * size + blocks * t.spans));
+    if (!scratch) return 1;
+    char *place = scratch;
+    t.word = (i64 *)place, place += kept * k * 8;
+    t.value = place, place += kept * k * size;
+    t.most = place, place += kept * size;
+    t.sum = place, place += kept * size;
+    t.least = place, place += kept * size;
+    t.said = place, place += t.room * size;
+    t.began = (unsigned char *)place;
+    memset(t.began, 0, (size_t)(blocks * t.spans));
+    int failed = run(LIKELIEST[widest(most)][!!wide], &t, blocks * t.spans, (double)n * v * d, 1e7, threads);
+    if (!failed) run(TOGETHER[widest(most)][!!wide], &t, n, (double)n * t.spans * k, 1e5, threads);
+    free(scratch);
+    return failed;
 }
 
 /* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */

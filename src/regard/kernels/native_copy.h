@@ -197,6 +197,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "native_additive.h"
 #include "native_maps.h"
 #include "native_cells.h"
+#include "native_best.h"
 
 #undef DOUBLE
 #undef LEVEL

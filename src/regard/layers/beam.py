@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.layers.best import best
-from regard.layers.search import CROWDED, Decoder, Found, State, check, impossible, log_probs
+from regard.layers.search import CROWDED, Decoder, Found, State, check, few, impossible
 from regard.parts import checks
 
 # A source position nobody looked at counts as one that was looked at this much: log 0 would make all scores the same.
@@ -55,12 +54,13 @@ def beam(
     for t in range(1, max(spans) + 1):
         made = decoder.step(tokens, state, weights=coverage > 0)
         state = made.state
-        log_p = log_probs(made, log_prob > -torch.inf, rows, t, eos, forbidden)
+        # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others
+        log_p, words, end = few(made, log_prob > -torch.inf, rows, t, eos, forbidden, size + 1)
         if covered is not None:
             if made.weights is None:
                 raise ValueError(f"coverage={coverage} needs the weights of attention, but decoder.step gave none")
             covered = covered + made.weights
-        ends, going, slot, token = _candidates(log_p, log_prob, eos, size - 1, led)
+        ends, going, slot, token = _candidates(log_p, words, end, log_prob, eos, size - 1, led)
 
         penalty = _penalty(t, length_penalty)
         bonus = torch.zeros_like(ends) if covered is None else coverage * _coverage(covered, source_lengths, rows)
@@ -98,27 +98,25 @@ def beam(
 
 
 def _candidates(
-    log_p: Tensor, log_prob: Tensor, eos: int, others: int, led: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # "r n v", "r n" -> "r n", then "r m" each; log_p is used up
+    log_p: Tensor, words: Tensor, end: Tensor, log_prob: Tensor, eos: int, others: int, led: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # "r n k", "r n k", "r n", "r n" -> "r n", then "r m" each
     """log p of hypotheses that end here (or minus infinity), and of those that go on: from which slot, with what."""
-    v = log_p.shape[-1]
-    end = log_p[..., eos] + log_prob
+    k = log_p.shape[-1]
+    end = end + log_prob
     counts = torch.zeros_like(end, dtype=torch.bool)
-    going, at = end[:, :0], end[:, :0].long()  # "r m", and where in "n v"
+    going, at = end[:, :0], end[:, :0].long()  # "r m", and where in "n k"
+    sums = (log_p + log_prob.unsqueeze(-1)).masked_fill(words == eos, -torch.inf)
     if led:
-        # before the sums are made, which may round two tokens to one
-        first, greedy = best(log_p[:, 0], 1)
-        stops = greedy == eos
-        counts[:, :1] = stops
-        going, at = (first + log_prob[:, :1]).masked_fill(stops, -torch.inf), greedy
-        log_p[:, 0].scatter_(1, greedy, -torch.inf)
+        # the first is the most probable before the sums are made, which may round two tokens to one
+        counts[:, :1] = words[:, 0, :1] == eos
+        going, at = sums[:, 0, :1].clone(), torch.zeros_like(words[:, 0, :1])
+        sums[:, 0, 0] = -torch.inf
     if others:
-        log_p[..., eos] = -torch.inf
-        sums = log_p.add_(log_prob.unsqueeze(-1)).flatten(1)
-        rest, there = best(sums, min(others, sums.shape[1]))
+        # of equals the first slot's, then the more probable
+        rest, there = (one[:, :others] for one in sums.flatten(1).sort(dim=1, descending=True, stable=True))
         counts |= end >= rest[:, -1:]
         going, at = torch.cat((going, rest), 1), torch.cat((at, there), 1)
-    return end.masked_fill(~counts, -torch.inf), going, at // v, at % v
+    return end.masked_fill(~counts, -torch.inf), going, at // k, words.flatten(1).gather(1, at)
 
 
 class _Ended:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.layers.best import best
+from regard.kernels.best import best
+from regard.kernels.likeliest import Likeliest, likeliest, of_logits
 from regard.parts import checks
 
 # Below this share of living sentences the batch is cut down to them: copying the rest of the state then pays.
@@ -35,12 +36,39 @@ class State(Protocol):
         ...
 
 
+class Unread(NamedTuple):
+    """W x + b, left to whoever reads it: a search reads little of it, and nothing of hypotheses that are given up."""
+
+    states: Tensor  # "b n d"
+    weight: Tensor  # "v d"
+    bias: Tensor | None  # "v"
+
+    @staticmethod
+    def of(layer: nn.Module, states: Tensor) -> "Unread | Tensor":
+        """The logits of a vocabulary layer; made at once where that is more than a product, or somebody listens."""
+        heard = layer._forward_hooks or layer._forward_pre_hooks or torch.compiler.is_compiling()
+        if type(layer) is nn.Linear and not heard:
+            return Unread(states, layer.weight, layer.bias)
+        return layer(states)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.states.shape[:-1], len(self.weight))
+
+    def read(self) -> Tensor:  # "b n v"
+        return nn.functional.linear(self.states, self.weight, self.bias)
+
+
 class Step(NamedTuple):
     """What one step of a decoder gives."""
 
-    logits: Tensor  # "b n v"
+    said: Tensor | Unread  # the logits "b n v"
     state: State
     weights: Tensor | None = None  # "b n s", where it looked, if that was asked for
+
+    @property
+    def logits(self) -> Tensor:  # "b n v"
+        return self.said.read() if isinstance(self.said, Unread) else self.said
 
 
 class Decoder(Protocol):
@@ -66,8 +94,11 @@ def greedy(
 ) -> list[Found]:  # limits "b"
     """y_t = argmax p(y | y_<t); of equals the lowest id."""
 
-    def first(log_p: Tensor, rows: Tensor, t: int) -> Tensor:  # "r 1 v", "r" -> "r 1"
-        return best(log_p.squeeze(1), 1)[1]
+    def first(made: Step, going: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        log_p, tokens, _ = few(made, going, rows, t, eos, forbidden, 1)
+        tokens, log_p = tokens.squeeze(-1), log_p.squeeze(-1)
+        _check_some(log_p, going)
+        return tokens, log_p
 
     return [one for (one,) in _follow(decoder, state, first, 1, bos, eos, limits, forbidden)]
 
@@ -113,14 +144,18 @@ def sample(
         )
     chances = chance
 
-    def draw(log_p: Tensor, rows: Tensor, t: int) -> Tensor:  # "r n v", "r" -> "r n"
+    def draw(made: Step, going: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        # all paths start from one
+        log_p = log_probs(made, going, rows, t, eos, forbidden).expand(-1, count, -1)
+        _check_some(log_p.amax(-1), going)
         values, ids = kept(log_p.flatten(0, 1), temperature, top_k, top_p)
         sums = values.double().exp().cumsum(-1)
         whole = sums[:, -1:]
         # below the whole even where the product rounds up to it, so that nothing of probability 0 is drawn
         point = torch.minimum(chances[rows, :, t - 1].reshape(-1, 1) * whole, whole.nextafter(torch.zeros_like(whole)))
         drawn = torch.searchsorted(sums, point, right=True)
-        return (drawn if ids is None else ids.gather(-1, drawn)).view(log_p.shape[:2])
+        tokens = (drawn if ids is None else ids.gather(-1, drawn)).view(log_p.shape[:2])
+        return tokens, log_p.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
     return _follow(decoder, state, draw, count, bos, eos, limits, forbidden)
 
@@ -146,7 +181,8 @@ def kept(
 def _follow(
     decoder: Decoder,
     state: State,
-    choose: Callable[[Tensor, Tensor, int], Tensor],  # "r n v", the sentences "r", the step -> "r n"
+    # who is going "r n", the sentences "r", the step -> the tokens "r n" and log p of each
+    choose: Callable[[Step, Tensor, Tensor, int], tuple[Tensor, Tensor]],
     count: int,
     bos: int,
     eos: int,
@@ -163,14 +199,10 @@ def _follow(
     for t in range(1, int(limits.max()) + 1):
         made = decoder.step(tokens, state)
         state = made.state
-        log_p = log_probs(made, going, rows, t, eos, forbidden)
+        tokens, log_p = choose(made, going, rows, t)
         if t == 1 and count > 1:
             state = state.reorder(torch.zeros(b, count, dtype=torch.long, device=device))
-            log_p, going = log_p.expand(-1, count, -1), going.expand(-1, count)
-        if bool(((log_p.amax(-1) == -torch.inf) & going).any()):
-            raise impossible()
-        tokens = choose(log_p, rows, t)
-        total = total + log_p.gather(-1, tokens.unsqueeze(-1)).squeeze(-1).masked_fill(~going, 0)
+        total = total + log_p.masked_fill(~going, 0)
         said.append((rows, tokens, total))
         going = going & (tokens != eos) & (limits[rows] > t).unsqueeze(-1)
         living = going.any(-1)
@@ -206,30 +238,74 @@ def log_probs(
     made: Step, alive: Tensor, rows: Tensor, t: int, eos: int, forbidden: Sequence[int]
 ) -> Tensor:  # alive "b n", rows "b" -> "b n v"
     """log p of every token, minus infinity for what is forbidden; not renormalised: it is the decoder's own."""
+    _check_said(made, alive, eos, forbidden)
     logits = made.logits
-    if logits.ndim != 3 or logits.shape[:2] != alive.shape:
-        raise ValueError(
-            f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*alive.shape, 'v')}, "
-            f"got {checks.shape(logits)}"
-        )
-    v = logits.shape[-1]
-    for name, token in (("eos", eos), *(("forbidden", f) for f in forbidden)):
-        if not 0 <= token < v:
-            raise ValueError(f"{name} must be an id of the vocabulary, 0 to {v - 1}, got {token}")
     log_p = logits.log_softmax(-1, dtype=checks.widened(logits.dtype))
     # One NaN or plus infinity makes NaN of its whole row, so one column tells.
     broken = log_p[..., 0].isnan()
     if bool(broken.any()):
-        if bool((broken & alive).any()):
-            sentence = int(rows[(broken & alive).any(-1)][0])
-            raise ValueError(
-                f"decoder.step gave logits with NaN or infinity for sentence {sentence} at step {t}; "
-                "look for NaN in the model's parameters, or decode in float32"
-            )
+        _check_numbers(broken & alive, rows, t)
         log_p[broken] = 0  # of a sentence that is done: nobody reads it
     if forbidden:
         log_p[..., list(forbidden)] = -torch.inf
     return log_p
+
+
+def few(
+    made: Step, alive: Tensor, rows: Tensor, t: int, eos: int, forbidden: Sequence[int], k: int
+) -> Likeliest:  # alive "b n", rows "b" -> "b n k", "b n k", "b n"
+    """log p of the k most probable tokens that are not forbidden, which they are, and log p of the end.
+
+    Hypotheses that are not alive are not looked at: all they could say has log p minus infinity.
+    """
+    _check_said(made, alive, eos, forbidden)
+    said, every = made.said, bool(alive.all())
+    rest = None if every else alive.flatten().nonzero().squeeze(1)
+    states = (said.states if isinstance(said, Unread) else said).flatten(0, 1)
+    states = states if rest is None else states[rest]
+    if isinstance(said, Unread):
+        found = likeliest(states, said.weight, said.bias, k, eos, forbidden)
+    else:
+        found = of_logits(states, k, eos, forbidden)
+    if bool(found[2].isnan().any()):
+        _check_numbers(_spread(found[2].isnan(), rest, alive, False), rows, t)
+    log_p, tokens, end = found
+    return (
+        _spread(log_p, rest, alive, -torch.inf),
+        _spread(tokens, rest, alive, 0),
+        _spread(end, rest, alive, -torch.inf),
+    )
+
+
+def _spread(found: Tensor, rest: Tensor | None, alive: Tensor, fill: float) -> Tensor:  # "m …" -> "b n …"
+    if rest is not None:
+        found = found.new_full((alive.numel(), *found.shape[1:]), fill).index_copy_(0, rest, found)
+    return found.unflatten(0, alive.shape)
+
+
+def _check_said(made: Step, alive: Tensor, eos: int, forbidden: Sequence[int]) -> None:
+    shape = tuple(made.said.shape)
+    if len(shape) != 3 or shape[:2] != tuple(alive.shape):
+        raise ValueError(
+            f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*alive.shape, 'v')}, got {shape}"
+        )
+    for name, token in (("eos", eos), *(("forbidden", f) for f in forbidden)):
+        if not 0 <= token < shape[-1]:
+            raise ValueError(f"{name} must be an id of the vocabulary, 0 to {shape[-1] - 1}, got {token}")
+
+
+def _check_numbers(broken: Tensor, rows: Tensor, t: int) -> None:  # "b n", "b"
+    if bool(broken.any()):
+        sentence = int(rows[broken.any(-1)][0])
+        raise ValueError(
+            f"decoder.step gave logits with NaN or infinity for sentence {sentence} at step {t}; "
+            "look for NaN in the model's parameters, or decode in float32"
+        )
+
+
+def _check_some(most: Tensor, going: Tensor) -> None:  # "b n" each
+    if bool(((most == -torch.inf) & going).any()):
+        raise impossible()
 
 
 def impossible() -> ValueError:

@@ -9,7 +9,7 @@ from regard.catalogue import MECHANISMS, Factory
 from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State, Taught, Unfit
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Encoded, Encoder
-from regard.layers.search import Step
+from regard.layers.search import Step, Unread
 from regard.models.translator import Translator, embeddings
 from regard.parts import checks, tap
 from regard.parts.call import NOTHING, Need
@@ -103,4 +103,4 @@ class Seq2Seq(Translator):
 
     def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"
         made = self.decoder.step(self.target(tokens), state, weights)
-        return Step(self.logits(made.out), made.state, made.weights)
+        return Step(Unread.of(self.output, made.out), made.state, made.weights)

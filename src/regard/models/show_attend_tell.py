@@ -14,7 +14,7 @@ from regard.catalogue import Factory
 from regard.layers.decoders import Attentive, State, Stepped, Taught
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Bridge, Encoded, Stack
-from regard.layers.search import Step
+from regard.layers.search import Step, Unread
 from regard.models.show_attend_tell_encoder import annotated, wide
 from regard.parts import checks, tap
 from regard.parts.call import NOTHING, Attended, Need
@@ -210,7 +210,7 @@ class ShowAttendTell(nn.Module):
         """The logits of the word behind these, and the state with these."""
         with _lying(state.grid):
             made = self.decoder.step(self.embedding(tokens), state.state, weights)
-        return Step(self.output(made.out), replace(state, state=made.state), made.weights)
+        return Step(Unread.of(self.output, made.out), replace(state, state=made.state), made.weights)
 
     def forward(self, images: Tensor, target: Tensor) -> Tensor:  # "b …", "b t" -> "b t v"
         return self.output(self.teach(images, target).states)

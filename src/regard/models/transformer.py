@@ -12,7 +12,7 @@ from regard.attention.multihead import MultiHead
 from regard.catalogue import MECHANISMS
 from regard.layers.decoders import Taught
 from regard.layers.dropout import Dropout
-from regard.layers.search import Step
+from regard.layers.search import Step, Unread
 from regard.layers.transformer import NORMS, DecoderLayer, EncoderLayer
 from regard.models.translator import Translator, embeddings
 from regard.parts import checks
@@ -190,7 +190,7 @@ class Transformer(Translator):
             pasts.append(got.past)
             looked = got.source.weights.mean(1) if wanted.weights else looked
         after = replace(state, pasts=tuple(pasts), times=times, visible=visible)
-        return Step(self.logits(self.target_norm(x)), after, looked)
+        return Step(Unread.of(self.output, self.target_norm(x)), after, looked)
 
 
 def _heads(attention: str | Sequence[str] | None, heads: int, dim: int) -> Attention | list[Attention] | None:

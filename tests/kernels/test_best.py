@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.layers.best import WIDTH, best
+from regard.kernels.best import WIDTH, best
 
 
 @pytest.mark.parametrize("v", [1, 7, 20 * WIDTH - 1, 20 * WIDTH, 45 * WIDTH + 13])
