@@ -262,7 +262,7 @@ def few(
     said, every = made.said, bool(alive.all())
     rest = None if every else alive.flatten().nonzero().squeeze(1)
     states = (said.states if isinstance(said, Unread) else said).flatten(0, 1)
-    states = states if rest is None else states[rest]
+    states = states if rest is None else states.index_select(0, rest)
     if isinstance(said, Unread):
         found = likeliest(states, said.weight, said.bias, k, eos, forbidden)
     else:
