@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.view.recordings import Caught
 
 from regard.view import curve, scatter
 
@@ -34,6 +35,15 @@ def test_what_is_written_can_be_found(tmp_path: Path) -> None:
 
 def test_one_line_without_a_name_has_no_legend(tmp_path: Path) -> None:
     assert 'id="legend' not in curve({"": [(0, 1), (1, 2)]}, tmp_path / "a.svg").read_text()
+
+
+def test_a_single_point_is_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    curve({"one": [(0, 1)], "two": [(0, 1), (1, 2)]}, tmp_path / "a.png")
+    (place,) = caught.last.axes
+    drawn = [(line.get_linestyle(), line.get_marker()) for line in place.get_lines()]
+    assert drawn == [("None", "o"), ("-", ".")]
+    assert [line.get_linestyle() for line in place.get_legend().get_lines()] == ["None", "-"]
 
 
 def test_names_of_points_do_not_cover_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,9 @@ def curve(
                 [x for x, _ in points],
                 [y for _, y in points],
                 color=_COLOURS[n % len(_COLOURS)],
-                linestyle=_STROKES[n // len(_COLOURS) % len(_STROKES)],
-                marker="." if len(points) <= _MARKED else None,
+                # a single point is no line, in the legend neither
+                linestyle=_STROKES[n // len(_COLOURS) % len(_STROKES)] if len(points) > 1 else "",
+                marker=None if len(points) > _MARKED else "." if len(points) > 1 else "o",
                 linewidth=1.4,
             )[0]
             for n, points in enumerate(lines.values())
