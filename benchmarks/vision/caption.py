@@ -163,7 +163,7 @@ def _drawn(one: Judged, run: Path, folder: Path) -> Path:
     path = draw(captioner, np.asarray(test.pixels[n]), one.said[n], folder / f"caption-{one.name}.png")
     # in few colours, to keep it small
     with Image.open(path) as image:
-        image.convert("RGB").quantize(128).save(path, optimize=True)
+        image.convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
     return path
 
 
