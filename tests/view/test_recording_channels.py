@@ -12,6 +12,7 @@ from regard.parts.map import Kept
 from regard.tape.recorded import Recorded
 from regard.tape.recording import Recording
 from regard.view.recording_figure import draw_recording
+from regard.view.recording_page import html
 from regard.view.recording_text import text
 
 HEADS = ("head", "quer", "key", "entropy")
@@ -75,6 +76,13 @@ def test_what_the_model_said_stands_in_the_figure(tmp_path: Path) -> None:
     for recording, what in ((weighed(5), "channels"), (seen(), "overlay"), (seen(), "heads")):
         told = Recording(recording.maps, about={"said": "three 98.1 %"})
         assert "the model says: three 98.1 %" in said(draw_recording(told, tmp_path / "a.svg", what=what))
+
+
+def test_without_a_script() -> None:
+    told = html(weighed(5)).split("<noscript>")[1]
+    first = float(weighed(5)[0].weights.dense().flatten()[0])
+    assert "The weights of the first channels of blocks.0.gate:" in told
+    assert f'<tr><th scope="row">0</th><td>{first:.4f}</td></tr>' in told
 
 
 def test_in_a_terminal() -> None:

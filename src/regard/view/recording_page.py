@@ -260,16 +260,16 @@ def _words(layer: Layer, scan: Scan) -> str:
     body = []
     for i in range(min(_ROWS, scan.q)):
         best = "".join(
-            f"<td>{name(layer.columns, int(j))}: {float(w):.4f}</td>"
+            f"<td>{'' if chosen.weighs_channels(one) else name(layer.columns, int(j)) + ': '}{float(w):.4f}</td>"
             for w, j in zip(scan.values[i][:3], scan.columns[i][:3], strict=True)
         )
         body.append(f'<tr><th scope="row">{name(layer.rows, i)}</th>{best}</tr>')
     sure = "" if one.verified else " (unverified)"
     title = markup.escape(labels.legible(one.name or "model"))
-    return (
-        f"<p>{CAUTION} This page draws with a script, which did not run. What the first queries of the first head of "
-        f"{title}{sure} look at most:</p><table>{''.join(body)}</table>"
-    )
+    most = f"What the first queries of the first head of {title}{sure} look at most"
+    if chosen.weighs_channels(one):
+        most = f"The weights of the first channels of {title}{sure}"
+    return f"<p>{CAUTION} This page draws with a script, which did not run. {most}:</p><table>{''.join(body)}</table>"
 
 
 def document(header: dict[str, object], thumbs: dict[str, object], blocks: Sequence[str], words: str) -> str:
