@@ -84,6 +84,7 @@ def legible(figure: Any) -> None:
         assert within(text.get_window_extent(), inside), text
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
+            assert not axis.label.get_text() or within(axis.label.get_window_extent(), inside), axis.label
             boxes = [(t.get_window_extent(), t) for t in axis.get_ticklabels() if t.get_text()]
             assert all(within(box, inside) for box, _ in boxes), [label.get_text() for _, label in boxes]
             for (a, one), (b, other) in combinations(boxes[:40], 2):

@@ -153,7 +153,7 @@ def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence
     # a map of few queries, such as a step of a generation, is as low as it has few
     low = [size * min(max(one.one.shape[-2] / max(one.one.shape[-1], 1), 0.25), 1.0) for one in found]
     starts = [top + sum(low[:row]) + row * (under + _GAP) for row in range(len(found) + 1)]
-    height = max(starts[-1], 0.9)
+    height = max(starts[-1], 1.4)  # the words beside the bar take as much
     with board(path, title, notes, names, left + most * (size + _GAP) + 0.05 + BAR, height) as b:
         for n, name in enumerate(_columns(found, most)):
             b.write(name, left + n * (size + _GAP) + size / 2, 0.12, LEAST + 1, ha="center")
