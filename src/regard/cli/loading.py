@@ -11,7 +11,7 @@ from torch import nn
 from regard.tasks.interpreter import Interpreter
 from regard.tasks.restored import restored
 from regard.tasks.translate import Translate
-from regard.train import checkpoint
+from regard.train import checkpoint, heap
 from regard.train.distributed import join
 from regard.train.run import AVERAGE, BEST, LAST, Record
 
@@ -79,6 +79,9 @@ def weighed(run: Path, weights: Weights) -> Path:
 def weigh(model: nn.Module, path: Path, device: str, threads: int | None) -> int:
     """Gives a model its weights, where it is to compute; of which step they are."""
     facts = checkpoint.load(model, path)
-    model.to(join(device).device).eval()
+    place = join(device).device
+    model.to(place).eval()
+    if place.type == "cpu":
+        heap.keep()
     torch.set_num_threads(threads or torch.get_num_threads())
     return facts["step"]

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.tasks.task import Draws, Score, Task
-from regard.train import checkpoint, distributed, files, opening, sentences, threads
+from regard.train import checkpoint, distributed, files, heap, opening, sentences, threads
 from regard.train.average import average
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Objective, Processes
@@ -103,7 +103,9 @@ class _Fitting:
         return plan
 
     def settle(self) -> Iterator[Event]:
-        """How many threads there are; if that must be tried, it is told before."""
+        """Freed memory stays, on a CPU; and how many threads there are: if that must be tried, it is told before."""
+        if self.processes.device.type == "cpu":
+            heap.keep()
         known, alone = self.training.threads or self.record.threads, self.processes.world == 1
         # what one process found best is too many for each of several
         if known is not None and (self.training.threads or alone):
