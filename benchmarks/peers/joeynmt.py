@@ -156,11 +156,26 @@ def measure(given: argparse.Namespace) -> int:
         steps=max(effort.trained, effort.timed),
     )
     print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}")
-    if given.only or effort != Effort():
-        print("Nothing was written: only a run of everything becomes a file.")
+    if effort != Effort():
+        print("Nothing was written: only rounds and steps as usual become a file.")
     else:
-        print(f"Written to {write(here, versions, rows, how)} and .json.")
+        print(f"Written to {write(here, versions, [*rows, *others(rows)], how)} and .json.")
     return 0
+
+
+def others(rows: "Sequence[Row]") -> "Sequence[Row]":
+    """The models that were not measured now, from the last file; the remark says when they were."""
+    from benchmarks.report import read
+
+    last = max(RESULTS.glob("*.json"), default=None)
+    if last is None:
+        return []
+    results, now = read(last), {row.case for row in rows}
+    kept = [row for row in results.rows if row.case not in now]
+    return [
+        row if "measured on" in row.note else replace(row, note=f"{row.note}; measured on {results.date}")
+        for row in kept
+    ]
 
 
 def _worker(name: str, peer: Path) -> Worker:

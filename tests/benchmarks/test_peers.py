@@ -1,6 +1,7 @@
 """The comparison with whole systems: its protocol, its data, its turns, and regard's side of it at toy size."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from benchmarks.peers import environment, joeynmt, regard_worker, text
 from benchmarks.peers.talk import Setting, Worker
+from benchmarks.table import Row
 
 TOY = """
 import sys
@@ -128,6 +130,21 @@ def test_a_table_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = tmp_path / joeynmt.write({"cores": "2"}, {"joeynmt": "2.3.0"}, [], "How.")
     assert "- versions: joeynmt 2.3.0" in path.read_text()
     assert json.loads(path.with_suffix(".json").read_text())["machine"] == {"cores": "2"}
+
+
+def test_models_that_are_not_measured_again_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joeynmt, "RESULTS", tmp_path)
+    monkeypatch.setattr(joeynmt, "ROOT", tmp_path)
+    assert joeynmt.others([]) == []
+    joeynmt.write(
+        {}, {}, [Row("training, one", "a : b", note="then"), Row("training, two", "a : b", note="then")], "How."
+    )
+    again = [Row("training, one", "a : b", note="now")]
+    (kept,) = joeynmt.others(again)
+    assert kept.case == "training, two"
+    assert re.fullmatch(r"then; measured on \d{4}-\d\d-\d\d", kept.note)
+    joeynmt.write({}, {}, [*again, kept], "How.")
+    assert [row.note for row in joeynmt.others(again)] == [kept.note]
 
 
 def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
