@@ -4,34 +4,37 @@
 
 Pairs are drawn into text files: words of a made-up language, as frequent as words are (Zipf), 10 to 30 a line; a
 corpus is the beginning of every larger one. Each size is trained on in a process of its own, by the same task that
-trains on anybody's files. Memory is what the system counts for that process: its own (anonymous) memory, and pages of
-mapped files, which the system may take back at any time, apart from each other.
+trains on anybody's files; they take turns, so that a machine that is busy at times is so for all. Memory is what the
+system counts for a process: its own (anonymous) memory, and pages of mapped files, which the system may take back at
+any time, apart from each other.
 """
 
 import argparse
-import contextlib
-import json
-import subprocess
+import itertools
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks import measured
 from benchmarks.measured import About
+from benchmarks.peers.talk import Answer, Worker, serve
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
+if TYPE_CHECKING:
+    from regard.tasks.translation import Translation
+
 NAME = "growth"
 PAIRS = (30_000, 300_000, 3_000_000)
-ROOT = Path(__file__).parents[2]
 # the slowest may be so much slower than the fastest: the processor's time of equal work differs as much by itself
 EVEN = 0.9
 # bytes a pair that own memory may grow by beside the token arrays: the order of an epoch and the lengths it is made of
@@ -39,7 +42,7 @@ GROWS = 32
 
 _WORDS, _SHORTEST, _LONGEST = 20_000, 10, 30
 _CHUNK = 1000
-_LOGGED = 20
+_TURN = 20  # steps
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,14 @@ class Size:
     batches: int  # of an epoch
     reading_seconds: float  # CPU seconds until the first step: reading, vocabulary, encoding, the plan
     reading_peak: float  # the most memory until then, mapped pages included
-    own: float  # the most of its own memory at any line of progress
+    own: float  # the most of its own memory after any turn
     mapped_pages: float  # pages of files in memory at that time, libraries included
-    steps_per_second: float  # of CPU time, the median over lines of progress
+    rates: list[float]  # steps per second of CPU time, of every turn
     tokens_per_step: float
+
+    @property
+    def steps_per_second(self) -> float:
+        return median(self.rates)
 
     @property
     def beyond(self) -> float:
@@ -72,9 +79,10 @@ class Result:
 
     @property
     def evenness(self) -> float:
-        """Steps per second of the slowest size, as a share of the fastest."""
-        rates = [size.steps_per_second for size in self.sizes]
-        return min(rates) / max(rates)
+        """Steps per second of the slowest size, as a share of the fastest: beside the first size, turn by turn."""
+        first = self.sizes[0].rates
+        beside = [median(ours / theirs for ours, theirs in zip(size.rates, first, strict=True)) for size in self.sizes]
+        return min(beside) / max(beside)
 
     @property
     def bytes_per_pair(self) -> float | None:
@@ -140,91 +148,93 @@ class _Seen:
         return self.made[-1]
 
 
-def child(train: Sequence[str], valid: Sequence[str], folder: str, steps: int, mapped: int | None) -> Size:
-    """One size, in this process."""
-    from regard.data.corpus import Corpus
-    from regard.tasks.translation import Translation
-    from regard.train.events import Started, Stepped
-    from regard.train.fit import fit
+class Grown:
+    """One size, in a process that answers for it: read, then so many steps a turn."""
 
-    if mapped is not None:
-        # Tasks leave the bound at what it is; here a small corpus must go where large ones go.
-        Corpus.of.__func__.__kwdefaults__["mapped"] = mapped  # type: ignore[attr-defined]
-    task = _Seen(
-        Translate(
-            train=tuple(map(Path, train)),
-            valid=tuple(map(Path, valid)),
-            vocabulary=2000,
-            decoder="luong",
-            width=64,
-            hidden=64,
-            batch=1024,
-        ),
-        [],
-    )
-    training = Training(steps=steps, log_every=_LOGGED, validate_every=steps, save_every=steps, threads=1, device="cpu")
-    begun = time.process_time()
-    reading: dict[str, float] = {}
-    notes: list[tuple[float, dict[str, float]]] = []
-    tokens = batches = 0
-    for event in fit(task, Path(folder), training):
-        if isinstance(event, Started):
-            reading = {"seconds": time.process_time() - begun, "peak": memory()["VmHWM"]}
-            batches = event.batches
-            notes.append((time.process_time(), memory()))
-        elif isinstance(event, Stepped):
-            notes.append((time.process_time(), memory()))
-    work: Translation = task.made[0]
-    sides = work.corpus.source, work.corpus.target
-    arrays = sum(side.ids.nbytes + side.starts.nbytes for side in sides)
-    tokens = sum(len(side.ids) for side in sides)
-    seconds = [later - earlier for (earlier, _), (later, _) in pairwise(notes)]
-    own = max((note for _, note in notes), key=lambda note: note["RssAnon"])
-    return Size(
-        pairs=len(work.corpus),
-        tokens=tokens,
-        arrays=arrays / 1e6,
-        mapped=all(isinstance(side.ids, np.memmap) for side in sides),
-        batches=batches,
-        reading_seconds=reading["seconds"],
-        reading_peak=reading["peak"],
-        own=own["RssAnon"],
-        mapped_pages=own["RssFile"],
-        # the first line of progress also pays for what is built at the first step
-        steps_per_second=_LOGGED / median(seconds[1:] or seconds),
-        tokens_per_step=len(sides[1].ids) / batches,
-    )
+    def load(self, train: Sequence[str], valid: Sequence[str], folder: str, mapped: int | None) -> Answer:
+        from regard.data.corpus import Corpus
+        from regard.train.events import Started, Stepped
+        from regard.train.fit import fit
+
+        if mapped is not None:
+            # Tasks leave the bound at what it is; here a small corpus must go where large ones go.
+            Corpus.of.__func__.__kwdefaults__["mapped"] = mapped  # type: ignore[attr-defined]
+        self.task = _Seen(
+            Translate(
+                train=tuple(map(Path, train)),
+                valid=tuple(map(Path, valid)),
+                vocabulary=2000,
+                decoder="luong",
+                width=64,
+                hidden=64,
+                batch=1024,
+            ),
+            [],
+        )
+        never = 10**9
+        training = Training(steps=never, log_every=1, validate_every=never, save_every=never, threads=1, device="cpu")
+        begun = time.process_time()
+        events = fit(self.task, Path(folder), training)
+        self.batches = next(event.batches for event in events if isinstance(event, Started))
+        self.reading = time.process_time() - begun, memory()["VmHWM"]
+        self.steps = (event for event in events if isinstance(event, Stepped))
+        self.notes, self.rates = [memory()], list[float]()
+        return {}
+
+    def train(self, steps: int) -> Answer:
+        begun = time.process_time()
+        for _ in itertools.islice(self.steps, steps):
+            pass
+        self.rates.append(steps / (time.process_time() - begun))
+        self.notes.append(memory())
+        return {}
+
+    def tell(self) -> Answer:
+        """What was found; the first turn, which also pays for what is built at the first step, is left out."""
+        work: Translation = self.task.made[0]
+        sides = work.corpus.source, work.corpus.target
+        own = max(self.notes, key=lambda note: note["RssAnon"])
+        size = Size(
+            pairs=len(work.corpus),
+            tokens=sum(len(side.ids) for side in sides),
+            arrays=sum(side.ids.nbytes + side.starts.nbytes for side in sides) / 1e6,
+            mapped=all(isinstance(side.ids, np.memmap) for side in sides),
+            batches=self.batches,
+            reading_seconds=self.reading[0],
+            reading_peak=self.reading[1],
+            own=own["RssAnon"],
+            mapped_pages=own["RssFile"],
+            rates=self.rates[1:],
+            tokens_per_step=len(sides[1].ids) / self.batches,
+        )
+        return asdict(size)
 
 
 def measure(pairs: Sequence[int], steps: int, mapped: int | None = None, say: Callable[[str], None] = print) -> Result:
-    """Every size, in a process and a folder of its own, which is emptied before the next."""
-    if steps < 2 * _LOGGED or steps % _LOGGED:
-        raise ValueError(f"steps must be a multiple of {_LOGGED}, at least twice, got {steps}; try steps=400")
-    sizes = []
-    for count in sorted(pairs):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+    """Every size, in a process and a folder of its own, turn by turn."""
+    if steps < 2 * _TURN or steps % _TURN:
+        raise ValueError(f"steps must be a multiple of {_TURN}, at least twice, got {steps}; try steps=400")
+    with ExitStack() as stack:
+        workers = []
+        for count in sorted(pairs):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             say(f"{count:,} pairs: drawing")
             train, valid = files(folder, count), files(folder, 20)
-            say(f"{count:,} pairs: training")
-            sent = {
-                "train": list(map(str, train)),
-                "valid": list(map(str, valid)),
-                "folder": str(folder / "run"),
-                "steps": steps,
-                "mapped": mapped,
-            }
-            ran = subprocess.run(
-                [sys.executable, "-m", "benchmarks.translation.growth", "--child", json.dumps(sent)],
-                stdout=subprocess.PIPE,
-                text=True,
-                cwd=ROOT,
-                check=False,
+            say(f"{count:,} pairs: reading")
+            log = Path(tempfile.gettempdir()) / "benchmarks-growth.log"
+            worker = stack.enter_context(
+                Worker([sys.executable, "-m", "benchmarks.translation.growth", "--child"], log)
             )
-            if ran.returncode:
-                raise RuntimeError(f"training on {count} pairs failed with code {ran.returncode}; its error is above")
-            sizes.append(Size(**json.loads(ran.stdout.splitlines()[-1])))
-    return Result(About.now(), steps, sizes)
+            texts = {"train": [*map(str, train)], "valid": [*map(str, valid)]}
+            worker.ask("load", **texts, folder=str(folder / "run"), mapped=mapped)
+            workers.append(worker)
+        turns = steps // _TURN
+        for turn in range(turns):
+            say(f"turn {turn + 1} of {turns}")
+            first = turn % len(workers)
+            for worker in workers[first:] + workers[:first]:
+                worker.ask("train", steps=_TURN)
+        return Result(About.now(), steps, [Size(**worker.ask("tell")) for worker in workers])
 
 
 def table(found: Result) -> str:
@@ -274,12 +284,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsing.add_argument("--steps", type=int, default=400, help="of every training (%(default)s)")
     parsing.add_argument("--mapped", type=int, help="tokens a side beyond which they live in files; as usual without")
     parsing.add_argument("--runs", type=Path, default=Path("runs"), help="where the result is kept (%(default)s)")
-    parsing.add_argument("--child", help=argparse.SUPPRESS)
+    parsing.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parsing.parse_args(arguments)
-    if given.child is not None:
-        with contextlib.redirect_stdout(sys.stderr):
-            size = child(**json.loads(given.child))
-        print(json.dumps(asdict(size)))
+    if given.child:
+        grown = Grown()
+        serve({"load": grown.load, "train": grown.train, "tell": grown.tell})
         return 0
     try:
         found = measure(given.pairs, given.steps, given.mapped)

@@ -232,8 +232,8 @@ def _killed(found: resume.Result) -> str:
 def _grown(found: growth.Result) -> str:
     said = (
         f"The first {found.steps} steps of the same small training on ever more pairs of a made-up language, one\n"
-        "thread. Own memory is what the process cannot share; where token arrays live in files, their pages come and\n"
-        "go.\n"
+        "thread, turn by turn. Own memory is what the process cannot share; where token arrays live in files, their\n"
+        "pages come and go.\n"
     )
     return f"## Growth of the corpus\n\n{said}\n{growth.table(found)}\n{growth.summary(found)}\n"
 

@@ -315,15 +315,18 @@ def test_fewer_pairs_are_the_beginning_of_more() -> None:
     assert all(10 <= len(line.split()) <= 30 for line in more)
 
 
-def test_growth_in_memory_and_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "_LOGGED", 2)
+def test_growth_in_memory_and_in_files(tmp_path: Path) -> None:
     train, valid = growth.files(tmp_path, 60), growth.files(tmp_path, 20)
-    small = growth.child([*map(str, train)], [*map(str, valid)], str(tmp_path / "run"), 4, None)
+    grown = growth.Grown()
+    grown.load([*map(str, train)], [*map(str, valid)], str(tmp_path / "run"), None)
+    grown.train(2)
+    grown.train(2)
+    small = growth.Size(**grown.tell())
+    assert len(small.rates) == 1
     assert (small.pairs, small.mapped) == (60, False)
     assert small.arrays == pytest.approx((4 * small.tokens + 2 * 8 * 61) / 1e6)
     assert 0 < small.own < small.reading_peak + 1000
     assert small.beyond == small.own - small.arrays
-    monkeypatch.undo()
     found = growth.measure([120], 40, mapped=100, say=silent)
     (size,) = found.sizes
     assert (size.pairs, size.mapped) == (120, True)
@@ -332,6 +335,8 @@ def test_growth_in_memory_and_in_files(tmp_path: Path, monkeypatch: pytest.Monke
     assert found.bytes_per_pair is None
     assert found.verdict == "reached"
     assert both.bytes_per_pair == pytest.approx(1e6 * (size.beyond - small.beyond) / 60)
+    steady = replace(small, rates=[1.0, 10.0, 2.0])
+    assert replace(found, sizes=[steady, replace(steady, rates=[0.9, 8.0, 1.9])]).evenness == pytest.approx(0.9)
     assert growth.table(both).count("\n") == 4
     assert "bytes a pair" in growth.summary(both)
     measured.write(tmp_path / "growth/result.json", both)
@@ -403,8 +408,8 @@ def test_the_report_of_fake_results(tmp_path: Path) -> None:
         (run / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     kills = resume.Result(ABOUT, 100, 8, 12, 3, 400, [], [], 99.0)
     measured.write(tmp_path / "resume/result.json", kills)
-    size = growth.Size(30_000, 600_000, 4.8, False, 700, 3.0, 400.0, 300.0, 90.0, 20.0, 800.0)
-    larger = replace(size, pairs=300_000, arrays=48.0, own=350.0, steps_per_second=19.0)
+    size = growth.Size(30_000, 600_000, 4.8, False, 700, 3.0, 400.0, 300.0, 90.0, [20.0], 800.0)
+    larger = replace(size, pairs=300_000, arrays=48.0, own=350.0, rates=[19.0])
     measured.write(tmp_path / "growth/result.json", growth.Result(ABOUT, 400, [size, larger]))
     decoded = decoding.Result(ABOUT, "additive", 1000, 50.0, 5.0, Spread(9.5, 9.0, 10.0), 0, 0)
     measured.write(tmp_path / "additive/decoding.json", decoded)
