@@ -302,6 +302,16 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: likelihood(t(3, 4), t(7, 4), torch.arange(2)),
         ["targets must be one a row", "(2)", "(3, 4)", "states[keep]"],
     ),
+    "targets of half the bits": (
+        TypeError,
+        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(3).int()),
+        ["targets must be int64", "torch.int32", "targets.long()"],
+    ),
+    "a target that is no word": (
+        ValueError,
+        lambda: likelihood(t(3, 4), t(7, 4), torch.tensor([1, -100, 2])),
+        ["targets must be words 0 to 6", "-100", "targets[keep]"],
+    ),
     "smoothing all": (
         ValueError,
         lambda: likelihood(t(3, 4), t(7, 4), torch.arange(3), smoothing=1.0),

@@ -1,9 +1,13 @@
 """The vocabulary layer with its cross-entropy, held to torch's own."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from regard.losses import likelihood, vocabulary
 
@@ -81,6 +85,14 @@ def test_without_a_gradient() -> None:
     assert not total.requires_grad
     torch.testing.assert_close(total, theirs(states, weight, bias, targets, 0.1).detach())
     assert not nll.requires_grad
+
+
+@pytest.mark.parametrize(("way", "products"), [(torch.enable_grad, 3), (torch.no_grad, 1), (torch.inference_mode, 1)])
+def test_products_of_gradients_are_made_only_where_one_goes_back(way: Callable[[], Any], products: int) -> None:
+    states, weight, bias, targets = given()
+    with way(), FlopCounterMode(display=False) as counted:
+        likelihood(states, weight, targets, bias=bias)
+    assert counted.get_total_flops() == products * 2 * N * D * V
 
 
 def test_a_matrix_that_is_also_the_embedding() -> None:
@@ -178,6 +190,15 @@ def test_what_is_wrong_is_told() -> None:
         likelihood(states, weight, targets[:6])
     with pytest.raises(ValueError, match=r"targets must be one a row of states, got \(1, 7\) .*\(1, 7, 5\)"):
         likelihood(states[None], weight, targets[None])
+    with pytest.raises(TypeError, match=r"targets must be int64, the numbers of words, got torch.int32; .*\.long\(\)"):
+        likelihood(states, weight, targets.int())
+    for wrong in (-100, V):
+        targets[2] = wrong
+        with pytest.raises(
+            ValueError, match=rf"targets must be words 0 to 10 of weight, got {wrong}; .*targets\[keep\]"
+        ):
+            likelihood(states, weight, targets)
+    targets[2] = 0
     for smoothing in (-0.1, 1.0):
         with pytest.raises(ValueError, match=f"smoothing must be 0 or more and below 1, got {smoothing}; try 0.1"):
             likelihood(states, weight, targets, smoothing=smoothing)

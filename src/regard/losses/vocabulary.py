@@ -19,9 +19,9 @@ class _Likelihood(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, back: bool
     ) -> tuple[Tensor, Tensor]:
-        wanted = any(ctx.needs_input_grad)
+        wanted = back and any(ctx.needs_input_grad)
         vocabulary = weight.shape[0]
         rows = max(_ROOM // vocabulary, 1)
         total = states.new_zeros((), dtype=torch.float32 if states.dtype != torch.float64 else torch.float64)
@@ -72,7 +72,7 @@ class _Likelihood(torch.autograd.Function):
             )
         scaled = [None if t is None else t.mul_(total.to(t.dtype)) for t in ctx.gradients]
         ctx.gradients = None
-        return (*scaled, None, None)
+        return (*scaled, None, None, None)
 
 
 def likelihood(
@@ -93,6 +93,15 @@ def likelihood(
             f"targets must be one a row of states, got {checks.shape(targets)} for states {checks.shape(states)}; "
             "choose the rows that are no padding first: states[keep], targets[keep]"
         )
+    if targets.dtype != torch.int64:
+        raise TypeError(f"targets must be int64, the numbers of words, got {targets.dtype}; call targets.long()")
+    beyond = targets[(targets < 0) | (targets >= weight.shape[0])]
+    if len(beyond):
+        raise ValueError(
+            f"targets must be words 0 to {weight.shape[0] - 1} of weight, got {int(beyond[0])}; "
+            "choose the rows that count first: states[keep], targets[keep]"
+        )
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing must be 0 or more and below 1, got {smoothing}; try 0.1")
-    return _Likelihood.apply(states, weight, bias, targets, smoothing)
+    # inside a Function gradients are always off, and what it is told of its inputs does not know of torch.no_grad
+    return _Likelihood.apply(states, weight, bias, targets, smoothing, torch.is_grad_enabled())
