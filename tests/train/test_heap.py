@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import platform
 import subprocess
 import sys
 
@@ -30,13 +31,39 @@ def faults(how: str) -> tuple[str, int]:
     return told, int(count)
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library here is not GNU's")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library here is not GNU's")
 def test_pages_are_kept() -> None:
     told, kept = faults("keep")
     assert told == "True"
     _, otherwise = faults("leave")
     # a step has 100 MB in pages of 4 KB
     assert kept < otherwise / 10
+
+
+def test_a_library_that_takes_smaller_blocks_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 2.35 a threshold above 32 MB is refused, and the one before stays."""
+    from regard.train import heap
+
+    taken = {}
+
+    class Older:
+        def __init__(self, _: None) -> None:
+            pass
+
+        def malloc_trim(self, _: int) -> int:
+            return 1
+
+        def mallopt(self, what: int, value: int) -> int:
+            if what == -3 and value > 1 << 25:
+                return 0
+            taken[what] = value
+            return 1
+
+    monkeypatch.setattr(ctypes, "CDLL", Older)
+    assert heap.keep() is True
+    assert taken == {-3: 1 << 25, -1: 1 << 29}
+    monkeypatch.setattr(Older, "mallopt", lambda *_: 0)
+    assert heap.keep() is False
 
 
 def test_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:

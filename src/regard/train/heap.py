@@ -7,7 +7,8 @@ a moment later: on a CPU a tenth of the time of a small model. GNU's library can
 import ctypes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # numbers of mallopt's parameters in malloc.h
-_BLOCK, _KEPT = 1 << 28, 1 << 29  # blocks up to 256 MB are kept, and 512 MB of free memory at the end of the heap
+# Blocks up to 256 MB are kept, up to 32 MB where glibc refuses more (before 2.35), and 512 MB free at the heap's end.
+_BLOCKS, _KEPT = (1 << 28, 1 << 25), 1 << 29
 
 
 def keep() -> bool:
@@ -15,6 +16,7 @@ def keep() -> bool:
     try:
         library = ctypes.CDLL(None)
         library.malloc_trim(0)
-        return bool(library.mallopt(_MMAP_THRESHOLD, _BLOCK) and library.mallopt(_TRIM_THRESHOLD, _KEPT))
+        blocks = any(library.mallopt(_MMAP_THRESHOLD, size) for size in _BLOCKS)
+        return bool(library.mallopt(_TRIM_THRESHOLD, _KEPT)) and blocks
     except (OSError, TypeError, AttributeError):
         return False
