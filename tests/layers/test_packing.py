@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.layers.packing import Packing
+from regard.layers.recurrent import Encoder
 
 
 @given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=6), more=st.integers(0, 2))
@@ -35,3 +36,16 @@ def test_lengths_that_cannot_be(lengths: list[int]) -> None:
         ValueError, match=rf"lengths must be 1 to 5, the steps of x, got {wrong}; leave out what is empty"
     ):
         Packing.of(torch.tensor(lengths), 5)
+
+
+def test_a_batch_of_nothing() -> None:
+    said = "lengths must be those of one sequence or more, got none; leave a batch of nothing out"
+    with pytest.raises(ValueError, match=said):
+        Encoder(3, 2)(torch.zeros(0, 5, 3), torch.zeros(0, dtype=torch.long))
+
+
+@pytest.mark.parametrize("lengths", [[3], [3, 5, 1]])
+def test_lengths_of_other_rows(lengths: list[int]) -> None:
+    said = rf"lengths must be one for each row of x, got {len(lengths)} for x \(2, 5, 3\); give 2 lengths, or"
+    with pytest.raises(ValueError, match=said):
+        Encoder(3, 2)(torch.zeros(2, 5, 3), torch.tensor(lengths))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.parts import checks
+
 
 @dataclass(frozen=True, eq=False)
 class Packing:
@@ -18,6 +20,8 @@ class Packing:
     @classmethod
     def of(cls, lengths: Tensor, s: int) -> "Packing":  # "b"
         counts = lengths.cpu()
+        if not len(counts):
+            raise ValueError("lengths must be those of one sequence or more, got none; leave a batch of nothing out")
         wrong = [n for n in counts.tolist() if not 1 <= n <= s]
         if wrong:
             raise ValueError(f"lengths must be 1 to {s}, the steps of x, got {wrong[0]}; leave out what is empty")
@@ -32,6 +36,11 @@ class Packing:
         return cls(sizes.tolist(), rows, first, last)
 
     def pack(self, x: Tensor) -> Tensor:  # "b s d" -> "r d"
+        if len(x) != len(self.first):
+            raise ValueError(
+                f"lengths must be one for each row of x, got {len(self.first)} for x {checks.shape(x)}; "
+                f"give {len(x)} lengths, or the rows that they are of"
+            )
         return x.flatten(0, 1).index_select(0, self.rows)
 
     def pad(self, x: Tensor, s: int) -> Tensor:  # "r d" -> "b s d"
