@@ -1,5 +1,6 @@
 """Pairs as numbers: in memory or in files the same, nothing half-written, and what is dropped is counted."""
 
+import errno
 import subprocess
 import sys
 import textwrap
@@ -130,6 +131,27 @@ def test_a_disk_that_takes_no_more_is_told_and_left_clean(tmp_path: Path) -> Non
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file", range(4))
+@pytest.mark.parametrize("had", [False, True], ids=["an empty folder", "an older corpus"])
+def test_a_disk_that_is_full_at_the_end_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: int, had: bool
+) -> None:
+    if had:
+        of(tmp_path, mapped=0, max_length=3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        if len(done) == file:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done.append(descriptor)
+
+    monkeypatch.setattr(module.os, "fsync", fsync)
+    with pytest.raises(OSError, match="the disk is full; free some space and resume"):
+        of(tmp_path, mapped=0)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_nothing_left_is_told() -> None:

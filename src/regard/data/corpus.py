@@ -120,6 +120,9 @@ class Corpus:
                 raise ValueError(
                     f"no pair is left to learn from: {dropped}; raise max_length={max_length} or look at the files"
                 )
+            # a full disk is told here at the latest, and then none has its own name yet
+            source.settle()
+            target.settle()
             return cls(source.side(), target.side()), dropped
         except OSError as error:
             raise error if folder is None else disk.named(error, folder) from error
@@ -146,6 +149,10 @@ class _Growing:
         if self.folder is not None and self.tokens > self.mapped and self.ids.path is None:
             self.ids.move(self.folder / f"{self.name}.ids")
             self.starts.move(self.folder / f"{self.name}.starts")
+
+    def settle(self) -> None:
+        self.ids.settle()
+        self.starts.settle()
 
     def side(self) -> Side:
         return Side(self.ids.array(), self.starts.array())
@@ -175,10 +182,18 @@ class _Flat:
         self.file, self.path = _unfinished(path.parent, path.name), path
         self.file.write(held.getbuffer())
 
-    def array(self) -> NDArray[Any]:
-        """All of them, to be read only."""
+    def settle(self) -> None:
+        """Forces a file to the disk."""
         if self.path is not None:
-            return np.memmap(_finished(self.file, self.path), self.dtype, "r")
+            self.file.flush()
+            os.fsync(self.file.fileno())
+
+    def array(self) -> NDArray[Any]:
+        """All of them, to be read only; a file, settled before, takes its own name."""
+        if self.path is not None:
+            self.file.close()
+            os.replace(self.file.name, self.path)
+            return np.memmap(self.path, self.dtype, "r")
         assert isinstance(self.file, BytesIO)
         return np.frombuffer(self.file.getvalue(), self.dtype)
 
@@ -194,12 +209,3 @@ def _unfinished(folder: Path, name: str) -> IO[bytes]:
     """A file under a name that a sweep of the folder knows, in case this process is killed."""
     disk.folder(folder)
     return tempfile.NamedTemporaryFile(prefix=f".{name}.", suffix=disk.UNFINISHED, dir=folder, delete=False)
-
-
-def _finished(file: IO[bytes], path: Path) -> Path:
-    """The file under its own name, whole or not at all."""
-    file.flush()
-    os.fsync(file.fileno())
-    file.close()
-    os.replace(file.name, path)
-    return path
