@@ -1,5 +1,7 @@
 """Recurrent cells by the native library: nn.GRU and nn.LSTM are the reference, which nobody here wrote."""
 
+from itertools import accumulate
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -133,8 +135,6 @@ def test_extremes_saturate_and_nan_stays_visible(kind: str) -> None:
 
 @kinds
 def test_a_row_does_not_feel_the_others_nor_the_threads(kind: str) -> None:
-    rnn, sizes = made(kind, 5, 64, torch.float32), [256] * 3
-    x = torch.randn(3 * 256, 5)
     first = [torch.randn(256, 64) for _ in range(2 if kind == "lstm" else 1)]
     threads = torch.get_num_threads()
     try:
@@ -151,7 +151,39 @@ def test_a_row_does_not_feel_the_others_nor_the_threads(kind: str) -> None:
         assert all(torch.equal(one, other) for one, other in zip(parts, found[0], strict=True))
     alone = cells.step(gates[7:8], past[7:8], *(part[7:8] for part in first))
     assert all(torch.equal(one[0], other[7]) for one, other in zip(alone, found[0], strict=True))
-    assert cells.sequence(x, weights(rnn, False), first, sizes).shape == (3 * 256, 64)
+
+
+@kinds
+@ways
+def test_a_sequence_does_not_feel_the_others_nor_the_threads(kind: str, reverse: bool) -> None:
+    rnn, lengths = made(kind, 5, 64, torch.float32), [9] * 40 + [4] * 23
+    sizes = [63] * 4 + [40] * 5
+    x = torch.randn(sum(sizes), 5)
+    first = [torch.randn(63, 64) for _ in range(2 if kind == "lstm" else 1)]
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            leaf = x.clone().requires_grad_()
+            h = cells.sequence(leaf, weights(rnn, reverse), first, sizes, reverse)
+            found.append((h.detach(), *torch.autograd.grad(h.square().sum(), leaf)))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][0], found[2][0])
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-6)  # torch's last product has threads too
+    starts = [0, *accumulate(sizes)]
+    for n in (0, 13, 62):
+        rows = [starts[t] + n for t in range(lengths[n])]
+        gates = torch.addmm(weights(rnn, reverse)[2], x, weights(rnn, reverse)[0].t())[rows]
+        unit = [
+            torch.eye(len(gates[0])),
+            *weights(rnn, reverse)[1:2],
+            torch.zeros(len(gates[0])),
+            weights(rnn, reverse)[3],
+        ]
+        alone = cells.sequence(gates, unit, [part[n : n + 1] for part in first], [1] * len(rows), reverse)
+        torch.testing.assert_close(alone, found[0][0][rows], rtol=1e-5, atol=1e-6)
 
 
 @kinds
@@ -161,6 +193,49 @@ def test_one_run_serves_two_backward_passes(kind: str) -> None:
     out = cells.sequence(x, weights(rnn, False), first, [3, 2, 1])
     one, two = (torch.autograd.grad(out.square().sum(), x, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(one, two)
+
+
+@kinds
+def test_a_second_derivative_is_an_error(kind: str) -> None:
+    rnn, first = made(kind, 3, 4), states(kind, 3, 4)
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    gates, past = (torch.randn(3, (4 if kind == "lstm" else 3) * 4, dtype=torch.float64) for _ in range(2))
+    for out in (cells.sequence(x, weights(rnn, False), first, [3, 2, 1]), cells.step(gates, past, *first)[0]):
+        with pytest.raises(RuntimeError, match="recurrent layers have no second derivative here, which create_graph"):
+            torch.autograd.grad(out.sum(), first[-1], create_graph=True)
+
+
+@kinds
+def test_parameters_that_do_not_lie_in_a_row(kind: str) -> None:
+    """As slices of others, spread from one number, or turned."""
+    rnn, first = made(kind, 3, 4), states(kind, 3, 4)
+    x = torch.randn(6, 3, dtype=torch.float64)
+    w, u, b, b_past = weights(rnn, False)
+    apart = [torch.stack([t, t + 1], dim=-1)[..., 0] for t in (w, u, b, b_past)]
+    assert not apart[-1].is_contiguous()
+    want = cells.sequence(x, [w, u, b, b_past], first, [3, 2, 1])
+    torch.testing.assert_close(cells.sequence(x, apart, first, [3, 2, 1]), want)
+    torch.testing.assert_close(cells.sequence(x, [w, u.T.contiguous().T, b, b_past], first, [3, 2, 1]), want)
+    one = torch.ones((), dtype=torch.float64).expand(len(b))
+    torch.testing.assert_close(
+        cells.sequence(x, [w, u, b, one], first, [3, 2, 1]),
+        cells.sequence(x, [w, u, b, one.clone()], first, [3, 2, 1]),
+    )
+
+
+@kinds
+def test_what_is_kept_for_the_way_back(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all steps if somebody goes back, else of one: told to the native call."""
+    told = []
+    plain = cells.call
+    monkeypatch.setattr(cells, "call", lambda name, like, *given: (told.append(given[-1]), plain(name, like, *given)))
+    rnn, first = made(kind, 3, 4), [t.detach() for t in states(kind, 3, 4)]
+    x = torch.randn(6, 3, dtype=torch.float64)
+    cells.sequence(x, weights(rnn, False), first, [3, 2, 1])
+    with torch.no_grad():
+        cells.sequence(x, weights(rnn, False), first, [3, 2, 1])
+    cells.sequence(x, [t.detach() for t in weights(rnn, False)], first, [3, 2, 1])
+    assert told == [True, False, False]
 
 
 @kinds

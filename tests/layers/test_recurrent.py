@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from regard.kernels import library
 from regard.layers.recurrent import CELLS, Bridge, Encoder, Stack, States
@@ -83,6 +84,36 @@ def test_without_the_native_library_torch_runs(cell: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(library, "_loaded", lambda: "none here")
     for one, other in zip(native, (encoder(x, LENGTHS), stack.run(x, first), go(stack, x, None, first)), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_layer_that_somebody_listens_to_is_called(cell: str) -> None:
+    encoder, stack, x = Encoder(D, H, cell=cell), Stack(D, H, cell=cell), torch.randn(B, T, D)
+    want, first, heard = encoder(x, LENGTHS).outputs, states(stack), []
+    for rnn in (encoder.rnn, stack.rnn):
+        rnn.register_forward_hook(lambda *_: heard.append(1))
+    torch.testing.assert_close(encoder(x, LENGTHS).outputs, want)
+    stack.run(x, first)
+    assert len(heard) == 2
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_weights_that_are_pruned_stay_so(cell: str) -> None:
+    encoder = Encoder(D, H, cell=cell)
+    prune.l1_unstructured(encoder.rnn, "weight_hh_l0", 0.5)
+    for _ in range(2):
+        encoder(torch.randn(B, T, D), LENGTHS).outputs.sum().backward()
+        with torch.no_grad():
+            encoder.rnn.weight_hh_l0_orig += 1
+    encoder(torch.randn(B, T, D), LENGTHS)
+    assert (encoder.rnn.weight_hh_l0 == 0).sum() >= encoder.rnn.weight_hh_l0.numel() // 2
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_states_of_another_batch_are_refused(cell: str) -> None:
+    stack = Stack(D, H, cell=cell)
+    with pytest.raises(RuntimeError, match="Expected hidden"):
+        stack.run(torch.randn(B - 1, T, D), states(stack))
 
 
 def test_what_stands_in_the_padding_is_not_seen() -> None:

@@ -173,6 +173,5 @@ def test_under_autocast() -> None:
 
 def test_a_second_derivative_is_an_error() -> None:
     weight, x = weights()
-    (slope,) = torch.autograd.grad(loop(Repeated(weight), x).sum(), [x], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.sum().backward()
+    with pytest.raises(RuntimeError, match="no second derivative here, which create_graph=True asks for; leave it out"):
+        torch.autograd.grad(loop(Repeated(weight), x).sum(), [x], create_graph=True)

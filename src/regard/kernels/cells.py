@@ -4,12 +4,12 @@
     LSTM   i, f, o = σ(x + p);  g = tanh(x + p);  c' = f ∘ c + i ∘ g;  h' = o ∘ tanh(c')  (Gers et al. 2000)
 
 x = W x_t + b and p = U h + b' are the products; gates lie as torch orders them: r z n, and i f g o. torch makes ten
-operations of a step and, over packed sequences, a product a step for the gradient of U. Here a step is a product and a
-pass, and the gradient of U is one product over all steps. There is no form in torch: nn.GRU and nn.LSTM are that, for
-whatever `native` refuses. No second derivative.
+operations of a step and, over packed sequences, a product a step for the gradient of U. Here all steps are one call, in
+which U lies as products want it, and the gradient of U is one product over all steps. There is no form in torch: nn.GRU
+and nn.LSTM are that, for whatever `native` refuses. No second derivative.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from .library import call, refusal
+from .once import once
 from .route import route
 
 
@@ -47,11 +47,13 @@ def sequence(
     Step t has the first sizes[t] sequences. `weights` are W, U, b, b'; `first` is the state before, "b h" each. In
     `reverse` every sequence starts at its end.
     """
-    return _Sequence.apply(tuple(sizes), reverse, x, *weights, *first)
+    # a Function cannot see torch.no_grad from inside
+    back = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *weights, *first))
+    return _Sequence.apply(tuple(sizes), reverse, back, x, *weights, *first)
 
 
-def _at(t: Tensor | None, row: int) -> int | None:
-    return None if t is None else t.data_ptr() + row * t.stride(0) * t.itemsize
+def _at(t: Tensor | None) -> int | None:
+    return None if t is None else t.data_ptr()
 
 
 def _rows(t: Tensor) -> Tensor:
@@ -67,12 +69,12 @@ class _Step(Function):
         kept, h = before.new_empty(m, (5 if lstm else 4) * d), before.new_empty(m, d)
         c = torch.empty_like(h) if lstm else None
         came = (gates.data_ptr(), gates.stride(0), past.data_ptr(), None, before.data_ptr(), before.stride(0))
-        call("regard_cell", h, m, d, *came, kept.data_ptr(), h.data_ptr(), _at(c, 0), None, None, 0)
+        call("regard_cell", h, m, d, *came, kept.data_ptr(), h.data_ptr(), _at(c), None, None, 0)
         ctx.save_for_backward(kept, before)
         return h if c is None else (h, c)
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         kept, before = ctx.saved_tensors
         carry = [grad.clone(memory_format=torch.contiguous_format) for grad in grads]
@@ -80,7 +82,9 @@ class _Step(Function):
         dx = before.new_empty(m, (4 if lstm else 3) * d)
         dp = dx if lstm else torch.empty_like(dx)
         came = (None, kept.data_ptr(), before.data_ptr(), before.stride(0), carry[0].data_ptr())
-        call("regard_cell_backward", dx, m, d, *came, _at(carry[1], 0) if lstm else None, dx.data_ptr(), dp.data_ptr())
+        call(
+            "regard_cell_backward", dx, m, d, *came, carry[1].data_ptr() if lstm else None, dx.data_ptr(), dp.data_ptr()
+        )
         return dx, dp, carry[-1]
 
 
@@ -91,6 +95,7 @@ class _Sequence(Function):
         ctx: Any,
         sizes: tuple[int, ...],
         reverse: bool,
+        back: bool,
         x: Tensor,
         w: Tensor,
         u: Tensor,
@@ -99,67 +104,54 @@ class _Sequence(Function):
         first: Tensor,
         first_c: Tensor | None = None,
     ) -> Tensor:
-        d, lstm = u.shape[1], first_c is not None
-        gates, past = torch.addmm(b, x, w.t()), x.new_empty(max(sizes), u.shape[0])
+        d, lstm, u, b_past = u.shape[1], first_c is not None, u.contiguous(), b_past.contiguous()
+        at, m = _steps(sizes, reverse)
+        gates, past = torch.addmm(b, x, w.t()), x.new_empty(max(sizes), len(u))
         h, before = x.new_empty(len(x), d), x.new_empty(len(x), d)
         c, before_c = (torch.empty_like(h), torch.empty_like(h)) if lstm else (None, None)
-        # what a step keeps for the way back; nobody goes back where no gradient is asked for
-        back = any(ctx.needs_input_grad)
-        kept = x.new_empty(len(x) if back else max(sizes), (5 if lstm else 4) * d)
-        steps = list(_steps(sizes, reverse))
         begun = 0
-        for (at, m), (following, more) in zip(steps, [*steps[1:], (0, 0)], strict=True):
-            if m > begun:
-                before[at + begun : at + m] = first[begun:m]
+        for start, count in zip(at, m, strict=True):
+            if count > begun:
+                before[start + begun : start + count] = first[begun:count]
                 if before_c is not None and first_c is not None:
-                    before_c[at + begun : at + m] = first_c[begun:m]
-            begun = m
-            torch.mm(before[at : at + m], u.t(), out=past[:m])
-            call(
-                "regard_cell",
-                h,
-                *(m, d, _at(gates, at), gates.stride(0), past.data_ptr(), b_past.data_ptr()),
-                *(_at(before_c if lstm else before, at), d, _at(kept, at if back else 0), _at(h, at), _at(c, at)),
-                *(_at(before, following), _at(before_c, following), min(m, more)),
-            )
-        ctx.save_for_backward(x, w, u, before, before_c, kept)
-        ctx.steps = steps
+                    before_c[start + begun : start + count] = first_c[begun:count]
+            begun = count
+        # what the steps keep for the way back; of one step where nobody goes back
+        kept = x.new_empty(len(x) if back else max(sizes), (5 if lstm else 4) * d)
+        steps = torch.tensor([at, m])
+        came = (steps[0].data_ptr(), steps[1].data_ptr(), gates.data_ptr(), u.data_ptr(), b_past.data_ptr())
+        states = (past.data_ptr(), before.data_ptr(), _at(before_c))
+        call("regard_sequence", h, len(m), d, *came, *states, kept.data_ptr(), h.data_ptr(), _at(c), back)
+        ctx.save_for_backward(x, w, u, before, before_c, kept, steps)
         return h
 
     @staticmethod
     @custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
-    @once_differentiable
+    @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, w, u, before, before_c, kept = ctx.saved_tensors
+        x, w, u, before, before_c, kept, steps = ctx.saved_tensors
         grad, d, lstm = grad.contiguous(), u.shape[1], before_c is not None
         dx = grad.new_empty(len(x), len(u))
         dp = dx if lstm else torch.empty_like(dx)
-        carry = grad.new_zeros(max(m for _, m in ctx.steps), d)
+        carry = grad.new_zeros(int(steps[1].max()), d)
         carry_c = torch.zeros_like(carry) if lstm else None
-        for at, m in reversed(ctx.steps):
-            call(
-                "regard_cell_backward",
-                grad,
-                *(m, d, _at(grad, at), _at(kept, at), _at(before_c if lstm else before, at), d),
-                *(carry.data_ptr(), _at(carry_c, 0), _at(dx, at), _at(dp, at)),
-            )
-            carry[:m].addmm_(dp[at : at + m], u)
-        needs = ctx.needs_input_grad
+        came = (steps[0].data_ptr(), steps[1].data_ptr(), grad.data_ptr(), u.data_ptr(), kept.data_ptr())
+        states = (before.data_ptr(), _at(before_c), carry.data_ptr(), _at(carry_c))
+        call("regard_sequence_backward", grad, steps.shape[1], d, *came, *states, dx.data_ptr(), dp.data_ptr())
+        needs = ctx.needs_input_grad[3:]
         return (
-            None,
-            None,
-            dx @ w if needs[2] else None,
-            dx.t() @ x if needs[3] else None,
-            dp.t() @ before if needs[4] else None,
-            dx.sum(0) if needs[5] else None,
-            dp.sum(0) if needs[6] else None,
+            *(None, None, None),
+            dx @ w if needs[0] else None,
+            dx.t() @ x if needs[1] else None,
+            dp.t() @ before if needs[2] else None,
+            dx.sum(0) if needs[3] else None,
+            dp.sum(0) if needs[4] else None,
             carry,
             *(() if carry_c is None else (carry_c,)),
         )
 
 
-def _steps(sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple[int, int]]:
+def _steps(sizes: tuple[int, ...], reverse: bool) -> tuple[list[int], list[int]]:
     """Where each step's rows begin, and how many they are, in the order of running."""
-    starts = [0, *accumulate(sizes)][:-1]
-    pairs = list(zip(starts, sizes, strict=True))
-    yield from reversed(pairs) if reverse else pairs
+    at, m = [0, *accumulate(sizes)][:-1], list(sizes)
+    return (at[::-1], m[::-1]) if reverse else (at, m)

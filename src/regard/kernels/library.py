@@ -35,6 +35,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "regard_across": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
     "regard_likeliest": [*_COMMON] + [_LONG] * 4 + [_POINTER] * 3 + [_LONG] * 2 + [_POINTER] * 4,
     "regard_scale": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
+    "regard_sequence": _COMMON + [_LONG] * 2 + [_POINTER] * 11 + [_INT],
+    "regard_sequence_backward": _COMMON + [_LONG] * 2 + [_POINTER] * 11,
     "regard_cell": _COMMON
     + [_LONG, _LONG, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _LONG]
     + [_POINTER] * 5

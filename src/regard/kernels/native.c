@@ -105,6 +105,18 @@ typedef struct {
     i64 x_row, before_row, next_rows, d;
 } cells;
 
+/* All steps: step s has rows 0 to m[s], which begin at at[s] in every array that has rows of all steps; `cell` has those of the first one.
+ * `kept` of no way back has the rows of one step. */
+enum { TILE = 6 };
+typedef struct {
+    cells cell;
+    const i64 *at, *m;              /* (steps), in the order of running */
+    const void *packed;             /* the matrix of the way there or back in panels: (panels, k, 2 lanes) */
+    void *past;                     /* (most rows, gates d) */
+    i64 steps, gates;
+    int lstm, back;
+} sequence;
+
 /* The likeliest words: states come in blocks, words in spans; what is kept of a span is (spans, room), room being n and padding. */
 enum { WORDS = 6, CHUNK = 16 * WORDS, SPAN = 16 * CHUNK, PADDING = 32 };
 #define BOTTOM (-1e30)
@@ -146,6 +158,7 @@ static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24,
 #endif
 
 typedef int (*kernel)(const void *context, i64 begin, i64 end);
+typedef void *(*pack)(const void *u, i64 n, i64 k, i64 u_n, i64 u_k);
 
 #if X86
 #define COPIES(name) {{name##_0_0, name##_1_0}, {name##_0_1, name##_1_1}, {name##_0_2, name##_1_2}}
@@ -163,6 +176,8 @@ static const kernel POOL[2][3][2] = {COPIES(pool), COPIES(pool_backward)};
 static const kernel ACROSS[2][3][2] = {COPIES(across), COPIES(across_backward)};
 static const kernel SCALE[2][3][2] = {COPIES(scale), COPIES(scale_backward)};
 static const kernel CELL[2][2][3][2] = {{COPIES(gru), COPIES(gru_backward)}, {COPIES(lstm), COPIES(lstm_backward)}};
+static const kernel SEQUENCE[2][3][2] = {COPIES(sequence), COPIES(sequence_backward)};
+static const pack PACK[3][2] = COPIES(packed);
 static const kernel LIKELIEST[3][2] = COPIES(likeliest);
 static const kernel TOGETHER[3][2] = COPIES(together);
 
@@ -273,6 +288,45 @@ EXPORT int regard_cell_backward(int wide, int most, i64 threads, i64 m, i64 d, c
     cells t = {0};
     t.g = g, t.kept = (void *)kept, t.before = before, t.before_row = before_row, t.h = carry, t.c = carry_c, t.dx = dx, t.dp = dp, t.d = d;
     return run(CELL[carry_c != NULL][1][widest(most)][!!wide], &t, m, (double)m * d, 6e4, threads);
+}
+
+/* A GRU or, if c is there, an LSTM over all steps: x and p = before Uᵀ to h; kept is of one step unless `back`. `before` and before_c hold the first
+ * states already. at, m: (steps), in the order of running. Each sequence goes its way alone, so threads take sequences. */
+EXPORT int regard_sequence(int wide, int most, i64 threads, i64 steps, i64 d, const i64 *at, const i64 *m, const void *x, const void *u,
+                           const void *bias, void *past, void *before, void *before_c, void *kept, void *h, void *c, int back) {
+    sequence t = {0};
+    const int level = widest(most);
+    i64 rows_ = 0, all = 0;
+    for (i64 s = 0; s < steps; s++) rows_ = m[s] > rows_ ? m[s] : rows_, all += m[s];
+    t.lstm = c != NULL, t.gates = t.lstm ? 4 : 3, t.back = back, t.at = at, t.m = m, t.steps = steps, t.past = past;
+    t.cell.x = x, t.cell.bias = bias, t.cell.before = before, t.cell.next = before, t.cell.next_c = before_c, t.cell.kept = kept, t.cell.h = h;
+    t.cell.c = c, t.cell.d = d;
+    void *panels = PACK[level][!!wide](u, t.gates * d, d, d, 1);
+    if (!panels) return 1;
+    t.packed = panels;
+    const double cost = (double)all * t.gates * d * d;
+    const int failed = run(SEQUENCE[0][level][!!wide], &t, (rows_ + TILE - 1) / TILE, cost, 1e7, threads);
+    free(panels);
+    return failed;
+}
+
+/* and back: g of every h to dx and, of a GRU, dp; carry and carry_c come as zeros and become the gradients of the first states */
+EXPORT int regard_sequence_backward(int wide, int most, i64 threads, i64 steps, i64 d, const i64 *at, const i64 *m, const void *g, const void *u,
+                                    const void *kept, const void *before, const void *before_c, void *carry, void *carry_c, void *dx, void *dp) {
+    sequence t = {0};
+    const int level = widest(most);
+    i64 rows_ = 0, all = 0;
+    for (i64 s = 0; s < steps; s++) rows_ = m[s] > rows_ ? m[s] : rows_, all += m[s];
+    t.lstm = carry_c != NULL, t.gates = t.lstm ? 4 : 3, t.at = at, t.m = m, t.steps = steps;
+    t.cell.g = g, t.cell.kept = (void *)kept, t.cell.before = t.lstm ? before_c : before, t.cell.h = carry, t.cell.c = carry_c;
+    t.cell.dx = dx, t.cell.dp = dp, t.cell.d = d;
+    void *panels = PACK[level][!!wide](u, d, t.gates * d, 1, d);
+    if (!panels) return 1;
+    t.packed = panels;
+    const double cost = (double)all * t.gates * d * d;
+    const int failed = run(SEQUENCE[1][level][!!wide], &t, (rows_ + TILE - 1) / TILE, cost, 1e7, threads);
+    free(panels);
+    return failed;
 }
 
 /* of each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */

@@ -142,3 +142,77 @@ TARGET static int NAME(lstm_backward)(const void *context, i64 begin, i64 end) {
     }
     return 0;
 }
+
+/* A matrix (n, k) by strides in panels of 2 LANES of n, for `product`; what is missing of the last panel is zero. NULL: no memory. */
+TARGET static void *NAME(packed)(const void *matrix, i64 n, i64 k, i64 n_stride, i64 k_stride) {
+    const i64 width = 2 * LANES, panels = (n + width - 1) / width;
+    REAL *to = malloc((size_t)(panels * k * width) * sizeof(REAL));
+    const REAL *u = matrix;
+    if (!to) return NULL;
+    for (i64 p = 0; p < panels; p++)
+        for (i64 l = 0; l < width; l++) {
+            const i64 i = p * width + l;
+            REAL *column = to + p * k * width + l;
+            for (i64 j = 0; j < k; j++) column[j * width] = i < n ? u[i * n_stride + j * k_stride] : 0;
+        }
+    return to;
+}
+
+/* out (m, n) = or += a (m, k) times a packed matrix: TILE rows with a panel in registers, as in native_best.h */
+TARGET static INLINE void NAME(product)(const REAL *a, const REAL *packed, REAL *out, i64 m, i64 n, i64 k, const int add) {
+    for (i64 column = 0; column < n; column += 2 * LANES) {
+        for (i64 row = 0; row < m; row += TILE) {
+            const REAL *lines[TILE];
+            VEC c[2 * TILE];
+            for (int i = 0; i < TILE; i++) lines[i] = a + (row + i < m ? row + i : m - 1) * k;
+            NAME(multiply)(lines, packed + column * k, k, TILE, 2, c);
+            for (i64 i = 0; i < TILE && row + i < m; i++)
+                for (i64 v = 0; v < 2 && column + v * LANES < n; v++) {
+                    REAL *to = out + (row + i) * n + column + v * LANES;
+                    const i64 left = n - column - v * LANES;
+                    NAME(write)(to, left, add ? NAME(read)(to, left) + c[2 * i + v] : c[2 * i + v]);
+                }
+        }
+    }
+}
+
+/* An item is TILE sequences, over all their steps. */
+TARGET static int NAME(sequence)(const void *context, i64 begin, i64 end) {
+    const sequence *t = context;
+    const i64 d = t->cell.d, wide = t->gates * d, first = begin * TILE;
+    for (i64 s = 0; s < t->steps; s++) {
+        const i64 m = t->m[s], last = end * TILE < m ? end * TILE : m, at = t->at[s];
+        if (last <= first) continue;
+        cells one = t->cell;
+        REAL *past = t->past, *before = (REAL *)t->cell.before + at * d, *before_c = t->lstm ? (REAL *)t->cell.next_c + at * d : NULL;
+        NAME(product)(before + first * d, t->packed, past + first * wide, last - first, wide, d, 0);
+        one.x = (const REAL *)one.x + at * wide, one.x_row = wide, one.p = past, one.before = t->lstm ? before_c : before, one.before_row = d;
+        one.kept = (REAL *)one.kept + (t->back ? at : 0) * (t->lstm ? 5 : 4) * d, one.h = (REAL *)one.h + at * d;
+        one.next_rows = 0;
+        if (t->lstm) one.c = (REAL *)one.c + at * d;
+        if (s + 1 < t->steps) {
+            one.next_rows = t->m[s + 1] < m ? t->m[s + 1] : m;
+            one.next = (REAL *)one.next + t->at[s + 1] * d;
+            if (t->lstm) one.next_c = (REAL *)one.next_c + t->at[s + 1] * d;
+        }
+        t->lstm ? NAME(lstm)(&one, first, last) : NAME(gru)(&one, first, last);
+    }
+    return 0;
+}
+
+TARGET static int NAME(sequence_backward)(const void *context, i64 begin, i64 end) {
+    const sequence *t = context;
+    const i64 d = t->cell.d, wide = t->gates * d, first = begin * TILE;
+    for (i64 s = t->steps - 1; s >= 0; s--) {
+        const i64 m = t->m[s], last = end * TILE < m ? end * TILE : m, at = t->at[s];
+        if (last <= first) continue;
+        cells one = t->cell;
+        one.g = (const REAL *)one.g + at * d, one.before = (const REAL *)one.before + at * d, one.before_row = d;
+        one.kept = (REAL *)one.kept + at * (t->lstm ? 5 : 4) * d, one.dx = (REAL *)one.dx + at * wide;
+        if (!t->lstm) one.dp = (REAL *)one.dp + at * wide;
+        t->lstm ? NAME(lstm_backward)(&one, first, last) : NAME(gru_backward)(&one, first, last);
+        const REAL *back = t->lstm ? one.dx : one.dp;
+        NAME(product)(back + first * wide, t->packed, (REAL *)one.h + first * d, last - first, d, wide, 1);
+    }
+    return 0;
+}

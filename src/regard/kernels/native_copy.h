@@ -196,8 +196,8 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "native_rows.h"
 #include "native_additive.h"
 #include "native_maps.h"
-#include "native_cells.h"
 #include "native_best.h"
+#include "native_cells.h"
 
 #undef DOUBLE
 #undef LEVEL

@@ -66,9 +66,15 @@ class Encoder(nn.Module):
         return _over(self.rnn, x, sizes, [ways] * self.rnn.num_layers)
 
 
-def _native(rnn: nn.RNNBase, x: Tensor) -> bool:
-    """Do the native cells run this?  Under autocast in float32 as well, like all recurrent layers on a CPU here."""
-    return cells.native(x.float() if autocasting(x) else x, *rnn.parameters())
+def _native(rnn: nn.RNNBase, x: Tensor, *first: Tensor) -> bool:
+    """Do the native cells run this?  Under autocast in float32 as well, like all recurrent layers on a CPU here.
+
+    A layer that somebody listens to, or has put another in the place of, is called itself.
+    """
+    heard = rnn._forward_hooks or rnn._forward_pre_hooks
+    given = (x.float(), *(t.float() for t in first)) if autocasting(x) else (x, *first)
+    fits = all(t.shape == (len(x), rnn.hidden_size) for t in first)
+    return type(rnn) in CELLS.values() and not heard and fits and cells.native(*given, *rnn.parameters())
 
 
 def _over(
@@ -126,7 +132,7 @@ class Stack(nn.Module):
 
     def run(self, x: Tensor, states: States) -> Tensor:  # "b t d+fed" -> "b t h"
         """All steps at once: a step depends on the one before by its state alone."""
-        if _native(self.rnn, x):
+        if _native(self.rnn, x, *(part for state in states for part in state)):
             b, t, _ = x.shape
             rows = _over(self.rnn, x.transpose(0, 1).flatten(0, 1), (b,) * t, [[state] for state in states])
             return rows.unflatten(0, (t, b)).transpose(0, 1)
