@@ -1,5 +1,7 @@
 """The likeliest words against torch, and the laws of a search: a state is itself whatever stands beside it."""
 
+import math
+import re
 from typing import Any
 
 import pytest
@@ -169,3 +171,57 @@ def test_there_are_no_derivatives_in_any_form() -> None:
     states, weight, bias = (one.requires_grad_() for one in problem(5, 23, 7))
     for native in (None, False):
         assert not any(one.requires_grad for one in likeliest(states, weight, bias, 3, 1, native=native))
+
+
+@here
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("part", [1.0, 0.75, 1e-6])
+def test_what_is_low_for_all_words_is_still_a_number(
+    monkeypatch: pytest.MonkeyPatch, level: int, dtype: torch.dtype, part: float
+) -> None:
+    """As masks are at times: the least of the finite numbers instead of minus infinity."""
+    monkeypatch.setattr(library, "LEVEL", level)
+    states, weight, bias = problem(9, 3079, 3, dtype)
+    bias[:] = part * torch.finfo(dtype).min
+    bias[[0, 1, 1700]] = -torch.inf
+    for got in zip(*(ask(native, states, weight, bias, 4, 5, [7]) for native in (True, False)), strict=True):
+        torch.testing.assert_close(*got)
+    log_p, words, told = likeliest(states, weight, bias, 4, 5, [7], native=True)
+    assert torch.equal(words, torch.tensor([[2, 3, 4, 5]]).expand(9, -1))
+    torch.testing.assert_close(log_p, torch.full_like(log_p, -math.log(3076)))
+    torch.testing.assert_close(told, log_p[:, 0])
+
+
+@pytest.mark.parametrize("native", [None, False])
+@pytest.mark.parametrize(
+    ("states", "weight", "bias"),
+    [
+        ((3, 5), (9, 4), (9,)),
+        ((3, 4), (9, 4), (5,)),
+        ((3, 4), (9, 4), (9, 1)),
+        ((1, 3, 4), (9, 4), None),
+        ((3, 4), (4,), None),
+    ],
+)
+def test_shapes_that_do_not_fit(native: bool | None, states: Any, weight: Any, bias: Any) -> None:
+    said = f"states must be (n, d) for a weight (v, d) and a bias (v), got {states}, {weight} and {bias}; build the"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        likeliest(torch.zeros(states), torch.zeros(weight), torch.zeros(bias) if bias else None, 1, 0, native=native)
+
+
+@forms
+def test_words_that_are_none(native: bool) -> None:
+    given = problem(2, 9, 3)
+    for k in (0, -1):
+        with pytest.raises(ValueError, match=f"k must be 1 or more, the words to be found, got {k}; try k=1"):
+            ask(native, *given, k, 0, [])
+    for wrong in (-1, 9):
+        with pytest.raises(
+            ValueError, match=f"also must be of the words 0 to 8, got {wrong}; count from the first word"
+        ):
+            ask(native, *given, 1, wrong, [])
+        with pytest.raises(
+            ValueError, match=f"never must be of the words 0 to 8, got {wrong}; count from the first word"
+        ):
+            ask(native, *given, 1, 0, [3, wrong])

@@ -3,6 +3,9 @@
  * States lie in panels of 2 LANES, a lane each; six words are multiplied with a panel in registers. So a logit is one chain
  * of sums over d, the same for every state whatever its neighbours are, and what follows is done for LANES states at once. */
 
+#include <float.h>
+
+#define HUGEST ((REAL)(DOUBLE ? DBL_MAX : FLT_MAX))
 #if X86 && LEVEL == 2 && DOUBLE
 #define ABOVE(a, b) ((unsigned)_mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_GT_OQ))
 #elif X86 && LEVEL == 2
@@ -153,8 +156,8 @@ TARGET static int NAME(likeliest)(const void *context, i64 begin, i64 end) {
             for (i64 i = 0; i < rows * k; i++) of.value[i] = (REAL)-INFINITY, of.word[i] = 0;
         }
         of.most = (REAL *)t->most + at, of.sum = (REAL *)t->sum + at, of.said = (REAL *)t->said + from;
-        /* finite, as infinities have no difference: below all logits, and above all where there is no state */
-        for (i64 row = 0; row < slots; row++) of.most[row] = row < rows ? (REAL)BOTTOM : (REAL)-BOTTOM, of.sum[row] = 0;
+        /* finite, as infinities have no difference: below no logit but infinity, and above all where there is no state */
+        for (i64 row = 0; row < slots; row++) of.most[row] = row < rows ? -HUGEST : HUGEST, of.sum[row] = 0;
         const i64 until = (span + 1) * SPAN < t->v ? (span + 1) * SPAN : t->v;
         for (i64 first = span * SPAN; first < until; first += CHUNK) {
             const i64 last = until - first < CHUNK ? until : first + CHUNK;
@@ -177,7 +180,7 @@ TARGET static int NAME(together)(const void *context, i64 begin, i64 end) {
         const REAL *most = (const REAL *)t->most + row, *sum = (const REAL *)t->sum + row;
         REAL *value = (REAL *)t->out + row * k;
         i64 *word = t->ids + row * k;
-        double top = BOTTOM, total = 0;
+        double top = -HUGEST, total = 0;
         for (i64 s = 0; s < t->spans; s++) top = most[s * t->room] > top ? most[s * t->room] : top;
         for (i64 s = 0; s < t->spans; s++) total += sum[s * t->room] * exp(most[s * t->room] - top);
         for (i64 i = 0; i < k; i++) value[i] = (REAL)-INFINITY, word[i] = 0;
@@ -191,10 +194,12 @@ TARGET static int NAME(together)(const void *context, i64 begin, i64 end) {
                 value[at] = others[i], word[at] = ids[i];
             }
         }
-        const double whole = top > BOTTOM ? log(total) : NAN;
+        /* the largest of finite logits has a share of one; NaN is no less than that */
+        const double whole = total < 0.5 ? NAN : log(total);
         for (i64 i = 0; i < k; i++) value[i] = (REAL)((double)value[i] - top - whole);
         ((REAL *)t->told)[row] = (REAL)((double)((const REAL *)t->said)[row] - top - whole);
     }
     return 0;
 }
 #undef ABOVE
+#undef HUGEST
