@@ -1,5 +1,11 @@
 /* Recurrent cells, one step of m rows: all that comes after the products, and back. See native_copy.h for the macros. */
 
+#if DOUBLE
+#define FLAT 20.0 /* where tanh rounds to 1 */
+#else
+#define FLAT 9.5f
+#endif
+
 TARGET static INLINE VEC NAME(read)(const REAL *from, i64 left) {
     return left >= LANES ? LOAD(from) : NAME(load_some)(from, left, 0);
 }
@@ -20,10 +26,11 @@ TARGET static INLINE VEC NAME(sigmoid)(VEC x) {
     return RECIPROCAL((REAL)1 + NAME(exponential)(-x));
 }
 
-/* 1 - 2 / (1 + e^2x) */
+/* (e^2x - 1) / (e^2x + 1): zero at zero; beyond the bound it is 1 to the last bit */
 TARGET static INLINE VEC NAME(tangent)(VEC x) {
-    x = MINIMUM(ALL(SATURATED), MAXIMUM(ALL(-SATURATED), x));
-    return (REAL)1 - (REAL)2 * RECIPROCAL((REAL)1 + NAME(exponential)(x + x));
+    x = MINIMUM(ALL(FLAT), MAXIMUM(ALL(-FLAT), x));
+    const VEC e = NAME(exponential)(x + x);
+    return (e - (REAL)1) * RECIPROCAL(e + (REAL)1);
 }
 
 /* r, z = sigmoid(x + p); n = tanh(x + r p); h = n + z (before - n); kept: r, z, p_n, n */
@@ -216,3 +223,4 @@ TARGET static int NAME(sequence_backward)(const void *context, i64 begin, i64 en
     }
     return 0;
 }
+#undef FLAT

@@ -72,7 +72,7 @@ def _native(rnn: nn.RNNBase, x: Tensor, *first: Tensor) -> bool:
     A layer that somebody listens to, or has put another in the place of, is called itself.
     """
     heard = rnn._forward_hooks or rnn._forward_pre_hooks
-    given = (x.float(), *(t.float() for t in first)) if autocasting(x) else (x, *first)
+    given = () if autocasting(x) else (x, *first)
     fits = all(t.shape == (len(x), rnn.hidden_size) for t in first)
     return type(rnn) in CELLS.values() and not heard and fits and cells.native(*given, *rnn.parameters())
 
