@@ -46,6 +46,19 @@ def test_a_single_point_is_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [line.get_linestyle() for line in place.get_legend().get_lines()] == ["None", "-"]
 
 
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [((0.0, 0.0), (0.0, 1.0)), ((20.0, 30.0), (0.0, 30.5)), ((-1.0, 1.0), (-1.1, 1.1))],
+    ids=["all nothing", "above", "below"],
+)
+def test_the_axis_begins_at_the_floor(
+    values: tuple[float, float], ends: tuple[float, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caught = Caught(monkeypatch)
+    curve({"one": list(enumerate(values))}, tmp_path / "a.png", floor=0.0)
+    assert caught.last.axes[0].get_ylim() == pytest.approx(ends)
+
+
 def test_names_of_points_do_not_cover_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("regard.view.curve")
     plain, seen = module._part, []

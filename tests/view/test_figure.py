@@ -47,6 +47,10 @@ def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
     assert "word7" not in crowded  # more labels than fit are left out
 
 
+def test_colours_are_named_after_what_they_stand_for(tmp_path: Path) -> None:
+    assert ">missed<" in figure(Panel(weights()), tmp_path / "a.svg", label="missed").read_text()
+
+
 def test_equal_cells_in_a_figure_that_grows(tmp_path: Path) -> None:
     words = ["one", "hundred", "and", "fifty"] * 10
     panels = [Panel(weights(40, 3), "tall", words), Panel(weights(2, 40), "wide", None, words), Panel(weights(0, 3))]

@@ -31,6 +31,14 @@ def test_a_bar_is_as_high_as_the_weight_of_its_channel(tmp_path: Path, monkeypat
     legible(caught.last)
 
 
+def test_numbers_under_all_gates_are_of_one_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    draw_recording(weighed(16, 64, 500), tmp_path / "a.png", what="channels")
+    sizes = [{label.get_fontsize() for label in axes.get_xticklabels()} for axes in caught.last.axes]
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert len(sizes[0]) == 1
+
+
 def test_it_is_what_gates_of_channels_are_shown_as(tmp_path: Path) -> None:
     model = torch.nn.Sequential(regard.SqueezeExcite(16), regard.ECA(16)).eval()
     with torch.no_grad(), regard.record(model) as tape:

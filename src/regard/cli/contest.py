@@ -89,7 +89,7 @@ def results(tasks: Mapping[str, Kind], out: Path, training: Training) -> str:
     drawn = {name.partition("@")[0]: points for name, points in drawn.items()}
     told = [str(out / _TABLE), str(out / _RESULTS)]
     if drawn:
-        told.append(str(curve(drawn, out / _CURVE, "minutes of training", main)))
+        told.append(str(curve(drawn, out / _CURVE, "minutes of training", main, floor=0.0)))
     return f"{table}\n{', '.join(told)}"
 
 

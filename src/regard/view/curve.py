@@ -28,8 +28,13 @@ def curve(
     x_label: str = "",
     y_label: str = "",
     title: str = "",
+    *,
+    floor: float | None = None,
 ) -> Path:
-    """One line a name through its points (x, y), into a .png, .svg or .pdf; the same input gives the same bytes."""
+    """One line a name through its points (x, y), into a .png, .svg or .pdf; the same input gives the same bytes.
+
+    `floor` is where the y axis begins, if no point lies below it.
+    """
     path = Path(path)
     if not any(lines.values()):
         raise ValueError(f"lines must hold at least one point, got {dict(lines)!r}; pass {{'loss': [(0, 1.0)]}}")
@@ -52,6 +57,9 @@ def curve(
         place.set(xlabel=spelt(x_label), ylabel=spelt(y_label), title=spelt(title))
         place.grid(alpha=0.3)
         place.spines[["top", "right"]].set_visible(False)
+        values = [y for points in lines.values() for _, y in points]
+        if floor is not None and min(values) >= floor:
+            place.set_ylim(floor, floor + 1 if max(values) == floor else None)
         if any(lines):
             place.legend(handles, [spelt(name) for name in lines], frameon=False)
     return path

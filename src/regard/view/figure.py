@@ -108,11 +108,12 @@ def _words(panels: Iterable[Panel]) -> Iterator[str]:
         yield from (panel.title, *(panel.rows or ()), *(panel.columns or ()))
 
 
-def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4, cell: float | None = None) -> Path:
+def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4, cell: float | None = None,
+           label: str = "weight") -> Path:  # fmt: skip
     """Draws maps side by side into a file: dark is no weight, bright is all of it, also for colour-blind eyes.
 
     All panels are of one size; with `cell`, all cells are, squares of so many inches. The same input gives the same
-    bytes.
+    bytes. `label` says what the colours stand for.
     """
     path = Path(path)
     panels = list(panels) if isinstance(panels, list | tuple) else [panels]  # type: ignore[list-item]
@@ -129,14 +130,14 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     most = None if cell is None else _most(panels)
     # squares too small for a letter get no labels, larger ones all of them
     labelled = _LABELS if cell is None else sys.maxsize if cell >= 1.2 * _LETTER else 0
-    with sheet(path, _words(panels), (size[0] * wide + 0.5, size[1] * high)) as (drawn, spelt):
+    with sheet(path, [*_words(panels), label], (size[0] * wide + 0.5, size[1] * high)) as (drawn, spelt):
         axes = drawn.subplots(high, wide, squeeze=False)
         for place, panel in zip(axes.flat, panels, strict=False):
             _map(place, panel, spelt, most, labelled)
         for place in axes.flat[len(panels) :]:
             place.set_axis_off()
         shrink = 0.6 if cell is None else min(0.6, _INCHES / (size[1] * high))
-        drawn.colorbar(_scale(), ax=axes, shrink=shrink, label="weight")
+        drawn.colorbar(_scale(), ax=axes, shrink=shrink, label=spelt(label))
     return path
 
 

@@ -1,6 +1,7 @@
 """Gates that weigh whole channels and know no places, such as squeeze and excitation: a bar a channel."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from regard.tape.recording import Recording
@@ -28,6 +29,7 @@ def channels(recording: Recording, path: str | Path, *, sample: int = 0, layer: 
     low = min(0.0, *(float(one.min()) for one in cells))
     high = max(0.01 if signed else 1.0, *(float(one.max()) for one in cells))
     rulers = [ruler([str(i) for i in range(one.map.shape[0])], _WIDE, path) for one in seen]
+    rulers = [replace(one, size=min(each.size for each in rulers)) for one in rulers]
     pitch = _ABOVE + _HIGH + max(one.below for one in rulers) + 0.04
     title = ("difference of the weight" if signed else "weight") + f" of each channel of {_of(seen)}"
     names = [f"{chosen.called(one.one)}, {one.map.shape[0]} channels{chosen.mark(one.one)}" for one in seen]

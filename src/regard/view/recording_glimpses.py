@@ -1,5 +1,6 @@
 """The path of glimpses: windows over a picture, and a number at the middle of each."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,8 @@ from regard.view.recording_images import INK, RIM, Picture, gridded, inches, kno
 _LARGE = 3.92
 # points: of a number, and of the box around it
 _FONT, _HIGH, _DIGIT, _PAD = 7, 11.0, 4.6, 5.0
+# and of the dot at the middle of a window
+_DOT = 4.0
 
 Box = tuple[float, float, float, float]  # left, top, right and bottom
 
@@ -59,15 +62,32 @@ def _path(axes: Any, cells: Tensor, size: tuple[float, float]) -> None:
         middles.append(((inner[0] + inner[2]) / 2, (inner[1] + inner[3]) / 2))
     for width, colour in ((2.4, RIM), (1.1, INK)):
         axes.plot([x for x, _ in middles], [y for _, y in middles], "-", color=colour, linewidth=width)
-    axes.plot([x for x, _ in middles], [y for _, y in middles], "o", color=INK, markeredgecolor=RIM, markersize=4)
+    axes.plot([x for x, _ in middles], [y for _, y in middles], "o", color=INK, markeredgecolor=RIM, markersize=_DOT)
     # points from the left and from the top
     points = [((x + 0.5) / wide * size[0] * 72, (y + 0.5) / high * size[1] * 72) for x, y in middles]
-    names = [str(number) for number, _ in seen]
-    for name, middle, shift in zip(names, middles, apart(points, names, size), strict=True):
+    groups = together(points)
+    names = [", ".join(str(seen[n][0]) for n in group) for group in groups]
+    shifts = apart([points[group[0]] for group in groups], names, size)
+    for name, group, shift in zip(names, groups, shifts, strict=True):
         axes.annotate(
-            name, middle, xytext=(shift[0], -shift[1]), textcoords="offset points", ha="center", va="center",
+            name, middles[group[0]], xytext=(shift[0], -shift[1]), textcoords="offset points", ha="center", va="center",
             fontsize=_FONT, color="white", bbox={"facecolor": INK, "edgecolor": RIM, "linewidth": 0.4, "pad": 1.4},
+            # a number that had to move is tied to its place
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.7} if any(shift) else None,
         )  # fmt: skip
+
+
+def together(points: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Which of the points fall together: those whose dots would cover each other's middle."""
+    groups: list[list[int]] = []
+    for n, point in enumerate(points):
+        near = (group for group in groups if math.dist(points[group[0]], point) < _DOT)
+        group = next(near, None)
+        if group is None:
+            groups.append([n])
+        else:
+            group.append(n)
+    return groups
 
 
 def apart(
