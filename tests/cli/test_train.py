@@ -150,7 +150,8 @@ def test_embedded_data_and_a_folder_named_after_the_time(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--train", "nix.tsv"], "there is no file "),
+        (["--train", "nix.tsv"], "nix.tsv, which --train names; name one that is there"),
+        (["--train", "PAIRS", "--valid", "nix.tsv"], "nix.tsv, which --valid names; name one that is there"),
         (["--train", "latin.tsv"], "latin.tsv:2: byte 0xfc at place 2 is not UTF-8; convert the file"),
         (["--train", "a", "b", "c"], "train must be one .tsv file or two text files, got 3; join them first"),
         (["--data", "dates", "--train", "a"], "exclude each other; give one of them"),
@@ -178,6 +179,16 @@ def test_wrong_input_is_one_sentence(
     assert ran.err.startswith("regard: ")
     assert ran.err.count("\n") == 1
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("verb", ["train", "compare"])
+def test_files_are_looked_for_before_anything_is_said_or_torch_imported(verb: str, tmp_path: Path) -> None:
+    program = f"""import sys; from regard.cli import main
+code = main(["{verb}", "classify-image", "--train", "nix", *(["--gate", "se"] if "{verb}" == "compare" else [])])
+sys.exit(9 if "torch" in sys.modules else code)"""
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    told = f"regard: there is no folder {tmp_path / 'nix'}, which --train names; name one that is there\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", told)
 
 
 def test_a_folder_with_a_run_is_not_overwritten(regard: Regard, pairs: Path, trained: Path) -> None:

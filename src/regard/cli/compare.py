@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.cli import choose, config, say_error
 from regard.cli.options import part
-from regard.cli.train import ABOUT, chosen, training_of
+from regard.cli.train import ABOUT, chosen, there, training_of
 from regard.tasks.kinds import TASKS, Kind
 from regard.train.training import Training
 
@@ -98,7 +98,7 @@ def verb(args: Sequence[str]) -> int:
     options, differs = VARIED[task]
     typed = chosen(options, "compare", task, args[1:])
     out = Path("runs") / f"compare-{task}" if typed.out is None else typed.out
-    base = TASKS[task](**typed.task).placed()
+    base = there(TASKS[task](**typed.task).placed())
     training, end = training_of(typed.training, base)
     tasks = seeded(base.versions(named(differs, getattr(typed, differs))), typed.seeds)
     if end:

@@ -68,6 +68,18 @@ def chosen(of: type[Any], verb: str, task: str, args: Sequence[str]) -> Any:
     return typed if typed.config is None else parse(of, prog, args, own | config.read(typed.config, kind), task=kind)
 
 
+def there(task: Kind) -> Kind:
+    """The task, if the files that it names are there: told at once, before anything is imported that takes long."""
+    for one in fields(task):
+        given = getattr(task, one.name)
+        kind = "folder" if one.metadata.get("metavar") == "FOLDER" else "file"
+        for path in given if isinstance(given, tuple) else (given,):
+            if isinstance(path, Path) and not path.exists():
+                option = f"--{one.name.replace('_', '-')}"
+                raise ValueError(f"there is no {kind} {path}, which {option} names; name one that is there")
+    return task
+
+
 def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
     """The training, and what it is if nothing was said of its end, or minutes alone, as the rest of a sentence."""
     told = []
@@ -89,7 +101,7 @@ def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
 
 def _new(name: str, args: Sequence[str]) -> int:
     typed: New = chosen(New, "train", name, args)
-    task = TASKS[name](**typed.task).placed()
+    task = there(TASKS[name](**typed.task).placed())
     training, end = training_of(typed.training, task)
     run = _folder(name, training) if typed.out is None else typed.out
     if first():
