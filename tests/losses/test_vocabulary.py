@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.losses import likelihood, vocabulary
@@ -93,6 +94,28 @@ def test_products_of_gradients_are_made_only_where_one_goes_back(way: Callable[[
     with way(), FlopCounterMode(display=False) as counted:
         likelihood(states, weight, targets, bias=bias)
     assert counted.get_total_flops() == products * 2 * N * D * V
+
+
+# torch.compile makes an object of every Function it meets, of which torch warns
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_compiled_as_one_graph() -> None:
+    states, weight, bias, targets = given()
+    compiled = torch.compile(likelihood, fullgraph=True, backend="aot_eager")
+    got = torch.autograd.grad(compiled(states, weight, targets, bias=bias, smoothing=0.1)[0], [states, weight, bias])
+    want = torch.autograd.grad(theirs(states, weight, bias, targets, 0.1), [states, weight, bias])
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("way", [FakeTensorMode, lambda: torch.device("meta")], ids=["fake", "meta"])
+def test_what_has_no_values_gives_its_shapes(way: Callable[[], Any]) -> None:
+    with way():
+        states, weight, bias, targets = given()
+        total, nll = likelihood(states, weight, targets, bias=bias, smoothing=0.1)
+        total.backward()
+    assert (total.shape, nll.shape) == ((), (N,))
+    assert weight.grad is not None
+    assert weight.grad.shape == weight.shape
 
 
 def test_a_matrix_that_is_also_the_embedding() -> None:

@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.kernels.library import choose
 from regard.kernels.likelihood import slopes
+from regard.kernels.route import route
 from regard.parts import checks
 
 # logits at once, in elements: 16 MB of float32 stay near the processor
@@ -34,11 +35,12 @@ class _Likelihood(torch.autograd.Function):
         mean = matrix.mean(0) if smoothing else None
         level = 0.0 if bias is None else bias.mean().to(total.dtype)
         lift = None if bias is None else bias.to(total.dtype)
+        native = route(states, weight, bias, targets) == "direct" and choose(None, total)
         for start in range(0, states.shape[0], rows):
             here = slice(start, start + rows)
             some = states[here]
             logits = (some @ matrix.T).to(total.dtype)
-            found = slopes(logits, lift, targets[here], 1 - smoothing, wanted, choose(None, logits))
+            found = slopes(logits, lift, targets[here], 1 - smoothing, wanted, native)
             nll[here] = found.nll
             total += found.nll.sum()
             if mean is not None:
@@ -95,12 +97,14 @@ def likelihood(
         )
     if targets.dtype != torch.int64:
         raise TypeError(f"targets must be int64, the numbers of words, got {targets.dtype}; call targets.long()")
-    beyond = targets[(targets < 0) | (targets >= weight.shape[0])]
-    if len(beyond):
-        raise ValueError(
-            f"targets must be words 0 to {weight.shape[0] - 1} of weight, got {int(beyond[0])}; "
-            "choose the rows that count first: states[keep], targets[keep]"
-        )
+    # a GPU would wait for this, and looks itself; what is traced has no values
+    if targets.is_cpu and route(states, weight, bias, targets) == "direct":
+        beyond = targets[(targets < 0) | (targets >= weight.shape[0])]
+        if len(beyond):
+            raise ValueError(
+                f"targets must be words 0 to {weight.shape[0] - 1} of weight, got {int(beyond[0])}; "
+                "choose the rows that count first: states[keep], targets[keep]"
+            )
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing must be 0 or more and below 1, got {smoothing}; try 0.1")
     # inside a Function gradients are always off, and what it is told of its inputs does not know of torch.no_grad
