@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.kernels import library
+from regard.kernels import library, likelihood
 from regard.kernels.likelihood import slopes
 
 NATIVE = pytest.param(True, marks=pytest.mark.skipif(library.library() is None, reason=str(library.why_not())))
@@ -80,3 +80,16 @@ def test_threads_change_nothing() -> None:
         torch.set_num_threads(threads)
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+@pytest.mark.parametrize("block", [1, 7, 300, 1000])
+@pytest.mark.skipif(library.library() is None, reason=str(library.why_not()))
+def test_blocks_of_any_size(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many rows are summed together is told to the native form, never agreed upon."""
+    monkeypatch.setattr(likelihood, "_BLOCK", block)
+    try:
+        # then what nobody writes is NaN
+        torch.use_deterministic_algorithms(True)
+        agree(300, 17, True, torch.float64, 1e-11, True)
+    finally:
+        torch.use_deterministic_algorithms(False)

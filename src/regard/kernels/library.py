@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ABI = 3
+ABI = 4
 LEVEL = 2
 
 _INT, _LONG, _POINTER, _REAL = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
@@ -29,7 +29,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "regard_softmax_backward": _COMMON + [_LONG] * 2 + [_POINTER] * 4,
     "regard_sparse": [*_COMMON, _INT, _LONG, _LONG, _POINTER, _POINTER] + [_LONG] * 4 + [_POINTER] * 2,
     "regard_sparse_backward": [*_COMMON, _INT, _LONG, _LONG] + [_POINTER] * 3,
-    "regard_likelihood": [*_COMMON, _LONG, _LONG, _REAL] + [_POINTER] * 6,
+    "regard_likelihood": [*_COMMON, _LONG, _LONG, _LONG, _REAL] + [_POINTER] * 6,
     "regard_simam": [*_COMMON, _LONG, _LONG, _REAL] + [_POINTER] * 5,
     "regard_pool": [*_COMMON, _LONG, _LONG] + [_POINTER] * 5,
     "regard_across": _COMMON + [_LONG] * 3 + [_POINTER] * 7,

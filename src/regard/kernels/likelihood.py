@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .library import call
 
-_BLOCK = 128  # rows whose slopes are summed together, as in native.c
+_BLOCK = 128  # rows whose slopes are summed together
 
 
 class Slopes(NamedTuple):
@@ -36,7 +36,7 @@ def slopes(
     call(
         "regard_likelihood",
         logits,
-        *(n, v, share, logits.data_ptr(), None if bias is None else bias.data_ptr(), right.data_ptr()),
+        *(n, v, _BLOCK, share, logits.data_ptr(), None if bias is None else bias.data_ptr(), right.data_ptr()),
         *(nll.data_ptr(), picked.data_ptr(), None if sums is None else sums.data_ptr()),
     )
     return Slopes(nll, picked, None if sums is None else sums.sum(0))

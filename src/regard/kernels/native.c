@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 3
+#define REGARD_ABI 4
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -86,13 +86,12 @@ typedef struct {
     double lam;
 } maps;
 
-/* Rows of LIKELY_BLOCK share one row of sums; sums NULL: no way back is asked for, and s is left in disorder */
-enum { LIKELY_BLOCK = 128 };
+/* Rows of a block share one row of sums; sums NULL: no way back is asked for, and s is left in disorder */
 typedef struct {
     void *s, *nll, *picked, *sums;  /* (count, v), (count), (count), (blocks, v) */
     const void *bias;               /* (v) or NULL */
     const i64 *right;               /* (count) */
-    i64 count, v;
+    i64 count, v, block;
     double share;                   /* of the right word */
 } likely;
 
@@ -233,11 +232,12 @@ EXPORT int regard_sparse_backward(int wide, int most, i64 threads, int squared, 
     return run(SPARSE_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
 }
 
-EXPORT int regard_likelihood(int wide, int most, i64 threads, i64 count, i64 v, double share, void *s, const void *bias, const void *right,
-                             void *nll, void *picked, void *sums) {
+EXPORT int regard_likelihood(int wide, int most, i64 threads, i64 count, i64 v, i64 block, double share, void *s, const void *bias,
+                             const void *right, void *nll, void *picked, void *sums) {
     likely t = {0};
-    t.s = s, t.bias = bias, t.right = right, t.nll = nll, t.picked = picked, t.sums = sums, t.count = count, t.v = v, t.share = share;
-    return run(LIKELIHOOD[widest(most)][!!wide], &t, (count + LIKELY_BLOCK - 1) / LIKELY_BLOCK, (double)count * v, 2e5, threads);
+    t.s = s, t.bias = bias, t.right = right, t.nll = nll, t.picked = picked, t.sums = sums, t.share = share;
+    t.count = count, t.v = v, t.block = block;
+    return run(LIKELIHOOD[widest(most)][!!wide], &t, (count + block - 1) / block, (double)count * v, 2e5, threads);
 }
 
 /* rows = b c, of n places each; g NULL: forward */

@@ -189,9 +189,9 @@ TARGET static int NAME(likelihood)(const void *context, i64 begin, i64 end) {
     const REAL *bias = t->bias;
     for (i64 block = begin; block < end; block++) {
         REAL *sums = t->sums ? (REAL *)t->sums + block * v : NULL;
-        const i64 last = (block + 1) * LIKELY_BLOCK < t->count ? (block + 1) * LIKELY_BLOCK : t->count;
+        const i64 last = (block + 1) * t->block < t->count ? (block + 1) * t->block : t->count;
         if (sums) memset(sums, 0, (size_t)v * sizeof(REAL));
-        for (i64 row = block * LIKELY_BLOCK; row < last; row++) {
+        for (i64 row = block * t->block; row < last; row++) {
             REAL *s = (REAL *)t->s + row * v;
             const i64 right = t->right[row];
             VEC most = ALL(-INFINITY), sum = ALL(0);
