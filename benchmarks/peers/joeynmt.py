@@ -26,13 +26,20 @@ if TYPE_CHECKING:
 RESULTS = ROOT / "benchmarks" / "results" / "joeynmt"
 
 BAHDANAU = Setting("GRU 256, Bahdanau", "recurrent", "bahdanau", input_feeding=True)
+SAME_ORDER = replace(BAHDANAU, name="GRU 256, Bahdanau's score in JoeyNMT's order", order="peer")
 LUONG = Setting("GRU 256, Luong, no input feeding", "recurrent", "luong")
 TRANSFORMER = Setting("Transformer 3+3, d 256, ff 512, 4 heads", "transformer", "heads", layers=3, rate=5e-4)
 
 # what training and decoding must reach, × as fast
-SETTINGS = {"bahdanau": (BAHDANAU, 2.5, 3.0), "luong": (LUONG, 3.5, 3.0), "transformer": (TRANSFORMER, 1.5, 3.0)}
+SETTINGS = {
+    "bahdanau": (BAHDANAU, 2.5, 3.0),
+    "same-order": (SAME_ORDER, 2.5, 3.0),
+    "luong": (LUONG, 3.5, 3.0),
+    "transformer": (TRANSFORMER, 1.5, 3.0),
+}
 
 VOCABULARY, BEAM, ALPHA = 6000, 5, 1.0
+PARTS = ("training", "decoding")
 PEER, SAME, OWN = "joeynmt", "regard", "regard, own batches"
 
 HOW = """\
@@ -45,7 +52,10 @@ Validation and checkpoints are left out.
 Both read the same numbers of one joint BPE, {vocabulary:,} entries; {pairs:,} pairs, {tokens:.1f} target tokens each.
 A batch is {sentences} sentences; JoeyNMT does not sort them by length. "regard" gets the very same batches; "regard,
 own batches" makes its own from sentences of like length, {sentences} on average. Source and target embeddings and the
-vocabulary layer are one matrix everywhere; dropout 0.1, label smoothing {smoothing:g}, gradients clipped at 1.
+vocabulary layer are one matrix everywhere. Where Bahdanau's paper attends before a step and reads by a maxout, which is
+what regard's "Bahdanau" does, JoeyNMT attends after it and reads as Luong's does: "in JoeyNMT's order" regard computes
+that, with as many parameters (and a bias of the vocabulary). Dropout 0.1, label smoothing {smoothing:g}, gradients
+clipped at 1.
 
 Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences}; regard
 also ends a sentence that grows beyond all it was trained on, beside its source;
@@ -82,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--source", type=Path, help="sentences, one a line; .gz is unpacked")
     made.add_argument("--target", type=Path, help="their translations")
     made.add_argument("--only", choices=SETTINGS, action="append", help="this model; may be repeated (all without)")
+    made.add_argument("--part", choices=PARTS, help="training or decoding alone (both without)")
     made.add_argument("--rounds", type=_positive, default=Effort.rounds, help="rounds of training (%(default)s)")
     made.add_argument("--steps", type=_positive, default=Effort.steps, help="steps of a round (%(default)s)")
     made.add_argument(
@@ -138,7 +149,7 @@ def measure(given: argparse.Namespace) -> int:
                     loaded = worker.ask("load", setting=setting.json(), data=folder, seed=1, own=name == OWN)
                     versions |= loaded["versions"]
                     print(f"{setting.name}: {name}, {loaded['parameters']:,} parameters", flush=True)
-                for row in compare(setting, workers, effort, train, decode):
+                for row in compare(setting, workers, effort, train, decode, given.part):
                     rows.append(row)
                     print(line(row.cells()), flush=True)
     if given.peer_only:
@@ -187,14 +198,17 @@ def _worker(name: str, peer: Path) -> Worker:
 
 
 def compare(
-    setting: Setting, workers: dict[str, Worker], effort: Effort, train: float, decode: float
+    setting: Setting, workers: dict[str, Worker], effort: Effort, train: float, decode: float, part: str | None = None
 ) -> "Iterator[Row]":
     """The rows of one model: training on the same batches and on own ones, then decoding a token and a sentence."""
     for worker in workers.values():
         worker.ask("train", steps=effort.warm)
     turns = [{"steps": effort.steps}] * effort.rounds
     trained = rounds("train", workers, turns)
-    yield from versus(f"training, {setting.name}", trained, "tokens", {SAME: None, OWN: train}, "target tokens")
+    if part != "decoding":
+        yield from versus(f"training, {setting.name}", trained, "tokens", {SAME: None, OWN: train}, "target tokens")
+    if part == "training":
+        return
     some = {name: worker for name, worker in workers.items() if name != OWN}
     if effort.trained > effort.timed:
         for worker in some.values():

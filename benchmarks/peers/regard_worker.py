@@ -45,6 +45,7 @@ def built(setting: Setting, vocabulary: int) -> Translator:
             tied="all",
         )
     decoders = {("bahdanau", True): "bahdanau", ("luong", False): "luong", ("luong", True): "luong-feeding"}
+    same = setting.attention == "bahdanau" and setting.order == "peer"
     return Seq2Seq(
         vocabulary,
         vocabulary,
@@ -52,7 +53,8 @@ def built(setting: Setting, vocabulary: int) -> Translator:
         hidden=setting.width,
         encoder_hidden=setting.width,
         layers=setting.layers,
-        decoder=decoders[setting.attention, setting.input_feeding],
+        decoder="luong-feeding" if same else decoders[setting.attention, setting.input_feeding],
+        attention="additive" if same else None,
         dropout=setting.dropout,
         tied="all",
     )

@@ -30,6 +30,9 @@ class Setting:
     kind: Literal["recurrent", "transformer"]
     attention: Literal["bahdanau", "luong", "heads"]
     input_feeding: bool = False
+    order: Literal["paper", "peer"] = (
+        "paper"  # Bahdanau's steps: as published, or attending after the step as JoeyNMT does
+    )
     width: int = 256  # embeddings, states of the decoder, states of each direction of the encoder; the Transformer's d
     layers: int = 1
     heads: int = 4

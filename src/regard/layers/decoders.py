@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import steps
 from regard.catalogue import Factory, width
 from regard.layers.recurrent import Bridge, Encoded, Stack, States
+from regard.layers.repeated import Repeated
 from regard.parts import tap
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Lengths
@@ -322,12 +323,13 @@ class Luong(Attentive):
             return Taught(self._read(got.out, s), got.weights, got.log_prob, got.entropy)
         memory = steps.remember(self.attention, encoded.outputs)
         looked, cell, a = self._begin(memory), self.stack.steps(y), self._nothing(y)
+        read = Repeated(self.readout.weight, self.readout.bias)
         states: list[Tensor] = []
         found: list[Attended] = []
         for t in range(y.shape[1]):
             s, cells = cell.step(t, a, cells)
             got, looked = self._look(s.unsqueeze(1), memory, lengths, looked, need)
-            a = self._read(got.out.squeeze(1), s)
+            a = torch.tanh(read(torch.cat([got.out.squeeze(1), s], dim=-1)))
             states.append(a)
             found.append(got)
         return Taught(
