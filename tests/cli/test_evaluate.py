@@ -45,7 +45,10 @@ def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--beam", "0"], "--beam must be 1 or more, got 0"),
+        (["--beam", "0"], "--beam must be 1 or more, got 0; try --beam 5"),
+        (["--threads", "0"], "--threads must be 1 or more, got 0; leave it out"),
+        (["--draws", "-1"], "--draws must be 0 or more, got -1; try --draws 10"),
+        (["--length-penalty", "inf"], "--length-penalty must be a finite number, got inf; try --length-penalty 1"),
         (["--split", "valid", "--test", "x"], "--split valid and --test x exclude each other; give one of them"),
         (["--beam", "1", "--length-penalty", "2"], "--length-penalty 2.0 means nothing to --beam 1; raise --beam"),
         (["--test", "nix"], "there is no file nix"),
@@ -56,6 +59,22 @@ def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard,
     ran = regard("evaluate", trained, *args)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines()[-1].startswith(f"regard: {said}")
+
+
+def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, pairs: Path, tmp_path: Path) -> None:
+    own, link = tmp_path / "own.tsv", tmp_path / "link.tsv"
+    own.write_text("a b c\tc b a\n", encoding="utf-8")
+    link.symlink_to(own)
+    kept = pairs.read_bytes()
+    for test, out, what in (
+        (["--test", own], own, "a file of --test"),
+        (["--test", own], link, "a file of --test"),
+        ([], pairs, f"data of {trained}"),
+        ([], trained / "run.json", f"a file of {trained}"),
+    ):
+        ran = regard("evaluate", trained, *test, "--out", out)
+        assert ran == (2, "", f"regard: --out {out} is {what} and would be written over; name another file\n")
+    assert (own.read_text(encoding="utf-8"), pairs.read_bytes()) == ("a b c\tc b a\n", kept)
 
 
 def test_files_that_are_gone(regard: Regard, trained: Path, tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
     assert list(told["classes"].values()) == sorted(told["classes"].values(), reverse=True)
     ran = regard("predict", classifier, tmp_path / "a.png", tmp_path / "b.png", "--picture", tmp_path / "p.png")
     assert ran == (2, "", "regard: --picture draws over one picture, and 2 are named; name one of them\n")
+    asked = tmp_path / "a.png"
+    said = f"regard: --picture {asked} is a picture to look at and would be written over; name another file\n"
+    assert regard("predict", classifier, asked, "--picture", asked) == (2, "", said)
 
 
 def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +110,7 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
             ["predict", "RUN", "a.png", "--seed", "3"],
             "--seed is for what draws pictures, and .* looks at them; leave it",
         ),
-        (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0"),
+        (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0; try --top 1"),
         (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),
         (["train", "classify-image", "--gate", "simm"], "unknown gate 'simm'; did you mean 'simam'"),
         (["train", "classify-image", "--size", "9"], "--size 9 belongs to .*; give --train FOLDER as well"),

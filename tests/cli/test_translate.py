@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import LINES, Ran, Regard
 
 from regard.data.tokens import Tokens
-from regard.tasks.interpreter import Beam, Greedy
+from regard.tasks.interpreter import Beam, Greedy, Interpreter, Said
 
 
 def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +147,31 @@ def test_without_attention_nothing_is_drawn(regard: Regard, unattended: Path, tm
     assert ran.err == (
         "regard: --alignment needs attention, and this model has none (decoder fixed); leave --alignment out\n"
     )
+    ran = regard("translate", unattended, "a b", "--coverage", "0.5")
+    assert ran == (
+        2,
+        "",
+        "regard: --coverage needs attention, and this model has none (decoder fixed); leave --coverage out\n",
+    )
+    assert regard("translate", unattended, "a b", "--coverage", "0").code == 0
+
+
+def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("a b\n", encoding="utf-8")
+    ran = regard("translate", trained, "--file", path, "--alignment", path)
+    said = f"regard: --alignment {path} is the file of --file and would be written over; name another file\n"
+    assert ran == (2, "", said)
+    assert path.read_text(encoding="utf-8") == "a b\n"
+
+
+def test_one_is_told_as_one(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = regard("translate", trained, "a zzz")
+    assert "regard: 1 token was not in the vocabulary, so the model could not read it\n" in ran.err
+    endless = [[Said("a", (5,), -1.0, -1.0, finished=False)]]
+    monkeypatch.setattr(Interpreter, "translate", lambda self, lines, search, first=0: endless * len(lines))
+    assert regard("translate", trained, "a").err == "regard: 1 translation came to no end and was cut off\n"
+    assert regard("translate", trained, "a", "b").err == "regard: 2 translations came to no end and were cut off\n"
 
 
 @pytest.mark.parametrize(
@@ -156,10 +181,20 @@ def test_without_attention_nothing_is_drawn(regard: Regard, unattended: Path, tm
         (["-", "a"], "- reads all text from stdin, so it must stand alone; leave the other words out"),
         (["a", "--sample", "--beam", "3"], "--beam 3 means nothing with --sample; leave one of them out"),
         (["a", "--top-k", "3"], "--top-k 3 means nothing without --sample; add --sample or leave it out"),
-        (["a", "--beam", "0"], "--beam must be 1 or more, got 0"),
+        (["a", "--beam", "0"], "--beam must be 1 or more, got 0; try --beam 5"),
+        (["a", "--nbest", "0"], "--nbest must be 1 or more, got 0; leave it out"),
+        (["a", "--sample", "--seed", "-1"], "--seed must be 0 or more and below 2^63, got -1; try --seed 1"),
+        (["a", "--length-penalty", "nan"], "--length-penalty must be a finite number, got nan; try --length-penalty 1"),
+        (["a", "--length-penalty", "inf"], "--length-penalty must be a finite number, got inf; try --length-penalty 1"),
+        (["a", "--coverage", "nan"], "--coverage must be a finite number, got nan; try --coverage 0"),
+        (["a", "--sample", "--temperature", "0"], "--temperature must be more than 0, got 0; try --temperature 1"),
+        (
+            ["a", "--sample", "--temperature", "inf"],
+            "--temperature must be a finite number, got inf; try --temperature",
+        ),
         (["a", "--nbest", "6"], "--nbest 6 wants more than --beam 5 finds; raise --beam"),
-        (["a", "--sample", "--top-p", "7"], "top_p must be"),
-        (["a", "--alignment", "x.doc"], "unknown suffix '.doc'"),
+        (["a", "--sample", "--top-p", "7"], "--top-p must be above 0 and at most 1, got 7; try --top-p 0.9"),
+        (["a", "--alignment", "x.doc"], "unknown suffix of --alignment '.doc'; known are: .html, .png, .svg"),
         (["a", "--alignment", "nix/x.txt"], "--alignment nix/x.txt: there is no folder nix; make it first"),
         (["a", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
         (["a", "--weights", "bst"], "unknown --weights 'bst'; did you mean 'best'?"),

@@ -138,6 +138,24 @@ def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard,
     assert ran.err.count("\n") == 1
 
 
+def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, tape: Path, tmp_path: Path) -> None:
+    picture, best = tmp_path / "three.png", trained / "best.safetensors"
+    Image.new("L", (5, 4)).save(picture)
+    for args, out, what in (
+        (["view", tape, "--sample", 0], tape, "the recording to see"),
+        (["view", trained, picture], picture, "the picture to look at"),
+        (["view", tape, "--image", picture], picture, "the file of --image"),
+        (["view", trained, "a b", "--other", tape], tape, "the file of --other"),
+        (["view", trained, "a b"], best, f"a file of {trained}"),
+        (["record", trained, picture], picture, "the picture to look at"),
+        (["record", trained, "a b"], best, f"a file of {trained}"),
+    ):
+        before = out.read_bytes()
+        ran = regard(*args, "--out", out)
+        assert ran == (2, "", f"regard: --out {out} is {what} and would be written over; name another file\n")
+        assert out.read_bytes() == before
+
+
 def test_a_model_of_transformers_needs_a_text(regard: Regard, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     ran = regard("view", tmp_path)

@@ -15,7 +15,7 @@ VERBS = {
     "demo": "learn to read dates in two minutes, and see what the model looks at",
     "train": "train a model on files of yours or on embedded data; go on with one by --resume",
     "translate": "translate text with a trained model, and draw what it looked at",
-    "predict": "say what pictures show, with a trained classifier",
+    "predict": "say what pictures show, caption them, or draw new ones, with a trained model",
     "record": "record what a model of yours, or one of transformers, looks at while it reads a text",
     "view": "see a recording, or what a training looks at: terminal, figure, page",
     "serve": "put a trained model behind HTTP: a page to type into, and a JSON API",

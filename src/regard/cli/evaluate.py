@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from regard.cli.options import Flag, left_open, parse, positive
+from regard.cli.options import Flag, finite, left_open, parse, positive
+from regard.cli.outputs import not_an_input
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class Options:
 
     def __post_init__(self) -> None:
         positive(self, "beam", "threads")
+        finite(self, "length_penalty")
         if self.draws is not None and self.draws < 0:
-            raise ValueError(f"--draws must be 0 or more, got {self.draws}")
+            raise ValueError(f"--draws must be 0 or more, got {self.draws}; try --draws 10")
         if self.test and self.split is not None:
             raise ValueError(f"--split {self.split} and --test {self.test[0]} exclude each other; give one of them")
         if self.beam == 1 and self.length_penalty is not None:
@@ -51,6 +53,7 @@ def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard evaluate", args)
     if typed.out is not None and not typed.out.absolute().parent.is_dir():
         raise ValueError(f"--out {typed.out}: there is no folder {typed.out.parent}; make it, or name another file")
+    not_an_input("--out", typed.out, typed.run, {"a file of --test": typed.test})
     from regard.cli.answers import answering
 
     module = answering(typed.run)

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
@@ -29,7 +30,7 @@ def part(of: type | None = None) -> dict[str, Any]:
 
 def left_open(told: object) -> Any:
     """An option that is None unless typed, and what happens then."""
-    return field(default=None, metadata={"open": f"(default: {told})"})
+    return field(default=None, metadata={"open": f"(default: {told})", "told": told})
 
 
 def positive(typed: object, *names: str) -> None:
@@ -37,7 +38,33 @@ def positive(typed: object, *names: str) -> None:
     for name in names:
         value = getattr(typed, name)
         if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be 1 or more, got {value}")
+            raise ValueError(f"{_dashed(name)} must be 1 or more, got {value}; {_way(typed, name)}")
+
+
+def finite(typed: object, *names: str) -> None:
+    """Raises for a number that was typed and is none, or has no end."""
+    for name in names:
+        value = getattr(typed, name)
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{_dashed(name)} must be a finite number, got {value}; {_way(typed, name)}")
+
+
+def seeded(typed: Any) -> None:
+    """Raises for a --seed that was typed and is none."""
+    # torch takes no greater ones
+    if typed.seed is not None and not 0 <= typed.seed < 2**63:
+        raise ValueError(f"--seed must be 0 or more and below 2^63, got {typed.seed}; try --seed 1")
+
+
+def _dashed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _way(typed: Any, name: str) -> str:
+    """What to type instead: the default, if that is a number."""
+    (one,) = (one for one in fields(typed) if one.name == name)
+    told = one.metadata.get("told", one.default)
+    return f"try {_dashed(name)} {told}" if isinstance(told, int | float) else "leave it out"
 
 
 def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None, task: Any = None) -> T:

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from regard.cli.options import Flag, left_open, parse, positive
+from regard.cli.options import Flag, left_open, parse, positive, seeded
+from regard.cli.outputs import not_an_input
 
 _PICTURES = (".png", ".svg", ".pdf")
 
@@ -42,9 +43,7 @@ class Options:
 
     def __post_init__(self) -> None:
         positive(self, "count", "top", "threads")
-        # torch takes no greater ones
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise ValueError(f"--seed must be 0 or more and below 2^63, got {self.seed}; try --seed 1")
+        seeded(self)
 
 
 def verb(args: Sequence[str]) -> int:
@@ -55,6 +54,7 @@ def verb(args: Sequence[str]) -> int:
         )
     if typed.picture is not None and typed.picture.suffix.lower() not in _PICTURES:
         raise ValueError(f"--picture {typed.picture} must end in {', '.join(_PICTURES)}; try {typed.picture.stem}.png")
+    not_an_input("--picture", typed.picture, typed.run, {"a picture to look at": typed.inputs})
     from regard.cli.answers import answering
 
     return int(answering(typed.run).predicted(typed))

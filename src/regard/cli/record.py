@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from regard.cli.options import Flag, left_open, parse
+from regard.cli.outputs import not_an_input
 from regard.cli.seeing import can_write, counted_maps, has_places, joined, note, over, printed
 
 SUFFIXES = (".safetensors", ".html", ".png", ".svg", ".pdf", ".npz", ".txt")
@@ -45,6 +46,8 @@ def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard record", args)
     can_write("--out", typed.out, SUFFIXES)
     can_write("--alignment", typed.alignment, _DRAWN)
+    for option, path in (("--out", typed.out), ("--alignment", typed.alignment)):
+        not_an_input(option, path, typed.model, {"the picture to look at": [typed.text]})
     from regard.cli.listening import listen
     from regard.view.show import show
 

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from regard.cli.options import Flag, left_open, parse, positive
+from regard.cli.options import Flag, finite, left_open, parse, positive, seeded
+from regard.cli.outputs import not_an_input
+from regard.cli.progress import counted
+from regard.cli.seeing import can_write, note
 
 if TYPE_CHECKING:
     from regard.tasks.interpreter import Interpreter, Said, Search
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 # lines of a file that are translated together, the short with the short
 _CHUNK = 1024
+_DRAWN = (".html", ".png", ".svg", ".pdf", ".txt")
 
 
 @dataclass(frozen=True)
@@ -78,17 +82,25 @@ class Options:
                 way = "leave one of them out" if self.sample else "add --sample or leave it out"
                 raise ValueError(f"{option} means nothing {'with' if self.sample else 'without'} --sample; {way}")
         positive(self, "beam", "nbest", "threads", "top_k")
+        finite(self, "length_penalty", "coverage", "temperature")
+        seeded(self)
+        if self.temperature is not None and self.temperature <= 0:
+            raise ValueError(f"--temperature must be more than 0, got {self.temperature:g}; try --temperature 1")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"--top-p must be above 0 and at most 1, got {self.top_p:g}; try --top-p 0.9")
         if not self.sample and (self.nbest or 1) > (self.beam or 5):
             raise ValueError(f"--nbest {self.nbest} wants more than --beam {self.beam or 5} finds; raise --beam")
 
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard translate", args)
+    can_write("--alignment", typed.alignment, _DRAWN)
+    lines = {} if typed.file is None else {"the file of --file": [typed.file]}
+    not_an_input("--alignment", typed.alignment, typed.run, lines)
     from regard.cli.loading import load
 
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    if typed.alignment is not None:
-        _can_draw(typed.alignment, loaded.task)
+    _attends(typed, loaded.task)
     _Translator(typed, loaded.by).all()
     return 0
 
@@ -109,9 +121,11 @@ class _Translator:
         for lines in _lines(self.typed):
             self._print(lines)
         if self.unknown:
-            _note(f"{self.unknown} tokens were not in the vocabulary, so the model could not read them")
+            was, them = ("was", "it") if self.unknown == 1 else ("were", "them")
+            note(f"{counted(self.unknown, 'token')} {was} not in the vocabulary, so the model could not read {them}")
         if self.unfinished:
-            _note(f"{self.unfinished} translations came to no end and were cut off")
+            was = "was" if self.unfinished == 1 else "were"
+            note(f"{counted(self.unfinished, 'translation')} came to no end and {was} cut off")
         if self.typed.alignment is not None:
             _draw(self.looked, self.typed.alignment)
 
@@ -205,7 +219,7 @@ def _asked() -> Iterator[list[str]]:
     """Lines typed at a prompt, until Ctrl-D."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  input() can be edited once it is there
-    _note("type a line to translate, Ctrl-D to end")
+    note("type a line to translate, Ctrl-D to end")
     while True:
         try:
             yield [input("> ") if sys.stdout.isatty() else _answer("> ")]
@@ -223,26 +237,17 @@ def _answer(prompt: str) -> str:
     return line.rstrip("\r\n")
 
 
-def _can_draw(path: Path, task: "Translate") -> None:
-    """Refuses before anything is translated."""
-    from regard.parts import checks
-    from regard.view.figure import SUFFIXES
-
-    checks.known("suffix", path.suffix, (*SUFFIXES, ".html", ".txt"))
-    if not path.parent.is_dir():
-        raise ValueError(f"--alignment {path}: there is no folder {path.parent}; make it first")
-    if task.decoder == "fixed":
-        raise ValueError("--alignment needs attention, and this model has none (decoder fixed); leave --alignment out")
+def _attends(typed: Options, task: "Translate") -> None:
+    """Refuses what needs attention of a model that has none, before anything is translated."""
+    for option, asked in (("--alignment", typed.alignment), ("--coverage", typed.coverage)):
+        if asked and task.decoder == "fixed":
+            raise ValueError(f"{option} needs attention, and this model has none (decoder fixed); leave {option} out")
 
 
 def _draw(looked: "list[Alignment]", path: Path) -> None:
     from regard.view.alignment import draw
 
     if not looked:
-        _note(f"nothing was translated, so there is nothing to draw into {path}")
+        note(f"nothing was translated, so there is nothing to draw into {path}")
         return
-    _note(f"what was looked at is drawn in {draw(looked, path)}")
-
-
-def _note(text: str) -> None:
-    print(f"regard: {text}", file=sys.stderr)
+    note(f"what was looked at is drawn in {draw(looked, path)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from regard.cli.options import Flag, left_open, parse
+from regard.cli.outputs import not_an_input
 from regard.cli.record import SUFFIXES
 from regard.cli.seeing import can_write, counted_maps, has_places, joined, lies_over, note, over, printed
 
@@ -87,6 +88,13 @@ class Options:
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard view", args)
     can_write("--out", typed.out, SUFFIXES)
+    read = {
+        "the recording to see": typed.seen,
+        "the picture to look at": typed.text[0] if typed.text else None,
+        "the file of --image": typed.image,
+        "the file of --other": typed.other,
+    }
+    not_an_input("--out", typed.out, typed.seen, {what: [file] for what, file in read.items() if file is not None})
     recording, image = _read(typed)
     recording = _some(recording, typed)
     _fits(recording, typed)

@@ -69,6 +69,9 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value}; try {name}={_examples()[name]}")
+            # no gradient is longer than a clip without end: that is a way to say none
+            if value == float("inf") and name != "clip":
+                raise ValueError(f"{name} must be a finite number, got inf; try {name}={_examples()[name]}")
         for name in (
             "accumulate",
             "validate_every",
@@ -82,7 +85,7 @@ class Training:
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}; try {name}={_examples()[name]}")
         for name in ("warmup", "weight_decay", "average"):
-            if getattr(self, name) < 0:
+            if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}; try {name}=0")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas must be at least 0 and below 1, got {self.betas}; try betas=(0.9, 0.98)")
