@@ -96,6 +96,16 @@ def test_products_of_gradients_are_made_only_where_one_goes_back(way: Callable[[
     assert counted.get_total_flops() == products * 2 * N * D * V
 
 
+@pytest.mark.parametrize(("frozen", "products"), [((0,), 2), ((1,), 2), ((1, 2), 2), ((0, 1), 1)])
+def test_what_is_frozen_costs_no_product(frozen: tuple[int, ...], products: int) -> None:
+    states, weight, bias, targets = given()
+    for n in frozen:
+        (states, weight, bias)[n].requires_grad_(False)
+    with FlopCounterMode(display=False) as counted:
+        likelihood(states, weight, targets, bias=bias)[0].backward()
+    assert counted.get_total_flops() == products * 2 * N * D * V
+
+
 # torch.compile makes an object of every Function it meets, of which torch warns
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_compiled_as_one_graph() -> None:

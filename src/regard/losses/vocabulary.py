@@ -22,15 +22,15 @@ class _Likelihood(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, back: bool
     ) -> tuple[Tensor, Tensor]:
-        wanted = back and any(ctx.needs_input_grad)
+        wanted = [back and one for one in ctx.needs_input_grad]
         vocabulary = weight.shape[0]
         rows = max(_ROOM // vocabulary, 1)
         total = states.new_zeros((), dtype=torch.float32 if states.dtype != torch.float64 else torch.float64)
         matrix = weight.to(states.dtype)
         nll = total.new_empty(states.shape[0])
-        to_states = torch.empty_like(states) if wanted else None
-        to_weight = (torch.empty_like if len(states) else torch.zeros_like)(matrix) if wanted else None
-        to_bias = torch.zeros_like(bias) if wanted and bias is not None else None
+        to_states = torch.empty_like(states) if wanted[0] else None
+        to_weight = (torch.empty_like if len(states) else torch.zeros_like)(matrix) if wanted[1] else None
+        to_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else None
         # what smoothing adds is the same for every word: a mean of W, no pass over the logits
         mean = matrix.mean(0) if smoothing else None
         level = 0.0 if bias is None else bias.mean().to(total.dtype)
@@ -40,26 +40,28 @@ class _Likelihood(torch.autograd.Function):
             here = slice(start, start + rows)
             some = states[here]
             logits = (some @ matrix.T).to(total.dtype)
-            found = slopes(logits, lift, targets[here], 1 - smoothing, wanted, native)
+            found = slopes(logits, lift, targets[here], 1 - smoothing, any(wanted), native)
             nll[here] = found.nll
             total += found.nll.sum()
             if mean is not None:
                 total += smoothing * (found.picked - (some @ mean).to(total.dtype) - level).sum()
-            if to_states is None or to_weight is None:
+            if not any(wanted):
                 continue
             slope = logits.to(states.dtype)
-            torch.mm(slope, matrix, out=to_states[here])
-            if start:
+            if to_states is not None:
+                torch.mm(slope, matrix, out=to_states[here])
+            if to_weight is not None and start:
                 to_weight.addmm_(slope.T, some)
-            else:
+            elif to_weight is not None:
                 torch.mm(slope.T, some, out=to_weight)
             if to_bias is not None and found.sums is not None:
                 to_bias += found.sums.to(to_bias.dtype)
-        if mean is not None and to_states is not None and to_weight is not None:
+        if mean is not None and to_states is not None:
             to_states -= smoothing * mean
+        if smoothing and to_weight is not None:
             to_weight -= smoothing / vocabulary * states.sum(0)
-            if to_bias is not None:
-                to_bias -= smoothing * states.shape[0] / vocabulary
+        if smoothing and to_bias is not None:
+            to_bias -= smoothing * states.shape[0] / vocabulary
         ctx.gradients = (to_states, None if to_weight is None else to_weight.to(weight.dtype), to_bias)
         ctx.mark_non_differentiable(nll)
         return total, nll
