@@ -182,7 +182,7 @@ def test_minutes_end_a_run(tmp_path: Path) -> None:
     again = run(tmp_path, minutes=0.005, resume=True)
     assert again[-1].reason == "nothing left"
     assert again[-1].text.startswith("nothing is left to train: 0.005 minutes have passed, at step")
-    assert again[-1].text.endswith("raise minutes to go on")
+    assert again[-1].text.endswith("raise minutes=0.005 to go on")
     elapsed = checkpoint.read(tmp_path / "last.safetensors").facts["progress"]["elapsed"]
     more = run(tmp_path, minutes=elapsed / 60 + 0.005, resume=True)
     assert more[-1].reason == "minutes"
@@ -232,7 +232,7 @@ def test_one_process_has_nothing_to_share(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
 def test_a_device_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="device 'cuda' is not on this machine; try device='auto' or device='cpu'"):
+    with pytest.raises(ValueError, match="device='cuda' is not on this machine; try device='auto' or device='cpu'"):
         run(tmp_path / "a", steps=1, device="cuda")
     assert not (tmp_path / "a").exists()
 
@@ -287,7 +287,19 @@ def test_a_count_that_is_clearly_slower_is_given_up(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
     assert threads.measure(backward, [1, 2, 3]) == {1: 0.125, 2: 0.5, 3: 0.1875}
-    assert calls == [1, 1, 1, 2, 3, 3, 3]
+    assert calls == [1, 1, 1, 2, 2, 3, 3, 3]
+
+
+def test_a_first_run_says_nothing_of_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, calls = [0.0], list[int]()
+
+    def backward() -> None:
+        calls.append(torch.get_num_threads())
+        # threads are made, and kernels chosen, at first
+        clock[0] += 0.0625 if calls[-1] == 1 else 0.5 if calls.count(2) == 1 else 0.03125
+
+    monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
+    assert threads.measure(backward, [1, 2]) == {1: 0.0625, 2: 0.03125}
 
 
 class Slow(Toy):

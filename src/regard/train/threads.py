@@ -16,7 +16,7 @@ def counts() -> list[int]:
 def measure(backward: Callable[[], None], counts: Sequence[int]) -> dict[int, float]:
     """Seconds of a forward and backward with each count of threads: after a first, the best of two or of 0.2 s.
 
-    A count that after 0.2 s is twice as slow as the best is given up. The number of threads is put back.
+    A count that after the first and 0.2 s is twice as slow as the best is given up. The number of threads is put back.
     """
     before = torch.get_num_threads()
     times: dict[int, float] = {}
@@ -28,9 +28,9 @@ def measure(backward: Callable[[], None], counts: Sequence[int]) -> dict[int, fl
                 start = time.perf_counter()
                 backward()
                 seconds.append(time.perf_counter() - start)
-                if sum(seconds) > 0.2 and min(seconds) > 2 * min(times.values(), default=math.inf):
+                if sum(seconds) > 0.2 and min(seconds[1:], default=0.0) > 2 * min(times.values(), default=math.inf):
                     break
-            times[threads] = min(seconds[1:] or seconds)
+            times[threads] = min(seconds[1:])
     finally:
         torch.set_num_threads(before)
     return times
