@@ -148,12 +148,17 @@ def test_threads_change_nothing(n: int) -> None:
             assert torch.equal(one, two)
 
 
-def test_strides_are_read_as_they_are() -> None:
-    states, weight, bias = problem(5, 20, 22)
-    want = likeliest(states[:, ::2].contiguous(), weight[:, ::2].contiguous(), bias[::2].repeat(2), 3, 1)
-    got = likeliest(states[:, ::2], weight[:, ::2], bias[::2].repeat(2), 3, 1)
-    for one, two in zip(want, got, strict=True):
-        assert torch.equal(one, two)
+@forms
+def test_strides_are_read_as_they_are(native: bool) -> None:
+    states, weight, bias = problem(5, 40, 22)
+    every = (states[:, ::2], weight[::2, ::2], bias[::2])
+    spread = (states[:1].expand(5, -1), weight[:1].expand(40, -1), bias[:1].expand(40))
+    turned = (torch.randn(22, 5).T, torch.randn(22, 40).T, bias)
+    for some in (every, spread, turned):
+        assert not any(one.is_contiguous() for one in some if one is not bias)
+        want = ask(native, *(one.contiguous() for one in some), 3, 1, [])
+        for one, two in zip(want, ask(native, *some, 3, 1, []), strict=True):
+            assert torch.equal(one, two)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -165,6 +170,18 @@ def test_half_is_read_in_float32(dtype: torch.dtype) -> None:
     assert torch.equal(whole.gather(1, words), log_p)
     with pytest.raises(RuntimeError, match="native=True cannot be had: the native kernels take float32 and float64"):
         likeliest(states, weight, bias, 3, 1, native=True)
+
+
+@here
+def test_types_that_are_not_one() -> None:
+    states, weight, bias = problem(5, 23, 7)
+    for wrong in ((states.double(), weight, bias), (states, weight, bias.double())):
+        said = "native=True cannot be had: the native kernels take tensors of one dtype, not torch.float(32|64) and"
+        with pytest.raises(RuntimeError, match=said):
+            likeliest(*wrong, 3, 1, native=True)
+    # autocast makes them one
+    with torch.autocast("cpu", torch.bfloat16):
+        assert likeliest(states.bfloat16(), weight, bias, 3, 1)[0].dtype == torch.float32
 
 
 def test_there_are_no_derivatives_in_any_form() -> None:

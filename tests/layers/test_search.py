@@ -306,6 +306,12 @@ def test_only_a_plain_layer_is_left_unread() -> None:
     assert isinstance(Unread.of(plain, states), Tensor)
     assert len(heard) == 1
     handle.remove()
+    everywhere = torch.nn.modules.module
+    for register in (everywhere.register_module_forward_hook, everywhere.register_module_forward_pre_hook):
+        handle = register(lambda *_: heard.append(None))
+        assert isinstance(Unread.of(plain, states), Tensor)
+        handle.remove()
+    assert len(heard) == 3
     assert isinstance(Unread.of(plain, states), Unread)
 
 

@@ -88,12 +88,14 @@ def instruction_set() -> str:
 
 
 def refusal(*tensors: Tensor) -> str | None:
-    """Why the native kernels cannot take these tensors (all of one dtype), by one sentence; None if they can."""
+    """Why the native kernels cannot take these tensors together, by one sentence; None if they can."""
     for tensor in tensors:
         if tensor.device.type != "cpu":
             return f"the native kernels run on the cpu, not on {tensor.device}"
         if tensor.dtype not in (torch.float32, torch.float64):
             return f"the native kernels take float32 and float64, not {tensor.dtype}"
+        if tensor.dtype != tensors[0].dtype:
+            return f"the native kernels take tensors of one dtype, not {tensors[0].dtype} and {tensor.dtype}"
     return why_not()
 
 

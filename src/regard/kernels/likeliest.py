@@ -40,8 +40,7 @@ def likeliest(
         )
     given = [one for one in (states, weight, bias) if one is not None]
     # Autocast multiplies what is not of one type.
-    alike = all(one.dtype == states.dtype for one in given)
-    if not choose(native, *given) or not alike or route(*given) != "direct":
+    if not choose(native, *given) or route(*given) != "direct":
         return of_logits(torch.nn.functional.linear(states, weight, bias), k, also, never)
     _check(k, also, never, len(weight))
     states, weight = states.contiguous(), weight.contiguous()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module
 
 from regard.kernels.best import best
 from regard.kernels.likeliest import Likeliest, likeliest, of_logits
@@ -46,7 +47,8 @@ class Unread(NamedTuple):
     @staticmethod
     def of(layer: nn.Module, states: Tensor) -> "Unread | Tensor":
         """The logits of a vocabulary layer; made at once where that is more than a product, or somebody listens."""
-        heard = layer._forward_hooks or layer._forward_pre_hooks or torch.compiler.is_compiling()
+        hooks = (layer._forward_hooks, layer._forward_pre_hooks, module._global_forward_hooks)
+        heard = any(hooks) or module._global_forward_pre_hooks or torch.compiler.is_compiling()
         if type(layer) is nn.Linear and not heard:
             return Unread(states, layer.weight, layer.bias)
         return layer(states)
