@@ -248,6 +248,30 @@ def test_past_the_end_nothing_is_read() -> None:
     assert not got.out.any()
 
 
+def test_what_is_no_number_is_seen_where_a_step_meets_it() -> None:
+    energies = torch.tensor([-1.0, math.nan, -1.0, 1.0, math.nan])
+    at, nan = torch.eye(5).log(), [False, True, True, True, True]
+    state = FirstStop().after(energies, None, at[0])
+    assert state.isnan().tolist() == nan
+    # and stays, whatever comes
+    assert FirstStop().after(torch.ones(5), None, state).isnan().tolist() == nan
+    # not where nobody looks: behind the last stop, before this one, or where none may look
+    assert FirstStop().after(energies, None, at[2]).exp().tolist() == [0, 0, 0, 1, 0]
+    allowed = torch.tensor([True, False, True, True, True])
+    assert FirstStop().after(energies, allowed, at[0]).exp().tolist() == [0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("chunk", [False, True])
+@pytest.mark.parametrize("stop", [FirstStop(), ExpectedStop()])
+def test_a_model_of_nan_says_nan(chunk: bool, stop: Stop) -> None:
+    layer = lively(chunk=chunk, stop=stop)
+    layer.offset.data.fill_(math.nan)
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
+    assert layer(q, k).isnan().all()
+    memory = layer.remember(k)
+    assert layer.step(q[:, :1], memory, layer.start(memory))[0].out.isnan().all()
+
+
 def test_noise_and_expectation_are_for_training() -> None:
     layer = lively(1.0, noise=1.0).train()
     q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
@@ -335,6 +359,11 @@ def test_mocha_looks_at_the_keys_that_end_at_the_stop() -> None:
 def test_sentences() -> None:
     with pytest.raises(ValueError, match="noise must be 0 or more for Monotonic, got -1; try noise=1.0"):
         Monotonic(Bilinear(D, E), noise=-1)
+    said = r"stop must be a Stop for Monotonic, got 'hard'; try FirstStop\(\) or ExpectedStop\(\)"
+    with pytest.raises(TypeError, match=said):
+        Monotonic(Bilinear(D, E), stop="hard")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="stop must be a Stop for Monotonic, got <class"):
+        Monotonic(Bilinear(D, E), stop=FirstStop)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="width must be positive for Chunk, got 0"):
         Chunk(Bilinear(D, E), width=0)
     layer = layer_of()

@@ -87,12 +87,13 @@ class FirstStop(Stop):
     """
 
     def after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:
-        # p ≥ 1/2 is e ≥ 0
-        ready = (state.exp().cumsum(-1) > 0.5) & (energies >= 0)
+        # p ≥ 1/2 is e ≥ 0; who meets NaN on the way cannot say, and all from there on is NaN, ever after
+        ready = (state.exp().cumsum(-1) > 0.5) & ~(energies < 0)
         if allowed is not None:
             ready = ready & allowed
         first = ready & (ready.cumsum(-1) == 1)
-        return torch.zeros_like(state).masked_fill(~first, -math.inf)
+        lost = ((first & energies.isnan()) | state.isnan()).cumsum(-1) > 0
+        return torch.zeros_like(state).masked_fill(~first, -math.inf).masked_fill(lost, math.nan)
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ class Monotonic(nn.Module):
         super().__init__()
         if noise < 0:
             raise ValueError(f"noise must be 0 or more for Monotonic, got {noise}; try noise=1.0")
+        if stop is not None and not isinstance(stop, Stop):
+            raise TypeError(f"stop must be a Stop for Monotonic, got {stop!r}; try FirstStop() or ExpectedStop()")
         self.score = score
         self.chunk = chunk
         self.offset = nn.Parameter(torch.tensor(offset))
