@@ -38,6 +38,22 @@ def test_lengths_that_cannot_be(lengths: list[int]) -> None:
         Packing.of(torch.tensor(lengths), 5)
 
 
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_lengths_of_any_integer_type(dtype: torch.dtype) -> None:
+    encoder, x, lengths = Encoder(3, 2), torch.randn(4, 5, 3), torch.tensor([2, 5, 1, 5])
+    want, got = encoder(x, lengths), encoder(x, lengths.to(dtype))
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bool], ids=str)
+def test_lengths_that_are_no_whole_numbers(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=rf"lengths must be whole numbers, got {dtype}; call lengths.long\(\)"):
+        Packing.of(torch.tensor([1, 1], dtype=dtype), 5)
+
+
 def test_a_batch_of_nothing() -> None:
     said = "lengths must be those of one sequence or more, got none; leave a batch of nothing out"
     with pytest.raises(ValueError, match=said):

@@ -19,7 +19,9 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: Tensor, s: int) -> "Packing":  # "b"
-        counts = lengths.cpu()
+        if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+            raise TypeError(f"lengths must be whole numbers, got {lengths.dtype}; call lengths.long()")
+        counts = lengths.cpu().long()
         if not len(counts):
             raise ValueError("lengths must be those of one sequence or more, got none; leave a batch of nothing out")
         wrong = [n for n in counts.tolist() if not 1 <= n <= s]
