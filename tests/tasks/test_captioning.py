@@ -272,7 +272,7 @@ def test_a_hard_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:
         ({"doubly": -1.0}, "doubly must be 0 or more, got -1.0; try doubly="),
         ({"expected": 1.5, "attention": "hard"}, "expected must be a chance from 0 to 1, got 1.5"),
         ({"hidden": 0}, "hidden must be 1 or more, got 0"),
-        ({"seed": -3}, "seed must be 0 or more, got -3; try seed=3"),
+        ({"seed": -3}, "seed must be 0 or more, got -3; try seed=0"),
         ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0"),
     ],
 )

@@ -43,6 +43,11 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         "cell='gru' belongs to model='seq2seq', not to 'transformer'; leave it out or choose the other model",
     ),
     "heads of seq2seq": (ValueError, {"heads": 2}, "heads=2 belongs to model='transformer', not to 'seq2seq'"),
+    "a decoder as attention": (
+        ValueError,
+        {"attention": "luong"},
+        "attention='luong' is a decoder, whose attention is 'general'; give decoder='luong' and leave attention out",
+    ),
     "no attention": (ValueError, {"attention": "none"}, "attention='none' is written decoder='fixed'"),
     "heads of none": (
         ValueError,
@@ -59,7 +64,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "no words": (ValueError, {"vocabulary": 0}, "vocabulary must be 1 or more, got 0"),
     "all dropped": (ValueError, {"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout=0.1"),
     "smoothed away": (ValueError, {"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1"),
-    "negative seed": (ValueError, {"seed": -3}, "seed must be 0 or more, got -3; try seed=3"),
+    "negative seed": (ValueError, {"seed": -3}, "seed must be 0 or more, got -3; try seed=0"),
 }
 
 
@@ -90,7 +95,9 @@ def test_words_are_those_of_the_rooms_below() -> None:
 def test_what_is_left_open_suits_the_data(kind: str) -> None:
     task = Translate(train=(A,)) if kind == "files" else Translate(data=kind)
     assert task.kind == kind
-    for name in ("width", "hidden", "dropout", "smoothing", "batch", "metric"):
+    names = ("width", "hidden", "dropout", "smoothing", "batch", "metric")
+    assert set(Translate.SUITS[kind]) == set(names)
+    for name in names:
         assert task.choice(name) == Translate.SUITS[kind][name]
     given = dataclasses.replace(task, width=7, dropout=0.0, metric="nll")
     assert (given.choice("width"), given.choice("dropout"), given.choice("metric")) == (7, 0.0, "nll")

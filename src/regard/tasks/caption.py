@@ -81,7 +81,7 @@ class Caption(Options):
         super().__post_init__()
         self._of_files(["valid", "test", "size"], "pictures", "train=FILE")
         self._of_one("attention", {"soft": ["doubly"], "hard": ["expected", "entropy"]})
-        self._least(0, {**_OPEN, "seed": -self.seed})
+        self._least(0, {**_OPEN, "seed": 0})
         if self.expected is not None and self.expected > 1:
             raise ValueError(f"expected must be a chance from 0 to 1, got {self.expected}; try expected=0.5")
         whole = ("size", "vocabulary", "max_length", "annotation", "channels", "width", "hidden", "valid_lines")
