@@ -81,7 +81,7 @@ def test_every_mechanism_that_can_is_taken() -> None:
             "hard-argmax cannot be compared: --attention hard-argmax cannot be learned, since no gradient goes through "
             "its choice; try --attention hard, which learns by its rewards, 'gumbel' or 'straight-through'",
         ),
-        (["--attention", "dot,sparsmax"], "sparsmax cannot be compared: unknown attention 'sparsmax'; did you mean"),
+        (["--attention", "dot,sparsmax"], "sparsmax cannot be compared: unknown --attention 'sparsmax'; did you mean"),
         (["--attention", "dot, dot"], "--attention names 'dot' twice; name each once"),
         (
             ["--attention", "dot", "--decoder", "fixed"],

@@ -127,13 +127,13 @@ def test_compare_varies_where_the_block_stands() -> None:
         (["predict", "RUN", "1"], "drawings go into a file; give --picture drawn.png"),
         (["predict", "RUN", "1", "--picture", "a.gif"], "--picture a.gif must end in .png, .svg, .pdf; try a.png"),
         (["predict", "RUN", "1", "--top", "2"], "--top is for what names classes, and .* draws them; leave it out"),
-        (["predict", "RUN", "1", "--count", "0"], "--count must be 1 or more, got 0"),
+        (["predict", "RUN", "1", "--count", "0"], "--count must be 1 or more, got 0; try --count 10"),
         (["predict", "RUN", "1", "--seed=-1"], r"--seed must be 0 or more and below 2\^63, got -1; try --seed 1"),
         (["evaluate", "RUN", "--beam", "3"], "--beam is for what writes sentences, and .* draws; leave it out"),
         (["translate", "RUN", "hello"], "is a run of Generate, and this is for translators"),
         (["train", "generate", "--batch", "1"], "batch must be 2 or more: one image has no spread, got 1"),
         (["train", "generate", "--attention", "hole"], "--attention hole: did you mean whole|unknown.*hole"),
-        (["compare", "generate", "--attention", "half,full"], "unknown attention 'full'; known are: none, quarter"),
+        (["compare", "generate", "--attention", "half,full"], "unknown --attention 'full'; known are: none, quarter"),
     ],
 )
 def test_wrong_input_is_one_sentence(

@@ -112,11 +112,11 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
         ),
         (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0; try --top 1"),
         (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),
-        (["train", "classify-image", "--gate", "simm"], "unknown gate 'simm'; did you mean 'simam'"),
+        (["train", "classify-image", "--gate", "simm"], "unknown --gate 'simm'; did you mean 'simam'"),
         (["train", "classify-image", "--size", "9"], "--size 9 belongs to .*; give --train FOLDER as well"),
         (["train", "classify-image", "--model", "rows", "--gate", "se"], "--gate se belongs to --model convnet"),
         (["compare", "classify-image", "--gate", "se,se"], "--gate names 'se' twice; name each once"),
-        (["compare", "classify-image", "--gate", "se,sse"], "sse cannot be compared: unknown gate 'sse'"),
+        (["compare", "classify-image", "--gate", "se,sse"], "sse cannot be compared: unknown --gate 'sse'"),
     ],
 )
 def test_wrong_input_is_one_sentence(regard: Regard, classifier: Path, args: list[str], said: str) -> None:

@@ -61,7 +61,8 @@ def test_a_call_of_a_size(regard: Regard) -> None:
     ("args", "said"),
     [
         (["adtive"], "unknown mechanism 'adtive'; did you mean 'additive'?"),
-        (["dot", "--keys", "0"], "--keys must be 1 or more, got 0"),
+        (["bahdanau"], "bahdanau is a --decoder of regard train translate, whose attention is additive; try additive"),
+        (["dot", "--keys", "0"], "--keys must be 1 or more, got 0; try --keys 64"),
         (["dot", "--key-width", "5"], "compares q and k of one width"),
     ],
 )

@@ -11,6 +11,8 @@ from tests.cli.conftest import Regard
 import regard as package
 from regard.cli import VERBS, main, sentence
 from regard.cli.typed import spelled
+from regard.tasks.translate import Translate
+from regard.train.training import Training
 
 # what help may take of the processor, in seconds
 HELP = 0.4
@@ -81,16 +83,26 @@ def test_a_mistyped_option_is_told_the_nearest(regard: Regard) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["train", "translate", "--steps", "abc"], "--steps must be a whole number, got 'abc'"),
-        (["train", "translate", "--steps=1e3"], "--steps must be a whole number, got '1e3'"),
+        (
+            ["train", "translate", "--steps", "abc"],
+            "--steps must be a whole number, got 'abc'; write it in digits, such as 10",
+        ),
+        (
+            ["train", "translate", "--steps=1e3"],
+            "--steps must be a whole number, got '1e3'; write it in digits, such as 1000",
+        ),
         (["train", "translate", "--lr", "--steps", "3"], "--lr wants a number behind it; one that begins with a"),
         (["train", "translate", "--out", "-x"], "--out wants a value behind it; one that begins with a dash is typed"),
         (["train", "translate", "--betas", "0.9"], "--betas wants 2 values, each a number, got 1"),
         (["train", "translate", "--lr", "1", "--lr=2"], "--lr is given twice; give it once"),
         (["evaluate", "RUN", "--json=True"], "--json stands alone, got --json=True; leave the value out"),
+        (["translate", "RUN", "--max-length", "0"], "unknown option --max-length; regard translate --help lists what"),
         (["evaluate", "RUN", "-v"], "unknown option -v; regard evaluate --help lists what there is"),
         (["train", "translate", "--betas", "0.9", "x"], "--betas must be a number, got 'x'"),
-        (["train", "translate", "--tensorboard", "maybe"], "--tensorboard must be True or False, got 'maybe'"),
+        (
+            ["train", "translate", "--tensorboard", "maybe"],
+            "--tensorboard must be True or False, got 'maybe'; write one of them",
+        ),
         (["train", "translate", "to"], "regard train translate takes no words beside its options, got 1; quote what"),
         (["evaluate"], "RUN is missing: regard evaluate RUN; regard evaluate --help tells more"),
         (["compare", "translate"], "--attention is missing: regard compare translate --attention NAME,NAME,...; "),
@@ -179,10 +191,19 @@ def test_the_output_is_clean_and_may_be_cut_off(trained: Path, tmp_path: Path) -
         ("betas must be small; try betas=(0.9, 0.98)", "--betas must be small; try --betas 0.9 0.98"),
         ("data='dates' and train=a.tsv exclude each other", "--data dates and --train a.tsv exclude each other"),
         ("a line; give max_length=9, or tokens='bpe'.", "a line; give --max-length 9, or --tokens bpe."),
+        ("device='cuda' is not there; try device='cpu'", "--device cuda is not there; try --device cpu"),
+        ("unknown attention 'x'; known are: y", "unknown --attention 'x'; known are: y"),
+        ("unknown mechanism 'x'; known are: y", "unknown mechanism 'x'; known are: y"),
         ("data/seed=3 is no folder", "data/seed=3 is no folder"),
         ("there is no file /x/lr=0.1/a.tsv", "there is no file /x/lr=0.1/a.tsv"),
         ("other=3 is not an option, lr alone is a word", "other=3 is not an option, lr alone is a word"),
     ],
 )
 def test_options_in_sentences_are_as_they_are_typed(said: str, typed: str) -> None:
-    assert spelled(said) == typed
+    assert spelled(said, [Training, Translate]) == typed
+
+
+def test_every_verb_spells_its_own_options(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    ran = regard("translate", trained, "a", "--device", "cuda")
+    assert ran == (2, "", "regard: --device cuda is not on this machine; try --device auto or --device cpu\n")

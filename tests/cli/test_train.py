@@ -49,7 +49,7 @@ def test_resume_goes_on_with_what_was_typed(regard: Regard, pairs: Path, tmp_pat
     assert regard(*NEW, "--train", pairs, *TINY, "--steps", 2, "--lr", 0.5, "--out", run).code == 0
     ran = regard("train", "--resume", run)
     assert ran.code == 0
-    assert "Nothing is left to train: step 2 of 2 is done; raise steps or epochs to go on." in ran.out
+    assert "Nothing is left to train: step 2 of 2 is done; raise --steps 2 to go on." in ran.out
     ran = regard("train", f"--resume={run}", "--steps", 5, "--log-every", 1)
     assert ran.code == 0
     assert "goes on after step 2" in ran.out
@@ -156,7 +156,11 @@ def test_embedded_data_and_a_folder_named_after_the_time(
         (["--train", "a", "b", "c"], "train must be one .tsv file or two text files, got 3; join them first"),
         (["--data", "dates", "--train", "a"], "exclude each other; give one of them"),
         (["--attention", "dot", "--decoder", "fixed"], "--attention dot has no place in --decoder fixed"),
-        (["--attention", "entmx", "--train", "PAIRS"], "unknown attention 'entmx'; did you mean 'entmax'?"),
+        (["--attention", "entmx", "--train", "PAIRS"], "unknown --attention 'entmx'; did you mean 'entmax'?"),
+        (
+            ["--attention", "bahdanau"],
+            "--attention bahdanau is a decoder, whose attention is 'additive'; give --decoder bahdanau and leave",
+        ),
         (["--attention", "bidaf", "--train", "PAIRS"], "AttentionFlow"),
         (["--heads", "2"], "--heads 2 belongs to --model transformer, not to 'seq2seq'"),
         (["--lr", "-1"], "--lr must be positive, got -1.0; try --lr 0.001"),

@@ -103,7 +103,7 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
         (["{nowhere}"], "there is no run or recording "),
         (["{tape}", "a text"], "is a recording, which has its text or picture; leave 'a text' out"),
         (["{tape}", "two", "texts"], "one text at a time, got 2; quote a sentence"),
-        (["{tape}", "--layers", "layer.0"], "unknown layers 'layer.0'; did you mean 'layers.0'?"),
+        (["{tape}", "--layers", "layer.0"], "unknown --layers 'layer.0'; did you mean 'layers.0'?"),
         (["{tape}", "--sample", "2"], "--sample=2 is not there in 'layers.0'; there are 0 to 1"),
         (["{tape}", "--weights", "last"], "--weights last is for the folder of a training; leave it out"),
         (["{tape}", "--port", "80"], "--port 80 means nothing without --serve; add --serve or leave it out"),
@@ -185,6 +185,6 @@ def test_the_options_of_a_figure(regard: Regard, tape: Path, tmp_path: Path) -> 
     assert "difference" in (tmp_path / "b.svg").read_text(encoding="utf-8")
     assert "layers.1 · head 2 of 3" in regard("view", tape, "--layer", "layers.1", "--head", "2").out
     said = regard("view", tape, "--what", "difference", "--out", tmp_path / "c.svg").err
-    assert "what='difference' needs other" in said
+    assert "--what difference needs other" in said
     assert "--what map is for a file; add --out" in regard("view", tape, "--what", "map").err
     assert "--head 1 means nothing with --serve" in regard("view", tape, "--head", "1", "--serve").err

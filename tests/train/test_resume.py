@@ -168,7 +168,7 @@ def test_nothing_left_is_said_aloud(tmp_path: Path) -> None:
     events = run(tmp_path, resume=True, steps=7, average=2, **PLAIN)
     assert [type(event).__name__ for event in events] == ["Started", "Stopped"]
     assert events[-1].reason == "nothing left"
-    assert events[-1].text == "nothing is left to train: step 7 of 7 is done; raise steps or epochs to go on"
+    assert events[-1].text == "nothing is left to train: step 7 of 7 is done; raise steps=7 to go on"
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.safetensors")} == before
 
 

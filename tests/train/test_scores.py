@@ -55,7 +55,7 @@ def test_patience_ends_a_run(tmp_path: Path) -> None:
     again = run(tmp_path, task, resume=True, steps=100, validate_every=3, patience=3)
     assert again[-1].text == (
         "nothing is left to train: 3 validations in a row brought no improvement, at step 15 of 100; "
-        "raise patience to go on"
+        "raise patience=3 to go on"
     )
     events = run(tmp_path, task, resume=True, steps=18, validate_every=3, patience=5)
     assert (events[-1].reason, events[-1].step) == ("done", 18)

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from regard import __version__
 
@@ -55,10 +56,10 @@ def main(args: Sequence[str] | None = None) -> int:
         if debug or not _ours(error):
             raise
         told = sentence(error)
-        if typed[0] in ("train", "compare"):
+        if typed[0] in VERBS:
             from regard.cli.typed import spelled
 
-            told = spelled(told)
+            told = spelled(told, _options(typed[0]))
         say_error(told)
         return 2
 
@@ -80,8 +81,22 @@ def _run(typed: list[str]) -> int:
     except ImportError:
         say_error("the command line needs tyro; install it with: pip install 'regard[train]'")
         return 2
+    return int(_module(verb).verb(typed[1:]))
+
+
+def _module(verb: str) -> Any:
     # a module called list would hide the builtin from this one
-    return importlib.import_module(f"regard.cli.{'listing' if verb == 'list' else verb}").verb(typed[1:])
+    return importlib.import_module(f"regard.cli.{'listing' if verb == 'list' else verb}")
+
+
+def _options(verb: str) -> list[type]:
+    """The dataclasses that have the options of a verb."""
+    if verb not in ("train", "compare"):
+        return [_module(verb).Options]
+    from regard.tasks.kinds import TASKS
+    from regard.train.training import Training
+
+    return [Training, *TASKS.values()]
 
 
 def choose(prog: str, kind: str, known: Mapping[str, str], typed: Sequence[str], about: str) -> str | None:

@@ -42,7 +42,12 @@ def verb(args: Sequence[str]) -> int:
     from regard.cli.formulas import page, terms
     from regard.parts.call import Need
     from regard.parts.mask import Causal
+    from regard.tasks.translate import SCORED
 
+    if (score := SCORED.get(typed.mechanism)) is not None:
+        raise ValueError(
+            f"{typed.mechanism} is a --decoder of regard train translate, whose attention is {score}; try {score}"
+        )
     module: Any = mechanism(typed.mechanism, typed.width, typed.key_width).eval()
     print(f"{typed.mechanism}\n\n  weights = normalize(score(q, k) + bias, mask);  out = read(weights, v)\n")
     for term in terms(module):

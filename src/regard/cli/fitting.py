@@ -8,6 +8,7 @@ from pathlib import Path
 from regard.cli import memory, say_error, sentence
 from regard.cli.config import CONFIG, write
 from regard.cli.progress import number, screen, watch
+from regard.cli.typed import spelled
 from regard.tasks.kinds import Kind
 from regard.train import checkpoint
 from regard.train.events import Event, Started, Stopped
@@ -39,7 +40,8 @@ def train(task: Kind, run: Path, training: Training, resume: bool, command: str 
     if stopped.reason == "interrupted":
         print(f"interrupted after step {stopped.step:,}; go on with: {again}")
         return 130
-    print(stopped.text[:1].upper() + stopped.text[1:] + ".")
+    told = spelled(stopped.text, [Training]) if stopped.reason == "nothing left" else stopped.text
+    print(told[:1].upper() + told[1:] + ".")
     if (run / BEST).exists():
         facts = checkpoint.read(run / BEST).facts
         scores = ", ".join(f"{name} {number(value)}" for name, value in facts["score"].items())

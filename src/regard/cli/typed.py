@@ -1,5 +1,6 @@
 """What was typed, looked over before tyro reads it: a mistake is told in one sentence.  No torch here."""
 
+import contextlib
 import difflib
 import re
 import types
@@ -48,8 +49,9 @@ def check(of: Any, prog: str, args: Sequence[str], task: Any) -> list[str]:
         typed, equals, value = word.partition("=")
         flag = typed.replace("_", "-")
         if flag not in named:
-            near = difflib.get_close_matches(flag, named, n=1, cutoff=0.6)
-            hint = f"did you mean {near[0]}? " if near else ""
+            # without the dashes, which all have in common
+            near = difflib.get_close_matches(flag.lstrip("-"), [name[2:] for name in named], n=1, cutoff=0.6)
+            hint = f"did you mean --{near[0]}? " if near else ""
             raise ValueError(f"unknown option {typed}; {hint}{prog} --help lists what there is")
         if flag in seen:
             raise ValueError(f"{flag} is given twice; give it once")
@@ -86,9 +88,18 @@ def _values(flag: str, option: _Option, values: Sequence[str]) -> None:
             if option.kind in (int, float):
                 option.kind(value)
         except ValueError:
-            raise ValueError(f"{flag} must be {_WORDS[option.kind]}, got {value!r}") from None
+            raise ValueError(
+                f"{flag} must be {_WORDS[option.kind]}, got {value!r}; write it in digits, such as {_digits(value)}"
+            ) from None
         if option.kind is bool and value not in ("True", "False"):
-            raise ValueError(f"{flag} must be {_WORDS[bool]}, got {value!r}")
+            raise ValueError(f"{flag} must be {_WORDS[bool]}, got {value!r}; write one of them")
+
+
+def _digits(value: str) -> str:
+    """The whole number that was meant, as far as one can tell."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return str(int(float(value)))
+    return "10"
 
 
 def _complete(
@@ -143,12 +154,14 @@ def bare(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
-def spelled(said: str) -> str:
-    """A sentence about a training with its options as they are typed: lr=0.001 becomes --lr 0.001."""
-    from regard.tasks.kinds import TASKS
-    from regard.train.training import Training
+def spelled(said: str, of: Sequence[Any]) -> str:
+    """A sentence with the options of these dataclasses as they are typed: lr=0.001 becomes --lr 0.001."""
+    names = {
+        flag[2:].replace("-", "_") for each in of for flag, _, positional in _options(each, None) if not positional
+    }
 
-    names = {one.name for of in (Training, *TASKS.values()) for one in fields(of)}
+    def option(name: str) -> str:
+        return f"--{name.replace('_', '-')}" if name in names else name
 
     def value(found: re.Match[str]) -> str:
         name, given = found.groups()
@@ -156,9 +169,10 @@ def spelled(said: str) -> str:
             return found[0]
         several = given.startswith("(")
         plain = given.strip("()").replace(",", "") if several else given.strip("'")
-        return f"--{name.replace('_', '-')} {plain}"
+        return f"{option(name)} {plain}"
 
     # a path that has such a folder in it stays as it is
     said = re.sub(r"(?<![\w/\\.'\"-])([a-z_]+)=('[^']*'|\([^)]*\)|[^\s,;]+)(?![\w/])", value, said)
+    said = re.sub(r"\bunknown ([a-z_]+) '", lambda found: f"unknown {option(found[1])} '", said)
     first, _, rest = said.partition(" ")
-    return f"--{first.replace('_', '-')} {rest}" if first in names and rest.startswith("must ") else said
+    return f"{option(first)} {rest}" if rest.startswith("must ") else said

@@ -85,7 +85,7 @@ def _device(name: str, local: int) -> torch.device:
     if name == "auto":
         name = next(kind for kind, here in there.items() if here)
     elif not there[name]:
-        raise ValueError(f"device {name!r} is not on this machine; try device='auto' or device='cpu'")
+        raise ValueError(f"device={name!r} is not on this machine; try device='auto' or device='cpu'")
     return torch.device(name, local) if name == "cuda" else torch.device(name)
 
 

@@ -31,10 +31,18 @@ def stopped(
     if reason == "interrupted":
         return Stopped(step, "interrupted", f"interrupted after {of}; go on with --resume {run}")
     minutes = training.minutes or 0.0
+    ends = {"steps": training.steps, "epochs": training.epochs}
+    given = " or ".join(f"{name}={end:.10g}" for name, end in ends.items() if end is not None)
     said, way = {
-        "done": (f"{of} is done", "raise steps or epochs"),
-        "minutes": (f"{lasting(minutes)} {'has' if minutes == 1 else 'have'} passed, at {of}", "raise minutes"),
-        "patience": (f"{progress.bad} validations in a row brought no improvement, at {of}", "raise patience"),
+        "done": (f"{of} is done", f"raise {given}"),
+        "minutes": (
+            f"{lasting(minutes)} {'has' if minutes == 1 else 'have'} passed, at {of}",
+            f"raise minutes={minutes:g}",
+        ),
+        "patience": (
+            f"{progress.bad} validations in a row brought no improvement, at {of}",
+            f"raise patience={training.patience}",
+        ),
     }[reason]
     if nothing:
         return Stopped(step, "nothing left", f"nothing is left to train: {said}; {way} to go on")
