@@ -108,7 +108,8 @@ def folder(path: Path) -> None:
     except OSError as error:
         if isinstance(error, FileExistsError):
             raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file, not a folder; take another one") from error
-        raise named(error, path) from error
+        cause = _CAUSES.get(error.errno or 0, f"{error.strerror or error}; take another one")
+        raise OSError(error.errno, f"cannot make the folder {path}: {cause}") from error
 
 
 def sweep(path: Path) -> None:

@@ -53,7 +53,10 @@ def test_tables_or_none_and_names_as_typed() -> None:
             "width is no option of \\[training\\] but of \\[task\\]; put it there in own.toml",
         ),
         ("[training]\nwhat = 3", "unknown option in \\[training\\] of own.toml: 'what'; known are: steps, epochs"),
-        ("[trainin]\nlr = 3", "unknown option in own.toml: 'trainin'; did you mean 'train'"),
+        (
+            "[trainin]\nlr = 3",
+            "unknown table in own.toml: 'trainin'; did you mean 'training'\\? known are: task, training",
+        ),
         ('lr = "x"', "lr in own.toml must be a number, got 'x'; write it as such"),
         ("steps = 1.5", "steps in own.toml must be a whole number, got 1.5"),
         ("steps = true", "steps in own.toml must be a whole number, got True"),

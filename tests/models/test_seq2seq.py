@@ -46,7 +46,7 @@ def test_widths_that_clash_are_told_when_it_is_built(name: str) -> None:
     with pytest.raises(
         ValueError,
         match=rf"attention='{name}' does not fit decoder='luong': queries are hidden=11 wide, the encoder's states 8: "
-        r".*; try attention='general' or 'additive', which take any widths",
+        r".*; try attention='general' or attention='additive', which fit all of them",
     ):
         Seq2Seq(SOURCE, TARGET, hidden=11, encoder_hidden=4, decoder="luong", attention=name)
     assert Seq2Seq(SOURCE, TARGET, hidden=11, encoder_hidden=4, decoder="luong", attention="additive")

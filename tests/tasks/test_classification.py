@@ -30,7 +30,7 @@ def test_digits_are_parted_and_planned(tmp_path: Path) -> None:
     train, test = read(work.task)
     assert len(train) + len(test) == 1797
     assert len(work.train) + len(work.valid) == len(train)
-    assert work.told == f"{len(work.train)} images to train on, {len(work.valid)} to validate, 10 classes"
+    assert work.told == f"{len(work.train):,} images to train on, {len(work.valid)} to validate, 10 classes"
     assert len(split_of(work.task, "valid")) == len(work.valid)
     assert len(split_of(work.task, "test")) == len(test)
     plan = work.batches(2)

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,21 @@ def test_files_to_test_on(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("ab\tba\n")
     assert list(read(Translate(**options, test=(tmp_path / "test.tsv",))).test.source) == ["ab"]
     assert len(read(Translate(**options)).test) == 11
+
+
+def test_files_without_text(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("\n \n\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("ein\nHund\n\n", encoding="utf-8")
+    train = (tmp_path / "a.en", tmp_path / "a.de")
+    said = f"train={train[0]} {train[1]} has no text on the side of the source, in 3 lines; give lines to learn from"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Translate(train=train).prepare(tmp_path)
+
+
+def test_large_numbers_are_written_as_such(tmp_path: Path) -> None:
+    assert prepared(tmp_path, **files(tmp_path / "more", train=1234, valid=11)).told.startswith(
+        "1,234 pairs to train on"
+    )
 
 
 def test_saved_once_and_the_same_when_resumed(tmp_path: Path) -> None:

@@ -83,8 +83,10 @@ def test_a_folder_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotADirectoryError, match="file is a file, not a folder; take another one"):
         files.folder(tmp_path / "file")
-    with pytest.raises(OSError, match="cannot write .*below: a part of that path is a file, not a folder"):
+    with pytest.raises(OSError, match="cannot make the folder .*below: a part of that path is a file, not a folder"):
         files.folder(tmp_path / "file" / "below")
+    with pytest.raises(OSError, match="cannot make the folder .*x: File name too long; take another one$"):
+        files.folder(tmp_path / ("x" * 300))
 
 
 def test_a_folder_is_locked_for_one(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ def read(path: Path, task: type) -> dict[str, Any]:
     hints = {name: hint for of in tables.values() for name, hint in get_type_hints(of).items()}
     chosen: dict[str, Any] = {}
     for name, value in told.items():
+        if isinstance(value, dict):
+            among(f"table in {path}:", name, list(tables))
         table = value if name in tables and isinstance(value, dict) else {name: value}
         known = _names(tables[name]) if table is value else [one for of in tables.values() for one in _names(of)]
         place = f"[{name}] of {path}" if table is value else str(path)

@@ -84,7 +84,7 @@ class Seq2Seq(Translator):
             except Unfit as error:
                 raise ValueError(
                     f"attention={attention!r} does not fit decoder='{decoder}': {error}; "
-                    "try attention='general' or 'additive', which take any widths"
+                    "try attention='general' or attention='additive', which fit all of them"
                 ) from error
         self.dropout = Dropout(dropout)
 

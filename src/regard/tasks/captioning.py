@@ -80,10 +80,11 @@ class Captioning:
             raise ValueError(
                 f"no caption has at most max_length={task.max_length} tokens, so there is none to learn from; raise it"
             )
-        told = f"{len(pairs)} captions of {len({n for n, _ in pairs})} pictures to train on, {len(valid)} pictures to "
-        told += f"validate, {len(tokens)} tokens"
+        shown = len({n for n, _ in pairs})
+        told = f"{len(pairs):,} captions of {shown:,} pictures to train on, {len(valid):,} pictures to validate, "
+        told += f"{len(tokens):,} tokens"
         dropped = len(every) - len(pairs)
-        told += f"; dropped {dropped} captions of more than {task.max_length} tokens" if dropped else ""
+        told += f"; dropped {dropped:,} captions of more than {task.max_length} tokens" if dropped else ""
         return Captioning(task, train, valid[: task.valid_lines], pairs, tokens, facts, told)
 
     def model(self) -> ShowAttendTell:

@@ -183,7 +183,7 @@ def several(task: Pictured, facts: Facts) -> None:
 
 def told(train: Images, valid: Images) -> str:
     """What was read, for people."""
-    return f"{len(train)} images to train on, {len(valid)} to validate, {len(train.classes)} classes"
+    return f"{len(train):,} images to train on, {len(valid):,} to validate, {len(train.classes)} classes"
 
 
 def plan(count: int, batch: int, seed: int, epoch: int) -> Sequence[Planned]:

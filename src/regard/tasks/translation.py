@@ -71,7 +71,8 @@ class Translation:
         longest = max(map(len, (*valid.source, *valid.target))) * 4 + 1
         valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
         _room(task, valid_corpus)
-        told = f"{len(corpus)} pairs to train on, {len(valid)} to validate, {len(sides[0])} and {len(sides[1])} tokens"
+        words = " and ".join(f"{len(side):,}" for side in sides)
+        told = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate, {words} tokens"
         told += f"; {dropped}" if dropped.too_long or dropped.empty else ""
         return Translation(task, vocabularies, corpus, valid, valid_corpus, facts.stretch, told)
 
@@ -189,6 +190,7 @@ def read(task: Translate) -> Splits:
     if task.kind != "files":
         return EMBEDDED[task.kind].splits(task.seed)
     train = read_pairs(task.train)
+    _some_text(task, train)
     if task.valid:
         valid = read_pairs(task.valid)
     else:
@@ -233,3 +235,13 @@ def _likelihood(model: Translator, batch: Batch, smoothing: float) -> tuple[Tens
     states = taught.states[keep]
     total, nll = likelihood(states, model.output.weight, targets[keep], bias=model.output.bias, smoothing=smoothing)
     return total, nll, taught, keep
+
+
+def _some_text(task: Translate, pairs: Pairs) -> None:
+    """Refuses files without text, from which no vocabulary is learned."""
+    for side, lines in (("source", pairs.source), ("target", pairs.target)):
+        if not any(line.strip() for line in lines):
+            raise ValueError(
+                f"train={' '.join(map(str, task.train))} has no text on the side of the {side}, in "
+                f"{len(lines):,} lines; give lines to learn from"
+            )
