@@ -7,6 +7,7 @@
  *
  * Every exported function returns 0, or 1 if there was no memory.
  */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -118,7 +119,6 @@ typedef struct {
 
 /* The likeliest words: states come in blocks, words in spans; what is kept of a span is (spans, room), room being n and padding. */
 enum { WORDS = 6, CHUNK = 16 * WORDS, SPAN = 16 * CHUNK, PADDING = 32 };
-#define BOTTOM (-1e30)
 typedef struct {
     const void *x, *w, *b;          /* (n, d), (v, d), (v) or NULL */
     const i64 *never;               /* words that are not to be said, but count in the sums */

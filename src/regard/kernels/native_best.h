@@ -3,7 +3,6 @@
  * States lie in panels of 2 LANES, a lane each; six words are multiplied with a panel in registers. So a logit is one chain
  * of sums over d, the same for every state whatever its neighbours are, and what follows is done for LANES states at once. */
 
-#include <float.h>
 
 #define HUGEST ((REAL)(DOUBLE ? DBL_MAX : FLT_MAX))
 #if X86 && LEVEL == 2 && DOUBLE
