@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import LINES, Ran, Regard
+from tests.cli.conftest import LINES, TINY, Ran, Regard
 
+from regard.cli.translate import _ordinal
 from regard.data.tokens import Tokens
 from regard.tasks.interpreter import Beam, Greedy, Interpreter, Said
+from regard.view import fonts
 
 
 def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +126,45 @@ def test_alignments(suffix: str, regard: Regard, trained: Path, tmp_path: Path) 
     assert len(lines(ran)) == 3
     assert f"regard: what was looked at is drawn in {path}\n" in ran.err
     assert path.stat().st_size > 300
+
+
+def test_alignments_of_several_translations_are_counted(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "seen.txt"
+    ran = regard("translate", trained, *LINES[:2], "--nbest", 3, "--alignment", path)
+    notes = [f"line {line}, {place}, score " for line in (1, 2) for place in ("1st", "2nd", "3rd")]
+    scores = [printed.split("\t")[1] for printed in ran.out.splitlines()]
+    told = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("line ")]
+    assert told == [note + score for note, score in zip(notes, scores, strict=True)]
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])
+def test_ordinals(n: int, said: str) -> None:
+    assert _ordinal(n) == said
+
+
+def test_what_hard_attention_read_is_told(regard: Regard, pairs: Path, trained: Path, tmp_path: Path) -> None:
+    run, path = tmp_path / "run", tmp_path / "seen.txt"
+    regard("train", "translate", "--train", pairs, *TINY, "--steps", 1, "--attention", "hard", "--out", run)
+    for one, told in ((run, 1), (trained, 0)):
+        assert regard("translate", one, LINES[0], "--alignment", path).code == 0
+        assert path.read_text(encoding="utf-8").count("hard attention: of each piece, only the place") == told
+
+
+def test_lines_longer_than_any_that_was_learned_from_are_told(regard: Regard, trained: Path) -> None:
+    ran = regard("translate", trained, "a b", "a " * 200 + "a", "b " * 1202 + "b")
+    said = "regard: line 3 has 1,203 tokens, and 1 other line too many: training saw no line of more than 200\n"
+    assert said in ran.err
+    assert "regard: line 2 has 201 tokens: training saw" in regard("translate", trained, "", "a " * 200 + "a").err
+    assert "training saw" not in regard("translate", trained, "a " * 199 + "a").err
+
+
+def test_letters_that_no_font_has_are_told(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fonts, "_installed", dict)
+    for suffix, told in ((".png", True), (".html", False)):
+        ran = regard("translate", trained, "a 月", "--alignment", tmp_path / f"seen{suffix}")
+        assert ("install Noto Sans CJK (for U+6708), or write .html, which has every letter" in ran.err) == told
 
 
 def test_an_alignment_is_of_what_was_said(regard: Regard, trained: Path, right: list[str], tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.view.recordings import Caught
 
-from regard.view import Alignment, draw
-from regard.view.alignment import text
+from regard.view import Alignment, draw, fonts
+from regard.view.alignment import lacking, text
+from regard.view.alignment_figure import FRAMED, heading
 
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-", ".html": b"<!doctype html>", ".txt": b"German"}
 
@@ -128,9 +130,9 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         "alignments must be an Alignment, got",
     ),
     "too many for a figure": (
-        lambda p: draw([Alignment(["a"] * 80, ["b"] * 80, torch.eye(80))] * 15, p / "a.png"),
+        lambda p: draw([Alignment(["a"] * 80, ["b"] * 80, torch.eye(80))] * 20, p / "a.png"),
         ValueError,
-        "a figure is at most 200 inches high, 15 alignments of up to 80 target pieces would be 216; draw fewer, or",
+        "a figure is at most 200 inches high, 20 alignments of up to 80 target pieces would be 2",
     ),
     "too many cells for a page": (
         lambda p: draw([Alignment(["a"] * 2001, ["b"] * 1000, torch.zeros(1000, 2001))] * 5, p / "a.html"),
@@ -183,8 +185,70 @@ def test_pages_and_text_need_no_matplotlib(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_translation_keeps_its_direction_beside_another_script() -> None:
     """By the marks of the Unicode bidirectional algorithm; without them 2040-02-02 reads 02-02-2040."""
-    from regard.view.alignment import _panel
-
     one = Alignment(["٢"], ["2"], torch.ones(1, 1), text=("ar: ٢ فبراير ٢٠٤٠", "2040-02-02"))
-    assert _panel(one, 99).title == "\u200ear: ٢ فبراير ٢٠٤٠\u200e → \u200e2040-02-02\u200e"
-    assert _panel(Alignment(["a"], ["b"], torch.ones(1, 1), title="named", note="noted"), 99).title == "named\nnoted"
+    assert heading(one) == ["\u200ear: ٢ فبراير ٢٠٤٠\u200e", "→ \u200e2040-02-02\u200e"]
+    assert heading(Alignment(["a"], ["b"], torch.ones(1, 1), title="named", note="noted")) == ["named", "noted"]
+
+
+def test_a_long_line_leaves_the_others_their_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    short, long = Alignment(["a"] * 3, ["b"] * 2, weights(2, 3)), Alignment(["a"] * 3200, ["b"] * 5, weights(5, 3200))
+    draw([short, short], tmp_path / "a.png")
+    cell = _cell(caught.last, 0)
+    assert cell[0] == pytest.approx(cell[1])  # a square
+    draw([short, long, short], tmp_path / "b.png")
+    for n in (0, 2):
+        assert _cell(caught.last, n) == pytest.approx(cell)
+    # its rows stay as high as the others', and what stands out in it is drawn
+    assert _cell(caught.last, 1)[1] == pytest.approx(cell[1])
+    (image,) = caught.last.axes[1].images
+    assert image.get_array().shape == (5, 1024)
+    assert float(image.get_array().max()) == pytest.approx(float(long.weights.max()))
+    assert caught.last.get_size_inches()[0] < 16
+
+
+def _cell(figure: Any, n: int) -> tuple[float, float]:
+    """Width and height of a cell, in inches."""
+    axes, (wide, high) = figure.axes[n], figure.get_size_inches()
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    place = axes.get_position()
+    return place.width * wide / abs(right - left), place.height * high / abs(top - bottom)
+
+
+@pytest.mark.parametrize("words", ["ein Hund läuft am Strand", "月" * 60, "Donaudampfschifffahrt" * 4])
+def test_the_texts_are_wrapped_and_nothing_is_cut(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    one = Alignment(["a"], ["b"], torch.ones(1, 1), text=("a dog runs on the beach, and a cat", words))
+    draw(one, tmp_path / "a.png")
+    figure = caught.last
+    lines = [text.get_text() for text in figure.texts]
+    assert "\u200ea dog runs on the beach, and a cat\u200e" in " ".join(lines)
+    if words.isascii():
+        assert words in "".join(lines)
+    for line in figure.texts:
+        box = line.get_window_extent()
+        assert figure.bbox.x0 <= box.x0
+        assert box.x1 <= figure.bbox.x1
+
+
+def test_what_hard_attention_read_is_framed_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    shares = torch.tensor([[0.1, 0.9], [0.6, 0.4], [0.0, 0.0]])
+    for hard in (True, False):
+        one = Alignment(["a", "b"], ["c", "d", "e"], shares, hard=hard)
+        svg = draw(one, tmp_path / "a.svg").read_text()
+        frames = [(p.get_x() + 0.5, p.get_y() + 0.5) for p in caught.last.axes[0].patches]
+        assert frames == ([(1, 0), (0, 1)] if hard else [])
+        assert ("was read; it has a frame" in svg.replace("\n", " ")) == hard
+        assert ("only the place of its greatest weight was read\n" in text(one)) == hard
+        page = draw(one, tmp_path / "a.html").read_text()
+        assert (f'"note":"{FRAMED}"' in page, '"hard":true' in page) == (hard, hard)
+
+
+def test_letters_that_no_font_has_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fonts, "_installed", dict)
+    one = Alignment(["月"], ["b"], torch.ones(1, 1))
+    said = "no font here has every character of this; install Noto Sans CJK (for U+6708), or write .html, which has"
+    assert lacking([one], Path("a.png")).startswith(said)
+    assert lacking([one], Path("a.html")) == lacking([one], Path("a.svg")) == ""
+    assert lacking([made()], Path("a.pdf")) == ""

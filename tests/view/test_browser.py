@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,27 @@ def test_an_address_leads_to_its_place_or_says_that_there_is_none(seen: dict[str
     assert seen["linked"] == seen["source"]
     for name, address in (("wrong", "#9"), ("wrongPiece", "#1.7"), ("wrongWords", "#words")):
         assert seen[name] == f"{address} names nothing on this page. {seen['start']}"
+
+
+def test_what_hard_attention_read_has_a_frame(tmp_path: Path) -> None:
+    orange = [0xD5, 0x5E, 0x00, 255]
+    for hard in (True, False):
+        seen = acted(
+            tmp_path,
+            [replace(DATE, hard=hard)],
+            """
+            const canvas = document.querySelector("canvas.cells");
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const at = (x, y) => 4 * (Math.floor(y) * canvas.width + Math.floor(x));
+            const pixelAt = (x, y) => [...data.slice(at(x, y), at(x, y) + 4)];
+            const [wide, high] = [canvas.width / 4, canvas.height / 3];
+            seen.framed = [0, 1, 2].map((t) => [0, 1, 2, 3].map((s) => pixelAt((s + 0.5) * wide, t * high + 1)));
+            seen.note = document.querySelector("p.note").textContent;
+            """,
+        )
+        framed = [(t, s) for t, row in enumerate(seen["framed"]) for s, pixel in enumerate(row) if pixel == orange]
+        assert framed == ([(0, 2), (1, 1), (2, 0)] if hard else [])
+        assert ("score -0.1; hard attention: " in seen["note"]) == hard
 
 
 def test_a_long_one_in_the_dark(tmp_path: Path) -> None:

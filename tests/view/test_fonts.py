@@ -53,7 +53,14 @@ def test_a_damaged_font_has_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("ab", "ab"), ("月", "U+6708"), ("月日", "U+6708…"), ("月日x月", "U+6708…xU+6708"), ("◌月", "U+6708"), ("", "")],
+    [
+        ("ab", "ab"),
+        ("1月2", "1[U+6708]2"),
+        ("月日", "[U+6708…]"),
+        ("月日x月", "[U+6708…]x[U+6708]"),
+        ("◌月", "[U+6708]"),
+        ("", ""),
+    ],
 )
 def test_spelling(text: str, said: str) -> None:
     assert fonts.spelt(text, frozenset("月日")) == said

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.options import parse
+from regard.cli.seeing import note
 from regard.tasks.translate import Translate
 from regard.train.training import Training
 
@@ -61,7 +62,7 @@ def _show(run: Path, out: Path) -> int:
     from regard.cli.loading import load
     from regard.data.dates import TEN
     from regard.tasks.translation import read
-    from regard.view.alignment import draw
+    from regard.view.alignment import draw, lacking
 
     loaded = load(run, "best", "auto", None)
     test = read(loaded.task).test
@@ -76,6 +77,8 @@ def _show(run: Path, out: Path) -> int:
     print("\nWhat it looked at while it wrote:")
     print(f"  {draw(looked, out / 'alignment.png')}")
     print(f"  {draw(looked, out / 'alignment.html')}   (point at a letter; any browser, no network)")
+    if told := lacking(looked, out / "alignment.png"):
+        note(told)
     print(f'\nYour turn: {command()} translate {run} "en: May 5, 2017"')
     return 0
 

@@ -101,18 +101,19 @@ def verb(args: Sequence[str]) -> int:
 
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
     _attends(typed, loaded.task)
-    _Translator(typed, loaded.by).all()
+    _Translator(typed, loaded.by, loaded.task.max_length).all()
     return 0
 
 
 class _Translator:
     """Prints translations as lines come in; remembers what is told at the end."""
 
-    def __init__(self, typed: Options, interpreter: "Interpreter") -> None:
-        self.typed, self.interpreter = typed, interpreter
+    def __init__(self, typed: Options, interpreter: "Interpreter", most: int) -> None:
+        self.typed, self.interpreter, self.most = typed, interpreter, most
         self.search = _search(typed)
         self.looked: list[Alignment] = []
         self.lines = self.unknown = self.unfinished = 0
+        self.long: dict[int, int] = {}  # line -> its tokens, of lines longer than any that was learned from
 
     def all(self) -> None:
         if hasattr(sys.stdout, "reconfigure"):
@@ -123,6 +124,10 @@ class _Translator:
         if self.unknown:
             was, them = ("was", "it") if self.unknown == 1 else ("were", "them")
             note(f"{counted(self.unknown, 'token')} {was} not in the vocabulary, so the model could not read {them}")
+        if self.long:
+            number, tokens = max(self.long.items(), key=lambda one: one[1])
+            others = f", and {counted(len(self.long) - 1, 'other line')} too many" if len(self.long) > 1 else ""
+            note(f"line {number:,} has {tokens:,} tokens{others}: training saw no line of more than {self.most:,}")
         if self.unfinished:
             was = "was" if self.unfinished == 1 else "were"
             note(f"{counted(self.unfinished, 'translation')} came to no end and {was} cut off")
@@ -132,7 +137,9 @@ class _Translator:
     def _print(self, lines: list[str]) -> None:
         from regard.data.special import UNK
 
-        self.unknown += sum(ids.count(UNK) for ids in self.interpreter.vocabularies.source.encode(lines))
+        encoded = self.interpreter.vocabularies.source.encode(lines)
+        self.unknown += sum(ids.count(UNK) for ids in encoded)
+        self.long |= {self.lines + n: len(ids) for n, ids in enumerate(encoded, 1) if len(ids) > self.most}
         said = self.interpreter.translate(lines, self.search, first=self.lines)
         for line, found in zip(lines, said, strict=True):
             self.lines += 1
@@ -145,11 +152,16 @@ class _Translator:
     def _look(self, line: str, found: "list[Said]") -> None:
         from regard.view.alignment import Alignment
 
-        for one, seen in zip(found, self.interpreter.align([line] * len(found), found), strict=True):
-            note = f"line {self.lines}, score {one.score:.3f}"
-            self.looked.append(
-                Alignment(seen.source, seen.target, seen.weights, note=note, text=(line, one.text or "(nothing)"))
-            )
+        hard, texts = self.interpreter.hard, [(line, one.text or "(nothing)") for one in found]
+        for n, seen in enumerate(self.interpreter.align([line] * len(found), found)):
+            place = "" if self.typed.nbest is None else f", {_ordinal(n + 1)}"
+            note = f"line {self.lines}{place}, score {found[n].score:.4f}"
+            self.looked.append(Alignment(seen.source, seen.target, seen.weights, note=note, text=texts[n], hard=hard))
+
+
+def _ordinal(n: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    return f"{n}{'th' if n % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
 
 def _search(typed: Options) -> "Search":
@@ -245,9 +257,11 @@ def _attends(typed: Options, task: "Translate") -> None:
 
 
 def _draw(looked: "list[Alignment]", path: Path) -> None:
-    from regard.view.alignment import draw
+    from regard.view.alignment import draw, lacking
 
     if not looked:
         note(f"nothing was translated, so there is nothing to draw into {path}")
         return
     note(f"what was looked at is drawn in {draw(looked, path)}")
+    if told := lacking(looked, path):
+        note(told)

@@ -180,6 +180,12 @@ class Interpreter:
         text = self.vocabularies.target.decode(found.tokens)
         return Said(text, found.tokens, found.log_prob, found.score, found.finished)
 
+    @property
+    def hard(self) -> bool:
+        """Does a word read one place alone, that of the greatest weight?"""
+        attention = getattr(getattr(self.model, "decoder", None), "attention", None)
+        return bool(getattr(getattr(attention, "read", None), "hard", False))
+
     @torch.no_grad()
     def align(self, lines: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
         """What each translation looked at while it was said: the steps again, all at once, on what was found.

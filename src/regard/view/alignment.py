@@ -1,7 +1,6 @@
 """What each piece of a translation looked at in the source: one value, drawn as a figure, a page or plain text."""
 
 import base64
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +11,14 @@ from torch import Tensor
 
 from regard import disk
 from regard.parts import checks
-from regard.view import labels, page, terminal
-from regard.view.figure import SUFFIXES, Panel, figure
+from regard.view import alignment_figure, fonts, labels, page, terminal
+from regard.view.alignment_figure import FRAMED, HARD
+from regard.view.figure import SUFFIXES
 
 # Weights in a low precision may leave the range from nothing to all by this much.
 _SLACK = 1e-2
 # More than this, 53 MB of them, are no page any more.
 _WEIGHTS = 10_000_000
-# a mark without a width that letters on both sides of it take their direction from
-_LEFT_TO_RIGHT = "\u200e"
-# Inches of a figure: one cell, and how wide and how high the whole may grow.
-_CELL, _WIDE, _HIGH = 0.17, 14.0, 200.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,8 @@ class Alignment:
     """weights[i, j]: the share of target piece i's look that source piece j got.
 
     Rows need not sum to one: hard, local and sigmoid attention are drawn as they are. `text` is the source and the
-    translation as people write them; empty, the pieces stand for them.
+    translation as people write them; empty, the pieces stand for them. `hard` is of attention that reads the place of
+    the greatest weight alone: it gets a frame.
     """
 
     source: Sequence[str]
@@ -39,6 +36,7 @@ class Alignment:
     title: str = ""
     note: str = ""
     text: tuple[str, str] = ("", "")
+    hard: bool = False
 
     def __post_init__(self) -> None:
         for name, pieces in (("source", self.source), ("target", self.target)):
@@ -79,7 +77,7 @@ def text(alignments: Alignment | Sequence[Alignment], *, width: int = 100, colou
     parts = []
     for one in _several(alignments):
         source, target = map(labels.legible, one.texts())
-        lines = [labels.legible(line) for line in (one.title, one.note) if line]
+        lines = [labels.legible(line) for line in (one.title, one.note, HARD if one.hard else "") if line]
         lines += [f"source       {source}", f"translation  {target}", ""]
         lines.append(terminal.heat(one.cells(), one.target, one.source, width=width, colour=colour))
         parts.append("\n".join(lines))
@@ -98,7 +96,8 @@ def _data(alignments: Sequence[Alignment]) -> dict[str, object]:
         "alignments": [
             {
                 "title": one.title,
-                "note": one.note,
+                "note": "; ".join(filter(None, (one.note, FRAMED if one.hard else ""))),
+                "hard": one.hard,
                 "text": one.texts(),
                 "source": list(one.source),
                 "target": list(one.target),
@@ -110,29 +109,6 @@ def _data(alignments: Sequence[Alignment]) -> dict[str, object]:
     }
 
 
-def _panel(one: Alignment, letters: int) -> Panel:
-    # each side by itself: beside an Arabic source a date would turn round
-    heading = one.title or [f"{_LEFT_TO_RIGHT}{labels.legible(text)}{_LEFT_TO_RIGHT}" for text in one.texts()]
-    lines = [labels.legible(heading) if isinstance(heading, str) else " → ".join(heading), labels.legible(one.note)]
-    title = "\n".join(labels.shortened(line, letters) for line in lines if line)
-    return Panel(one.cells(), title, [labels.shown(p) for p in one.target], [labels.shown(p) for p in one.source])
-
-
-def _figure(alignments: Sequence[Alignment], path: Path) -> Path:
-    sources = max(len(one.source) for one in alignments)
-    targets = max(len(one.target) for one in alignments)
-    cell = min(_CELL, _WIDE / max(sources, targets, 1))
-    wide = max(cell * sources + 0.8, 2.0)
-    across = max(1, min(int(_WIDE // wide), math.ceil(math.sqrt(len(alignments)))))
-    high = math.ceil(len(alignments) / across) * (cell * targets + 0.8)
-    if high > _HIGH:
-        raise ValueError(
-            f"a figure is at most {_HIGH:.0f} inches high, {len(alignments)} alignments of up to {targets} "
-            f"target pieces would be {high:.0f}; draw fewer, or write .html or .txt"
-        )
-    return figure([_panel(one, int(12 * wide)) for one in alignments], path, across=across, cell=cell)
-
-
 def _several(alignments: Alignment | Sequence[Alignment]) -> list[Alignment]:
     several = [alignments] if isinstance(alignments, Alignment) else list(alignments)
     if not several:
@@ -142,12 +118,20 @@ def _several(alignments: Alignment | Sequence[Alignment]) -> list[Alignment]:
     return several
 
 
+def lacking(alignments: Sequence[Alignment], path: Path) -> str:
+    """Which letters such a file could not draw, if any, and the way out."""
+    if path.suffix not in (".png", ".pdf"):
+        return ""
+    said = fonts.wanted(alignment_figure.words(alignments))
+    return said and f"{said}, or write .html, which has every letter"
+
+
 def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[str]) -> Path:
     """Draws the alignments into one file, by its suffix; the same input gives the same bytes.
 
     .png, .svg, .pdf   heat maps side by side, the translation on the left, the source above. Letters that matplotlib's
                        own font has not are drawn with the fonts installed on the machine, such as Noto; one that no
-                       font has is spelt U+XXXX (in an SVG it stays itself, for the fonts of who reads it). Letters
+                       font has is spelt [U+XXXX] (in an SVG it stays itself, for the fonts of who reads it). Letters
                        stand one a cell in the order in which they are written, also those of Arabic and Hebrew.
     .html              one page to point at pieces in, for any browser, without a network
     .txt               blocks, and in words what is looked at most
@@ -156,7 +140,7 @@ def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[st
     checks.known("suffix", path.suffix, (*SUFFIXES, ".html", ".txt"))
     several = _several(alignments)
     if path.suffix in SUFFIXES:
-        return _figure(several, path)
+        return alignment_figure.figure(several, path)
     if path.suffix == ".txt":
         said = text(several)
     else:

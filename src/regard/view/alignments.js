@@ -75,6 +75,7 @@ let number = 0; // of the alignment
 let pinned = { t: -1, s: -1 };
 let at = pinned; // pinned, or what the mouse is over
 let one, weights, rows, columns;
+let places; // [weight, column] of what each row of hard attention read
 let middle; // at least half of the rows give so much to one column, or more
 
 const weight = (t, s) => weights[t * columns + s];
@@ -202,8 +203,11 @@ function paint() {
     for (let s = 1; s < columns; s++) body.fillRect(s * side - 0.5, 0, 1, height);
     for (let t = 1; t < rows; t++) body.fillRect(0, t * side - 0.5, width, 1);
   }
-  body.strokeStyle = accent;
   body.lineWidth = 2;
+  // what hard attention read
+  body.strokeStyle = "#D55E00";
+  places.forEach(([w, s], t) => w > 0 && body.strokeRect(s * side + 1, t * side + 1, side - 2, side - 2));
+  body.strokeStyle = accent;
   const off = side < 8 ? 2 : 0; // the frame of a thin row stands off, so that the row is seen
   if (at.t >= 0) body.strokeRect(1, at.t * side - off, width - 2, side + 2 * off);
   if (at.s >= 0) body.strokeRect(at.s * side - off, 1, side + 2 * off, height - 2);
@@ -380,6 +384,8 @@ function choose(n) {
   map.setAttribute("aria-label", `heat map of ${rows} by ${columns} pieces`);
   const most = Array.from({ length: rows }, (_, t) => largest(row(t))).sort((a, b) => b - a);
   middle = most[Math.floor((rows - 1) / 2)];
+  places = one.hard && columns ? Array.from({ length: rows }, (_, t) => ranked(row(t))[0]) : [];
+  map.dataset.read = places.map(([, s]) => s).join(" ");
   pinned = at = { t: -1, s: -1 };
   fill();
   tabulate();

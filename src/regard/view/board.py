@@ -227,7 +227,7 @@ def board(
 ) -> Iterator[Board]:
     """A board, written to `path` at the end; without a height, who draws calls `resize` when it is known.
 
-    A character that no font of the machine has is spelt U+XXXX, and a note says which font would have it.
+    A character that no font of the machine has is spelt [U+XXXX], and a note says which font would have it.
     """
     path, words = Path(path), list(words)
     with sheet(path, [title, *notes, *words], (width, height or 1.0)) as (drawn, spelt):

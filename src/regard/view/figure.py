@@ -23,6 +23,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _CELLS = 512
 # labels are drawn up to this many, beyond it they would overlap
 _LABELS = 40
+# of frames
+INK = "#D55E00"
 # a panel, and a letter of a label
 _INCHES, _LETTER = 2.9, 0.075
 
@@ -62,7 +64,7 @@ def drawable(path: str | Path) -> None:
 
 
 def speller(path: str | Path, words: Iterable[str]) -> Callable[[str], str]:
-    """How to write a word into such a file: what no font has is spelt U+XXXX, but in an SVG, whose text stays text."""
+    """How to write a word into such a file: what no font has is spelt [U+XXXX], but in an SVG, where it stays."""
     if Path(path).suffix == ".svg":
         return str
     _, missing = fonts.families(words)
@@ -87,8 +89,8 @@ def sheet(path: Path, words: Iterable[str], size: tuple[float, float]) -> Iterat
     """An empty matplotlib figure that is written to `path` at the end, and how to write a word on it.
 
     Words are words: no dollar sign starts a formula. Characters that the usual font has not are drawn with the fonts of
-    the machine that have them, such as Noto; one that no font has is spelt U+XXXX, but in an SVG, whose text stays
-    text, it stays itself. The same input gives the same bytes, and no setting of matplotlib is left changed.
+    the machine that have them, such as Noto; one that no font has is spelt [U+XXXX], but in an SVG, whose
+    text stays text, it stays itself. The same input gives the same bytes, and no setting of matplotlib is left changed.
     """
     drawable(path)
     from matplotlib.figure import Figure
@@ -181,10 +183,10 @@ def _map(place: Any, panel: Panel, spelt: Callable[[str], str], most: tuple[int,
         if cells.numel() and labels is not None and len(labels) <= labelled:
             axis.set_ticks(range(len(labels)), [spelt(label) for label in labels])
             if axis is place.xaxis:
-                _turn(place, [spelt(label) for label in labels])
+                turn(place, [spelt(label) for label in labels])
 
 
-def _turn(place: Any, columns: Sequence[str]) -> None:
+def turn(place: Any, columns: Sequence[str]) -> None:
     """Lays long labels of columns on their side; all of them, unless they are few among many short ones."""
     long = [len(label) > 3 for label in columns]
     if 4 * sum(long) > len(columns):
@@ -192,6 +194,13 @@ def _turn(place: Any, columns: Sequence[str]) -> None:
         return
     for label, one in zip(place.get_xticklabels() if any(long) else (), long, strict=False):
         label.set_rotation(90 if one else 0)
+
+
+def frame(axes: Any, column: int, row: int) -> None:
+    """Around a place: the one that looks, or the one that was read."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.2))
 
 
 def _scale() -> Any:

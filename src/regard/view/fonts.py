@@ -1,6 +1,7 @@
 """Fonts for a figure: those of the machine that have the characters which the usual font has not."""
 
 import functools
+import itertools
 import unicodedata
 from collections.abc import Iterable
 
@@ -95,15 +96,11 @@ def _noto(character: str) -> str:
 
 
 def spelt(text: str, missing: frozenset[str]) -> str:
-    """The text with U+XXXX for the first character of each stretch that no font has, and an ellipsis for the rest."""
+    """The text with [U+XXXX] for the first character of each stretch that no font has, and an ellipsis for the rest."""
     out = ""
-    before = False
-    for c in text:
-        if c not in missing:
-            out, before = out + c, False
-        elif not before:
-            # the circle that carried an accent carries no number
-            out, before = f"{out.removesuffix('◌')}U+{ord(c):04X}", True
-        elif not out.endswith("…"):
-            out += "…"
+    for lacks, stretch in itertools.groupby(text, missing.__contains__):
+        first, *rest = stretch
+        # the circle that carried an accent carries no number
+        said = f"[U+{ord(first):04X}{'…' if rest else ''}]"
+        out = out.removesuffix("◌") + said if lacks else "".join((out, first, *rest))
     return out

@@ -12,7 +12,8 @@ from torch import Tensor
 from regard.tape.recording import Recording
 from regard.view import chosen
 from regard.view.board import board
-from regard.view.recording_images import INK, RIM, Picture, gridded, inches, known, picture, steps
+from regard.view.figure import INK
+from regard.view.recording_images import RIM, Picture, gridded, inches, known, picture, steps
 
 # inches of the picture's longer side
 _LARGE = 3.92

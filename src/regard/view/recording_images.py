@@ -16,14 +16,15 @@ from regard.tape.recording import Recording
 from regard.view import chosen, labels
 from regard.view.board import BAR, LEAST, Scale, board, scale
 from regard.view.chosen import KINDS, Chosen
+from regard.view.figure import frame
 from regard.view.outline import trace
 
 Picture = Tensor | str | os.PathLike[str]
 BLENDS = ("nearest", "bilinear")
 # inches of a picture's longer side alone and among others, and pictures in a row and in a figure
 _LARGE, _SMALL, _ACROSS, _WORDS = 2.8, 1.2, 5, 40
-# of what is pointed out, and a rim that parts it from any ground
-INK, RIM = "#D55E00", "#FFFFFF"
+# a rim that parts what is pointed out from any ground
+RIM = "#FFFFFF"
 _LINES = "lines: the outlines of the picture"
 
 
@@ -142,16 +143,9 @@ def overlay(recording: Recording, path: str | Path, *, sample: int = 0, layer: i
         _lay(axes, cells, under, meaning, blend)
         at = -1 if only is None or seen.one.kind != "self" else chosen.positions(seen.one)[only] - before
         if at >= 0:
-            _frame(axes, at % wide, at // wide)
+            frame(axes, at % wide, at // wide)
         b.bar(left + size[0] + 0.1, 0.0, max(size[1], 0.9), meaning)
     return Path(path)
-
-
-def _frame(axes: Any, column: int, row: int) -> None:
-    """Around a place: the one that looks, or the one that was read."""
-    from matplotlib.patches import Rectangle
-
-    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.2))
 
 
 def _prefix(seen: Chosen, weights: Tensor) -> str:
@@ -228,7 +222,7 @@ def captions(recording: Recording, path: str | Path, *, sample: int = 0, layer: 
             elif one is not None:
                 _lay(axes, one, under, meaning, blend)
                 for at in read[n - (under is not None)] if read else ():
-                    _frame(axes, at % wide, at // wide)
+                    frame(axes, at % wide, at // wide)
                 said = labels.shortened(b.spelt(word), max(int(size[0] * 72 / (LEAST + 2) / 0.62), 3))
                 b.write(said, left + size[0] / 2, top + 0.13, LEAST + 2, ha="center")
         b.bar(across * pitch[0], 0.16, max(size[1], 0.7), meaning)
