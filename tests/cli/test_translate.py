@@ -152,9 +152,9 @@ def test_what_hard_attention_read_is_told(regard: Regard, pairs: Path, trained: 
 
 def test_lines_longer_than_any_that_was_learned_from_are_told(regard: Regard, trained: Path) -> None:
     ran = regard("translate", trained, "a b", "a " * 200 + "a", "b " * 1202 + "b")
-    said = "regard: line 3 has 1,203 tokens, and 1 other line too many: training saw no line of more than 200\n"
+    said = "regard: line 3 has 1,203 tokens (1 other line also too many); training saw no line of more than 200\n"
     assert said in ran.err
-    assert "regard: line 2 has 201 tokens: training saw" in regard("translate", trained, "", "a " * 200 + "a").err
+    assert "regard: line 2 has 201 tokens; training saw" in regard("translate", trained, "", "a " * 200 + "a").err
     assert "training saw" not in regard("translate", trained, "a " * 199 + "a").err
 
 

@@ -126,8 +126,8 @@ class _Translator:
             note(f"{counted(self.unknown, 'token')} {was} not in the vocabulary, so the model could not read {them}")
         if self.long:
             number, tokens = max(self.long.items(), key=lambda one: one[1])
-            others = f", and {counted(len(self.long) - 1, 'other line')} too many" if len(self.long) > 1 else ""
-            note(f"line {number:,} has {tokens:,} tokens{others}: training saw no line of more than {self.most:,}")
+            others = f" ({counted(len(self.long) - 1, 'other line')} also too many)" if len(self.long) > 1 else ""
+            note(f"line {number:,} has {tokens:,} tokens{others}; training saw no line of more than {self.most:,}")
         if self.unfinished:
             was = "was" if self.unfinished == 1 else "were"
             note(f"{counted(self.unfinished, 'translation')} came to no end and {was} cut off")
