@@ -63,6 +63,12 @@ def test_nothing_typed_is_help_and_an_error(regard: Regard) -> None:
     assert ran.err.startswith("usage: regard VERB")
 
 
+def test_help_tells_all_that_predict_does(regard: Regard) -> None:
+    (line,) = (line for line in regard("--help").out.splitlines() if line.startswith("  predict "))
+    assert line.endswith("say what pictures show, caption them, or draw new ones, with a trained model")
+    assert "one that draws makes pictures" in " ".join(regard("predict", "--help").out.split())
+
+
 def test_version(regard: Regard) -> None:
     assert regard("--version") == (0, f"regard {package.__version__}\n", "")
 

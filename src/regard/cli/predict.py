@@ -16,6 +16,7 @@ _PICTURES = (".png", ".svg", ".pdf")
 @dataclass(frozen=True)
 class Options:
     """Ask a trained model: what pictures show, a line each, with the likeliest classes and how likely they are.
+    A run that captions says it in words; one that draws makes pictures of the classes that are named.
 
     Example: regard predict runs/mnist three.png seven.png --top 3
     """
