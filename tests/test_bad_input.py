@@ -297,6 +297,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: likelihood(t(3, 4), t(7, 5), torch.arange(3)),
         ["states must be as wide as weight", "(3, 4)", "(7, 5)", "nn.Linear(4, 7)"],
     ),
+    "a bias of another vocabulary": (
+        ValueError,
+        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(3), bias=t(5)),
+        ["bias must be one number a word", "(5)", "(7, 4)", "nn.Linear(4, 7)"],
+    ),
     "targets of another shape": (
         ValueError,
         lambda: likelihood(t(3, 4), t(7, 4), torch.arange(2)),

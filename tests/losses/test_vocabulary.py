@@ -219,6 +219,11 @@ def test_what_is_wrong_is_told() -> None:
         ValueError, match=r"states must be as wide as weight, got \(7, 5\) and \(11, 4\); .*Linear\(5, 11\)"
     ):
         likelihood(states, weight[:, :4], targets)
+    for size in ((10,), (1,), (1, 11)):
+        with pytest.raises(
+            ValueError, match=r"bias must be one number a word of weight, got .* \(11, 5\); .*\(5, 11\)"
+        ):
+            likelihood(states, weight, targets, bias=torch.zeros(size))
     with pytest.raises(ValueError, match=r"targets must be one a row of states, got \(6\) .*\(7, 5\).*states\[keep\]"):
         likelihood(states, weight, targets[:6])
     with pytest.raises(ValueError, match=r"targets must be one a row of states, got \(1, 7\) .*\(1, 7, 5\)"):

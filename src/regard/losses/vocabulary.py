@@ -92,6 +92,11 @@ def likelihood(
             f"states must be as wide as weight, got {checks.shape(states)} and {checks.shape(weight)}; "
             f"try the weight of nn.Linear({states.shape[-1]}, {weight.shape[0]})"
         )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(
+            f"bias must be one number a word of weight, got {checks.shape(bias)} for weight {checks.shape(weight)}; "
+            f"try the bias of nn.Linear({states.shape[-1]}, {weight.shape[0]})"
+        )
     if targets.shape != states.shape[:-1] or states.ndim != 2:
         raise ValueError(
             f"targets must be one a row of states, got {checks.shape(targets)} for states {checks.shape(states)}; "
