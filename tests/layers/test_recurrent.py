@@ -97,6 +97,16 @@ def test_a_layer_that_somebody_listens_to_is_called(cell: str) -> None:
     assert len(heard) == 2
 
 
+def test_who_listens_to_all_modules_hears_the_layer() -> None:
+    encoder, heard = Encoder(D, H), list[type]()
+    hook = nn.modules.module.register_module_forward_hook(lambda layer, *_: heard.append(type(layer)))
+    try:
+        encoder(torch.randn(B, T, D), LENGTHS)
+    finally:
+        hook.remove()
+    assert nn.GRU in heard
+
+
 @pytest.mark.parametrize("cell", CELLS)
 def test_weights_that_are_pruned_stay_so(cell: str) -> None:
     encoder = Encoder(D, H, cell=cell)

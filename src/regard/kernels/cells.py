@@ -25,12 +25,7 @@ from .route import route
 
 def native(*tensors: Tensor) -> bool:
     """Do the native cells take these?"""
-    return (
-        route(*tensors) == "direct"
-        and len({tensor.dtype for tensor in tensors}) == 1
-        and all(tensor.numel() for tensor in tensors)
-        and refusal(*tensors) is None
-    )
+    return route(*tensors) == "direct" and all(tensor.numel() for tensor in tensors) and refusal(*tensors) is None
 
 
 def step(gates: Tensor, past: Tensor, *state: Tensor) -> tuple[Tensor, ...]:  # "b g·h", "b g·h", "b h" each

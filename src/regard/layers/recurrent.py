@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_map
 
 from regard.kernels import cells
 from regard.layers.dropout import dropout
+from regard.layers.heard import heard
 from regard.layers.packing import Packing
 from regard.layers.repeated import Repeated
 from regard.parts import checks
@@ -71,10 +72,9 @@ def _native(rnn: nn.RNNBase, x: Tensor, *first: Tensor) -> bool:
 
     A layer that somebody listens to, or has put another in the place of, is called itself.
     """
-    heard = rnn._forward_hooks or rnn._forward_pre_hooks
     given = () if autocasting(x) else (x, *first)
     fits = all(t.shape == (len(x), rnn.hidden_size) for t in first)
-    return type(rnn) in CELLS.values() and not heard and fits and cells.native(*given, *rnn.parameters())
+    return type(rnn) in CELLS.values() and not heard(rnn) and fits and cells.native(*given, *rnn.parameters())
 
 
 def _over(

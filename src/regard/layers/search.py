@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module
 
 from regard.kernels.best import best
 from regard.kernels.likeliest import Likeliest, likeliest, of_logits
+from regard.layers.heard import heard
 from regard.parts import checks
 
 # Below this share of living sentences the batch is cut down to them: copying the rest of the state then pays.
@@ -47,9 +47,7 @@ class Unread(NamedTuple):
     @staticmethod
     def of(layer: nn.Module, states: Tensor) -> "Unread | Tensor":
         """The logits of a vocabulary layer; made at once where that is more than a product, or somebody listens."""
-        hooks = (layer._forward_hooks, layer._forward_pre_hooks, module._global_forward_hooks)
-        heard = any(hooks) or module._global_forward_pre_hooks or torch.compiler.is_compiling()
-        if type(layer) is nn.Linear and not heard:
+        if type(layer) is nn.Linear and not heard(layer) and not torch.compiler.is_compiling():
             return Unread(states, layer.weight, layer.bias)
         return layer(states)
 
