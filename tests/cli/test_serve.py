@@ -20,7 +20,7 @@ from regard.serve.running import listen
         (["--arrival", "inf"], "--arrival must be more than 0 and finite, got inf"),
         (
             ["--texts", 7, "--waiting", 5],
-            "waiting must hold the texts of one request, 7, got 5; try waiting=7 or texts=5",
+            "--waiting must hold the texts of one request, 7, got 5; try --waiting 7 or --texts 5",
         ),
         (["--weights", "averge"], "unknown --weights 'averge'; did you mean 'average'?"),
     ],

@@ -34,7 +34,7 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str, decoder
         with pytest.raises(
             ValueError,
             match=f"attention='{name}' does not fit decoder='{decoder}': .* needs all queries together, and a decoder "
-            "has one at a time; try attention='general' or 'additive'",
+            "has one at a time; try attention='general' or attention='additive'",
         ):
             Seq2Seq(SOURCE, TARGET, width=6, hidden=8, decoder=decoder, attention=name)
         return

@@ -32,7 +32,7 @@ def test_labels_lie_flat_where_they_fit() -> None:
 
 def test_what_no_font_has_is_spelt_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fonts, "_installed", dict)
-    assert board.ruler(["月"], 1.0, Path("a.png")).labels == ("U+6708",)
+    assert board.ruler(["月"], 1.0, Path("a.png")).labels == ("[U+6708]",)
     assert board.ruler(["月"], 1.0, Path("a.svg")).labels == ("月",)
 
 
