@@ -52,15 +52,18 @@ Validation and checkpoints are left out.
 Both read the same numbers of one joint BPE, {vocabulary:,} entries; {pairs:,} pairs, {tokens:.1f} target tokens each.
 A batch is {sentences} sentences; JoeyNMT does not sort them by length. "regard" gets the very same batches; "regard,
 own batches" makes its own from sentences of like length, {sentences} on average. Source and target embeddings and the
-vocabulary layer are one matrix everywhere. Where Bahdanau's paper attends before a step and reads by a maxout, which is
-what regard's "Bahdanau" does, JoeyNMT attends after it and reads as Luong's does: "in JoeyNMT's order" regard computes
-that, with as many parameters (and a bias of the vocabulary). Dropout 0.1, label smoothing {smoothing:g}, gradients
-clipped at 1.
+vocabulary layer are one matrix everywhere; dropout 0.1, label smoothing {smoothing:g}, gradients clipped at 1.
 
 Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences}; regard
 also ends a sentence that grows beyond all it was trained on, beside its source;
 {held_out:,} sentences that were not trained on, with the weights that each system has after {steps:,} steps on the same
 batches; the remarks show how long their translations are.
+"""
+
+ORDER = """
+Where Bahdanau's paper attends before a step and reads by a maxout, which is what regard's "Bahdanau" does, JoeyNMT
+attends after it and reads as Luong's does: "in JoeyNMT's order" regard computes that, with as many parameters (and a
+bias of the vocabulary).
 """
 
 
@@ -166,6 +169,8 @@ def measure(given: argparse.Namespace) -> int:
         held_out=read.held_out,
         steps=max(effort.trained, effort.timed),
     )
+    if any(SAME_ORDER.name in row.case for row in rows):
+        how += ORDER
     print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}")
     if effort != Effort():
         print("Nothing was written: only rounds and steps as usual become a file.")

@@ -1,7 +1,7 @@
 """Memory that one step frees stays with the process for the next one.
 
 The C library gives large blocks back to the system when they are freed, and takes new ones, page by page and cleared,
-a moment later: on a CPU a tenth of the time of a small model. GNU's library can be told to keep them.
+a moment later, thousands of page faults a step of a small model. GNU's library can be told to keep them.
 """
 
 import ctypes
