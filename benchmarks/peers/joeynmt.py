@@ -169,7 +169,7 @@ def measure(given: argparse.Namespace) -> int:
         held_out=read.held_out,
         steps=max(effort.trained, effort.timed),
     )
-    if any(SAME_ORDER.name in row.case for row in rows):
+    if any(SAME_ORDER.name in row.case for row in [*rows, *others(rows)]):
         how += ORDER
     print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}")
     if effort != Effort():
