@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import regard
 from regard import MECHANISMS
 from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State
 from regard.layers.recurrent import Encoded
+from regard.layers.words import Words
 from regard.parts.call import Need
 
 # sizes that share no factor: a swapped axis must fail; keys have 8, as one mechanism halves them
@@ -76,11 +78,17 @@ def given(name: str, lengths: Tensor = LENGTHS) -> Given:
     return Given(y, Encoded(outputs * there, summary), lengths)
 
 
+def words(y: Tensor) -> Words:  # "b n d"
+    """Every hypothesis a word of its own, in another order than theirs."""
+    count = y.shape[0] * y.shape[1]
+    return Words(y.flatten(0, 1).flip(0), torch.arange(count).flip(0).view(y.shape[:2]))
+
+
 def stepped(decoder: Decoder, g: Given, weights: bool) -> tuple[Tensor, Tensor | None, State]:
     """One step at a time: "b t r", "b t s"."""
     state, outs, looked = decoder.start(g.encoded, g.lengths), [], []
     for t in range(g.y.shape[1]):
-        got = decoder.step(g.y[:, t : t + 1], state, weights)
+        got = decoder.step(words(g.y[:, t : t + 1]), state, weights)
         state = got.state
         outs.append(got.out)
         assert (got.weights is not None) == weights
@@ -133,7 +141,7 @@ def test_hypotheses_picks_and_keeps_are_decodings_of_their_own(kind: str, name: 
                 rows = rows[[2, 0]]
                 state, said = state.keep(torch.tensor([2, 0])), said[[2, 0]]
             y = torch.randn(len(rows), count, D)
-            got = decoder.step(y, state, seen)
+            got = decoder.step(words(y), state, seen)
             state, said = got.state, torch.cat([said, y.unsqueeze(2)], dim=2)
             assert got.out.shape == (len(rows), count, R)
             for n in range(count):
@@ -233,9 +241,9 @@ def test_a_step_leaves_its_state_as_it_was(kind: str) -> None:
     with torch.no_grad():
         _, _, state = stepped(decoder, g, False)
         y = torch.randn(B, 1, D)
-        one = decoder.step(y, state).out
-        decoder.step(torch.randn(B, 1, D), state)
-        assert torch.equal(decoder.step(y, state).out, one)
+        one = decoder.step(words(y), state).out
+        decoder.step(words(torch.randn(B, 1, D)), state)
+        assert torch.equal(decoder.step(words(y), state).out, one)
 
 
 def test_what_is_wrong_is_told() -> None:
@@ -244,7 +252,7 @@ def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
         fixed.teach(g.y, g.encoded, g.lengths, Need(weights=True))
     with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
-        fixed.step(g.y[:, :1], fixed.start(g.encoded, g.lengths), weights=True)
+        fixed.step(words(g.y[:, :1]), fixed.start(g.encoded, g.lengths), weights=True)
     for kind in ATTENDING:
         with pytest.raises(
             ValueError, match="_CoAttention needs all queries together, and a decoder has one at a time"
@@ -351,3 +359,56 @@ def test_fixed_as_the_paper_has_it() -> None:
             s = gru(decoder.stack.rnn, g.y[b, t].tolist() + c, s)
             read = [math.tanh(x) for x in add(times(decoder.readout.weight, s + c), decoder.readout.bias.tolist())]
             torch.testing.assert_close(taught.states[b, t].tolist(), read)
+
+
+MIXING = [(kind, name) for kind in ATTENDING for name in ("additive", "general", "local-p", "monotonic", "sparsemax")]
+
+
+@pytest.mark.parametrize(("kind", "name"), MIXING)
+def test_a_source_that_went_through_the_matrices_says_the_same(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W Σ α h = Σ α W h, in every step of a search; long sources, whose contexts are few, stay as they are."""
+    decoder, g = built(kind, name, layers=2).eval(), given(name)
+    monkeypatch.setattr("regard.layers.decoders.SEARCHED", 100)
+    assert decoder.start(g.encoded, g.lengths).projected
+    with torch.no_grad():
+        short, weights, _ = stepped(decoder, g, True)
+        monkeypatch.setattr("regard.layers.decoders.SEARCHED", 0)
+        assert not decoder.start(g.encoded, g.lengths).projected
+        whole, same, _ = stepped(decoder, g, True)
+    torch.testing.assert_close(short, whole)
+    torch.testing.assert_close(weights, same)
+
+
+@pytest.mark.parametrize("kind", ATTENDING)
+@pytest.mark.parametrize("name", ["multi-head", "key-value", "memory-hop", "hard"])
+def test_what_is_no_sum_of_values_is_found_as_it_is(kind: str, name: str) -> None:
+    decoder, g = built(kind, name), given(name)
+    assert not decoder.start(g.encoded, g.lengths).projected
+
+
+@pytest.mark.parametrize("kind", ATTENDING)
+def test_who_listens_to_a_decoder_hears_whole_contexts(kind: str) -> None:
+    """By `record`, by a hook on the attention, and by one on the readout, which is then called itself."""
+    decoder, g = built(kind, "general").eval(), given("general")
+    heard: list[tuple[int, ...]] = []
+    with torch.no_grad():
+        want = stepped(decoder, g, False)[0]
+        with regard.record(decoder):
+            assert not decoder.start(g.encoded, g.lengths).projected
+            torch.testing.assert_close(stepped(decoder, g, False)[0], want)
+        for layer in (decoder.attention, decoder.readout):
+            handle = layer.register_forward_hook(lambda _m, came, _out: heard.append(came[0].shape))  # type: ignore[arg-type]
+            assert not decoder.start(g.encoded, g.lengths).projected
+            torch.testing.assert_close(stepped(decoder, g, False)[0], want)
+            handle.remove()
+    assert len(heard) == T
+
+
+def test_a_word_said_by_many_is_one_row() -> None:
+    tokens = torch.tensor([[4, 2, 4], [2, 2, 0]])
+    embedding = nn.Embedding(5, D)
+    got = Words.of(tokens, embedding)
+    assert got.vectors.shape == (3, D)
+    assert torch.equal(got.each(got.vectors), embedding(tokens).flatten(0, 1))

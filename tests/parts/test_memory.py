@@ -139,3 +139,19 @@ def test_a_segment_keeps_the_last_states_without_gradient() -> None:
     assert torch.equal(past.states, x[:, -4:])
     assert Segment(0).extend(x).states.shape == (2, 0, 3)
     assert torch.equal(Segment(9).extend(x).states, x)
+
+
+def test_a_memory_is_searched_for_nan_once_and_a_longer_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr("regard.parts.memory.finite", lambda *tensors: looks.append(1) or clean.finite(*tensors))
+    layer, q, k = Attention(), torch.randn(2, 1, 5), torch.randn(2, 4, 5)
+    memory, mask = layer.remember(k), Lengths(torch.tensor([4, 2]))
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(layer(q, memory, mask=mask), layer(q, k, mask=mask))
+        assert len(looks) == 1
+        longer = memory.extend(torch.full((2, 1, 5), torch.nan), torch.full((2, 1, 5), torch.nan))
+        seen = layer(q, longer, mask=Lengths(torch.tensor([5, 2])))
+    assert len(looks) == 2
+    assert seen[0].isnan().all()
+    assert seen[1].isfinite().all()

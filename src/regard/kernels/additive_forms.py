@@ -108,8 +108,8 @@ def weights_backward(
 def mix(weights: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
     """weights @ v, where a value that no query may see is not felt even if it is NaN or infinite."""
     out = torch.bmm(weights, v)
-    # cleaning costs a copy of v, so on the cpu it is done only when the product shows that it is needed
-    if allowed is None or (v.device.type == "cpu" and not out.isnan().any()):
+    # cleaning costs a copy of v, so on the cpu it is done only when the product shows by its sum that it is needed
+    if allowed is None or (v.device.type == "cpu" and bool(out.sum().isfinite())):
         return out
     return torch.bmm(weights, v.masked_fill(~allowed.any(-2).unsqueeze(-1), 0))
 

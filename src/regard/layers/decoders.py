@@ -10,17 +10,21 @@ then the recurrent layers run over all steps at once, and all steps attend at on
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import steps
 from regard.catalogue import Factory, width
+from regard.layers.context import SEARCHED, projected
+from regard.layers.heard import bare
 from regard.layers.recurrent import Bridge, Encoded, Stack, States
 from regard.layers.repeated import Repeated
+from regard.layers.words import Words
 from regard.parts import tap
 from regard.parts.call import NOTHING, Attended, Need
 from regard.parts.mask import Lengths
@@ -48,6 +52,7 @@ class State:
     count: int  # n
     fed: Tensor | None  # "b·n a", what the last step found, where it is fed to the next
     looked: Any  # the attention's own state: the number of the step, or tensors "b n …"
+    projected: bool = False  # are the values of `memory` what the decoder's matrices make of the source?
 
     def reorder(self, index: Tensor) -> "State":  # "b n2"
         """Slot j of sentence i continues what was slot index[i, j]."""
@@ -107,8 +112,8 @@ class Decoder(nn.Module, ABC):
         """Before the first step: one hypothesis a sentence."""
 
     @abstractmethod
-    def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:  # "b n e"
-        """One step of every hypothesis."""
+    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
+        """One step of every hypothesis, behind the word that it said."""
 
 
 class Fixed(Decoder):
@@ -133,13 +138,13 @@ class Fixed(Decoder):
     def start(self, encoded: Encoded, lengths: Tensor) -> State:
         return State(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
 
-    def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
         if weights:
             raise _blind()
         assert state.context is not None
-        context = state.context.unsqueeze(1).expand(-1, y.shape[1], -1)
-        s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, context.flatten(0, 1), state.cells)
-        return Stepped(self._read(s.unflatten(0, y.shape[:2]), context), replace(state, cells=cells))
+        context = state.context.repeat_interleave(state.count, dim=0)
+        s, cells = self.stack.step(words, state.cells, fed=context)
+        return Stepped(self._read(s, context).unflatten(0, words.at.shape), replace(state, cells=cells))
 
     def _read(self, s: Tensor, context: Tensor) -> Tensor:
         return torch.tanh(self.readout(torch.cat([s, context], dim=-1)))
@@ -175,9 +180,19 @@ class Attentive(Decoder):
     def _need(self, weights: bool) -> Need:
         return Need(weights=weights, log_prob=self._draws(), entropy=self._draws())
 
-    def _start(self, encoded: Encoded, lengths: Tensor, cells: States, fed: Tensor | None) -> State:
-        memory = steps.remember(self.attention, encoded.outputs)
-        return State(lengths, memory, None, cells, 1, fed, self._begin(memory))
+    def _start(
+        self,
+        encoded: Encoded,
+        lengths: Tensor,
+        cells: States,
+        fed: Tensor | None = None,
+        matrices: Sequence[Tensor] = (),
+    ) -> State:
+        """`matrices` are all that a step reads what it found by, if that is what it does."""
+        places = encoded.outputs.shape[1]
+        made = projected(self.attention, encoded.outputs, matrices, SEARCHED * places)
+        memory = steps.remember(self.attention, encoded.outputs, made)
+        return State(lengths, memory, None, cells, 1, fed, self._begin(memory), made is not None)
 
     def _begin(self, memory: Memory) -> Any:
         return steps.start(self.attention, _beside(memory)) if self._recalls() else 0
@@ -202,12 +217,14 @@ class Attentive(Decoder):
             got = self.attention.attend(s, memory, mask=mask, positions=(at, places), need=need)  # type: ignore[operator]
         return _of_one(got), looked + 1
 
-    def _look_all(self, s: Tensor, encoded: Encoded, lengths: Tensor, need: Need) -> Attended:  # "b t d" -> "b t v"
+    def _look_all(
+        self, s: Tensor, encoded: Encoded, values: Tensor | None, lengths: Tensor, need: Need
+    ) -> Attended:  # "b t d", "b s k", "b s v" -> "b t v"
         """All queries at once, where none depends on what another found."""
         places = tuple(torch.arange(n, device=s.device) for n in (s.shape[1], encoded.outputs.shape[1]))
         with tap.aligned():
             got = self.attention.attend(  # type: ignore[operator]
-                s, encoded.outputs, mask=Lengths(lengths), positions=places, need=need
+                s, encoded.outputs, values, mask=Lengths(lengths), positions=places, need=need
             )
         return _of_one(got)
 
@@ -273,19 +290,36 @@ class Bahdanau(Attentive):
         )
 
     def start(self, encoded: Encoded, lengths: Tensor) -> State:
-        return self._start(encoded, lengths, self.bridge(encoded.summary), None)
+        matrices = (self.stack.meets, self._columns()[2]) if bare(self.readout) else ()
+        return self._start(encoded, lengths, self.bridge(encoded.summary), matrices=matrices)
 
-    def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
         assert state.memory is not None
-        before = state.cells[-1][0].unflatten(0, y.shape[:2])
+        before = state.cells[-1][0].unflatten(0, words.at.shape)
         got, looked = self._look(before, state.memory, state.lengths, state.looked, Need(weights=weights))
-        s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, got.out.flatten(0, 1), state.cells)
-        out = self._read(s.unflatten(0, y.shape[:2]), y, got.out)
-        return Stepped(out, replace(state, cells=cells, looked=looked), got.weights)
+        context = got.out.flatten(0, 1)
+        if state.projected:
+            met, read = context.split((len(self.stack.meets), len(self.readout.weight)), dim=-1)
+            s, cells = self.stack.step(words, state.cells, met=met)
+            of_s, of_y, _ = self._columns()
+            out = _maxout(words.each(F.linear(words.vectors, of_y, self.readout.bias)) + F.linear(s, of_s) + read)
+        else:
+            s, cells = self.stack.step(words, state.cells, fed=context)
+            out = self._read(s, words.each(words.vectors), context)
+        return Stepped(out.unflatten(0, words.at.shape), replace(state, cells=cells, looked=looked), got.weights)
 
     def _read(self, s: Tensor, y: Tensor, context: Tensor) -> Tensor:
         """The maxout of the deep output  (Goodfellow et al. 2013)."""
-        return self.readout(torch.cat([s, y, context], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
+        return _maxout(self.readout(torch.cat([s, y, context], dim=-1)))
+
+    def _columns(self) -> tuple[Tensor, ...]:
+        """The matrix of the readout as what meets s, y and the context."""
+        hidden, dim = self.stack.rnn.hidden_size, self.stack.dim
+        return self.readout.weight.tensor_split((hidden, hidden + dim), dim=1)
+
+
+def _maxout(deep: Tensor) -> Tensor:  # "… 2r" -> "… r"
+    return deep.unflatten(-1, (-1, 2)).amax(-1)
 
 
 class Luong(Attentive):
@@ -319,8 +353,9 @@ class Luong(Attentive):
         cells, need = self.bridge(encoded.summary), self._need(need.weights)
         if not self.feeding:
             s = self.stack.run(y, cells)
-            got = self._look_all(s, encoded, lengths, need)
-            return Taught(self._read(got.out, s), got.weights, got.log_prob, got.entropy)
+            made = projected(self.attention, encoded.outputs, self._matrices(), y.shape[1])
+            got = self._look_all(s, encoded, made, lengths, need)
+            return Taught(self._read(got.out, s, made is not None), got.weights, got.log_prob, got.entropy)
         memory = steps.remember(self.attention, encoded.outputs)
         looked, cell, a = self._begin(memory), self.stack.steps(y), self._nothing(y)
         read = Repeated(self.readout.weight, self.readout.bias)
@@ -341,19 +376,29 @@ class Luong(Attentive):
 
     def start(self, encoded: Encoded, lengths: Tensor) -> State:
         fed = self._nothing(encoded.outputs) if self.feeding else None
-        return self._start(encoded, lengths, self.bridge(encoded.summary), fed)
+        return self._start(encoded, lengths, self.bridge(encoded.summary), fed, self._matrices())
 
-    def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
         assert state.memory is not None
-        s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, state.fed, state.cells)
-        s = s.unflatten(0, y.shape[:2])
+        s, cells = self.stack.step(words, state.cells, fed=state.fed)
+        s = s.unflatten(0, words.at.shape)
         got, looked = self._look(s, state.memory, state.lengths, state.looked, Need(weights=weights))
-        a = self._read(got.out, s)
+        a = self._read(got.out, s, state.projected)
         fed = a.flatten(0, 1) if self.feeding else None
         return Stepped(a, replace(state, cells=cells, looked=looked, fed=fed), got.weights)
 
     def _nothing(self, like: Tensor) -> Tensor:  # -> "b a"
         return like.new_zeros(like.shape[0], self.out_features)
 
-    def _read(self, context: Tensor, s: Tensor) -> Tensor:
-        return torch.tanh(self.readout(torch.cat([context, s], dim=-1)))
+    def _read(self, context: Tensor, s: Tensor, projected: bool) -> Tensor:
+        if not projected:
+            return torch.tanh(self.readout(torch.cat([context, s], dim=-1)))
+        _, of_s = self._columns()
+        return torch.tanh(context + F.linear(s, of_s, self.readout.bias))
+
+    def _columns(self) -> tuple[Tensor, ...]:
+        """W_c as what meets the context and s."""
+        return self.readout.weight.tensor_split((-self.stack.rnn.hidden_size,), dim=1)
+
+    def _matrices(self) -> tuple[Tensor, ...]:
+        return self._columns()[:1] if bare(self.readout) else ()

@@ -14,6 +14,7 @@ from regard.layers.dropout import dropout
 from regard.layers.heard import heard
 from regard.layers.packing import Packing
 from regard.layers.repeated import Repeated
+from regard.layers.words import Words
 from regard.parts import checks
 from regard.parts.call import autocasting
 
@@ -144,6 +145,22 @@ class Stack(nn.Module):
         """The steps over x, to be taken in turn."""
         return Steps(self, x)
 
+    def step(
+        self, words: Words, states: States, fed: Tensor | None = None, met: Tensor | None = None
+    ) -> tuple[Tensor, States]:  # "r fed", "r g" -> "r h"
+        """One step of r hypotheses that said these words, with `fed`, or with what the gates make of it: `met`."""
+        steps = self.steps(words.vectors.unsqueeze(1))
+        gates = words.each(steps.gates[0])
+        if fed is not None:
+            gates = steps.meet(fed, gates)
+        return steps.after(gates if met is None else gates + met, states)
+
+    @property
+    def meets(self) -> Tensor:  # "g fed"
+        """The matrix of the gates that meets `fed`."""
+        weight: Tensor = getattr(self.rnn, "weight_ih_l0")  # noqa: B009, the attribute may be a module to mypy
+        return weight[:, self.dim :]
+
 
 class Steps:
     """A Stack going over x, "b t d": what does not depend on the step before is computed for all steps together.
@@ -161,16 +178,21 @@ class Steps:
 
         first = weight("weight_ih", 0)
         self.gates = F.linear(x, first[:, : stack.dim], weight("bias_ih", 0)).unbind(1)
-        self.fed = Repeated(first[:, stack.dim :]) if stack.fed else None
+        self.fed = Repeated(stack.meets) if stack.fed else None
         self.below = [Repeated(weight("weight_ih", n), weight("bias_ih", n)) for n in range(1, rnn.num_layers)]
         self.past = [Repeated(weight("weight_hh", n), weight("bias_hh", n)) for n in range(rnn.num_layers)]
 
     def step(self, t: int, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b fed"
         """Step t: the top layer's h, "b h", and the states after it."""
-        gates = self.gates[t]
-        if self.fed is not None:
-            assert fed is not None
-            gates = self.fed(fed, plus=gates)
+        return self.after(self.gates[t] if fed is None else self.meet(fed, self.gates[t]), states)
+
+    def meet(self, fed: Tensor, gates: Tensor) -> Tensor:  # "b fed", "b g" -> "b g"
+        """The gates of the first layer, with the share of `fed`."""
+        assert self.fed is not None
+        return self.fed(fed, plus=gates)
+
+    def after(self, gates: Tensor, states: States) -> tuple[Tensor, States]:  # "b g" -> "b h"
+        """The top layer's h and the states after a step with these gates, W [x; fed] + b of the first layer."""
         after: list[tuple[Tensor, ...]] = []
         for layer, state in enumerate(states):
             if layer:

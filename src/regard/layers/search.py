@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.kernels.best import best
 from regard.kernels.likeliest import Likeliest, likeliest, of_logits
-from regard.layers.heard import heard
+from regard.layers.heard import bare
 from regard.parts import checks
 
 # Below this share of living sentences the batch is cut down to them: copying the rest of the state then pays.
@@ -47,9 +47,7 @@ class Unread(NamedTuple):
     @staticmethod
     def of(layer: nn.Module, states: Tensor) -> "Unread | Tensor":
         """The logits of a vocabulary layer; made at once where that is more than a product, or somebody listens."""
-        if type(layer) is nn.Linear and not heard(layer) and not torch.compiler.is_compiling():
-            return Unread(states, layer.weight, layer.bias)
-        return layer(states)
+        return Unread(states, layer.weight, layer.bias) if bare(layer) else layer(states)
 
     @property
     def shape(self) -> tuple[int, ...]:

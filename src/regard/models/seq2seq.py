@@ -10,6 +10,7 @@ from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State, Taugh
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Encoded, Encoder
 from regard.layers.search import Step, Unread
+from regard.layers.words import Words
 from regard.models.translator import Translator, embeddings
 from regard.parts import checks, tap
 from regard.parts.call import NOTHING, Need
@@ -102,5 +103,5 @@ class Seq2Seq(Translator):
         return self.decoder.start(self.encode(source, lengths), lengths)
 
     def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        made = self.decoder.step(self.target(tokens), state, weights)
+        made = self.decoder.step(Words.of(tokens, self.target), state, weights)
         return Step(Unread.of(self.output, made.out), made.state, made.weights)

@@ -15,6 +15,7 @@ from regard.layers.decoders import Attentive, State, Stepped, Taught
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Bridge, Encoded, Stack
 from regard.layers.search import Step, Unread
+from regard.layers.words import Words
 from regard.models.show_attend_tell_encoder import annotated, wide
 from regard.parts import checks, tap
 from regard.parts.call import NOTHING, Attended, Need
@@ -113,15 +114,15 @@ class Tell(Attentive):
         )
 
     def start(self, encoded: Encoded, lengths: Tensor) -> State:
-        return self._start(encoded, lengths, self.bridge(encoded.summary), None)
+        return self._start(encoded, lengths, self.bridge(encoded.summary))
 
-    def step(self, y: Tensor, state: State, weights: bool = False) -> Stepped:  # "b n e"
+    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
         assert state.memory is not None
-        before = state.cells[-1][0].unflatten(0, y.shape[:2])
+        before = state.cells[-1][0].unflatten(0, words.at.shape)
         got, looked = self._look(before, state.memory, state.lengths, state.looked, Need(weights=weights))
         context = self._gated(before, got.out)
-        s, cells = self.stack.steps(y.reshape(-1, 1, y.shape[-1])).step(0, context.flatten(0, 1), state.cells)
-        out = self._read(s.unflatten(0, y.shape[:2]), y, context)
+        s, cells = self.stack.step(words, state.cells, fed=context.flatten(0, 1))
+        out = self._read(s, words.each(words.vectors), context.flatten(0, 1)).unflatten(0, words.at.shape)
         return Stepped(out, replace(state, cells=cells, looked=looked), got.weights)
 
     def _gated(self, before: Tensor, found: Tensor) -> Tensor:  # "b n h", "b n v"
@@ -209,7 +210,7 @@ class ShowAttendTell(nn.Module):
     def step(self, tokens: Tensor, state: Telling, weights: bool = False) -> Step:  # "b n" -> "b n v"
         """The logits of the word behind these, and the state with these."""
         with _lying(state.grid):
-            made = self.decoder.step(self.embedding(tokens), state.state, weights)
+            made = self.decoder.step(Words.of(tokens, self.embedding), state.state, weights)
         return Step(Unread.of(self.output, made.out), replace(state, state=made.state), made.weights)
 
     def forward(self, images: Tensor, target: Tensor) -> Tensor:  # "b …", "b t" -> "b t v"

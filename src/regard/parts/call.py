@@ -215,7 +215,8 @@ def resolve(
     checks.term("score", score, Score, "Dot()")
     checks.term("normalize", normalize, Normalizer, "Softmax()")
     checks.term("read", read, Read, "Mix()")
-    kept = isinstance(k, Memory)
+    memory = k if isinstance(k, Memory) else None
+    kept = memory is not None
     if isinstance(k, Memory):
         k, v, positions = _remembered(k, v, q, positions)
     elif v is None:
@@ -235,7 +236,7 @@ def resolve(
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
         if look:
-            q, k, v, felt = without_hidden(q, k, v, mask, positions, batch)
+            q, k, v, felt = without_hidden(q, k, v, mask, positions, batch, memory)
     if isinstance(bias, Tensor):
         bias = _added(bias, batch, q, count)
     elif bias is not None:

@@ -1,11 +1,13 @@
 """Memory: projected keys and values as a value that the caller owns.  A layer never keeps one."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from regard.parts import checks
+from regard.parts.clean import finite
 
 
 @dataclass(eq=False)
@@ -42,6 +44,11 @@ class Memory:
 
     def __len__(self) -> int:
         return self.keys.shape[-2]
+
+    @cached_property
+    def finite(self) -> bool:
+        """Surely no NaN, no inf?  Looked at once, however many steps ask."""
+        return finite(self.keys, self.values)
 
     def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "Memory":
         """This memory with more keys and values behind it."""
