@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 
-from regard import Memory, Segment
+from regard import Attention, Lengths, Memory, Segment
+from regard.parts import clean
 
 
 def memory(n: int, batch: tuple[int, ...] = (2, 3)) -> Memory:
