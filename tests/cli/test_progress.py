@@ -21,6 +21,11 @@ VALIDATED = Validated(5, Score({"exact": 43.21, "nll": 0.5}, "exact", True, "[a]
 EVENTS: list[Event] = [STARTED, Warned("slow"), STEPPED, VALIDATED, Saved(Path("x"), 5), Stopped(5, "done", "over")]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def told() -> Iterator[Event]:
     yield from EVENTS
 
@@ -76,10 +81,6 @@ def test_an_error_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bar_for_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     with screen(out) as shown:
@@ -127,3 +128,22 @@ def test_clock(seconds: float, said: str) -> None:
 @pytest.mark.parametrize(("value", "said"), [(0.0, "0.00"), (97.123, "97.12"), (0.00123456, "0.001235"), (9.5, "9.5")])
 def test_number(value: float, said: str) -> None:
     assert number(value) == said
+
+
+def test_what_is_counted_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    with progress.counting(400, "lines", out) as done:
+        for count in (64, 128, 192, 256, 320, 400):
+            now[0] += 6
+            done(count)
+    assert out.getvalue() == "regard: 128 of 400 lines  0:12, 0:26 left\nregard: 256 of 400 lines  0:24, 0:14 left\n"
+
+
+def test_what_is_counted_has_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with progress.counting(400, "lines", out) as done:
+        done(100)
+    assert "100 of 400 lines" in out.getvalue()

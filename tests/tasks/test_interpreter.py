@@ -63,6 +63,14 @@ def test_order_is_kept_and_batches_change_nothing(name: str, search: Search) -> 
 
 
 @every
+def test_lines_that_are_done_are_counted(name: str) -> None:
+    told: list[int] = []
+    interpreter(name, batch=3).translate(LINES, done=told.append)
+    # two are blank and done from the first
+    assert told == [5, 8, 10]
+
+
+@every
 def test_blank_lines_stay_blank(name: str) -> None:
     said = interpreter(name).translate(LINES, Beam(size=3, nbest=2))
     for n, found in enumerate(said):

@@ -1,7 +1,6 @@
 """The command line: one file a verb. Torch and tyro are imported inside verbs, so that `regard --help` is instant."""
 
 import contextlib
-import difflib
 import importlib
 import os
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import __version__
+from regard.parts.known import known
 
 VERBS = {
     "demo": "learn to read dates in two minutes, and see what the model looks at",
@@ -99,25 +99,17 @@ def _options(verb: str) -> list[type]:
     return [Training, *TASKS.values()]
 
 
-def choose(prog: str, kind: str, known: Mapping[str, str], typed: Sequence[str], about: str) -> str | None:
+def choose(prog: str, kind: str, lines: Mapping[str, str], typed: Sequence[str], about: str) -> str | None:
     """The first word if it is known; None if help was asked for, and printed; without a word, help and an error."""
     if not typed or typed[0] in ("-h", "--help"):
-        wide = max(map(len, known)) + 3
-        names = "\n".join(f"  {name:{wide}}{line}" for name, line in known.items())
+        wide = max(map(len, lines)) + 3
+        names = "\n".join(f"  {name:{wide}}{line}" for name, line in lines.items())
         print(f"usage: {prog} {kind} ...\n\n{names}\n\n{about}", file=sys.stdout if typed else sys.stderr)
         if typed:
             return None
         raise SystemExit(2)
-    among(f"{kind.lower()} of {prog}:", typed[0], list(known))
+    known(f"{kind.lower()} of {prog}:", typed[0], lines)
     return typed[0]
-
-
-def among(kind: str, name: str, known: Sequence[str]) -> None:
-    """`name` is one of the known, or the nearest is suggested."""
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown {kind} {name!r}; {hint}known are: {', '.join(known)}")
 
 
 def first() -> bool:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regard import disk
-from regard.cli import among
 from regard.cli.typed import bare
+from regard.parts.known import known
 from regard.train.training import Training
 
 CONFIG = "config.toml"
@@ -37,16 +37,16 @@ def read(path: Path, task: type) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for name, value in told.items():
         if isinstance(value, dict):
-            among(f"table in {path}:", name, list(tables))
+            known(f"table in {path}:", name, list(tables))
         table = value if name in tables and isinstance(value, dict) else {name: value}
-        known = _names(tables[name]) if table is value else [one for of in tables.values() for one in _names(of)]
+        names = _names(tables[name]) if table is value else [one for of in tables.values() for one in _names(of)]
         place = f"[{name}] of {path}" if table is value else str(path)
         for key, choice in table.items():
             option = key.replace("-", "_")
-            if table is value and option not in known and option in hints:
+            if table is value and option not in names and option in hints:
                 (other,) = tables.keys() - {name}
                 raise ValueError(f"{key} is no option of [{name}] but of [{other}]; put it there in {path}")
-            among(f"option in {place}:", option, known)
+            known(f"option in {place}:", option, names)
             chosen[option] = _typed(choice, hints[option], f"{key} in {place}")
     return chosen
 
@@ -88,7 +88,7 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
     if optional and value == "None":
         return None
     if get_origin(kind) is Literal:
-        among(name, str(value), get_args(kind))
+        known(name, str(value), get_args(kind))
         return value
     if get_origin(kind) is tuple:
         of, last = get_args(kind)

@@ -118,7 +118,9 @@ def _run(folder: Path, text: str | None, layers: Sequence[str], weights: str) ->
     ((said, *_),) = interpreter.translate([text], Beam(5))
     with taped(interpreter.model, layers) as tape:
         (seen,) = interpreter.align([text], [said])
-    alignment = Alignment(seen.source, seen.target, seen.weights, text=(text, said.text or "(nothing)"))
+    alignment = Alignment(
+        seen.source, seen.target, seen.weights, text=(text, said.text or "(nothing)"), hard=interpreter.hard
+    )
     # a decoder that looks at itself has the pieces it has read at its columns: its own, one later
     itself = any(one.kind == "self" and one.shape[-1] == len(seen.target) for one in tape)
     first = interpreter.vocabularies.target.pieces([BOS])

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
-from regard.cli import among, first, typed
+from regard.cli import first, typed
 from regard.cli.typed import bare
+from regard.parts.known import known
 from regard.train.training import PLANNED
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ def _chosen(of: Any, flat: Any, given: Mapping[str, Any], task: Any) -> dict[str
             value = given.get(one.name, one.default)
         elif value is not None and get_origin(kind := bare(hints[one.name])[0]) is Literal:
             positional = tyro.conf.Positional in getattr(hints[one.name], "__metadata__", ())
-            among(one.name if positional else f"--{one.name.replace('_', '-')}", value, get_args(kind))
+            known(one.name if positional else f"--{one.name.replace('_', '-')}", value, get_args(kind))
         chosen[one.name] = value
     return chosen
 

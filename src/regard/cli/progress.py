@@ -3,7 +3,8 @@
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
@@ -11,6 +12,8 @@ from regard.train.events import Ahead, Event, Prepared, Saved, Started, Stepped,
 
 # seconds without a word after which it is said what is done
 _PATIENCE = 2.0
+# seconds between lines that count what is done, where there is no terminal
+_SELDOM = 10.0
 
 
 class Screen(Protocol):
@@ -50,20 +53,7 @@ class Bar:
     """Lines that stay, and below them one that changes with every step that is told."""
 
     def __init__(self, out: TextIO) -> None:
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-        except ImportError as error:
-            raise ImportError(
-                "progress on a terminal needs rich; install it with: pip install 'regard[train]'"
-            ) from error
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            console=Console(file=out),
-            transient=True,
-        )
+        self._progress = _bars(out)
         self._bar: Any = None
 
     def __enter__(self) -> "Bar":
@@ -80,6 +70,45 @@ class Bar:
     def stepped(self, event: Stepped) -> None:
         total = None if event.remaining is None else event.elapsed + event.remaining
         self._progress.update(self._bar, description=step_line(event), completed=event.elapsed, total=total)
+
+
+def _bars(out: TextIO) -> Any:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+    except ImportError as error:
+        raise ImportError("progress on a terminal needs rich; install it with: pip install 'regard[train]'") from error
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        console=Console(file=out),
+        transient=True,
+    )
+
+
+@contextlib.contextmanager
+def counting(total: int, what: str, out: TextIO) -> Iterator[Callable[[int], None]]:
+    """To be told how many of `total` are done: a bar on a terminal, elsewhere a line now and then."""
+    begun = told = time.monotonic()
+
+    def line(done: int) -> str:
+        spent = time.monotonic() - begun
+        return f"{done:,} of {total:,} {what}  {clock(spent)}, {clock(spent * (total - done) / max(done, 1))} left"
+
+    if not out.isatty():
+
+        def say(done: int) -> None:
+            nonlocal told
+            if done < total and time.monotonic() - told >= _SELDOM:
+                told = time.monotonic()
+                print(f"regard: {line(done)}", file=out, flush=True)
+
+        yield say
+        return
+    with _bars(out) as bars:
+        bar = bars.add_task(f"0 of {total:,} {what}", total=total)
+        yield lambda done: bars.update(bar, description=line(done), completed=done)
 
 
 def screen(out: TextIO | None = None) -> Screen:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli import among
+from regard.parts.known import known
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +19,7 @@ def can_write(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
     """Refuses before a model is loaded."""
     if path is None:
         return
-    among(f"suffix of {option}", path.suffix, suffixes)
+    known(f"suffix of {option}", path.suffix, suffixes)
     if not path.absolute().parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from regard.cli.answers import write
 from regard.cli.loading import load
-from regard.cli.progress import counted, number
+from regard.cli.progress import counted, counting, number
 from regard.data.text import Pairs, read_pairs
 from regard.tasks.interpreter import Beam, Greedy
 from regard.tasks.translate import Translate
@@ -43,7 +43,8 @@ def evaluated(typed: "Options") -> int:
     names = [main, *_SCORES[loaded.task.kind]] if main != "nll" else _SCORES[loaded.task.kind]
     print(f"regard: {counted(len(pairs), 'line')} of {named}", file=sys.stderr)
     begun = time.perf_counter()
-    scores, said = evaluate(loaded.by, pairs, search, tuple(dict.fromkeys(names)))
+    with counting(len(pairs), "lines", sys.stderr) as done:
+        scores, said = evaluate(loaded.by, pairs, search, tuple(dict.fromkeys(names)), done)
     seconds = time.perf_counter() - begun
     tokens = sum(len(ids) + 1 for ids in loaded.by.vocabularies.target.encode(said))
     write(typed, said)

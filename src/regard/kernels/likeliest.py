@@ -40,7 +40,12 @@ def likeliest(
         )
     given = [one for one in (states, weight, bias) if one is not None]
     # Autocast multiplies what is not of one type.
-    if not choose(native, *given) or route(*given) != "direct":
+    way = route(*given)
+    if native and way != "direct":
+        raise RuntimeError(
+            "native=True cannot be had under torch.compile, transforms and tracing; native=None takes what runs"
+        )
+    if way != "direct" or not choose(native, *given):
         return of_logits(torch.nn.functional.linear(states, weight, bias), k, also, never)
     _check(k, also, never, len(weight))
     states, weight = states.contiguous(), weight.contiguous()

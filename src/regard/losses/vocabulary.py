@@ -35,7 +35,7 @@ class _Likelihood(torch.autograd.Function):
         mean = matrix.mean(0) if smoothing else None
         level = 0.0 if bias is None else bias.mean().to(total.dtype)
         lift = None if bias is None else bias.to(total.dtype)
-        native = route(states, weight, bias, targets) == "direct" and choose(None, total)
+        native = route(states, weight, bias, targets) == "direct" and choose(None, total) and targets.is_cpu
         for start in range(0, states.shape[0], rows):
             here = slice(start, start + rows)
             some = states[here]

@@ -1,10 +1,9 @@
 """Sentences for bad input: the argument, its value, the way out. Each check stands where the value is used."""
 
-import difflib
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
+
+from regard.parts.known import known as known
 
 
 def shape(t: Tensor) -> str:
@@ -102,18 +101,6 @@ def floating(name: str, t: Tensor) -> None:
         raise ValueError(
             f"{name} must have at least two axes (positions, width), got {shape(t)}; try {name}.unsqueeze(0)"
         )
-
-
-def known(kind: str, name: str, names: Iterable[str]) -> None:
-    """`name` is one of `names`, or the nearest ones are suggested."""
-    names = list(names)
-    if name in names:
-        return
-    if not isinstance(name, str):
-        raise TypeError(f"{kind} must be a name, got {name!r}; known are: {', '.join(names)}")
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"unknown {kind} {name!r}; {hint}known are: {', '.join(names)}")
 
 
 def widened(dtype: torch.dtype) -> torch.dtype:

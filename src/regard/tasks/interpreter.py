@@ -1,6 +1,6 @@
 """Interpreter: a translator with its vocabularies, text in and text out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -142,10 +142,18 @@ class Interpreter:
         return Interpreter(model, vocabularies, stretch=stretch, longest=longest(task))
 
     @torch.no_grad()
-    def translate(self, lines: Sequence[str], search: Search = Greedy(), *, first: int = 0) -> list[list[Said]]:
+    def translate(
+        self,
+        lines: Sequence[str],
+        search: Search = Greedy(),
+        *,
+        first: int = 0,
+        done: Callable[[int], object] | None = None,
+    ) -> list[list[Said]]:
         """The translations of every line, the best first; a line of nothing, or of white space, has the empty one.
 
-        `first` is the number of the first line, where they are a part of many.
+        `first` is the number of the first line, where they are a part of many. `done` is told how many lines are
+        translated, after every batch.
         """
         encoded = self.vocabularies.source.encode(lines)
         self._fit(encoded, first)
@@ -160,6 +168,8 @@ class Interpreter:
                 numbers = [first + n for n in here]
                 for n, found in zip(here, self._search(source, lengths, search, numbers), strict=True):
                     said[n] = [self._said(one) for one in found]
+                if done is not None:
+                    done(len(lines) - len(order) + at + len(here))
         return said
 
     def _fit(self, encoded: Sequence[Sequence[int]], first: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, get_args, get_origin, get_type_hints
+
+from regard.parts.known import known
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,8 +48,9 @@ class Options(ABC):
     seed: int
 
     def __post_init__(self) -> None:
-        for name, known in choices(type(self)).items():
-            _known(name, getattr(self, name), known)
+        for name, names in choices(type(self)).items():
+            if (value := getattr(self, name)) is not None:
+                known(name, value, names)
         if self.data is not None and _given(self.train):
             raise ValueError(f"data={self.data!r} and train={_said(self.train)} exclude each other; give one of them")
 
@@ -187,14 +189,6 @@ def choices(of: type[Options]) -> dict[str, tuple[str, ...]]:
         name: [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal] for name, hint in hints.items()
     }
     return {name: get_args(found[0]) for name, found in literals.items() if found}
-
-
-def _known(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value is None or value in known:
-        return
-    near = difflib.get_close_matches(str(value), known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"unknown {name} {value!r}; {hint}known are: {', '.join(known)}")
 
 
 def _given(value: object) -> bool:

@@ -1,6 +1,6 @@
 """Translation: the work of a Translate task, its data read and cut into tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,10 +169,14 @@ def rehearse(task: Translate) -> None:
 
 
 def evaluate(
-    interpreter: Interpreter, pairs: Pairs, search: Search, names: Sequence[str]
+    interpreter: Interpreter,
+    pairs: Pairs,
+    search: Search,
+    names: Sequence[str],
+    done: Callable[[int], object] | None = None,
 ) -> tuple[dict[str, float], list[str]]:
-    """The scores of these names on pairs, and what was said."""
-    said = [found[0].text for found in interpreter.translate(pairs.source, search)]
+    """The scores of these names on pairs, and what was said; `done` is told how many are translated."""
+    said = [found[0].text for found in interpreter.translate(pairs.source, search, done=done)]
     return {name: SCORES[name][0](said, pairs.answers) for name in names}, said
 
 
