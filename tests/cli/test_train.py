@@ -152,7 +152,7 @@ def test_embedded_data_and_a_folder_named_after_the_time(
     [
         (["--train", "nix.tsv"], "nix.tsv, which --train names; name one that is there"),
         (["--train", "PAIRS", "--valid", "nix.tsv"], "nix.tsv, which --valid names; name one that is there"),
-        (["--train", "latin.tsv"], "latin.tsv:2: byte 0xfc at place 2 is not UTF-8; convert the file"),
+        (["--train", "latin.tsv"], "latin.tsv:2: byte 0xfc at place 2 is not UTF-8; convert it"),
         (["--train", "a", "b", "c"], "train must be one .tsv file or two text files, got 3; join them first"),
         (["--data", "dates", "--train", "a"], "exclude each other; give one of them"),
         (["--attention", "dot", "--decoder", "fixed"], "--attention dot has no place in --decoder fixed"),

@@ -53,6 +53,17 @@ def test_a_pipe(
     assert lines(regard("translate", trained, *dash)) == right
 
 
+def test_a_mark_of_byte_order_is_no_text(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "marked.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + "\n".join(LINES[:2]).encode())
+    piped(path.read_bytes(), monkeypatch)
+    for given in (["-"], ["--file", path]):
+        told = [json.loads(line) for line in lines(regard("translate", trained, "--json", *given))]
+        assert [one["source"] for one in told] == LINES[:2]
+
+
 def test_an_empty_pipe_says_nothing(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     piped(b"", monkeypatch)
     assert regard("translate", trained) == (0, "", "")

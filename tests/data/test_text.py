@@ -56,7 +56,7 @@ def told(paths: list[Path], sentence: str) -> None:
 def test_bad_bytes_are_found(tmp_path: Path) -> None:
     good = put(tmp_path / "good", "a\nb\nc\n")
     bad = put(tmp_path / "bad.gz", "a\nGrü".encode() + "ße\nc\n".encode("latin1"))
-    told([good, bad], r"bad.gz:2: byte 0xdf at place 5 is not UTF-8; convert the file, as in: iconv -f latin1 -t utf8")
+    told([good, bad], r"bad.gz:2: byte 0xdf at place 5 is not UTF-8; convert it, as in: iconv -f latin1 -t utf8")
     told([bad, good], "bad.gz:2: byte 0xdf")
     told([put(tmp_path / "wide.tsv", "a\tb\n".encode("utf-16"))], "wide.tsv:1: byte 0xff at place 1 is not UTF-8")
 

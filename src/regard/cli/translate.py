@@ -207,24 +207,16 @@ def _lines(typed: Options) -> Iterator[list[str]]:
 
 def _streamed() -> Iterator[list[str]]:
     """Lines of stdin as they arrive: many at once from a file, one by one from who types."""
+    from regard.data.text import decoded
+
     number, rest = 0, b""
     while more := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
         *whole, rest = (rest + more).split(b"\n")
         if whole:
-            yield [_decoded(line, number + n) for n, line in enumerate(whole, 1)]
+            yield [decoded(line, "stdin", number + n) for n, line in enumerate(whole, 1)]
         number += len(whole)
     if rest:
-        yield [_decoded(rest, number + 1)]
-
-
-def _decoded(line: bytes, number: int) -> str:
-    try:
-        return line.removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"stdin:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; "
-            "convert it, as in: iconv -f latin1 -t utf8"
-        ) from error
+        yield [decoded(rest, "stdin", number + 1)]
 
 
 def _asked() -> Iterator[list[str]]:

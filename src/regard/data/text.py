@@ -105,12 +105,13 @@ def read_lines(path: Path, holds: str = "a sentence a line") -> Iterator[str]:
                     f"{path}:{number + 1}: cannot be unpacked ({error}); pack it again with gzip"
                 ) from error
             number += 1
-            yield _decoded(line, path, number)
+            yield decoded(line, path, number)
     if not number:
         raise ValueError(f"{path} is empty; it must hold {holds}")
 
 
-def _decoded(line: bytes, path: Path, number: int) -> str:
+def decoded(line: bytes, name: Path | str, number: int) -> str:
+    """A line's text; an error tells what it is a line of, and which."""
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
     line = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -118,6 +119,6 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path}:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; "
-            "convert the file, as in: iconv -f latin1 -t utf8"
+            f"{name}:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; "
+            "convert it, as in: iconv -f latin1 -t utf8"
         ) from error
