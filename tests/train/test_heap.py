@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,32 @@ def test_pages_are_kept() -> None:
     assert kept < otherwise / 10
 
 
+LARGE = """
+import re, sys, torch
+from pathlib import Path
+from regard.train import heap
+if sys.argv[1] == "keep":
+    heap.keep()
+kept = [torch.ones(1 << 20) for _ in range(16)]
+print(re.search(r"AnonHugePages:\\s+(\\d+) kB", Path("/proc/self/smaps_rollup").read_text())[1])
+"""
+PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not PAGES.exists() or "[madvise]" not in PAGES.read_text(), reason="the system gives no large pages to who asks"
+)
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library here is not GNU's")
+def test_pages_are_large() -> None:
+    """64 MB of tensors lie on pages of 2 MB, but for the edges."""
+    found = [
+        int(subprocess.run([sys.executable, "-c", LARGE, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("leave", "keep")
+    ]
+    assert found[0] == 0
+    assert found[1] > 48 << 10
+
+
 def test_a_library_that_takes_smaller_blocks_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before 2.35 a threshold above 32 MB is refused, and the one before stays."""
     from regard.train import heap
@@ -60,7 +87,9 @@ def test_a_library_that_takes_smaller_blocks_only(monkeypatch: pytest.MonkeyPatc
             return 1
 
     monkeypatch.setattr(ctypes, "CDLL", Older)
+    monkeypatch.setattr(heap, "_enlarge", lambda library, block: taken.update(block=block))
     assert heap.keep() is True
+    assert taken.pop("block") < 1 << 25  # what is larger is not of the heap
     assert taken == {-3: 1 << 25, -1: 1 << 29}
     monkeypatch.setattr(Older, "mallopt", lambda *_: 0)
     assert heap.keep() is False
