@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import Lengths, LocationAttention, LocationSensitive, Need, Smooth, Softmax
+from regard import Lengths, LocationAttention, LocationSensitive, Need, Smooth, Softmax, mechanism
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
 
@@ -102,3 +102,17 @@ def test_sentences() -> None:
         layer.step(torch.randn(B, 1, E), memory, layer.start(memory))
     with pytest.raises(ValueError, match="lse is not known to LocationAttention, which mixes by weights of its own"):
         layer.attend(torch.randn(B, Q, D), torch.randn(B, K, E), need=Need(lse=True))
+
+
+def test_a_trace_in_half_precision_goes_on_adding() -> None:
+    """In bfloat16 a sum of weights of 1/40 stands still at 8."""
+    layer = mechanism("location-sensitive", 8).bfloat16().eval()
+    memory = layer.remember(torch.randn(1, 40, 8).bfloat16())
+    trace = layer.start(memory)
+    for _ in range(400):
+        trace = trace.after(torch.full((1, 40), 1 / 40))
+    torch.testing.assert_close(trace.cumulative, torch.full((1, 40), 10.0))
+    with torch.no_grad():
+        got, after = layer.step(torch.randn(1, 1, 8).bfloat16(), memory, trace)
+    assert got.out.dtype == torch.bfloat16
+    assert after.cumulative.dtype == torch.float32

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import MECHANISMS
+from regard.layers import context
 from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State
 from regard.layers.recurrent import Encoded
 from regard.layers.words import Words
@@ -361,54 +362,114 @@ def test_fixed_as_the_paper_has_it() -> None:
             torch.testing.assert_close(taught.states[b, t].tolist(), read)
 
 
-MIXING = [(kind, name) for kind in ATTENDING for name in ("additive", "general", "local-p", "monotonic", "sparsemax")]
+@pytest.fixture(params=[True, False], ids=["projected", "whole"])
+def pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Sources go through the matrices wherever that is possible, or nowhere."""
+    monkeypatch.setattr("regard.layers.context.pays", lambda *_: request.param)
+    return bool(request.param)
 
 
-@pytest.mark.parametrize(("kind", "name"), MIXING)
-def test_a_source_that_went_through_the_matrices_says_the_same(
-    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """W Σ α h = Σ α W h, in every step of a search; long sources, whose contexts are few, stay as they are."""
-    decoder, g = built(kind, name, layers=2).eval(), given(name)
-    monkeypatch.setattr("regard.layers.decoders.SEARCHED", 100)
+# of these a context is a sum of values; Bahdanau's matrices are wider than values, which a dot product's kernel pads
+TANH = {"additive", "concat"}
+NARROW = {"cosine", "distance", "dot", "entmax", "entmax-learned", "euclid", "general", "linear", "location", "null"}
+NARROW |= {"scaled-dot", "sigmoid", "sparsemax", "temperature", "topk", "trilinear", "window"}
+SUMS = {"bahdanau": TANH, "luong": TANH | NARROW, "luong-feeding": TANH | NARROW}
+
+
+def wide(kind: str, name: str, layers: int = 1, cell: str = "gru") -> tuple[Decoder, Given]:
+    """Values as wide as what Luong makes of them, so that a dot product may be projected."""
+    torch.manual_seed(1)
+    sizes = {"layers": layers, "cell": cell, "dropout": 0.0, "out_features": K}
+    more = {} if kind == "bahdanau" else {"feeding": kind == "luong-feeding"}
+    made = {"bahdanau": Bahdanau, "luong": Luong, "luong-feeding": Luong}[kind]
+    hidden, source = dims(name)
+    return made(D, source, hidden, attention=MECHANISMS[name], **sizes, **more).eval(), given(name)
+
+
+@pytest.mark.parametrize("kind", ATTENDING)
+def test_only_sums_of_values_are_projected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.layers.context.pays", lambda *_: True)
+    made = {name: wide(kind, name) for name in STEPWISE}
+    assert {name for name, (one, g) in made.items() if one.start(g.encoded, g.lengths).projected} == SUMS[kind]
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ATTENDING for name in sorted(SUMS[kind])])
+def test_a_source_that_went_through_the_matrices_says_the_same(kind: str, name: str, cell: str, pays: bool) -> None:
+    """W Σ α h = Σ α W h, in every step of a search and in its gradients."""
+    decoder, g = wide(kind, name, 2, cell)
+    assert decoder.start(g.encoded, g.lengths).projected == pays
+    taught = decoder.teach(g.y, g.encoded, g.lengths, Need(weights=True))
+    state = decoder.start(g.encoded, g.lengths).reorder(torch.zeros(B, 2, dtype=torch.long))
+    out, seen = [], []
+    for t in range(T):
+        got = decoder.step(words(g.y[:, t : t + 1].expand(-1, 2, -1)), state, True)
+        state = got.state.reorder(torch.tensor([[1, 0]] * B))
+        out.append(got.out)
+        seen.append(got.weights)
+    for n in (0, 1):
+        torch.testing.assert_close(torch.stack(out, 1)[:, :, n], taught.states)
+        torch.testing.assert_close(torch.stack(seen, 1)[:, :, n], taught.weights)
+    parameters = list(decoder.parameters())
+    mean = torch.stack(out, 1).mean(2)
+    for one, other in zip(
+        torch.autograd.grad(mean.square().sum(), parameters),
+        torch.autograd.grad(taught.states.square().sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_projecting_pays_where_contexts_are_many() -> None:
+    # Bahdanau's gates and readout of 256 on states of 512: a beam of five, but no greedy search; no document
+    assert context.pays(places=14, k=512, m=1280, contexts=70)
+    assert not context.pays(places=14, k=512, m=1280, contexts=14)
+    assert not context.pays(places=400, k=512, m=1280, contexts=2000)
+    # Luong's readout makes values narrower
+    assert context.pays(places=14, k=512, m=256, contexts=14)
+    assert not context.pays(places=400, k=512, m=256, contexts=20)
+
+
+@pytest.mark.parametrize("kind", ATTENDING)
+def test_who_listens_hears_whole_contexts_and_the_readout(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `record`, and by a hook on the readout, which is then called itself, in steps and in teaching."""
+    monkeypatch.setattr("regard.layers.context.pays", lambda *_: True)
+    decoder, g = wide(kind, "additive")
     assert decoder.start(g.encoded, g.lengths).projected
-    with torch.no_grad():
-        short, weights, _ = stepped(decoder, g, True)
-        monkeypatch.setattr("regard.layers.decoders.SEARCHED", 0)
-        assert not decoder.start(g.encoded, g.lengths).projected
-        whole, same, _ = stepped(decoder, g, True)
-    torch.testing.assert_close(short, whole)
-    torch.testing.assert_close(weights, same)
-
-
-@pytest.mark.parametrize("kind", ATTENDING)
-@pytest.mark.parametrize("name", ["multi-head", "key-value", "memory-hop", "hard"])
-def test_what_is_no_sum_of_values_is_found_as_it_is(kind: str, name: str) -> None:
-    decoder, g = built(kind, name), given(name)
-    assert not decoder.start(g.encoded, g.lengths).projected
-
-
-@pytest.mark.parametrize("kind", ATTENDING)
-def test_who_listens_to_a_decoder_hears_whole_contexts(kind: str) -> None:
-    """By `record`, by a hook on the attention, and by one on the readout, which is then called itself."""
-    decoder, g = built(kind, "general").eval(), given("general")
-    heard: list[tuple[int, ...]] = []
+    heard: list[int] = []
     with torch.no_grad():
         want = stepped(decoder, g, False)[0]
         with regard.record(decoder):
             assert not decoder.start(g.encoded, g.lengths).projected
             torch.testing.assert_close(stepped(decoder, g, False)[0], want)
-        for layer in (decoder.attention, decoder.readout):
-            handle = layer.register_forward_hook(lambda _m, came, _out: heard.append(came[0].shape))  # type: ignore[arg-type]
-            assert not decoder.start(g.encoded, g.lengths).projected
-            torch.testing.assert_close(stepped(decoder, g, False)[0], want)
-            handle.remove()
-    assert len(heard) == T
+        handle = decoder.readout.register_forward_hook(lambda _m, came, _out: heard.append(came[0].shape[-1]))  # type: ignore[union-attr, func-returns-value]
+        assert not decoder.start(g.encoded, g.lengths).projected
+        torch.testing.assert_close(stepped(decoder, g, False)[0], want)
+        assert len(heard) == T
+        torch.testing.assert_close(decoder.teach(g.y, g.encoded, g.lengths).states, want)
+        assert len(heard) == T + (T if kind == "luong-feeding" else 1)
+        handle.remove()
+    assert set(heard) == {decoder.readout.in_features}  # type: ignore[union-attr]
 
 
-def test_a_word_said_by_many_is_one_row() -> None:
+def test_a_word_said_by_many_is_one_row_unless_somebody_listens() -> None:
     tokens = torch.tensor([[4, 2, 4], [2, 2, 0]])
     embedding = nn.Embedding(5, D)
     got = Words.of(tokens, embedding)
     assert got.vectors.shape == (3, D)
     assert torch.equal(got.each(got.vectors), embedding(tokens).flatten(0, 1))
+    heard: list[Tensor] = []
+    embedding.register_forward_hook(lambda _m, came, _out: heard.append(came[0]))  # type: ignore[func-returns-value]
+    got = Words.of(tokens, embedding)
+    assert torch.equal(heard[0], tokens)
+    assert torch.equal(got.each(got.vectors), embedding(tokens).flatten(0, 1))
+
+
+@pytest.mark.parametrize("name", ["additive", "location-sensitive", "monotonic"])
+def test_a_source_is_searched_for_nan_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, g = built("bahdanau", name).eval(), given(name)
+    looks: list[int] = []
+    monkeypatch.setattr("regard.parts.memory.finite", lambda *tensors: not looks.append(1))
+    with torch.no_grad():
+        stepped(decoder, g, False)
+    assert len(looks) == 1

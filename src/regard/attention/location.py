@@ -64,7 +64,8 @@ class LocationAttention(nn.Module):
 
     def start(self, memory: Memory) -> Trace:
         """The trace before the first step."""
-        nothing = memory.values.new_zeros(memory.values.shape[:-1])
+        v = memory.values
+        nothing = v.new_zeros(v.shape[:-1], dtype=checks.widened(v.dtype))  # a sum over all steps stays wide
         return Trace(nothing, nothing)
 
     def step(
@@ -110,13 +111,13 @@ class LocationAttention(nn.Module):
         call, felt = looked(q, k, v, mask, positions)
         self.score.check(q, call.keys)
         queries, keys, allowed = self.score.queries(q), self.score.keys(call.keys), whole_mask(call)
-        nothing = keys.new_zeros(*call.batch, keys.shape[-2])
+        nothing = keys.new_zeros(*call.batch, keys.shape[-2], dtype=checks.widened(keys.dtype))
         trace, steps = Trace(nothing, nothing), [nothing.unsqueeze(-2)[..., :0, :]]
         for n in range(q.shape[-2]):
             here = slice(n, n + 1)
             seen = None if allowed is None else allowed[..., here, :]
             weights = self._weights(queries[..., here, :], keys, seen, trace)
-            trace = trace.after(weights.squeeze(-2).to(keys.dtype))
+            trace = trace.after(weights.squeeze(-2).to(nothing.dtype))
             steps.append(weights)
         return attended(call, torch.cat(steps, dim=-2), felt, need, self)
 

@@ -6,24 +6,19 @@ and the attention mixes what came out.
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.layer import Attention
-from regard.attention.local import Local
-from regard.attention.location import LocationAttention
-from regard.attention.monotonic import Monotonic
-from regard.layers.heard import heard
 from regard.parts import tap
-from regard.parts.call import MIX
 from regard.parts.read import Mix
+from regard.parts.score import TanhScore
 
-# these find Σ_j α_tj v_j of any v, and v has no part in α
-_MIXES = (Attention, Local, LocationAttention, Monotonic)
-# how many contexts a search makes for each place of a source, about: the hypotheses of a small beam
-SEARCHED = 4
+# a product of the mix takes so long as this many of a matrix: it waits for memory
+_MIXED = 8
 
 
 def projected(
@@ -32,10 +27,20 @@ def projected(
     """The places of a source through all matrices.  None where as many `contexts` of each sentence would be less work,
     where the attention finds something else than such a sum, and where somebody listens to what it finds.
     """
-    mixes = type(attention) in _MIXES and type(getattr(attention, "read", MIX)) is Mix
-    if not matrices or not mixes or heard(attention) or tap.listener() is not None:
+    if not matrices or tap.listener() is not None or not _mixes(attention):
         return None
     places, k, m = *outputs.shape[1:], sum(len(matrix) for matrix in matrices)
-    if m * places * (k + contexts) > k * contexts * (m + places):
+    # kernels of softmax and dot products have one width for keys and values
+    if (m > k and not isinstance(attention.score, TanhScore)) or not pays(places, k, m, contexts):
         return None
     return F.linear(outputs, torch.cat(list(matrices)) if len(matrices) > 1 else matrices[0])
+
+
+def pays(places: int, k: int, m: int, contexts: int) -> bool:
+    """Is it less work to project `places` from k to m, and to mix m, than to mix k and to project `contexts`?"""
+    return m * places * (k + _MIXED * contexts) <= k * contexts * (m + _MIXED * places)
+
+
+def _mixes(attention: nn.Module) -> TypeGuard[Attention]:
+    """Does it find Σ_j α_tj v_j of any v, which has no part in α?"""
+    return type(attention) is Attention and type(attention.read) is Mix

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.attention import steps
 from regard.catalogue import Factory, width
-from regard.layers.context import SEARCHED, projected
+from regard.layers.context import projected
 from regard.layers.heard import bare
 from regard.layers.recurrent import Bridge, Encoded, Stack, States
 from regard.layers.repeated import Repeated
@@ -108,8 +108,8 @@ class Decoder(nn.Module, ABC):
         """All steps, on a target that is known."""
 
     @abstractmethod
-    def start(self, encoded: Encoded, lengths: Tensor) -> State:
-        """Before the first step: one hypothesis a sentence."""
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
+        """Before the first step: one hypothesis a sentence.  `hypotheses`: how many of each will be searched, about."""
 
     @abstractmethod
     def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
@@ -135,7 +135,7 @@ class Fixed(Decoder):
         s = self.stack.run(torch.cat([y, context], dim=-1), self.bridge(encoded.summary))
         return Taught(self._read(s, context))
 
-    def start(self, encoded: Encoded, lengths: Tensor) -> State:
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
         return State(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
 
     def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
@@ -180,17 +180,16 @@ class Attentive(Decoder):
     def _need(self, weights: bool) -> Need:
         return Need(weights=weights, log_prob=self._draws(), entropy=self._draws())
 
+    def _matrices(self) -> Sequence[Tensor]:  # "m k" each
+        """All that a step reads what it found by, if that is what it does."""
+        return ()
+
     def _start(
-        self,
-        encoded: Encoded,
-        lengths: Tensor,
-        cells: States,
-        fed: Tensor | None = None,
-        matrices: Sequence[Tensor] = (),
+        self, encoded: Encoded, lengths: Tensor, cells: States, hypotheses: int, fed: Tensor | None = None
     ) -> State:
-        """`matrices` are all that a step reads what it found by, if that is what it does."""
-        places = encoded.outputs.shape[1]
-        made = projected(self.attention, encoded.outputs, matrices, SEARCHED * places)
+        # a sentence has about as many steps as places
+        contexts = hypotheses * encoded.outputs.shape[1]
+        made = projected(self.attention, encoded.outputs, self._matrices(), contexts)
         memory = steps.remember(self.attention, encoded.outputs, made)
         return State(lengths, memory, None, cells, 1, fed, self._begin(memory), made is not None)
 
@@ -238,7 +237,7 @@ def _of_one(got: Attended) -> Attended:
 def _beside(memory: Memory, count: int = 1) -> Memory:
     """The memory of a sentence for each of its hypotheses, "b n s …", without a copy."""
     keys, values = (t.unsqueeze(1).expand(-1, count, -1, -1) for t in (memory.keys, memory.values))
-    return Memory(keys, values, memory.positions)
+    return Memory(keys, values, memory.positions, _like=memory)
 
 
 def _joined(parts: list[Tensor | None]) -> Tensor | None:
@@ -289,9 +288,8 @@ class Bahdanau(Attentive):
             _joined([got.entropy for got in found]),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor) -> State:
-        matrices = (self.stack.meets, self._columns()[2]) if bare(self.readout) else ()
-        return self._start(encoded, lengths, self.bridge(encoded.summary), matrices=matrices)
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
+        return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
     def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
         assert state.memory is not None
@@ -316,6 +314,9 @@ class Bahdanau(Attentive):
         """The matrix of the readout as what meets s, y and the context."""
         hidden, dim = self.stack.rnn.hidden_size, self.stack.dim
         return self.readout.weight.tensor_split((hidden, hidden + dim), dim=1)
+
+    def _matrices(self) -> tuple[Tensor, ...]:
+        return (self.stack.meets, self._columns()[2]) if bare(self.readout) else ()
 
 
 def _maxout(deep: Tensor) -> Tensor:  # "… 2r" -> "… r"
@@ -358,7 +359,7 @@ class Luong(Attentive):
             return Taught(self._read(got.out, s, made is not None), got.weights, got.log_prob, got.entropy)
         memory = steps.remember(self.attention, encoded.outputs)
         looked, cell, a = self._begin(memory), self.stack.steps(y), self._nothing(y)
-        read = Repeated(self.readout.weight, self.readout.bias)
+        read = Repeated(self.readout.weight, self.readout.bias) if bare(self.readout) else self.readout
         states: list[Tensor] = []
         found: list[Attended] = []
         for t in range(y.shape[1]):
@@ -374,9 +375,9 @@ class Luong(Attentive):
             _joined([got.entropy for got in found]),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor) -> State:
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
         fed = self._nothing(encoded.outputs) if self.feeding else None
-        return self._start(encoded, lengths, self.bridge(encoded.summary), fed, self._matrices())
+        return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses, fed)
 
     def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
         assert state.memory is not None

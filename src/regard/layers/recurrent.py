@@ -151,9 +151,9 @@ class Stack(nn.Module):
         """One step of r hypotheses that said these words, with `fed`, or with what the gates make of it: `met`."""
         steps = self.steps(words.vectors.unsqueeze(1))
         gates = words.each(steps.gates[0])
-        if fed is not None:
-            gates = steps.meet(fed, gates)
-        return steps.after(gates if met is None else gates + met, states)
+        if met is not None:
+            return steps.after(gates + met, states)
+        return steps.after(steps.meet(fed, gates), states)
 
     @property
     def meets(self) -> Tensor:  # "g fed"
@@ -184,11 +184,13 @@ class Steps:
 
     def step(self, t: int, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b fed"
         """Step t: the top layer's h, "b h", and the states after it."""
-        return self.after(self.gates[t] if fed is None else self.meet(fed, self.gates[t]), states)
+        return self.after(self.meet(fed, self.gates[t]), states)
 
-    def meet(self, fed: Tensor, gates: Tensor) -> Tensor:  # "b fed", "b g" -> "b g"
-        """The gates of the first layer, with the share of `fed`."""
-        assert self.fed is not None
+    def meet(self, fed: Tensor | None, gates: Tensor) -> Tensor:  # "b fed", "b g" -> "b g"
+        """The gates of the first layer, with the share of `fed`, where the stack is fed."""
+        if self.fed is None:
+            return gates
+        assert fed is not None
         return self.fed(fed, plus=gates)
 
     def after(self, gates: Tensor, states: States) -> tuple[Tensor, States]:  # "b g" -> "b h"

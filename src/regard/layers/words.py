@@ -5,6 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.layers.heard import heard
+from regard.parts.clean import transformed
+
 
 class Words(NamedTuple):
     """Words as vectors, and which of them each hypothesis said."""
@@ -14,10 +17,10 @@ class Words(NamedTuple):
 
     @staticmethod
     def of(tokens: Tensor, embedding: nn.Module) -> "Words":  # "b n"
-        if torch.compiler.is_compiling():  # how many words there are is not known before they are
-            return Words(
-                embedding(tokens.flatten()), torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
-            )
+        # a graph does not know how many there are, and who listens is to hear what was said
+        if torch.compiler.is_compiling() or transformed() or heard(embedding):
+            every = torch.arange(tokens.numel(), device=tokens.device)
+            return Words(embedding(tokens).flatten(0, 1), every.view_as(tokens))
         words, at = tokens.unique(return_inverse=True)
         return Words(embedding(words), at)
 

@@ -99,8 +99,8 @@ class Seq2Seq(Translator):
             taught = self.decoder.teach(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 
-    def start(self, source: Tensor, lengths: Tensor) -> State:
-        return self.decoder.start(self.encode(source, lengths), lengths)
+    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> State:
+        return self.decoder.start(self.encode(source, lengths), lengths, hypotheses)
 
     def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"
         made = self.decoder.step(Words.of(tokens, self.target), state, weights)

@@ -113,8 +113,8 @@ class Tell(Attentive):
             joined(lambda got: got.entropy),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor) -> State:
-        return self._start(encoded, lengths, self.bridge(encoded.summary))
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
+        return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
     def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
         assert state.memory is not None

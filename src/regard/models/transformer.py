@@ -153,7 +153,7 @@ class Transformer(Translator):
         """The layer whose attention to the source is the alignment."""
         return max(len(self.decoder) - 2, 0)
 
-    def start(self, source: Tensor, lengths: Tensor) -> State:
+    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> State:
         encoded = self.encode(source, lengths)
         sources = tuple(layer.cross_attention.remember(encoded) for layer in self.decoder)  # type: ignore[union-attr, operator]
         return State(lengths, sources, (None,) * len(sources), lengths.new_zeros(0), None, 1)

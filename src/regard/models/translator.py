@@ -25,8 +25,12 @@ class Translator(nn.Module, ABC):
         """What the vocabulary layer reads at every step: "b s", "b", "b t" -> "b t d"; the target starts with BOS."""
 
     @abstractmethod
-    def start(self, source: Tensor, lengths: Tensor) -> Any:  # "b s", "b"
-        """The state before the first step, one hypothesis a sentence."""
+    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> Any:  # "b s", "b"
+        """The state before the first step, one hypothesis a sentence.
+
+        `hypotheses`: how many of each sentence will be searched, about. It changes no number, but what it pays to make
+        beforehand.
+        """
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any, weights: bool = False) -> Step:  # "b n" -> "b n v"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.parts import checks
 from regard.parts.bias import Added, Bias
-from regard.parts.clean import default_positions, without_hidden
+from regard.parts.clean import default_positions, may_read, without_hidden
 from regard.parts.mask import Mask, Rows, as_mask, lead
 from regard.parts.memory import Memory
 from regard.parts.normalize import Normalizer, Softmax
@@ -236,7 +236,8 @@ def resolve(
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
         if look:
-            q, k, v, felt = without_hidden(q, k, v, mask, positions, batch, memory)
+            sound = memory is not None and may_read(q) and memory.finite
+            q, k, v, felt = without_hidden(q, k, v, mask, positions, batch, sound)
     if isinstance(bias, Tensor):
         bias = _added(bias, batch, q, count)
     elif bias is not None:

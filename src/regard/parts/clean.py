@@ -1,15 +1,10 @@
 """What may not be looked at is not felt, even if it is NaN: it is taken out before a matrix product can meet it."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from regard.parts.mask import Mask, lead, tiles
-
-if TYPE_CHECKING:
-    from regard.parts.memory import Memory
 
 Positions = tuple[Tensor, Tensor]
 
@@ -39,9 +34,9 @@ def without_hidden(
     mask: Mask,
     positions: Positions | None,
     batch: tuple[int, ...],
-    memory: "Memory | None" = None,
+    sound: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """q, k and v without NaN and inf, and the rows that are to be NaN for it (None: none); `memory` is that of k and v.
+    """q, k and v without NaN and inf, and the rows that are to be NaN for it (None: none); `sound` k and v have none.
 
     Where values may not be read, keys and values that no query of a sample may look at are made zero, whatever they
     hold; what is hidden from some rows only is then left as it is.
@@ -49,7 +44,7 @@ def without_hidden(
     if not may_read(q):
         return q, *_unseen(q, k, v, mask, positions, batch), None
     felt = None
-    if memory is None or not memory.finite:
+    if not sound:
         k, v, felt = cleaned(k, v, mask, positions, q.shape[-2], batch)
     if finite(q):
         return q, k, v, felt

@@ -31,6 +31,7 @@ class Memory:
     values: Tensor
     positions: Tensor | None = None
     _store: _Store | None = None
+    _like: "Memory | None" = None  # one of the same numbers
 
     def __post_init__(self) -> None:
         if self.keys.shape[-2] != self.values.shape[-2]:
@@ -48,7 +49,7 @@ class Memory:
     @cached_property
     def finite(self) -> bool:
         """Surely no NaN, no inf?  Looked at once, however many steps ask."""
-        return finite(self.keys, self.values)
+        return finite(self.keys, self.values) if self._like is None else self._like.finite
 
     def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "Memory":
         """This memory with more keys and values behind it."""

@@ -338,7 +338,7 @@ class LocationSensitive(TanhScore):
             return keys
         width = self.filters.kernel_size[0]
         past = F.pad(
-            torch.stack([previous, cumulative], dim=-1), (0, 0, width // 2, width // 2)
+            torch.stack([previous, cumulative], dim=-1).to(keys.dtype), (0, 0, width // 2, width // 2)
         )  # (*b, k + width - 1, 2)
         # the convolution as a product of windows: for one step of a sentence conv1d takes longer to start than to run
         windows = past.unfold(-2, width, 1).flatten(-2)  # (*b, k, 2 width)

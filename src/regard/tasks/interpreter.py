@@ -1,7 +1,7 @@
 """Interpreter: a translator with its vocabularies, text in and text out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -27,7 +27,9 @@ SPARE = 5
 
 @dataclass(frozen=True)
 class Greedy:
-    """The likeliest token at every step."""
+    """The likeliest token at every step, scored as a beam would."""
+
+    length_penalty: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ class Draw:
 
 
 Search = Greedy | Beam | Draw
+
+
+def hypotheses(search: Search) -> int:
+    """How many of each sentence a search follows."""
+    return search.size if isinstance(search, Beam) else search.count if isinstance(search, Draw) else 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,8 @@ def searched(
     `lengths`: how many places each source has, which a penalty of coverage counts.
     """
     if isinstance(search, Greedy):
-        return [[one] for one in greedy(decoder, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)]
+        found = greedy(decoder, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)
+        return [[_ranked(one, search.length_penalty)] for one in found]
     if isinstance(search, Beam):
         return beam(
             decoder,
@@ -113,6 +121,12 @@ def searched(
         chance=torch.from_numpy(np.stack(each)).transpose(1, 2).to(limits.device),
     )
     return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
+
+
+def _ranked(found: Found, length_penalty: float) -> Found:
+    """With the score that a beam gives it: log p / ((5 + |y|) / 6)^α, where |y| counts the end."""
+    length = len(found.tokens) + found.finished
+    return replace(found, score=found.log_prob / ((5 + length) / 6) ** length_penalty)
 
 
 class Interpreter:
@@ -184,7 +198,8 @@ class Interpreter:
         limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
         for bound in (self.longest, self.most):
             limits = limits if bound is None else limits.clamp_max(bound)
-        return searched(self.model, self.model.start(source, lengths), search, limits, numbers, lengths)
+        state = self.model.start(source, lengths, hypotheses(search))
+        return searched(self.model, state, search, limits, numbers, lengths)
 
     def _said(self, found: Found) -> Said:
         text = self.vocabularies.target.decode(found.tokens)
