@@ -3,7 +3,7 @@
 import gzip
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
@@ -46,6 +46,8 @@ class Splits:
     train: Pairs
     valid: Pairs
     test: Pairs
+    # numbers of the lines to learn from, in order, that went to `valid`
+    held: tuple[int, ...] = field(default=(), kw_only=True)
 
 
 def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:

@@ -43,7 +43,7 @@ class Translate(Options):
     train: tuple[Path, ...] = ()
     """Your own pairs: one .tsv file (source, tab, target), or two text files, line by line; .gz is unpacked."""
     valid: tuple[Path, ...] = ()
-    """Pairs to choose the best checkpoint by, as --train has them; without any, a fiftieth of the training pairs."""
+    """Pairs to choose the best checkpoint by, as --train has them; without any, a sample of the training pairs."""
     test: tuple[Path, ...] = ()
     """Pairs that only `regard evaluate` looks at; without any, those of --valid."""
 
@@ -88,7 +88,7 @@ class Translate(Options):
     metric: Literal["bleu", "chrf", "exact", "per", "wer", "nll"] | None = None
     """The score that chooses the best checkpoint."""
     valid_lines: int = 1000
-    """Validate on at most this many pairs."""
+    """Validate on at most this many pairs; without --valid, on as many of --train, but no more than a fiftieth."""
     seed: int = 0
     """Decides initial weights, the order of batches, what dropout drops, and which pairs are drawn or held out."""
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, collate, plan
 from regard.data.corpus import Corpus
 from regard.data.embedded import EMBEDDED
-from regard.data.lines import Lines
+from regard.data.held import hold_out
 from regard.data.special import PAD
 from regard.data.text import Pairs, Splits, read_pairs
 from regard.layers.decoders import Taught
@@ -28,8 +28,6 @@ from regard.tasks.vocabularies import Vocabularies
 
 # how much a hard attention is paid for staying undecided while it learns where to look
 _ENTROPY = 0.05
-# without files to validate on, one in so many training pairs is kept for it
-_SHARE = 50
 # what is reported beside the loss, by the kind of data
 _REPORTED = {"files": ("bleu", "chrf"), "dates": ("exact",), "reverse": ("exact",), "pronounce": ("per", "wer")}
 
@@ -195,31 +193,12 @@ def read(task: Translate) -> Splits:
         return EMBEDDED[task.kind].splits(task.seed)
     train = read_pairs(task.train)
     _some_text(task, train)
+    held: tuple[int, ...] = ()
     if task.valid:
         valid = read_pairs(task.valid)
     else:
-        order = np.random.default_rng(task.seed).permutation(len(train))
-        held = max(len(train) // _SHARE, 1)
-        if held >= len(train):
-            raise ValueError(
-                f"train has {len(train)} pair, and one is needed to validate on; give more lines, or valid as well"
-            )
-        train, valid = _parted(train, order[:held])
-    return Splits(train, valid, read_pairs(task.test) if task.test else valid)
-
-
-def _parted(pairs: Pairs, held: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
-    """The pairs without those that are held out, and those; neither need fit into memory.
-
-    A sentence that stands there twice is held out twice: a model is not judged by what it has seen.
-    """
-    out = {pairs.source[int(n)] for n in held}
-    sides = [(Lines(), Lines()) for _ in range(2)]
-    for line, other in zip(pairs.source, pairs.target, strict=True):
-        source, target = sides[line in out]
-        source.add(line)
-        target.add(other)
-    return Pairs(*sides[False]), Pairs(*sides[True])
+        train, valid, held = hold_out(train, task.valid_lines, task.seed)
+    return Splits(train, valid, read_pairs(task.test) if task.test else valid, held=held)
 
 
 def _room(task: Translate, valid: Corpus) -> None:
