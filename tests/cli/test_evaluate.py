@@ -65,16 +65,20 @@ def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, pairs: 
     own, link = tmp_path / "own.tsv", tmp_path / "link.tsv"
     own.write_text("a b c\tc b a\n", encoding="utf-8")
     link.symlink_to(own)
-    kept = pairs.read_bytes()
+    files = [pairs, *(trained / name for name in ("run.json", "config.toml", "metrics.jsonl"))]
+    kept = [file.read_bytes() for file in files]
     for test, out, what in (
         (["--test", own], own, "a file of --test"),
         (["--test", own], link, "a file of --test"),
         ([], pairs, f"data of {trained}"),
         ([], trained / "run.json", f"a file of {trained}"),
+        ([], trained / "config.toml", f"a file of {trained}"),
+        ([], trained / "metrics.jsonl", f"a file of {trained}"),
     ):
         ran = regard("evaluate", trained, *test, "--out", out)
         assert ran == (2, "", f"regard: --out {out} is {what} and would be written over; name another file\n")
-    assert (own.read_text(encoding="utf-8"), pairs.read_bytes()) == ("a b c\tc b a\n", kept)
+    assert own.read_text(encoding="utf-8") == "a b c\tc b a\n"
+    assert [file.read_bytes() for file in files] == kept
 
 
 def test_files_that_are_gone(regard: Regard, trained: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from tests.cli.conftest import LINES, TINY, Ran, Regard
 
 from regard.cli.translate import _ordinal
 from regard.data.tokens import Tokens
-from regard.tasks.interpreter import Beam, Greedy, Interpreter, Said
+from regard.tasks.interpreter import Beam, Greedy, Interpreter, Said, Search
 from regard.view import fonts
+
+COVERED = ["--coverage", 1e-9]
 
 
 def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +97,28 @@ def test_beam_one_is_greedy(regard: Regard, trained: Path) -> None:
 
     found = load(trained, "best", "cpu", 1).by.translate(LINES, Greedy())
     assert lines(regard("translate", trained, "--beam", 1, *LINES)) == [said[0].text for said in found]
+
+
+def test_the_score_of_beam_one_is_that_of_any_beam(
+    regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[Search] = []
+    translate = Interpreter.translate
+
+    def heard(self: Interpreter, texts: Sequence[str], search: Search, *, first: int) -> list[list[Said]]:
+        searches.append(search)
+        return translate(self, texts, search, first=first)
+
+    monkeypatch.setattr(Interpreter, "translate", heard)
+    args = ["translate", trained, *LINES[:3], "--beam", 1, "--json"]
+    for penalty in ([], ["--length-penalty", 0.5]):
+        # a coverage that changes nothing is for a beam alone
+        quick, slow = ([json.loads(line) for line in lines(regard(*args, *penalty, *by))] for by in ([], COVERED))
+        for one, other in zip(quick, slow, strict=True):
+            (one,), (other,) = one["translations"], other["translations"]
+            assert one["text"] == other["text"]
+            assert one["score"] == pytest.approx(other["score"], rel=1e-5)
+    assert searches == [Greedy(), Beam(1, coverage=1e-9), Greedy(0.5), Beam(1, length_penalty=0.5, coverage=1e-9)]
 
 
 def test_nbest_is_a_numbered_list(regard: Regard, trained: Path, right: list[str]) -> None:

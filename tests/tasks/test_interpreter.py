@@ -63,6 +63,15 @@ def test_order_is_kept_and_batches_change_nothing(name: str, search: Search) -> 
 
 
 @every
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
+def test_the_greedy_score_is_that_of_a_beam_of_one(name: str, penalty: float) -> None:
+    greedy, beam = (interpreter(name).translate(LINES, by) for by in (Greedy(penalty), Beam(1, length_penalty=penalty)))
+    for (one,), (other,) in zip(greedy, beam, strict=True):
+        assert (one.tokens, one.finished) == (other.tokens, other.finished)
+        assert one.score == pytest.approx(other.score, rel=1e-5)
+
+
+@every
 def test_lines_that_are_done_are_counted(name: str) -> None:
     told: list[int] = []
     interpreter(name, batch=3).translate(LINES, done=told.append)

@@ -40,9 +40,9 @@ from regard.train.training import SCHEDULES, Training, lasting
         ({"weight_decay": -0.1}, "weight_decay must be 0 or more, got -0.1; try weight_decay=0"),
         ({"average": -1}, "average must be 0 or more, got -1; try average=0"),
         ({"betas": (0.9, 1.0)}, r"betas must be at least 0 and below 1, got \(0.9, 1.0\); try betas=\(0.9, 0.98\)"),
-        ({"schedule": "cosin"}, "unknown schedule 'cosin'; known are: constant, inverse-sqrt, cosine, linear, plateau"),
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'\\? known are: constant, inverse-sqrt"),
         ({"precision": "half"}, "unknown precision 'half'; known are: float32, bfloat16"),
-        ({"device": "tpu"}, "unknown device 'tpu'; known are: auto, cpu, cuda, mps"),
+        ({"device": "tpu"}, "unknown device 'tpu'; did you mean 'cpu'\\? known are: auto, cpu, cuda, mps"),
         ({"parallel": "both"}, "unknown parallel 'both'; known are: replicate, shard"),
         (
             {"steps": None, "minutes": 5, "schedule": "cosine"},

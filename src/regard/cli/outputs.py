@@ -5,12 +5,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-# what a run, or a model of transformers, cannot be without
-_OWN = ("*.json", "best.safetensors", "last.safetensors", "average.safetensors", "model*.safetensors")
-
 
 def not_an_input(option: str, path: Path | None, folder: Path, inputs: Mapping[str, Iterable[Path | str]]) -> None:
-    """Refuses to write over a file that is read: one of the run or model in the folder, or of the `inputs`, which are
+    """Refuses to write over a file that is read: any of the run or model in the folder, or of the `inputs`, which are
     named by what each is, such as "a file of --test"."""
     if path is None or not os.path.exists(path):
         return
@@ -21,11 +18,11 @@ def not_an_input(option: str, path: Path | None, folder: Path, inputs: Mapping[s
 
 
 def _read_by(folder: Path) -> dict[str, list[Path | str]]:
-    """The files that a run, or the folder of a model, needs: its own, and those of its data."""
-    return {
-        f"a file of {folder}": [path for pattern in _OWN for path in folder.glob(pattern)],
-        f"data of {folder}": _data(folder / "run.json"),
-    }
+    """The files of a run, or of the folder of a model, and those of its data."""
+    record = folder / "run.json"
+    # a model may lie where one works, beside folders of other things; all below a run is the run's
+    own = folder.rglob("*") if record.exists() else folder.glob("*")
+    return {f"a file of {folder}": [path for path in own if path.is_file()], f"data of {folder}": _data(record)}
 
 
 def _data(record: Path) -> list[Path | str]:

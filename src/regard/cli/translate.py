@@ -170,9 +170,9 @@ def _search(typed: Options) -> "Search":
     if typed.sample:
         temperature = 1.0 if typed.temperature is None else typed.temperature
         return Draw(typed.nbest or 1, temperature, typed.top_k, typed.top_p, typed.seed or 0)
-    if typed.beam == 1 and typed.length_penalty is None and typed.coverage is None:
-        return Greedy()
     penalty = 1.0 if typed.length_penalty is None else typed.length_penalty
+    if typed.beam == 1 and not typed.coverage:
+        return Greedy(penalty)
     return Beam(typed.beam or 5, typed.nbest or 1, penalty, typed.coverage or 0.0)
 
 

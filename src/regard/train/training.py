@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from regard.parts.known import known
+
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
 # those that must know how many steps they go over
 PLANNED = ("cosine", "linear")
@@ -89,14 +91,13 @@ class Training:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}; try {name}=0")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas must be at least 0 and below 1, got {self.betas}; try betas=(0.9, 0.98)")
-        for name, known in (
+        for name, names in (
             ("schedule", SCHEDULES),
             ("precision", ("float32", "bfloat16")),
             ("device", ("auto", "cpu", "cuda", "mps")),
             ("parallel", ("replicate", "shard")),
         ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}; known are: {', '.join(known)}")
+            known(name, getattr(self, name), names)
         if self.schedule == "inverse-sqrt" and self.warmup == 0:
             raise ValueError(
                 "warmup=0 with schedule='inverse-sqrt' would fall from the first step on; "
