@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.tasks.scores import SCORES, bleu, chrf, distance, exact, per, wer
+from regard.tasks import scores
+from regard.tasks.scores import SCORES, bleu, chrf, cut_for, distance, exact, per, scored, signature, wer
 
 SAID = ["the cat sat on the mat", "a dog barks at night", "nothing of this is right"]
 RIGHT = [("the cat sat on a mat",), ("a dog barks at night", "at night a dog barks"), ("all of it was wrong, then",)]
@@ -96,3 +97,42 @@ def test_without_sacrebleu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", lacking)
     with pytest.raises(ImportError, match=rf"{name} needs sacrebleu; install it with: pip install 'regard\[train\]'"):
         SCORES[name][0](SAID, RIGHT)
+
+
+CHINESE = ["我们在这里学习英文翻译模型的使用方法。", "他昨天在图书馆里读了一本关于历史的书。"]
+WRITTEN: dict[str, tuple[list[str], str]] = {
+    "English": (["two dogs run in the snow .", "a man rides a horse ."], "13a"),
+    "letters": (["fedcba", "cbafed"], "13a"),
+    "Chinese": (CHINESE, "zh"),
+    "Chinese with names": (["我昨天在 New York 看到了一只很大的 dog 和一只猫在公园里跑来跑去。"], "zh"),
+    "Chinese cut into words": (["我们 在 这里 学习 英文 翻译 模型 的 使用 方法 。"], "13a"),
+    "a word of Chinese": (["the word 中文 means Chinese"], "13a"),
+    "Japanese": (["私は昨日図書館で歴史の本を読みました。"], "char"),
+    "Thai": (["เมื่อวานนี้ฉันอ่านหนังสือเกี่ยวกับประวัติศาสตร์ที่ห้องสมุด และกลับบ้าน"], "char"),
+    "Korean": (["나는 어제 도서관에서 역사에 관한 책을 읽었다 ."], "13a"),
+    "nothing": (["", " "], "13a"),
+}
+
+
+@pytest.mark.parametrize("language", WRITTEN)
+def test_bleu_is_cut_as_the_targets_are_written(language: str) -> None:
+    targets, want = WRITTEN[language]
+    assert cut_for(targets) == want
+
+
+def test_one_letter_of_twenty_is_not_all() -> None:
+    said = [line.replace("学", "读").replace("书馆", "书舘") for line in CHINESE]
+    answers = [(line,) for line in CHINESE]
+    assert bleu(said, answers) == 0
+    found = scored(["bleu", "exact"], said, answers, cut_for(CHINESE))
+    assert 70 < found["bleu"] < 100
+    assert found["exact"] == 0
+    assert "|tok:zh|" in signature(answers, "zh")
+    assert "|tok:13a|" in signature(answers)
+
+
+def test_japanese_words_need_a_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "find_spec", lambda name: None)
+    told = "bleu='ja-mecab' needs mecab-python3 and ipadic; install them with: pip install 'sacrebleu\\[ja\\]', or take"
+    with pytest.raises(ImportError, match=told):
+        bleu(["a"], [("a",)], "ja-mecab")

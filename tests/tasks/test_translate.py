@@ -15,7 +15,7 @@ from regard.models.transformer import NORMS, POSITIONS, Transformer
 from regard.tasks.build import build
 from regard.tasks.options import choices
 from regard.tasks.restored import restored
-from regard.tasks.scores import SCORES
+from regard.tasks.scores import SCORES, Cut
 from regard.tasks.translate import Translate
 
 A, B, C = Path("a.tsv"), Path("b.tsv"), Path("c.tsv")
@@ -60,6 +60,11 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         "attention='dot' has no place in decoder='fixed', which does not attend; leave one out",
     ),
     "no width": (ValueError, {"width": 0}, "width must be 1 or more, got 0; leave it out for a value that suits"),
+    "no bleu": (
+        ValueError,
+        {"data": "dates", "bleu": "char"},
+        "bleu='char' says how BLEU cuts text, and dates are scored by exact; leave it out, or take metric='bleu'",
+    ),
     "no lines": (ValueError, {"valid_lines": -1}, "valid_lines must be 1 or more, got -1"),
     "no words": (ValueError, {"vocabulary": 0}, "vocabulary must be 1 or more, got 0"),
     "all dropped": (ValueError, {"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout=0.1"),
@@ -78,7 +83,7 @@ def test_what_is_wrong_is_told(name: str) -> None:
 def test_words_are_those_of_the_rooms_below() -> None:
     """Written out in the options, so that they are read without torch; the same all the same."""
     known = choices(Translate)
-    assert set(known) == {"data", "tokens", "model", "decoder", "cell", "norm", "positions", "metric"}
+    assert set(known) == {"data", "tokens", "model", "decoder", "cell", "norm", "positions", "metric", "bleu"}
     assert set(known["data"]) == set(EMBEDDED)
     assert set(known["model"]) == set(TRANSLATORS)
     assert set(known["decoder"]) == set(DECODERS)
@@ -86,6 +91,7 @@ def test_words_are_those_of_the_rooms_below() -> None:
     assert set(known["norm"]) == set(NORMS)
     assert set(known["positions"]) == set(POSITIONS)
     assert set(known["metric"]) == {*SCORES, "nll"}
+    assert known["bleu"] == get_args(Cut)
     from regard.data.tokens import Kind
 
     assert known["tokens"] == get_args(Kind)

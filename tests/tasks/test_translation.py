@@ -20,6 +20,7 @@ from regard.data.text import Pairs, Splits
 from regard.layers.decoders import Taught
 from regard.losses import likelihood
 from regard.tasks import translation
+from regard.tasks.facts import Facts
 from regard.tasks.interpreter import SPARE, Beam, Greedy, Interpreter
 from regard.tasks.translate import Translate
 from regard.tasks.translation import Translation, evaluate, read, read_one
@@ -195,6 +196,31 @@ def test_the_score_that_decides(metric: str, reported: tuple[str, ...], higher: 
     assert score.main == metric
     assert score.higher_is_better == higher
     assert score.value == score.values[metric]
+
+
+def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
+    """Told, recorded, and so when the run goes on; what is asked for is not told."""
+    letters = str.maketrans("abcdef", "我们在这里学")
+    data = files(tmp_path / "data")
+    for path in (*data["train"], *data["valid"]):
+        lines = (line.split("\t") for line in path.read_text().splitlines())
+        path.write_text("".join(f"{one}\t{other.translate(letters)}\n" for one, other in lines), encoding="utf-8")
+    work = Translate(**data).prepare(tmp_path)
+    assert work.told.endswith("; BLEU is cut by zh, as the targets are written without spaces")
+    assert work.bleu == work.task.prepare(tmp_path, new=False).bleu == Facts.read(tmp_path).bleu == "zh"
+    with torch.no_grad():
+        model = model_of(work).eval()
+        values = work.validate(model).values
+    interpreter = Interpreter(model, work.vocabularies, stretch=work.stretch)
+    assert evaluate(interpreter, work.valid, Greedy(), ["bleu"], bleu="zh")[0]["bleu"] == values["bleu"]
+    for cut in ("char", "13a"):
+        asked = Translate(**data, bleu=cut).prepare(tmp_path / cut)
+        assert (asked.bleu, "BLEU" in asked.told) == (cut, False)
+    # a run that began when all was cut by 13a goes on so
+    told = json.loads((tmp_path / "data.json").read_text())
+    del told["bleu"]
+    (tmp_path / "data.json").write_text(json.dumps(told))
+    assert work.task.prepare(tmp_path, new=False).bleu == "13a"
 
 
 def test_any_of_several_answers_is_right() -> None:

@@ -10,7 +10,9 @@ from regard.cli.answers import write
 from regard.cli.loading import load
 from regard.cli.progress import counted, counting, number
 from regard.data.text import Pairs, read_pairs
+from regard.tasks.facts import Facts
 from regard.tasks.interpreter import Beam, Greedy
+from regard.tasks.scores import signature
 from regard.tasks.translate import Translate
 from regard.tasks.translation import evaluate, read_one
 
@@ -42,9 +44,10 @@ def evaluated(typed: "Options") -> int:
     main = loaded.task.choice("metric")
     names = [main, *_SCORES[loaded.task.kind]] if main != "nll" else _SCORES[loaded.task.kind]
     print(f"regard: {counted(len(pairs), 'line')} of {named}", file=sys.stderr)
+    cut = Facts.read(typed.run).bleu
     begun = time.perf_counter()
     with counting(len(pairs), "lines", sys.stderr) as done:
-        scores, said = evaluate(loaded.by, pairs, search, tuple(dict.fromkeys(names)), done)
+        scores, said = evaluate(loaded.by, pairs, search, tuple(dict.fromkeys(names)), done, cut)
     seconds = time.perf_counter() - begun
     tokens = sum(len(ids) + 1 for ids in loaded.by.vocabularies.target.encode(said))
     write(typed, said)
@@ -60,7 +63,7 @@ def evaluated(typed: "Options") -> int:
         "tokens_per_second": tokens / seconds,
     }
     if "bleu" in scores:
-        found["signature"] = _signature(pairs)
+        found["signature"] = signature(pairs.answers, cut)
     if typed.json:
         print(json.dumps(found, indent=2))
     else:
@@ -93,12 +96,3 @@ def _show(found: dict[str, object], pairs: Pairs, said: Sequence[str]) -> None:
     for n in range(0, len(said), max(1, len(said) // _SAMPLES))[:_SAMPLES]:
         right = "" if said[n] in pairs.answers[n] else f"   right: {' or '.join(dict.fromkeys(pairs.answers[n]))}"
         print(f"  {pairs.source[n]} → {said[n]}{right}")
-
-
-def _signature(pairs: Pairs) -> str:
-    """How BLEU was counted, as sacrebleu writes it, so that others can count it the same way."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU()
-    metric.corpus_score(["a"], [["a"]] * max(map(len, pairs.answers)))
-    return str(metric.get_signature())

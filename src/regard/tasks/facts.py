@@ -8,23 +8,26 @@ from pathlib import Path
 from regard import disk
 from regard.data.text import Pairs, Splits
 from regard.tasks.restored import reread
+from regard.tasks.scores import Cut
 
 _FILE = "data.json"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """How many pairs, their fingerprints, and how long targets are beside their sources (`Corpus.stretch`)."""
+    """How many pairs, their fingerprints, how long targets are beside their sources (`Corpus.stretch`), BLEU's cut."""
 
     train: int
     valid: int
     train_sha256: str
     valid_sha256: str
     stretch: float
+    bleu: Cut = "13a"
 
     @staticmethod
-    def of(splits: Splits, stretch: float) -> "Facts":
-        return Facts(len(splits.train), len(splits.valid), _digest(splits.train), _digest(splits.valid), stretch)
+    def of(splits: Splits, stretch: float, bleu: Cut) -> "Facts":
+        counts = len(splits.train), len(splits.valid)
+        return Facts(*counts, _digest(splits.train), _digest(splits.valid), stretch, bleu)
 
     @staticmethod
     def read(folder: Path) -> "Facts":
@@ -37,8 +40,8 @@ class Facts:
     def write(self, folder: Path) -> None:
         disk.write(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
 
-    def same(self, folder: Path) -> None:
-        """Raises if the folder's run began with other data."""
+    def same(self, folder: Path) -> "Facts":
+        """Those that the folder's run began with; raises if that was with other data."""
         before = Facts.read(folder)
         for name in ("train", "valid"):
             if getattr(before, f"{name}_sha256") != getattr(self, f"{name}_sha256"):
@@ -47,6 +50,7 @@ class Facts:
                     f"the {name} data of {folder} has changed: it had {had} pairs, now {has}, and other text; "
                     "put the files back as they were, or train in another folder"
                 )
+        return before
 
 
 def _digest(pairs: Pairs) -> str:

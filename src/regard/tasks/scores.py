@@ -1,17 +1,63 @@
 """Scores of translations against what is right, each a percentage."""
 
+import re
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 Answers = Sequence[Sequence[str]]  # everything that is right for each line
 
 
-def bleu(said: Sequence[str], answers: Answers) -> float:
-    """Corpus BLEU, cased, tokenised by 13a  (Papineni et al. 2002; Post 2018)."""
+# how sacrebleu cuts text into what BLEU counts
+Cut = Literal["13a", "char", "zh", "ja-mecab"]
+
+# letters of scripts that put no spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, kana, Han
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_KANA = "\u3041-\u3096\u30a1-\u30fa\uff66-\uff9d"
+_OTHERS = "\u0e01-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
+# in such text a space stands between phrases: cut into words it has one in every two to six letters
+_SPARSE = 8
+
+
+def bleu(said: Sequence[str], answers: Answers, cut: Cut = "13a") -> float:
+    """Corpus BLEU, cased, of words as 13a cuts them, or as `cut` does  (Papineni et al. 2002; Post 2018)."""
+    return _bleu(cut).corpus_score(list(said), _columns(answers)).score
+
+
+def signature(answers: Answers, cut: Cut = "13a") -> str:
+    """How BLEU was counted, as sacrebleu writes it, so that others can count it the same way."""
+    metric = _bleu(cut)
+    metric.corpus_score(["a"], [["a"]] * max(map(len, answers)))
+    return str(metric.get_signature())
+
+
+def cut_for(targets: Sequence[str]) -> Cut:
+    """13a, which goes by spaces; for text with (almost) none between words zh if it is Chinese, char if not."""
+    text = "".join(targets)
+    han, kana, others = (len(re.findall(f"[{letters}]", text)) for letters in (_HAN, _KANA, _OTHERS))
+    unspaced = han + kana + others
+    # beside words of other scripts, such as names, they tell nothing
+    spaces = len(re.findall(f"(?<=[{_HAN}{_KANA}{_OTHERS}])\\s+(?=[{_HAN}{_KANA}{_OTHERS}])", text))
+    if 2 * unspaced <= sum(map(str.isalpha, text)) or _SPARSE * spaces > unspaced:
+        return "13a"
+    # no Japanese does without kana, and zh leaves it whole
+    return "zh" if 20 * (kana + others) < han else "char"
+
+
+def _bleu(cut: Cut) -> "BLEU":
     try:
         from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
         raise _needs_sacrebleu("bleu") from error
-    return BLEU().corpus_score(list(said), _columns(answers)).score
+    if cut == "ja-mecab" and not (find_spec("MeCab") and find_spec("ipadic")):
+        raise ImportError(
+            "bleu='ja-mecab' needs mecab-python3 and ipadic; install them with: pip install 'sacrebleu[ja]', "
+            "or take bleu='char'"
+        )
+    return BLEU(tokenize=cut)
 
 
 def chrf(said: Sequence[str], answers: Answers) -> float:
@@ -60,6 +106,11 @@ SCORES: dict[str, tuple[Callable[[Sequence[str], Answers], float], bool]] = {
     "per": (per, False),
     "wer": (wer, False),
 }
+
+
+def scored(names: Sequence[str], said: Sequence[str], answers: Answers, cut: Cut = "13a") -> dict[str, float]:
+    """The scores of these names; `cut` is how BLEU cuts text."""
+    return {name: bleu(said, answers, cut) if name == "bleu" else SCORES[name][0](said, answers) for name in names}
 
 
 def _needs_sacrebleu(name: str) -> ImportError:

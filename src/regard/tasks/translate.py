@@ -87,6 +87,8 @@ class Translate(Options):
     """At most this many tokens a batch on either side, padding included."""
     metric: Literal["bleu", "chrf", "exact", "per", "wer", "nll"] | None = None
     """The score that chooses the best checkpoint."""
+    bleu: Literal["13a", "char", "zh", "ja-mecab"] | None = None
+    """How BLEU cuts text; left open, 13a, and zh or char where targets are written without spaces."""
     valid_lines: int = 1000
     """Validate on at most this many pairs; without --valid, on as many of --train, but no more than a fiftieth."""
     seed: int = 0
@@ -107,6 +109,11 @@ class Translate(Options):
                 raise ValueError(
                     f"{name} must be one .tsv file or two text files, got {len(getattr(self, name))}; join them first"
                 )
+        if self.bleu is not None and self.kind != "files" and self.choice("metric") != "bleu":
+            raise ValueError(
+                f"bleu={self.bleu!r} says how BLEU cuts text, and {self.kind} are scored by "
+                f"{self.choice('metric')}; leave it out, or take metric='bleu'"
+            )
         self._of_one("model", _OWN)
         if self.attention == "none":
             raise ValueError(

@@ -21,7 +21,7 @@ from regard.models.translator import Translator
 from regard.tasks.build import build, longest, places
 from regard.tasks.facts import Facts
 from regard.tasks.interpreter import Greedy, Interpreter, Search
-from regard.tasks.scores import SCORES
+from regard.tasks.scores import SCORES, Cut, cut_for, scored, signature
 from regard.tasks.task import Loss, Score
 from regard.tasks.translate import Translate
 from regard.tasks.vocabularies import Vocabularies
@@ -44,6 +44,7 @@ class Translation:
     stretch: float  # of the corpus
     told: str  # what was read and what was dropped
     counted: str = "tokens"
+    bleu: Cut = "13a"
 
     @staticmethod
     def of(task: Translate, folder: Path, new: bool) -> "Translation":
@@ -55,11 +56,11 @@ class Translation:
             vocabularies.save(folder)
         sides = vocabularies.source, vocabularies.target
         corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
-        facts = Facts.of(splits, corpus.stretch)
+        facts = Facts.of(splits, corpus.stretch, _cut(task, splits.valid))
         if new:
             facts.write(folder)
         else:
-            facts.same(folder)
+            facts = facts.same(folder)
         some = slice(task.valid_lines)
         right = splits.valid.references
         valid = Pairs(splits.valid.source[some], splits.valid.target[some], None if right is None else right[some])
@@ -72,7 +73,9 @@ class Translation:
         words = " and ".join(f"{len(side):,}" for side in sides)
         told = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate, {words} tokens"
         told += f"; {dropped}" if dropped.too_long or dropped.empty else ""
-        return Translation(task, vocabularies, corpus, valid, valid_corpus, facts.stretch, told)
+        if facts.bleu != (task.bleu or "13a"):
+            told += f"; BLEU is cut by {facts.bleu}, as the targets are written without spaces"
+        return Translation(task, vocabularies, corpus, valid, valid_corpus, facts.stretch, told, bleu=facts.bleu)
 
     def model(self) -> Translator:
         return build(self.task, len(self.vocabularies.source), len(self.vocabularies.target), self.vocabularies.shared)
@@ -121,7 +124,7 @@ class Translation:
     def validate(self, model: nn.Module) -> Score:
         assert isinstance(model, Translator)
         interpreter = Interpreter(model, self.vocabularies, stretch=self.stretch, longest=longest(self.task))
-        values, said = evaluate(interpreter, self.valid, Greedy(), self.reported)
+        values, said = evaluate(interpreter, self.valid, Greedy(), self.reported, bleu=self.bleu)
         values["nll"] = self._nll(model)
         main = self.task.choice("metric")
         higher = SCORES[main][1] if main in SCORES else False
@@ -172,10 +175,11 @@ def evaluate(
     search: Search,
     names: Sequence[str],
     done: Callable[[int], object] | None = None,
+    bleu: Cut = "13a",
 ) -> tuple[dict[str, float], list[str]]:
     """The scores of these names on pairs, and what was said; `done` is told how many are translated."""
     said = [found[0].text for found in interpreter.translate(pairs.source, search, done=done)]
-    return {name: SCORES[name][0](said, pairs.answers) for name in names}, said
+    return scored(names, said, pairs.answers, bleu), said
 
 
 def read_one(task: Translate, split: str) -> Pairs:
@@ -199,6 +203,14 @@ def read(task: Translate) -> Splits:
     else:
         train, valid, held = hold_out(train, task.valid_lines, task.seed)
     return Splits(train, valid, read_pairs(task.test) if task.test else valid, held=held)
+
+
+def _cut(task: Translate, valid: Pairs) -> Cut:
+    """How BLEU cuts text, as was said or as the targets are written."""
+    if task.bleu is None:
+        return cut_for(valid.target[: task.valid_lines]) if task.kind == "files" else "13a"
+    signature([("a",)], task.bleu)  # what lacks for it is told before training, not at its first score
+    return task.bleu
 
 
 def _room(task: Translate, valid: Corpus) -> None:

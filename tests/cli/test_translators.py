@@ -1,0 +1,25 @@
+"""What a translator comes to: BLEU is cut as in its training, and the signature says so."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Regard
+
+from regard.tasks import scores
+
+
+def test_bleu_is_cut_as_in_training(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    told = json.loads((run / "data.json").read_text())
+    assert told["bleu"] == "13a"
+    (run / "data.json").write_text(json.dumps({**told, "bleu": "char"}))
+    heard = []
+    monkeypatch.setattr(scores, "bleu", lambda said, answers, cut: float(not heard.append(cut)))
+    found = [json.loads(regard("evaluate", one, "--json").out) for one in (trained, run)]
+    assert heard == ["13a", "char"]
+    assert [one["scores"]["bleu"] for one in found] == [1.0, 1.0]
+    assert ["|tok:13a|" in found[0]["signature"], "|tok:char|" in found[1]["signature"]] == [True, True]
