@@ -6,6 +6,12 @@ import torch
 from regard.layers.dropout import Dropout, dropout
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["native", "torch"])
+def _ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr("regard.layers.dropout.native", lambda _: False)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.77])
 def test_the_share_and_the_mean_are_right(p: float) -> None:
     n = 200_003

@@ -1,7 +1,7 @@
-/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, the likeliest words.
+/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, the likeliest words, dropout.
  * Plain C behind ctypes: no Python, no torch.
  *
- * The kernels are in native_rows.h, native_additive.h, native_maps.h, native_cells.h and native_best.h, compiled once per real type and
+ * The kernels are in native_rows.h, native_additive.h, native_maps.h, native_cells.h, native_best.h and native_drop.h, compiled once per real type and
  * instruction set; the widest one that the processor has is chosen at run time. Threads are made for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 4
+#define REGARD_ABI 5
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -117,6 +117,16 @@ typedef struct {
     int lstm, back;
 } sequence;
 
+/* Dropout of n numbers: DRAWS draws of 64 bits are made at once, each for four of them */
+enum { DRAWS = 64 };
+typedef struct {
+    const void *x;
+    void *out;
+    i64 n, least;                   /* numbers whose 16 bits are less than this are dropped */
+    uint64_t seed;
+    double scale;
+} drops;
+
 /* The likeliest words: states come in blocks, words in spans; what is kept of a span is (spans, room), room being n and padding. */
 enum { WORDS = 6, CHUNK = 16 * WORDS, SPAN = 16 * CHUNK, PADDING = 32 };
 typedef struct {
@@ -177,6 +187,7 @@ static const kernel SCALE[2][3][2] = {COPIES(scale), COPIES(scale_backward)};
 static const kernel CELL[2][2][3][2] = {{COPIES(gru), COPIES(gru_backward)}, {COPIES(lstm), COPIES(lstm_backward)}};
 static const kernel SEQUENCE[2][3][2] = {COPIES(sequence), COPIES(sequence_backward)};
 static const pack PACK[3][2] = COPIES(packed);
+static const kernel DROP[3][2] = COPIES(drop);
 static const kernel LIKELIEST[3][2] = COPIES(likeliest);
 static const kernel TOGETHER[3][2] = COPIES(together);
 
@@ -327,6 +338,13 @@ EXPORT int regard_sequence_backward(int wide, int most, i64 threads, i64 steps, 
     const int failed = run(SEQUENCE[1][level][!!wide], &t, (rows_ + TILE - 1) / TILE, cost, 1e7, threads);
     free(panels);
     return failed;
+}
+
+/* out = x / (1 - p), or 0 with the chance p = least / 2^16; the same for the same seed, so that the way back draws it again */
+EXPORT int regard_drop(int wide, int most, i64 threads, i64 n, const void *x, i64 seed, i64 least, double scale, void *out) {
+    drops t = {0};
+    t.x = x, t.out = out, t.n = n, t.least = least, t.seed = (uint64_t)seed, t.scale = scale;
+    return run(DROP[widest(most)][!!wide], &t, (n + 4 * DRAWS - 1) / (4 * DRAWS), (double)n, 1e6, threads);
 }
 
 /* of each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */

@@ -198,6 +198,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "native_maps.h"
 #include "native_best.h"
 #include "native_cells.h"
+#include "native_drop.h"
 
 #undef DOUBLE
 #undef LEVEL

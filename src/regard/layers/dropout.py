@@ -4,25 +4,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# probabilities are cut to multiples of 1/2¹⁶
-_STEPS = 1 << 16
+from regard.kernels.drop import STEPS, drop, native
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """x ∘ m / (1 − p), m ~ Bernoulli(1 − p)  (Srivastava et al. 2014).
 
     On a CPU one draw of 64 bits serves four numbers; torch draws once for each. The law is the same with p rounded to
-    1/65536; the stream of draws is another.
+    1/65536; the stream of draws is another, and that of the native kernel another again.
     """
     if not training or p == 0.0:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p, training)
-    least = min(round(p * _STEPS), _STEPS - 1)
+    least = min(round(p * STEPS), STEPS - 1)
+    if native(x):
+        return drop(x, least)
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     drawn = bits.view(torch.int16)[: x.numel()].view(x.shape)
     # a signed number below this has probability p
-    keep = drawn.ge(least - _STEPS // 2).to(x.dtype).mul_(_STEPS / (_STEPS - least))
+    keep = drawn.ge(least - STEPS // 2).to(x.dtype).mul_(STEPS / (STEPS - least))
     return x * keep
 
 
