@@ -56,7 +56,7 @@ class Training:
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 computes in half the bits where the processor has units for it, and is very slow where it has none."""
     threads: int | None = None
-    """Threads of the processor; None times one against all on a real batch and takes the faster."""
+    """Threads of the processor; None times 1, 2, 4, … up to all on a real batch and takes the fewest of the fast."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; auto takes a GPU if there is one."""
     parallel: Literal["replicate", "shard"] = "replicate"
