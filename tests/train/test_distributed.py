@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.train import toy
-from tests.train.toy import Net, Toy, metrics, run, same
+from tests.train.toy import Drawn, Net, Toy, metrics, run, same
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
@@ -34,6 +34,17 @@ TRAINING: dict[str, Any] = {
 WAYS = ("replicate", "shard")
 CAPTION: dict[str, Any] = {"attention": "hard", "annotation": 6, "channels": 4, "width": 6, "hidden": 8, "batch": 30}
 CAPTIONS: dict[str, Any] = {"steps": 6, "validate_every": 50, "warmup": 2, "accumulate": 2, "lr": 1e-2}
+TRANSLATE: dict[str, Any] = {
+    "tokens": "words",
+    "model": "transformer",
+    "width": 6,
+    "heads": 2,
+    "layers": 2,
+    "feed": 5,
+    "dropout": 0.0,
+    "batch": 20,
+    "metric": "nll",
+}
 
 
 def captioned(folder: Path) -> dict[str, Any]:
@@ -77,25 +88,66 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             told = {"caption": task, "training": {**CAPTIONS, "steps": steps, "parallel": way}, "resume": resume}
             jobs.append((str(folder / f"captions-{way}-{name}"), told))
     jobs += [(str(folder / "idle"), {"task": {**TASK, "idle": True}, "training": TRAINING})]
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node=2",
-            toy.__file__,
-            json.dumps(jobs),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    two(jobs, patience=600)
     for way in WAYS:
         run(folder / f"{way}-ended-by-one", Toy(**TASK), resume=True, **TRAINING)
     return folder
+
+
+def two(jobs: list[tuple[str, dict[str, Any]]], patience: float) -> None:
+    """The jobs in two processes, which is an error if it takes longer."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    with subprocess.Popen([*command, toy.__file__, json.dumps(jobs)], stderr=subprocess.PIPE, text=True) as going:
+        try:
+            _, said = going.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            # asked, not killed: it ends the two processes before itself
+            going.terminate()
+            _, said = going.communicate()
+            pytest.fail(f"two processes did not end within {patience} s: {said}")
+    assert going.returncode == 0, said
+
+
+@pytest.fixture(scope="module")
+def translations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Transformer, whose layers are shared one by one; of some batches the second process has no row."""
+    folder = tmp_path_factory.mktemp("translations")
+    words = ["a", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
+    sides = [words[n % 7 :][: 1 + n % 3] * (5 if n % 6 == 5 else 1) for n in range(17)]
+    lines = [f"{' '.join(side)}\t{' '.join(side[::-1])}\n" for side in sides]
+    (folder / "all.tsv").write_text("".join(lines))
+    (folder / "some.tsv").write_text("".join(lines[:3]))
+    task = {**TRANSLATE, "train": [str(folder / "all.tsv")], "valid": [str(folder / "some.tsv")]}
+    training = {**TRAINING, "steps": 6, "validate_every": 2}
+    run(folder / "alone", Drawn(**task), **training)
+    rows = [len(planned) for planned in Drawn(**task).prepare(folder / "alone", new=False).batches(0)]
+    assert 1 in rows
+    assert max(rows) > 2
+    jobs = [(str(folder / way), {"translate": task, "training": {**training, "parallel": way}}) for way in WAYS]
+    two(jobs, patience=100)
+    return folder
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_layers_that_are_shared_one_by_one_train_as_one_process(translations: Path, way: str) -> None:
+    for name in ("last", "best", "average"):
+        one, two = (read(translations / which / f"{name}.safetensors").tensors for which in ("alone", way))
+        assert one.keys() == two.keys()
+        # what all keys have in common changes no weight: gradients of these biases are rounding alone
+        for key in (key for key in one if "key.bias" not in key):
+            torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-5, msg=f"{name} {key}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_layers_that_are_shared_one_by_one_are_validated_and_drawn(translations: Path, way: str) -> None:
+    one, two = metrics(translations / "alone"), metrics(translations / way)
+    assert [line["step"] for line in one if line["kind"] == "validation"] == [2, 4, 6]
+    for a, b in zip(one, two, strict=True):
+        assert a.pop("kind") == b.pop("kind")
+        assert b == pytest.approx(a, rel=1e-4)
+    drawn = [{p.name: p.read_text() for p in (translations / which / "samples").iterdir()} for which in ("alone", way)]
+    assert drawn[0] == drawn[1]
+    assert sorted(drawn[0]) == ["2.png", "4.png", "6.png"]
 
 
 @pytest.mark.parametrize("name", ["whole", "halves", "begun-by-one", "ended-by-one"])

@@ -14,7 +14,7 @@ import torch
 from tests.train.toy import Toy, ToyWork, metrics, of, run, same, weights
 from torch import nn
 
-from regard.train import checkpoint, fit, threads
+from regard.train import checkpoint, fit, opening, threads
 from regard.train.events import Ahead, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
 from regard.train.progress import mix
 from regard.train.step import optimizer
@@ -202,7 +202,7 @@ def test_seeds_are_mixed() -> None:
 
 
 def test_bfloat16_trains_and_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "_has_bfloat16", lambda: False)
+    monkeypatch.setattr(opening, "has_bfloat16", lambda: False)
     events = run(tmp_path / "a", steps=30, precision="bfloat16", log_every=10, lr=0.03, warmup=5)
     assert [event.text for event in of(Warned, events)] == [
         "this processor has no units for bfloat16: steps take up to 40 times as long; take float32"
@@ -215,14 +215,14 @@ def test_bfloat16_trains_and_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(
         t.dtype == torch.float32 for n, t in weights(tmp_path / "a" / "last.safetensors").items() if n != "calls"
     )
-    monkeypatch.setattr(fit, "_has_bfloat16", lambda: True)
+    monkeypatch.setattr(opening, "has_bfloat16", lambda: True)
     assert not of(Warned, run(tmp_path / "c", steps=1, precision="bfloat16"))
 
 
 def test_whether_the_processor_has_bfloat16_can_be_asked() -> None:
     flags = Path("/proc/cpuinfo").read_text() if sys.platform == "linux" else ""
     if flags:
-        assert fit._has_bfloat16() is ("avx512_bf16" in flags or "amx_tile" in flags)
+        assert opening.has_bfloat16() is ("avx512_bf16" in flags or "amx_tile" in flags)
 
 
 def test_one_process_has_nothing_to_share(tmp_path: Path) -> None:
@@ -278,30 +278,6 @@ def test_one_processor_has_nothing_to_try(tmp_path: Path, monkeypatch: pytest.Mo
     assert (started.threads, started.thread_times) == (1, {})
 
 
-def test_a_count_that_is_clearly_slower_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, calls = [0.0], list[int]()
-
-    def backward() -> None:
-        calls.append(torch.get_num_threads())
-        clock[0] += {1: 0.125, 2: 0.5, 3: 0.1875}[calls[-1]]
-
-    monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
-    assert threads.measure(backward, [1, 2, 3]) == {1: 0.125, 2: 0.5, 3: 0.1875}
-    assert calls == [1, 1, 1, 2, 2, 3, 3, 3]
-
-
-def test_a_first_run_says_nothing_of_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, calls = [0.0], list[int]()
-
-    def backward() -> None:
-        calls.append(torch.get_num_threads())
-        # threads are made, and kernels chosen, at first
-        clock[0] += 0.0625 if calls[-1] == 1 else 0.5 if calls.count(2) == 1 else 0.03125
-
-    monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
-    assert threads.measure(backward, [1, 2]) == {1: 0.0625, 2: 0.03125}
-
-
 class Slow(Toy):
     def ahead(self, folder: Path, new: bool) -> str:
         return f"a {'new' if new else 'second'} sum"
@@ -325,13 +301,6 @@ def test_measuring_changes_nothing(tmp_path: Path) -> None:
         run(tmp_path / "b", steps=5, threads=None)
     a, b = (weights(tmp_path / name / "last.safetensors") for name in "ab")
     assert all(torch.equal(a[name], b[name]) for name in a)
-
-
-def test_more_threads_must_be_worth_it() -> None:
-    assert threads.fastest({1: 1.0, 8: 0.95}) == 1
-    assert threads.fastest({1: 1.0, 8: 0.5}) == 8
-    assert threads.fastest({1: 1.0}) == 1
-    assert threads.available() >= 1
 
 
 def test_a_generator_left_early_leaves_a_run_to_resume(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from regard.tasks.caption import Caption
 from regard.tasks.task import Loss, Score
+from regard.tasks.translate import Translate
+from regard.tasks.translation import Translation
 from regard.train.checkpoint import read
 from regard.train.fit import fit
 from regard.train.training import Training
@@ -97,6 +99,22 @@ class ToyWork:
         )
 
 
+class DrawnWork(Translation):
+    """Leaves at every validation what the model says, in place of a picture."""
+
+    def picture(self, model: nn.Module, path: Path) -> None:
+        path.write_text(self.validate(model).sample)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(Translate):
+    def prepare(self, folder: Path, new: bool = True) -> DrawnWork:
+        return DrawnWork(**vars(super().prepare(folder, new)))
+
+
+KINDS = {"task": Toy, "caption": Caption, "translate": Drawn}
+
+
 def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -> list[Any]:
     """All events of a fit."""
     return list(fit(task or Toy(), folder, Training(**{"threads": 1, "device": "cpu", **training}), resume=resume))
@@ -130,14 +148,15 @@ def same(one: Path, other: Path) -> None:
 
 if __name__ == "__main__":
     # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps
-    # under torchrun; what the last of them raises is written into a file. "caption" instead of "task": of captions
+    # under torchrun; what the last of them raises is written into a file. "caption" or "translate" instead of "task":
+    # of captions, of a translation
     import os
     import sys
 
     torch.set_num_threads(1)
     for folder, told in json.loads(sys.argv[1]):
         try:
-            task = Caption(**told["caption"]) if "caption" in told else Toy(**told.get("task", {}))
-            run(Path(folder), task, told.get("resume", False), **told["training"])
+            kind = next((kind for kind in KINDS if kind in told), "task")
+            run(Path(folder), KINDS[kind](**told.get(kind, {})), told.get("resume", False), **told["training"])
         except ValueError as error:
             Path(f"{folder}.{os.environ.get('RANK', 0)}.txt").write_text(str(error))

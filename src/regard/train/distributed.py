@@ -89,6 +89,16 @@ def _device(name: str, local: int) -> torch.device:
     return torch.device(name, local) if name == "cuda" else torch.device(name)
 
 
+@dataclass(frozen=True)
+class Lent:
+    """A row of another process, for one that has none: layers that hold shares meet in every pass."""
+
+    batch: Any
+
+    def to(self, device: torch.device) -> "Lent":
+        return Lent(self.batch.to(device))
+
+
 class Objective(nn.Module):
     """work.loss as the forward of a module, since wrappers act before and after a forward."""
 
@@ -104,8 +114,11 @@ class Objective(nn.Module):
         if batch is None:
             learned = (p.sum() for p in self.model.parameters() if p.requires_grad)
             return sum(learned, torch.zeros((), device=self.device)) * 0.0, {}
+        lent = isinstance(batch, Lent)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
-            loss = self.work.loss(self.model, batch)
+            loss = self.work.loss(self.model, batch.batch if lent else batch)
+        if lent:
+            return loss.total * 0.0, {}
         if loss.count != count:
             raise ValueError(f"the loss sums {loss.count} terms, but work.count says {count}; make them agree")
         return loss.total, dict(loss.sums)
@@ -151,19 +164,6 @@ def gradients_stay(spread: Any, stay: bool) -> Iterator[None]:
             yield
     else:
         yield
-
-
-@contextlib.contextmanager
-def gathered(spread: Any) -> Iterator[None]:
-    """Whole parameters in every process; all of them must enter."""
-    shares = [module for module in spread.modules() if hasattr(module, "unshard")]
-    for share in shares:
-        share.unshard()
-    try:
-        yield
-    finally:
-        for share in shares:
-            share.reshard()
 
 
 def all_took_part(model: nn.Module) -> None:

@@ -14,19 +14,20 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.tasks.task import Draws, Score, Task
+from regard.tasks.task import Score, Task
 from regard.train import checkpoint, distributed, files, heap, opening, sentences, threads
 from regard.train.average import average
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Objective, Processes
-from regard.train.events import Event, Prepared, Saved, Started, Stepped, Validated, Warned
-from regard.train.interrupts import Asked, Interrupts
+from regard.train.events import Event, Prepared, Saved, Started, Stepped, Validated
+from regard.train.interrupts import Interrupts
 from regard.train.metrics import Metrics
 from regard.train.progress import Progress, Window, better, mix
-from regard.train.run import AVERAGE, BEST, LAST, SAMPLES, VALIDATED
+from regard.train.run import AVERAGE, BEST, LAST, VALIDATED
 from regard.train.schedule import factor
 from regard.train.step import Diverged, Stepper, seed
 from regard.train.training import Training
+from regard.train.validation import Validation
 
 __all__ = ["Diverged", "fit"]
 
@@ -80,6 +81,8 @@ class _Fitting:
         self.record, self.thread_times = record, dict[int, float]()
         self.metrics: Metrics | None = None
         self.interrupts = Interrupts()
+        self.sharded = training.parallel == "shard" and processes.world > 1
+        self.validation = Validation(self.work, run, processes.device, self.interrupts)
         self.started_at = self.progress.step
         self.saved = replace(self.progress, elapsed=0.0)
         self.start = 0.0
@@ -125,14 +128,6 @@ class _Fitting:
         trial = Objective(copy.deepcopy(self.model), self.work, self.processes.device, self.training.precision)
         return threads.measure(lambda: trial(batch, count)[0].backward(), counts)
 
-    def _warnings(self) -> Iterator[Warned]:
-        if self.resume and self.started_at == 0:
-            yield Warned(f"{self.run} has no checkpoint yet; it starts over")
-        if self.training.precision == "bfloat16" and self.processes.device.type == "cpu" and not _has_bfloat16():
-            yield Warned("this processor has no units for bfloat16: steps take up to 40 times as long; take float32")
-        if self.training.parallel == "shard" and self.processes.world == 1:
-            yield Warned("parallel='shard' with one process shares nothing; start several with torchrun")
-
     # The course of events
 
     def events(self) -> Iterator[Event]:
@@ -149,7 +144,7 @@ class _Fitting:
             resumed=self.resume,
             told=self.work.told,
         )
-        yield from self._warnings()
+        yield from opening.warnings(self.run, self.resume, self.started_at, self.training, self.processes)
         reason = None
         while reason is None:
             yield from self._due()
@@ -206,7 +201,8 @@ class _Fitting:
         try:
             taken = self.stepper.step(batches, int(count), done.step, self._lr(done.step + 1))
         except Diverged as error:
-            raise Diverged(sentences.diverged(error, done.step + 1, epoch, planned, self.training)) from None
+            place = done.step + 1, epoch, planned, self.saved.step
+            raise Diverged(sentences.diverged(error, self.work, *place, self.training)) from None
         window = done.window.add(taken.total, int(count), taken.norm, taken.sums)
         self.progress = replace(done, step=done.step + 1, epoch=epoch, place=place, window=window)
         self.tokens += int(count)
@@ -277,11 +273,11 @@ class _Fitting:
         if done.validated_at == step:
             return
         begun = time.perf_counter()
-        with distributed.gathered(self.stepper.spread):
-            score = self._score(self.model) if self.processes.first else None
-            found, value, higher = self.processes.share(
-                [0.0, 0.0, 0.0] if score is None else [1.0, score.value, score.higher_is_better]
-            )
+        model = self._whole()
+        score = self._score(model)
+        found, value, higher = self.processes.share(
+            [0.0, 0.0, 0.0] if score is None else [1.0, score.value, score.higher_is_better]
+        )
         if not found:
             return
         improved = better(value, done.best, bool(higher))
@@ -314,38 +310,19 @@ class _Fitting:
         yield from events
         yield from self._save(stored)
         # behind the checkpoint: what cannot be drawn costs no validation
-        yield from self._picture()
+        if model is not None and (warned := self.validation.picture(model, step)):
+            yield warned
 
-    def _score(self, model: nn.Module) -> Score | None:
-        """None if a signal came in between."""
-        seed(self.processes.device, mix(self.seed, self.progress.step))
-        model.eval()
-        try:
-            with torch.no_grad(), self.interrupts.at_once():
-                return self.work.validate(model)
-        except Asked:
-            return None
-        finally:
-            model.train()
+    def _whole(self) -> nn.Module | None:
+        """The model that validates, on the first process; where processes hold shares, all of them must come here."""
+        if not self.sharded:
+            return self.model if self.processes.first else None
+        stored = checkpoint.gather(self.model)
+        return self.validation.filled(stored, self.run / LAST) if self.processes.first else None
 
-    def _picture(self) -> Iterator[Event]:
-        """What the model makes, beside its score, if it makes something to look at."""
-        if not isinstance(self.work, Draws):
-            return
-        path, failed = self.run / SAMPLES / f"{self.progress.step}.png", None
-        with distributed.gathered(self.stepper.spread):
-            if self.processes.first:
-                self.model.eval()
-                try:
-                    files.folder(path.parent)
-                    with torch.no_grad():
-                        self.work.picture(self.model, path)
-                except (OSError, ImportError) as error:
-                    failed = error
-                finally:
-                    self.model.train()
-        if failed is not None:
-            yield Warned(f"no picture of step {self.progress.step}: {failed}")
+    def _score(self, model: nn.Module | None) -> Score | None:
+        """None if a signal came in between, and of no model."""
+        return None if model is None else self.validation.score(model, mix(self.seed, self.progress.step))
 
     def _to_average(self) -> bool:
         return self.training.average > 0 and self.progress.averaged_at != self.progress.step
@@ -355,12 +332,11 @@ class _Fitting:
         done, begun = self.progress, time.perf_counter()
         if not self._to_average() or done.validated_at != done.step:
             return
-        score = None
+        model = None
         if self.processes.first:
             stored = average([self._validated(step) for step in done.validated])
-            model = self.work.model().to(self.processes.device)
-            checkpoint.load_model(model, stored, self.run / AVERAGE)
-            score = self._score(model)
+            model = self.validation.filled(stored, self.run / AVERAGE)
+        score = self._score(model)
         (found,) = self.processes.share([float(score is not None)])
         if not found:
             return
@@ -384,7 +360,7 @@ class _Fitting:
 
     def _gather(self) -> Stored:
         """Weights and moments; where processes hold shares, all of them must come here."""
-        if self.processes.first or self.training.parallel == "shard":
+        if self.processes.first or self.sharded:
             return checkpoint.gather(self.model, self.stepper.optimizer)
         return Stored({})
 
@@ -407,8 +383,3 @@ class _Fitting:
 
 def _facts(step: int, score: Score) -> dict[str, object]:
     return {"step": step, "score": dict(score.values), "main": score.main}
-
-
-def _has_bfloat16() -> bool:
-    """Whether this processor computes in bfloat16, of whichever kind it is."""
-    return torch.ops.mkldnn._is_mkldnn_bf16_supported()

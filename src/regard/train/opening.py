@@ -1,15 +1,17 @@
-"""The beginning of a fit: the folder of a new or an old run, and the data."""
+"""The beginning of a fit: the folder of a new or an old run, the data, and what to beware of."""
 
 import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from regard.tasks.task import Announces, Task, Work
 from regard.train import checkpoint, files
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Processes
-from regard.train.events import Ahead
+from regard.train.events import Ahead, Warned
 from regard.train.run import LAST, METRICS, RECORD, SAMPLES, VALIDATED, Record
 from regard.train.training import Training
 
@@ -88,3 +90,18 @@ def steps_in_all(training: Training, batches: int) -> int | None:
     if training.epochs is not None:
         limits.append(max(1, round(training.epochs * batches / training.accumulate)))
     return min(limits, default=None)
+
+
+def warnings(run: Path, resume: bool, step: int, training: Training, processes: Processes) -> Iterator[Warned]:
+    """What whoever began at this step may not have meant."""
+    if resume and step == 0:
+        yield Warned(f"{run} has no checkpoint yet; it starts over")
+    if training.precision == "bfloat16" and processes.device.type == "cpu" and not has_bfloat16():
+        yield Warned("this processor has no units for bfloat16: steps take up to 40 times as long; take float32")
+    if training.parallel == "shard" and processes.world == 1:
+        yield Warned("parallel='shard' with one process shares nothing; start several with torchrun")
+
+
+def has_bfloat16() -> bool:
+    """Whether this processor computes in bfloat16, of whichever kind it is."""
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()

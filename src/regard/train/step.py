@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.tasks.task import Expects, Follows, Work
 from regard.train import distributed
-from regard.train.distributed import Objective, Processes
+from regard.train.distributed import Lent, Objective, Processes
 from regard.train.progress import mix
 from regard.train.training import Training
 
@@ -84,8 +84,16 @@ class Stepper:
 
     def load(self, planned: Sequence[object]) -> list[tuple[Any, int]]:
         """This process's share of the batches, and how many losses there are in each."""
-        batches = [self.work.batch(item, self.processes.rank, self.processes.world) for item in planned]
-        return [(batch, 0 if batch is None else self.work.count(batch)) for batch in batches]
+        batches = [self._share(item) for item in planned]
+        return [(batch, 0 if batch is None or isinstance(batch, Lent) else self.work.count(batch)) for batch in batches]
+
+    def _share(self, item: object) -> Any:
+        batch = self.work.batch(item, self.processes.rank, self.processes.world)
+        if batch is None and self.training.parallel == "shard":
+            # fewer rows than processes: the first has one
+            first = self.work.batch(item, 0, self.processes.world)
+            return None if first is None else Lent(first)
+        return batch
 
     def step(self, batches: Sequence[tuple[Any, int]], count: int, done: int, lr: float) -> Taken:
         """The update after `done` steps; `count` is that of all processes. Nothing is updated if it raises Diverged."""
