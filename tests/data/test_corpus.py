@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regard.data import corpus as module
-from regard.data.corpus import MAPPED, Corpus, Dropped, Side
+from regard.data.corpus import MAPPED, Corpus, Dropped, Side, among_all
 from regard.data.text import Pairs, read_pairs
 from regard.data.tokens import Tokens
 
@@ -48,6 +48,17 @@ def test_long_pairs_are_dropped_and_counted(max_length: int, kept: int) -> None:
     assert len(corpus) == kept
     assert dropped == Dropped(4 - kept, 4, 8, max_length)
     assert max(corpus.source.lengths.max(), corpus.target.lengths.max()) <= max_length
+
+
+def test_pairs_know_where_they_stood() -> None:
+    corpus, _ = of(max_length=3)
+    assert corpus.left_out.tolist() == [n for n in range(8) if n != 0]
+    assert among_all(np.arange(1), corpus.left_out).tolist() == [0]
+    chance = np.random.default_rng(0)
+    for share in (0.0, 0.1, 0.5, 0.9):
+        out = chance.random(101) < share
+        kept = np.flatnonzero(~out)
+        np.testing.assert_array_equal(among_all(np.arange(len(kept)), np.flatnonzero(out)), kept)
 
 
 def test_what_was_dropped_is_a_sentence() -> None:

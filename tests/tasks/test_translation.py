@@ -74,6 +74,25 @@ def test_batches_are_every_pair_once_and_a_pure_function(tmp_path: Path) -> None
         assert source.decode(one) == target.decode(other)[::-1]
 
 
+def test_a_batch_is_named_by_the_lines_of_the_file(tmp_path: Path) -> None:
+    """Whatever was held out or dropped before them."""
+    lines = [f"{'ab' * (n % 7)}{n:03}\t{n:03}\n" if n % 5 else "\t\n" for n in range(200)]
+    (tmp_path / "train.tsv").write_text("".join(lines))
+    options = {"tokens": "characters", "max_length": 13, "width": 16, "hidden": 24, "batch": 200}
+    work = Translate(train=(tmp_path / "train.tsv",), **options).prepare(tmp_path)
+    assert len(work.held) == 3
+    assert len(work.corpus.left_out) > 40
+    for planned in work.batches(0):
+        batch = work.batch(planned, 0, 1)
+        assert batch is not None
+        said = sorted(int(work.vocabularies.target.decode(row)) + 1 for row in batch.target.tolist())
+        some = ", ".join(map(str, said[:12]))
+        more = f" and {len(said) - 12} more" if len(said) > 12 else ""
+        assert work.named([planned]) == f"lines {some}{more} of train.tsv"
+    assert re.fullmatch(r"line \d+ of train\.tsv", work.named([planned[:1]]))
+    assert re.fullmatch(r"lines \d+, \d+ of train\.tsv", work.named([planned[:1], planned[1:2]]))
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_cross_entropy_of_what_is_no_padding(name: str, smoothing: float, tmp_path: Path) -> None:

@@ -59,18 +59,25 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, kind: str, found
     said = ", ".join(map(str, planned))
     with pytest.raises(
         Diverged,
-        match=rf"step 8 in epoch 0 has {found}.*, on batch \[{said}\]; weights and checkpoints are as before: "
-        "resume with a smaller lr than 0.001 or a smaller clip than 1, or mend the data",
+        match=rf"step 8 in epoch 0 has {found}.*, on batch \[{said}\]; the checkpoint of step 5 is as "
+        "before: mend the data and train anew, or resume with a smaller lr than 0.001 or a smaller clip than 1",
     ):
         run(tmp_path, task, steps=20, save_every=5)
     assert checkpoint.read(tmp_path / "last.safetensors").facts["step"] == 5
     assert all(t.isfinite().all() for t in weights(tmp_path / "last.safetensors").values())
-    with pytest.raises(Diverged, match="or with a clip such as clip=1.0, or mend"):
+    with pytest.raises(Diverged, match="or with a clip such as clip=1.0$"):
         run(tmp_path, dataclasses.replace(task), resume=True, steps=20, clip=None, lr=1e30)
 
 
+def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
+    said = "; there is no checkpoint yet: mend the data and train anew, or start over with a smaller lr than 0.001 or a"
+    with pytest.raises(Diverged, match=said):
+        run(tmp_path, Broken(), steps=20, save_every=9)
+    assert not (tmp_path / "last.safetensors").exists()
+
+
 def test_many_batches_are_named_briefly(tmp_path: Path) -> None:
-    with pytest.raises(Diverged, match=r"on batch \[.{250,310}…; weights"):
+    with pytest.raises(Diverged, match=r"on batch \[.{250,310}…; the"):
         run(tmp_path, Broken(rows=61, at=2), steps=20, accumulate=5)
 
 

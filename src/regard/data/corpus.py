@@ -3,8 +3,9 @@
 import contextlib
 import os
 import tempfile
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -68,6 +69,8 @@ class Corpus:
 
     source: Side
     target: Side
+    # which pairs of those that were read are not among these, in order: few beside what each of these stood as
+    left_out: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     def __len__(self) -> int:
         return len(self.source)
@@ -101,6 +104,7 @@ class Corpus:
             raise ValueError(f"max_length must be 1 or more, got {max_length}; try max_length=100")
         source, target = _Growing("source", folder, mapped), _Growing("target", folder, mapped)
         too_long = empty = 0
+        left_out = array("i")
         try:
             for at in range(0, len(pairs), _CHUNK):
                 lines = pairs.source[at : at + _CHUNK], pairs.target[at : at + _CHUNK]
@@ -113,6 +117,8 @@ class Corpus:
                         too_long += 1
                     else:
                         keep.append(n)
+                        continue
+                    left_out.append(at + n)
                 source.add([ids[0][n] for n in keep])
                 target.add([ids[1][n] for n in keep])
             dropped = Dropped(too_long, empty, len(pairs), max_length)
@@ -123,12 +129,17 @@ class Corpus:
             # a full disk is told here at the latest, and then none has its own name yet
             source.settle()
             target.settle()
-            return cls(source.side(), target.side()), dropped
+            return cls(source.side(), target.side(), np.array(left_out, np.int32)), dropped
         except OSError as error:
             raise error if folder is None else disk.named(error, folder) from error
         finally:
             source.close()
             target.close()
+
+
+def among_all(kept: NDArray[np.integer], left_out: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The numbers that those that were kept had before others, whose numbers are in order, were left out."""
+    return kept + np.searchsorted(left_out - np.arange(len(left_out)), kept, side="right")
 
 
 class _Growing:

@@ -96,6 +96,14 @@ class Draws(Protocol):
 
 
 @runtime_checkable
+class Names(Protocol):
+    """A work whose samples people can find."""
+
+    def named(self, planned: Sequence[Any]) -> str:
+        """Where the samples of these planned batches stand, such as lines of a file; of many, a few."""
+
+
+@runtime_checkable
 class Follows(Protocol):
     """A work whose model keeps something of its weights from step to step, such as their moving average."""
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.batches import Batch, collate, plan
-from regard.data.corpus import Corpus
+from regard.data.corpus import Corpus, among_all
 from regard.data.embedded import EMBEDDED
 from regard.data.held import hold_out
 from regard.data.special import PAD
@@ -28,6 +28,8 @@ from regard.tasks.vocabularies import Vocabularies
 
 # how much a hard attention is paid for staying undecided while it learns where to look
 _ENTROPY = 0.05
+# of a batch that is told, so many lines are named
+_NAMED = 12
 # what is reported beside the loss, by the kind of data
 _REPORTED = {"files": ("bleu", "chrf"), "dates": ("exact",), "reverse": ("exact",), "pronounce": ("per", "wer")}
 
@@ -45,6 +47,7 @@ class Translation:
     told: str  # what was read and what was dropped
     counted: str = "tokens"
     bleu: Cut = "13a"
+    held: tuple[int, ...] = ()  # lines to learn from that are validated on instead
 
     @staticmethod
     def of(task: Translate, folder: Path, new: bool) -> "Translation":
@@ -75,7 +78,17 @@ class Translation:
         told += f"; {dropped}" if dropped.too_long or dropped.empty else ""
         if facts.bleu != (task.bleu or "13a"):
             told += f"; BLEU is cut by {facts.bleu}, as the targets are written without spaces"
-        return Translation(task, vocabularies, corpus, valid, valid_corpus, facts.stretch, told, bleu=facts.bleu)
+        return Translation(
+            task,
+            vocabularies,
+            corpus,
+            valid,
+            valid_corpus,
+            facts.stretch,
+            told,
+            bleu=facts.bleu,
+            held=splits.held,
+        )
 
     def model(self) -> Translator:
         return build(self.task, len(self.vocabularies.source), len(self.vocabularies.target), self.vocabularies.shared)
@@ -87,6 +100,15 @@ class Translation:
     def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
         batch = collate(self.corpus, planned)
         return batch if world == 1 else batch.shard(rank, world)
+
+    def named(self, planned: Sequence[NDArray[np.int64]]) -> str:
+        """The lines of these batches in the files, counted from 1."""
+        read = among_all(np.concatenate(planned), self.corpus.left_out)
+        lines = np.sort(among_all(read, np.array(self.held, np.int64))) + 1
+        what = ("line" if self.task.kind == "files" else "pair") + ("s" if len(lines) > 1 else "")
+        some = ", ".join(map(str, lines[:_NAMED].tolist()))
+        more = f" and {len(lines) - _NAMED:,} more" if len(lines) > _NAMED else ""
+        return f"{what} {some}{more} of {self.task.source}"
 
     def count(self, batch: Batch) -> int:
         return batch.tokens

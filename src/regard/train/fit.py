@@ -201,8 +201,8 @@ class _Fitting:
         try:
             taken = self.stepper.step(batches, int(count), done.step, self._lr(done.step + 1))
         except Diverged as error:
-            place = done.step + 1, epoch, planned, self.saved.step
-            raise Diverged(sentences.diverged(error, self.work, *place, self.training)) from None
+            at = done.step + 1, epoch, planned, self.saved.step
+            raise Diverged(sentences.diverged(error, self.work, *at, self.training)) from None
         window = done.window.add(taken.total, int(count), taken.norm, taken.sums)
         self.progress = replace(done, step=done.step + 1, epoch=epoch, place=place, window=window)
         self.tokens += int(count)

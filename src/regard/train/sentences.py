@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from regard.tasks.task import Names, Work
 from regard.train.events import Stopped
 from regard.train.progress import Progress
 from regard.train.step import Diverged
@@ -14,11 +15,16 @@ def brief(planned: Sequence[object]) -> str:
     return said if len(said) <= 300 else said[:300] + "…"
 
 
-def diverged(found: Diverged, step: int, epoch: int, planned: Sequence[object], training: Training) -> str:
+def diverged(
+    found: Diverged, work: Work, step: int, epoch: int, planned: Sequence[object], saved: int, training: Training
+) -> str:
+    """`saved` is the step of the last checkpoint, 0 if there is none."""
+    batch = work.named(planned) if isinstance(work, Names) else f"batch {brief(planned)}"
+    where = f"the checkpoint of step {saved} is as before" if saved else "there is no checkpoint yet"
     clip = "with a clip such as clip=1.0" if training.clip is None else f"a smaller clip than {training.clip:g}"
     return (
-        f"step {step} in epoch {epoch} has {found}, on batch {brief(planned)}; weights and checkpoints are as before: "
-        f"resume with a smaller lr than {training.lr:g} or {clip}, or mend the data"
+        f"step {step} in epoch {epoch} has {found}, on {batch}; {where}: mend the data and train anew, or "
+        f"{'resume' if saved else 'start over'} with a smaller lr than {training.lr:g} or {clip}"
     )
 
 
