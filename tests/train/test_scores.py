@@ -1,7 +1,9 @@
 """What validation decides: the best, patience, the plateau, the average."""
 
 import dataclasses
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import nn
 from regard.tasks.task import Score
 from regard.train import checkpoint, fit
 from regard.train.events import Saved, Stepped, Stopped, Validated
-from regard.train.progress import better
+from regard.train.progress import Progress, better
 from regard.train.training import Training
 
 
@@ -21,6 +23,7 @@ class Scored(Toy):
 
     scores: tuple[float, ...] = ()
     higher: bool = True
+    nlls: tuple[float, ...] = ()
 
     def prepare(self, folder: Path, new: bool = True) -> "ScoredWork":
         return ScoredWork(self)
@@ -34,7 +37,8 @@ class ScoredWork(ToyWork):
         assert not torch.is_grad_enabled()
         self.told += 1
         value = self.task.scores[self.told - 1]  # type: ignore[attr-defined]
-        return Score({"bleu": value}, "bleu", self.task.higher)  # type: ignore[attr-defined]
+        nll = {"nll": self.task.nlls[self.told - 1]} if self.task.nlls else {}  # type: ignore[attr-defined]
+        return Score({"bleu": value, **nll}, "bleu", self.task.higher)  # type: ignore[attr-defined]
 
 
 def test_the_best_is_kept(tmp_path: Path) -> None:
@@ -59,6 +63,19 @@ def test_patience_ends_a_run(tmp_path: Path) -> None:
     )
     events = run(tmp_path, task, resume=True, steps=18, validate_every=3, patience=5)
     assert (events[-1].reason, events[-1].step) == ("done", 18)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_of_equal_scores_the_likelier_is_better(tmp_path: Path, higher: bool) -> None:
+    """BLEU is 0 for the first validations of every small training: it learns all the same."""
+    task = Scored(scores=(0.0,) * 6, nlls=(5.0, 4.0, 4.0, 3.0, 3.5, 3.2), higher=higher)
+    kind = {"schedule": "plateau", "warmup": 0, "plateau_patience": 2, "plateau_factor": 0.1}
+    events = run(tmp_path, task, steps=100, validate_every=3, patience=2, **kind)
+    assert [event.improved for event in of(Validated, events)] == [True, True, False, True, False, False]
+    assert (events[-1].reason, events[-1].step) == ("patience", 18)
+    assert checkpoint.read(tmp_path / "best.safetensors").facts["step"] == 12
+    progress = checkpoint.read(tmp_path / "last.safetensors").facts["progress"]
+    assert (progress["best"], progress["plateau"]["factor"]) == ([0.0, 3.0], pytest.approx(0.1))
 
 
 def test_an_end_out_of_turn_does_not_cost_patience(tmp_path: Path) -> None:
@@ -116,13 +133,33 @@ def test_a_better_average_stays_the_best_when_the_run_goes_on(tmp_path: Path) ->
     assert checkpoint.read(tmp_path / "best.safetensors").facts["score"] == {"bleu": 5.0}
 
 
+NAN, INF = float("nan"), float("inf")
+
+
 @pytest.mark.parametrize(
     ("value", "than", "higher", "want"),
     [
-        *((1.0, None, True, True), (float("nan"), None, True, True), (1.0, float("nan"), True, True)),
-        *((float("nan"), float("nan"), True, False), (float("nan"), 1.0, False, False)),
+        *((1.0, None, True, True), (NAN, None, True, True), (1.0, NAN, True, True)),
+        *((NAN, NAN, True, False), (NAN, 1.0, False, False)),
         *((2.0, 1.0, True, True), (2.0, 1.0, False, False), (1.0, 1.0, True, False), (1.0, 2.0, False, True)),
     ],
 )
-def test_what_is_better(value: float, than: float | None, higher: bool, want: bool) -> None:
-    assert better(value, than, higher) is want
+@pytest.mark.parametrize("nll", [2.0, INF, NAN])
+def test_what_is_better(value: float, than: float | None, higher: bool, want: bool, nll: float) -> None:
+    assert better((value, nll), None if than is None else (than, nll), higher) is want
+
+
+@pytest.mark.parametrize(
+    ("nll", "than", "want"),
+    [(2.0, 3.0, True), (3.0, 2.0, False), (2.0, INF, True), (INF, 2.0, False), (NAN, 2.0, False)],
+)
+@pytest.mark.parametrize("higher", [True, False])
+def test_what_is_better_among_equals(nll: float, than: float, want: bool, higher: bool) -> None:
+    assert better((1.0, nll), (1.0, than), higher) is want
+
+
+@pytest.mark.parametrize("kept", [None, 0.5, (0.5, 2.0)])
+def test_progress_comes_back_also_from_older_checkpoints(kept: Any) -> None:
+    told = json.loads(json.dumps({**Progress(step=3).to_dict(), "best": kept, "kept": kept}))
+    want = (0.5, INF) if kept == 0.5 else kept
+    assert Progress.from_dict(told) == Progress(step=3, best=want, kept=want)

@@ -10,6 +10,7 @@ The loss that is minimised is Σ total / Σ count over all batches and processes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,11 @@ class Score:
     @property
     def value(self) -> float:
         return self.values[self.main]
+
+    @property
+    def reached(self) -> tuple[float, float]:
+        """What decides and, among equals, "nll", of which less is better; infinite where that is not told."""
+        return self.value, self.values.get("nll", math.inf)
 
 
 class Loadable(Protocol):

@@ -15,13 +15,14 @@ import torch
 from torch import nn
 
 from regard.tasks.task import Score, Task
-from regard.train import checkpoint, distributed, files, heap, opening, sentences, threads
+from regard.train import checkpoint, distributed, ends, files, heap, opening, sentences, threads
 from regard.train.average import average
 from regard.train.checkpoint import Stored
 from regard.train.distributed import Objective, Processes
 from regard.train.events import Event, Prepared, Saved, Started, Stepped, Validated
 from regard.train.interrupts import Interrupts
 from regard.train.metrics import Metrics
+from regard.train.plan import Plan
 from regard.train.progress import Progress, Window, better, mix
 from regard.train.run import AVERAGE, BEST, LAST, VALIDATED
 from regard.train.schedule import factor
@@ -66,9 +67,8 @@ class _Fitting:
         self.run, self.training, self.seed, self.processes, self.resume = run, training, task.seed, processes, resume
         record, stored, self.work = opening.opened(task, run, training, resume, processes)
         self.progress = Progress() if stored is None else Progress.from_dict(stored.facts["progress"])
-        self.plan = self._planned(self.progress.epoch)
-        self.batches = len(self.plan if self.progress.epoch == 0 else self._planned(0))
-        self.steps = opening.steps_in_all(training, self.batches)
+        self.plan = Plan(self.work, self.progress.epoch)
+        self.steps = ends.steps_in_all(training, self.plan.first)
         seed(processes.device, task.seed)
         self.model = self.work.model().to(processes.device).train()
         self.parameters = sum(p.numel() for p in self.model.parameters())
@@ -99,12 +99,6 @@ class _Fitting:
         if self.metrics is not None:
             self.metrics.close()
 
-    def _planned(self, epoch: int) -> Sequence[object]:
-        plan = self.work.batches(epoch)
-        if not len(plan):
-            raise ValueError(f"epoch {epoch} has no batches; give the task training data")
-        return plan
-
     def settle(self) -> Iterator[Event]:
         """Freed memory stays, on a CPU; and how many threads there are: if that must be tried, it is told before."""
         if self.processes.device.type == "cpu":
@@ -122,7 +116,7 @@ class _Fitting:
             torch.set_num_threads(counts[0])
 
     def _tried(self, counts: Sequence[int]) -> dict[int, float]:
-        batch = self.work.batch(self.plan[0], 0, 1)
+        batch = self.work.batch(self.plan.batches[0], 0, 1)
         count = self.work.count(batch)
         # of a copy, so that neither weights nor gradients change; the data is not copied
         trial = Objective(copy.deepcopy(self.model), self.work, self.processes.device, self.training.precision)
@@ -140,7 +134,7 @@ class _Fitting:
             thread_times=self.thread_times,
             step=self.progress.step,
             steps=self.steps,
-            batches=self.batches,
+            batches=self.plan.first,
             resumed=self.resume,
             told=self.work.told,
         )
@@ -148,7 +142,7 @@ class _Fitting:
         reason = None
         while reason is None:
             yield from self._due()
-            reason = self._ended() or self._step()
+            reason = ends.reason(self.training, self.steps, self.progress) or self._step()
         yield from self._finish(reason)
 
     def _due(self) -> Iterator[Event]:
@@ -160,13 +154,6 @@ class _Fitting:
             yield from self._validate()
         if step % self.training.save_every == 0:
             yield from self._save()
-
-    def _ended(self) -> str | None:
-        if self.steps is not None and self.progress.step >= self.steps:
-            return "done"
-        if self.training.patience is not None and self.progress.bad >= self.training.patience:
-            return "patience"
-        return None
 
     def _finish(self, reason: str) -> Iterator[Event]:
         if reason != "interrupted":
@@ -182,7 +169,7 @@ class _Fitting:
     def _step(self) -> str | None:
         """One update of the weights, or the reason why there is none."""
         begun, done, minutes = time.perf_counter(), self.progress, self.training.minutes
-        planned, epoch, place = self._take()
+        planned, epoch, place = self.plan.take(done.epoch, done.place, self.training.accumulate)
         batches = self.stepper.load(planned)
         over = minutes is not None and self._elapsed() >= 60 * minutes
         # The first process's clock decides for all, a signal to any of them as well.
@@ -209,19 +196,6 @@ class _Fitting:
         self.busy += time.perf_counter() - begun
         return None
 
-    def _take(self) -> tuple[list[object], int, int]:
-        """The planned batches of the next step, and where the one after it begins."""
-        epoch, place = self.progress.epoch, self.progress.place
-        planned: list[object] = []
-        while len(planned) < self.training.accumulate:
-            if place >= len(self.plan):
-                epoch, place = epoch + 1, 0
-                self.plan = ()  # that of the last epoch goes before the next is made
-                self.plan = self._planned(epoch)
-            planned.append(self.plan[place])
-            place += 1
-        return planned, epoch, place
-
     def _lr(self, step: int) -> float:
         return self.training.lr * factor(self.training, step, self.steps, self.progress.plateau)
 
@@ -243,13 +217,13 @@ class _Fitting:
         event = Stepped(
             step=done.step,
             steps=self.steps,
-            epoch=done.epoch + done.place / len(self.plan),
+            epoch=done.epoch + done.place / len(self.plan.batches),
             loss=window.total / window.count,
             lr=self._lr(done.step),
             norm=window.norm,
             tokens_per_second=self.tokens / self.busy if self.busy else 0.0,
             elapsed=done.elapsed,
-            remaining=self._remaining(),
+            remaining=ends.remaining(self.training, self.steps, done),
             values={name: value / window.count for name, value in window.sums.items()},
             counted=self.work.counted,
         )
@@ -259,14 +233,6 @@ class _Fitting:
             self.metrics.step(event)
         yield event
 
-    def _remaining(self) -> float | None:
-        left = []
-        if self.steps is not None and self.progress.step:
-            left.append((self.steps - self.progress.step) * self.progress.elapsed / self.progress.step)
-        if self.training.minutes is not None:
-            left.append(60 * self.training.minutes - self.progress.elapsed)
-        return max(min(left), 0.0) if left else None
-
     def _validate(self) -> Iterator[Event]:
         """The score of the present weights, unless they have one; then the files that know of it."""
         done, step = self.progress, self.progress.step
@@ -275,9 +241,10 @@ class _Fitting:
         begun = time.perf_counter()
         model = self._whole()
         score = self._score(model)
-        found, value, higher = self.processes.share(
-            [0.0, 0.0, 0.0] if score is None else [1.0, score.value, score.higher_is_better]
+        found, higher, *reached = self.processes.share(
+            [0.0] * 4 if score is None else [1.0, score.higher_is_better, *score.reached]
         )
+        value = reached[0], reached[1]
         if not found:
             return
         improved = better(value, done.best, bool(higher))
@@ -345,10 +312,10 @@ class _Fitting:
             assert self.metrics is not None
             facts = {**_facts(done.step, score), "averaged": done.validated}
             checkpoint.write(self.run / AVERAGE, stored, facts)
-            improved = better(score.value, done.kept, score.higher_is_better)
+            improved = better(score.reached, done.kept, score.higher_is_better)
             if improved:
                 checkpoint.write(self.run / BEST, stored, facts)
-                self.progress = replace(self.progress, kept=score.value)
+                self.progress = replace(self.progress, kept=score.reached)
             event = Validated(done.step, score, improved, time.perf_counter() - begun, of="average")
             self.metrics.validation(event)
             yield event

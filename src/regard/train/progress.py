@@ -8,6 +8,7 @@ from typing import Any
 from regard.train.schedule import Plateau
 
 _MASK = (1 << 64) - 1
+_REACHED = ("best", "kept")
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class Progress:
     epoch: int = 0
     place: int = 0
     elapsed: float = 0.0
-    # the best score of a validation, and validations since then
-    best: float | None = None
+    # what the best validation reached (`Score.reached`), and validations since then
+    best: tuple[float, float] | None = None
     bad: int = 0
-    # the score of what lies in best.safetensors: an average of checkpoints may be better than any of them
-    kept: float | None = None
+    # that of what lies in best.safetensors: an average of checkpoints may be better than any of them
+    kept: tuple[float, float] | None = None
     plateau: Plateau = field(default_factory=Plateau)
     logged_at: int = 0
     validated_at: int = 0
@@ -51,15 +52,23 @@ class Progress:
 
     @staticmethod
     def from_dict(told: Mapping[str, Any]) -> "Progress":
-        plain = {**told, "validated": tuple(told["validated"])}
+        plain = {**told, "validated": tuple(told["validated"]), **{name: _reached(told[name]) for name in _REACHED}}
         return replace(Progress(**plain), plateau=Plateau(**told["plateau"]), window=Window(**told["window"]))
 
 
-def better(value: float, than: float | None, higher: bool) -> bool:
-    """NaN is worse than anything but nothing."""
-    if than is None or math.isnan(than):
-        return than is None or not math.isnan(value)
-    return value > than if higher else value < than
+def _reached(told: Any) -> tuple[float, float] | None:
+    """As JSON has it; older checkpoints have the deciding value alone."""
+    return None if told is None else tuple(told) if isinstance(told, list) else (told, math.inf)
+
+
+def better(one: tuple[float, float], than: tuple[float, float] | None, higher: bool) -> bool:
+    """By the deciding value, which is better `higher` or lower; of equals the one of lower nll.
+
+    NaN is worse than anything but nothing.
+    """
+    if than is None or math.isnan(than[0]):
+        return than is None or not math.isnan(one[0])
+    return one[1] < than[1] if one[0] == than[0] else (one[0] > than[0] if higher else one[0] < than[0])
 
 
 def mix(*numbers: int) -> int:
