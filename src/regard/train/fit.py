@@ -85,8 +85,7 @@ class _Fitting:
         self.validation = Validation(self.work, run, processes.device, self.interrupts)
         self.started_at = self.progress.step
         self.saved = replace(self.progress, elapsed=0.0)
-        self.start = 0.0
-        self.busy, self.tokens = 0.0, 0
+        self.start, self.busy, self.tokens = 0.0, 0.0, 0
 
     def begin(self) -> None:
         """From here on the clock runs and files are written."""
@@ -327,9 +326,8 @@ class _Fitting:
 
     def _gather(self) -> Stored:
         """Weights and moments; where processes hold shares, all of them must come here."""
-        if self.processes.first or self.sharded:
-            return checkpoint.gather(self.model, self.stepper.optimizer)
-        return Stored({})
+        needed = self.processes.first or self.sharded
+        return checkpoint.gather(self.model, self.stepper.optimizer) if needed else Stored({})
 
     def _save(self, stored: Stored | None = None) -> Iterator[Event]:
         if replace(self.progress, elapsed=0.0) == self.saved:

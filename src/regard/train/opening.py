@@ -84,14 +84,6 @@ def ahead(task: Task, run: Path, resume: bool, processes: Processes) -> Iterator
         yield Ahead(text)
 
 
-def steps_in_all(training: Training, batches: int) -> int | None:
-    """Where steps and epochs end, whichever is first; None if minutes alone do."""
-    limits = [] if training.steps is None else [training.steps]
-    if training.epochs is not None:
-        limits.append(max(1, round(training.epochs * batches / training.accumulate)))
-    return min(limits, default=None)
-
-
 def warnings(run: Path, resume: bool, step: int, training: Training, processes: Processes) -> Iterator[Warned]:
     """What whoever began at this step may not have meant."""
     if resume and step == 0:
