@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,8 @@ from tests.cli.conftest import LINES, TINY, Ran, Regard
 
 from regard.cli.translate import _ordinal
 from regard.data.tokens import Tokens
-from regard.tasks.interpreter import Beam, Greedy, Interpreter, Said, Search
-from regard.view import fonts
+from regard.tasks.interpreter import Aligned, Beam, Greedy, Interpreter, Said, Search
+from regard.view import alignment, alignment_figure, fonts
 
 COVERED = ["--coverage", 1e-9]
 
@@ -171,6 +172,50 @@ def test_alignments_of_several_translations_are_counted(regard: Regard, trained:
     scores = [printed.split("\t")[1] for printed in ran.out.splitlines()]
     told = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("line ")]
     assert told == [note + score for note, score in zip(notes, scores, strict=True)]
+
+
+def test_lines_are_aligned_together(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    align = Interpreter.align
+
+    def heard(self: Interpreter, texts: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
+        counts.append(len(texts))
+        return align(self, texts, said)
+
+    monkeypatch.setattr(Interpreter, "align", heard)
+    path, seen = tmp_path / "lines.txt", tmp_path / "seen.txt"
+    # of white space nothing was read
+    path.write_text("\n".join([LINES[0], "  ", *LINES[1:7], ""]), encoding="utf-8")
+    assert len(lines(regard("translate", trained, "--file", path, "--nbest", 2, "--alignment", seen))) == 1 + 7 * 2
+    assert counts == [7 * 2]
+    told = [line.partition(",")[0] for line in seen.read_text(encoding="utf-8").splitlines() if line[:5] == "line "]
+    assert told == [f"line {n}" for n in (1, *range(3, 9)) for _ in range(2)]
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".txt"])
+def test_a_file_that_is_full_has_the_first(
+    suffix: str, regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alignment, "_WEIGHTS", 99)
+    monkeypatch.setattr(alignment_figure, "_HIGH", 5.0)
+    path = tmp_path / f"seen{suffix}"
+    ran = regard("translate", trained, *LINES, "--alignment", path)
+    assert len(lines(ran)) == len(LINES)
+    assert f"regard: what was looked at is drawn in {path}\n" in ran.err
+    told = re.search(rf"regard: it has room for the first (\d+) of {len(LINES)} translations; .txt has room", ran.err)
+    if suffix == ".txt":
+        assert told is None
+        assert path.read_text(encoding="utf-8").count("\nsource ") == len(LINES)
+        return
+    assert told is not None
+    shown = int(told[1])
+    assert 1 < shown < len(LINES)
+    if suffix == ".html":
+        said = path.read_text(encoding="utf-8")
+        assert f"line {shown}, score" in said
+        assert f"line {shown + 1}, score" not in said
 
 
 @pytest.mark.parametrize(("n", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])

@@ -10,8 +10,8 @@ import pytest
 import torch
 from tests.view.recordings import Caught
 
-from regard.view import Alignment, draw, fonts
-from regard.view.alignment import lacking, text
+from regard.view import Alignment, alignment_figure, draw, fonts
+from regard.view.alignment import draw_first, lacking, share, text
 from regard.view.alignment_figure import FRAMED, heading
 
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-", ".html": b"<!doctype html>", ".txt": b"German"}
@@ -40,6 +40,22 @@ def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
     said = draw([one(), Alignment(["月", "𓀀"], ["a"], weights(1, 2), "$5 $6")], tmp_path / "a.svg").read_text()
     for word in ("German", "score -0.2", ">05<", ">M<", ">␣<", "$5 $6", "月", "𓀀"):
         assert word in said
+
+
+def test_of_more_than_a_figure_has_room_for_the_first_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = [one(), Alignment(["a"], ["b"], weights(1, 1))] * 20
+    whole, first = tmp_path / "whole.svg", tmp_path / "first.svg"
+    assert draw_first(several, whole) == len(several)
+    monkeypatch.setattr(alignment_figure, "_HIGH", 5.0)
+    count = draw_first(several, first)
+    assert 0 < count < len(several)
+    assert first.read_bytes() == draw(several[:count], tmp_path / "same.svg").read_bytes() != whole.read_bytes()
+    with pytest.raises(ValueError, match="a figure is at most 5 inches high"):
+        draw(several[: count + 1], first)
+    # what fits is never taken for too much
+    assert sum(share(first, len(each.target), len(each.source)) for each in several[:count]) <= 1
 
 
 def test_the_text_says_what_is_looked_at(tmp_path: Path) -> None:

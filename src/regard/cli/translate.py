@@ -111,7 +111,9 @@ class _Translator:
     def __init__(self, typed: Options, interpreter: "Interpreter", most: int) -> None:
         self.typed, self.interpreter, self.most = typed, interpreter, most
         self.search = _search(typed)
-        self.looked: list[Alignment] = []
+        self.looked = (
+            None if typed.alignment is None else _Looked(interpreter, typed.alignment, typed.nbest is not None)
+        )
         self.lines = self.unknown = self.unfinished = 0
         self.long: dict[int, int] = {}  # line -> its tokens, of lines longer than any that was learned from
 
@@ -131,8 +133,8 @@ class _Translator:
         if self.unfinished:
             was = "was" if self.unfinished == 1 else "were"
             note(f"{counted(self.unfinished, 'translation')} came to no end and {was} cut off")
-        if self.typed.alignment is not None:
-            _draw(self.looked, self.typed.alignment)
+        if self.looked is not None:
+            self.looked.draw()
 
     def _print(self, lines: list[str]) -> None:
         from regard.data.special import UNK
@@ -142,21 +144,56 @@ class _Translator:
         self.long |= {self.lines + n: len(ids) for n, ids in enumerate(encoded, 1) if len(ids) > self.most}
         said = self.interpreter.translate(lines, self.search, first=self.lines)
         for line, found in zip(lines, said, strict=True):
-            self.lines += 1
             self.unfinished += sum(not one.finished for one in found)
             sys.stdout.write(_written(line, found, self.typed))
-            if self.typed.alignment is not None and line:
-                self._look(line, found)
         sys.stdout.flush()
+        if self.looked is not None:
+            self.looked.add(lines, [len(ids) for ids in encoded], said, self.lines)
+        self.lines += len(lines)
 
-    def _look(self, line: str, found: "list[Said]") -> None:
-        from regard.view.alignment import Alignment
 
-        hard, texts = self.interpreter.hard, [(line, one.text or "(nothing)") for one in found]
-        for n, seen in enumerate(self.interpreter.align([line] * len(found), found)):
-            place = "" if self.typed.nbest is None else f", {_ordinal(n + 1)}"
-            note = f"line {self.lines}{place}, score {found[n].score:.4f}"
-            self.looked.append(Alignment(seen.source, seen.target, seen.weights, note=note, text=texts[n], hard=hard))
+class _Looked:
+    """What was looked at, of the first translations: as many as their file has room for."""
+
+    def __init__(self, interpreter: "Interpreter", path: Path, numbered: bool) -> None:
+        self.interpreter, self.path, self.numbered = interpreter, path, numbered
+        self.kept: list[Alignment] = []
+        self.asked, self.taken = 0, 0.0
+
+    def add(self, lines: Sequence[str], tokens: Sequence[int], said: "Sequence[list[Said]]", first: int) -> None:
+        """Those of lines that were read: of white space the model saw nothing. `first` lines were before."""
+        from regard.tasks.interpreter import spelled
+        from regard.view.alignment import Alignment, share
+
+        taken: list[tuple[str, Said, str]] = []
+        for n, (line, found) in enumerate(zip(lines, said, strict=True)):
+            for place, one in enumerate(found if line.strip() else [], 1):
+                self.asked += 1
+                self.taken += share(self.path, len(spelled(one)), tokens[n] + 1)
+                # of one that alone is too large, who draws tells
+                if self.taken <= 1 or self.asked == 1:
+                    which = f", {_ordinal(place)}" if self.numbered else ""
+                    taken.append((line, one, f"line {first + n + 1}{which}, score {one.score:.4f}"))
+        if not taken:
+            return
+        aligned = self.interpreter.align([line for line, _, _ in taken], [one for _, one, _ in taken])
+        for (line, one, told), seen in zip(taken, aligned, strict=True):
+            texts = (line, one.text or "(nothing)")
+            weighed = (seen.source, seen.target, seen.weights)
+            self.kept.append(Alignment(*weighed, note=told, text=texts, hard=self.interpreter.hard))
+
+    def draw(self) -> None:
+        from regard.view.alignment import draw_first, lacking
+
+        if not self.kept:
+            note(f"nothing was translated, so there is nothing to draw into {self.path}")
+            return
+        drawn = draw_first(self.kept, self.path)
+        note(f"what was looked at is drawn in {self.path}")
+        if drawn < self.asked:
+            note(f"it has room for the first {drawn:,} of {self.asked:,} translations; .txt has room for all")
+        if told := lacking(self.kept[:drawn], self.path):
+            note(told)
 
 
 def _ordinal(n: int) -> str:
@@ -246,14 +283,3 @@ def _attends(typed: Options, task: "Translate") -> None:
     for option, asked in (("--alignment", typed.alignment), ("--coverage", typed.coverage)):
         if asked and task.decoder == "fixed":
             raise ValueError(f"{option} needs attention, and this model has none (decoder fixed); leave {option} out")
-
-
-def _draw(looked: "list[Alignment]", path: Path) -> None:
-    from regard.view.alignment import draw, lacking
-
-    if not looked:
-        note(f"nothing was translated, so there is nothing to draw into {path}")
-        return
-    note(f"what was looked at is drawn in {draw(looked, path)}")
-    if told := lacking(looked, path):
-        note(told)

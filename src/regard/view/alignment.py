@@ -126,6 +126,21 @@ def lacking(alignments: Sequence[Alignment], path: Path) -> str:
     return said and f"{said}, or write .html, which has every letter"
 
 
+def share(path: Path, rows: int, columns: int) -> float:
+    """How much of such a file an alignment of so many weights takes at least, where 1 is all that there is room for."""
+    if path.suffix in SUFFIXES:
+        return alignment_figure.share(rows, columns)
+    return rows * columns / _WEIGHTS if path.suffix == ".html" else 0.0
+
+
+def draw_first(alignments: Sequence[Alignment], path: Path) -> int:
+    """As `draw`, but of more than a figure has room for the first are drawn; how many are."""
+    if path.suffix in SUFFIXES:
+        return alignment_figure.fitting(_several(alignments), path)
+    draw(alignments, path)
+    return len(alignments)
+
+
 def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[str]) -> Path:
     """Draws the alignments into one file, by its suffix; the same input gives the same bytes.
 

@@ -58,8 +58,35 @@ class _Laid:
 
 def figure(alignments: Sequence["Alignment"], path: Path) -> Path:
     """Draws the alignments, the translation on the left, the source above; cells are of one size where they fit."""
-    drawable(path)
     laid = _laid(alignments, path)
+    if (high := _high(_shelves(laid))) > _HIGH:
+        raise ValueError(
+            f"a figure is at most {_HIGH:.0f} inches high, {len(alignments)} alignments of up to "
+            f"{max(len(one.target) for one in alignments)} target pieces would be {high:.0f}; draw fewer, "
+            "or write .html or .txt"
+        )
+    return _draw_all(laid, alignments, path)
+
+
+def fitting(alignments: Sequence["Alignment"], path: Path) -> int:
+    """Draws the first of the alignments, as many as a figure has room for, and tells how many those are."""
+    laid = _laid(alignments, path)
+    # one always fits
+    count = len(laid)
+    while count > 1 and _high(_shelves(laid[:count])) > _HIGH:
+        count -= 1
+    _draw_all(laid[:count], alignments[:count], path)
+    return count
+
+
+def share(rows: int, columns: int) -> float:
+    """How much of a figure a map of so many cells takes at least: its cells and a line above them."""
+    height, width = (min(_CELL * cells, _SIDE) + _GAP for cells in (rows, columns))
+    return (height + _FONT / 72) * width / (_HIGH * _WIDE)
+
+
+def _shelves(laid: Sequence[_Laid]) -> list[list[_Laid]]:
+    """About as many maps beside each other as below, as far as they fit."""
     across = math.ceil(math.sqrt(len(laid)))
     shelves: list[list[_Laid]] = [[]]
     for one in laid:
@@ -68,18 +95,19 @@ def figure(alignments: Sequence["Alignment"], path: Path) -> Path:
             shelves.append([one])
         else:
             shelf.append(one)
-    shelves = [shelf for shelf in shelves if shelf]
-    high = sum(max(one.height for one in shelf) for shelf in shelves)
-    if high > _HIGH:
-        raise ValueError(
-            f"a figure is at most {_HIGH:.0f} inches high, {len(alignments)} alignments of up to "
-            f"{max(len(one.target) for one in alignments)} target pieces would be {high:.0f}; draw fewer, "
-            "or write .html or .txt"
-        )
+    return [shelf for shelf in shelves if shelf]
+
+
+def _high(shelves: Sequence[Sequence[_Laid]]) -> float:
+    return sum(max(one.height for one in shelf) for shelf in shelves)
+
+
+def _draw_all(laid: Sequence[_Laid], alignments: Sequence["Alignment"], path: Path) -> Path:
+    shelves = _shelves(laid)
     wide = max(sum(one.width + _GAP for one in shelf) for shelf in shelves)
     named = "what the translation looked at" if len(laid) == 1 else f"what {len(laid):,} translations looked at"
     told = [FRAMED] if any(one.hard for one in alignments) else []
-    with board(path, named, told, list(words(alignments)), wide + BAR, max(high, 1.1)) as b:
+    with board(path, named, told, list(words(alignments)), wide + BAR, max(_high(shelves), 1.1)) as b:
         top = 0.0
         for shelf in shelves:
             left = 0.0
@@ -107,6 +135,7 @@ def heading(one: "Alignment") -> list[str]:
 
 
 def _laid(alignments: Sequence["Alignment"], path: Path) -> list[_Laid]:
+    drawable(path)
     spelt = speller(path, words(alignments))
     found = []
     for one in alignments:
