@@ -106,6 +106,19 @@ def test_paths_stay_what_they_are() -> None:
     assert config.read(Path("x.toml"), Translate)["train"] == replace(task).train
 
 
+def test_paths_start_where_the_command_is_typed(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Path.cwd()
+    (here / "below").mkdir()
+    written('train = "pairs.tsv"').rename("below/own.toml")
+    (here / "below" / "pairs.tsv").write_text("a\tb\n", encoding="utf-8")
+    ran = regard("train", "translate", "--config", "below/own.toml", "--out", "one")
+    said = f"regard: there is no file {here / 'pairs.tsv'}, which --train names; name one that is there\n"
+    assert ran == (2, "", said)
+    monkeypatch.setenv("COLUMNS", "200")
+    for verb in ("train", "compare"):
+        assert "Its paths start where you are." in regard(verb, "translate", "--help").out
+
+
 def test_a_list_of_whole_numbers() -> None:
     from regard.tasks.classify_image import ClassifyImage
 

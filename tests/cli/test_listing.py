@@ -1,5 +1,7 @@
 """regard list and regard explain."""
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,21 @@ def test_one_kind(regard: Regard) -> None:
     ran = regard("list", "data")
     assert [line.split()[0] for line in ran.out.splitlines()] == [*EMBEDDED, *PICTURES]
     assert {"dates", "reverse", "pronounce", "digits", "scenes"} <= {*EMBEDDED, *PICTURES}
+
+
+def test_a_list_that_is_not_there(regard: Regard) -> None:
+    said = "unknown list 'mechanism'; did you mean 'mechanisms'? known are: mechanisms, gates, models, data"
+    assert regard("list", "mechanism") == (2, "", f"regard: {said}\n")
+
+
+@pytest.mark.parametrize("what", ["mechanisms", "data"])
+def test_who_waits_at_a_terminal_is_told(what: str, regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert regard("list", what).err == ""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    regard("list", what)
+    assert terminal.getvalue() == ("" if what == "data" else "regard: torch is loaded, which takes a moment\n")
 
 
 def test_every_name_of_embedded_data_is_listed() -> None:

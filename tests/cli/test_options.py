@@ -143,7 +143,7 @@ def test_a_choice_is_told_the_nearest() -> None:
         ValueError, match="unknown --data 'datse'; did you mean 'dates'\\? known are: dates, reverse, pronounce"
     ):
         parse(New, "regard", ["--data", "datse"], task=Translate)
-    with pytest.raises(ValueError, match="unknown what 'dta'; did you mean 'data'\\?"):
+    with pytest.raises(ValueError, match="unknown list 'dta'; did you mean 'data'\\?"):
         parse(Listing, "regard", ["dta"])
 
 

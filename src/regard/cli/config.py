@@ -4,7 +4,8 @@
     lr = 3e-3
     minutes = 5
 
-A word on the command line wins over the file. Every run writes its options into config.toml, so that
+A word on the command line wins over the file. Paths start in the folder where the command is typed, not in that of the
+file. Every run writes its options into config.toml, with whole paths, so that
 `regard train translate --config RUN/config.toml --out OTHER` repeats it. "None" is written for nothing.
 """
 

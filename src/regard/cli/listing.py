@@ -1,13 +1,15 @@
 """regard list: what there is, by name."""
 
 import re
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import tyro
 
 from regard.cli.options import parse
+from regard.cli.seeing import note
 
 # widths at the beginning of what is written
 _SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")
@@ -17,13 +19,17 @@ _SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")
 class Options:
     """Names with a line each: mechanisms for --attention, gates for --gate, models for --model, data for --data."""
 
-    what: Annotated[Literal["mechanisms", "gates", "models", "data"] | None, tyro.conf.Positional] = None
+    what: Annotated[Literal["mechanisms", "gates", "models", "data"] | None, tyro.conf.Positional] = field(
+        default=None, metadata={"called": "list"}
+    )
     """Which of them; all if left out."""
 
 
 def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard list", args)
     lists = {"mechanisms": _mechanisms, "gates": _gates, "models": _models, "data": _data}
+    if typed.what != "data" and sys.stderr.isatty():
+        note("torch is loaded, which takes a moment")
     for n, what in enumerate(lists if typed.what is None else [typed.what]):
         named = lists[what]()
         wide = max(map(len, named)) + 3

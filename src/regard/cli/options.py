@@ -69,7 +69,10 @@ def _way(typed: Any, name: str) -> str:
 
 
 def parse(of: type[T], prog: str, args: Sequence[str], given: Mapping[str, Any] | None = None, task: Any = None) -> T:
-    """The options that were typed, those given (by a file, by a run) where none was, and otherwise the defaults."""
+    """The options that were typed, those given (by a file, by a run) where none was, and otherwise the defaults.
+
+    A word that is one of several has in its metadata what such words are "called".
+    """
     given = {} if given is None else given
     ordered = typed.check(of, prog, args, task)
     flat: Any = tyro.cli(
@@ -97,7 +100,7 @@ def _chosen(of: Any, flat: Any, given: Mapping[str, Any], task: Any) -> dict[str
             value = given.get(one.name, one.default)
         elif value is not None and get_origin(kind := bare(hints[one.name])[0]) is Literal:
             positional = tyro.conf.Positional in getattr(hints[one.name], "__metadata__", ())
-            known(one.name if positional else f"--{one.name.replace('_', '-')}", value, get_args(kind))
+            known(one.metadata["called"] if positional else _dashed(one.name), value, get_args(kind))
         chosen[one.name] = value
     return chosen
 
