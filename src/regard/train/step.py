@@ -129,8 +129,10 @@ class Stepper:
     def _clipped(self) -> Tensor:
         """The norm of all gradients together, before they are shortened to the clip."""
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.learned if p.grad is not None])
-        if self.training.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.learned, self.training.clip, norm)
+        clip = self.training.clip
+        # what is multiplied by one stays; on a GPU it would take longer to look than to multiply
+        if clip is not None and (norm.device.type != "cpu" or not bool(norm <= clip)):
+            torch.nn.utils.clip_grads_with_norm_(self.learned, clip, norm)
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
     def _taken(self, norm: Tensor, totals: list[Tensor], sums: dict[str, Tensor | float], names: list[str]) -> Taken:
