@@ -242,3 +242,10 @@ def test_words_that_are_none(native: bool) -> None:
             ValueError, match=f"never must be of the words 0 to 8, got {wrong}; count from the first word"
         ):
             ask(native, *given, 1, 0, [3, wrong])
+
+
+def test_native_is_not_to_be_had_in_a_transform() -> None:
+    states, weight = torch.randn(3, 4), torch.randn(5, 4)
+    said = "native=True cannot be had under torch.compile, transforms and tracing; native=None takes what runs"
+    with pytest.raises(RuntimeError, match=said):
+        torch.func.vmap(lambda one: likeliest(one[None], weight, None, 2, 0, native=True)[0])(states)
