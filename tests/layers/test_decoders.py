@@ -12,7 +12,8 @@ from torch import Tensor, nn
 import regard
 from regard import MECHANISMS
 from regard.layers import context
-from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State
+from regard.layers.attentive import Decoder, State
+from regard.layers.decoders import Bahdanau, Fixed, Luong
 from regard.layers.recurrent import Encoded
 from regard.layers.words import Words
 from regard.parts.call import Need

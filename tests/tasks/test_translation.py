@@ -17,7 +17,7 @@ from regard.data.batches import Batch
 from regard.data.lines import Lines
 from regard.data.special import PAD
 from regard.data.text import Pairs, Splits
-from regard.layers.decoders import Taught
+from regard.layers.attentive import Taught
 from regard.losses import likelihood
 from regard.tasks import translation
 from regard.tasks.facts import Facts

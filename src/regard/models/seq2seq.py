@@ -6,7 +6,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from regard.catalogue import MECHANISMS, Factory
-from regard.layers.decoders import Bahdanau, Decoder, Fixed, Luong, State, Taught, Unfit
+from regard.layers.attentive import Decoder, State, Taught, Unfit
+from regard.layers.decoders import Bahdanau, Fixed, Luong
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Encoded, Encoder
 from regard.layers.search import Step, Unread

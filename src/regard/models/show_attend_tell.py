@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention import steps
 from regard.attention.layer import Attention
 from regard.catalogue import Factory
-from regard.layers.decoders import Attentive, State, Stepped, Taught
+from regard.layers.attentive import Attentive, State, Stepped, Taught
 from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Bridge, Encoded, Stack
 from regard.layers.search import Step, Unread

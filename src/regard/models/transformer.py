@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention.layer import Attention
 from regard.attention.multihead import MultiHead
 from regard.catalogue import MECHANISMS
-from regard.layers.decoders import Taught
+from regard.layers.attentive import Taught
 from regard.layers.dropout import Dropout
 from regard.layers.search import Step, Unread
 from regard.layers.transformer import NORMS, DecoderLayer, EncoderLayer

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.layers.decoders import Taught
+from regard.layers.attentive import Taught
 from regard.layers.search import Step
 from regard.parts import checks
 from regard.parts.call import NOTHING, Need

@@ -15,7 +15,7 @@ from regard.data.captions import read_captions
 from regard.data.scenes import Captioned, scenes
 from regard.data.special import BOS, PAD
 from regard.data.tokens import Tokens
-from regard.layers.decoders import Taught
+from regard.layers.attentive import Taught
 from regard.losses import doubly_stochastic, likelihood, reinforce
 from regard.models.show_attend_tell import ShowAttendTell
 from regard.parts.call import Need

@@ -15,7 +15,7 @@ from regard.data.embedded import EMBEDDED
 from regard.data.held import hold_out
 from regard.data.special import PAD
 from regard.data.text import Pairs, Splits, read_pairs
-from regard.layers.decoders import Taught
+from regard.layers.attentive import Taught
 from regard.losses import likelihood, reinforce
 from regard.models.translator import Translator
 from regard.tasks.build import build, longest, places
