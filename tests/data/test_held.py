@@ -55,6 +55,16 @@ def test_a_source_is_held_out_as_often_as_it_stands_there() -> None:
     assert len(hold_out(few, 1000, 0)[1]) == 3, "the rarest, where none is rare enough"
 
 
+@pytest.mark.parametrize(("often", "single", "most", "wanted"), [(60, 40, 1000, 2), (6000, 4000, 2, 2), (97, 3, 9, 2)])
+def test_what_is_said_again_and_again_is_learned_from(often: int, single: int, most: int, wanted: int) -> None:
+    """Even where all that were drawn first are the same sentence."""
+    source = ["Yes."] * often + [f"s{n}" for n in range(single)]
+    for seed in range(10):
+        _, valid, _ = hold_out(Pairs(source, source), most, seed)
+        assert len(valid) == wanted
+        assert "Yes." not in set(valid.source)
+
+
 @pytest.mark.parametrize(
     ("source", "target", "whole"),
     [(["a"], ["x"], 1), (["a", "a", ""], ["x", "y", "z"], 2), (["a", ""], ["", "x"], 0)],

@@ -61,6 +61,15 @@ def test_derivatives_of_any_order_draw_the_same() -> None:
     assert torch.autograd.gradgradcheck(cubed, x)
 
 
+def test_the_default_device_has_no_say() -> None:
+    x = torch.ones(5, 3)
+    torch.manual_seed(2)
+    want = drop.drop(x, 30_000)
+    torch.manual_seed(2)
+    with torch.device("meta"):
+        assert torch.equal(drop.drop(x, 30_000), want)
+
+
 def test_rows_that_are_not_contiguous() -> None:
     x = torch.randn(6, 9).T
     torch.manual_seed(2)

@@ -225,7 +225,7 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
         lines = (line.split("\t") for line in path.read_text().splitlines())
         path.write_text("".join(f"{one}\t{other.translate(letters)}\n" for one, other in lines), encoding="utf-8")
     work = Translate(**data).prepare(tmp_path)
-    assert work.told.endswith("; BLEU is cut by zh, as the targets are written without spaces")
+    assert work.told.endswith("; BLEU is cut by zh, as the targets are written without spaces; --bleu says otherwise")
     assert work.bleu == work.task.prepare(tmp_path, new=False).bleu == Facts.read(tmp_path).bleu == "zh"
     with torch.no_grad():
         model = model_of(work).eval()
@@ -240,6 +240,10 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
     del told["bleu"]
     (tmp_path / "data.json").write_text(json.dumps(told))
     assert work.task.prepare(tmp_path, new=False).bleu == "13a"
+    with pytest.raises(
+        ValueError, match=r"bleu was '13a' when \S+ began and is 'char' now; leave it out, or train anew"
+    ):
+        Translate(**data, bleu="char").prepare(tmp_path, new=False)
 
 
 def test_any_of_several_answers_is_right() -> None:

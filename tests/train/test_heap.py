@@ -67,6 +67,24 @@ def test_pages_are_large() -> None:
     assert found[1] > 48 << 10
 
 
+ROOM = """
+import mmap, resource, torch
+from pathlib import Path
+from regard.train import heap
+torch.ones(9) @ torch.ones(9)
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
+heap.keep()
+print(len(mmap.mmap(-1, 200 << 20)))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell what a process has taken")
+def test_a_process_of_little_room_keeps_it_for_others() -> None:
+    ran = subprocess.run([sys.executable, "-c", ROOM], capture_output=True, text=True)
+    assert ran.stdout.strip() == str(200 << 20), ran.stderr
+
+
 def test_a_library_that_takes_smaller_blocks_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before 2.35 a threshold above 32 MB is refused, and the one before stays."""
     from regard.train import heap

@@ -151,7 +151,15 @@ def test_what_is_better(value: float, than: float | None, higher: bool, want: bo
 
 @pytest.mark.parametrize(
     ("nll", "than", "want"),
-    [(2.0, 3.0, True), (3.0, 2.0, False), (2.0, INF, True), (INF, 2.0, False), (NAN, 2.0, False)],
+    [
+        (2.0, 3.0, True),
+        (3.0, 2.0, False),
+        (2.0, INF, True),
+        (INF, 2.0, False),
+        (NAN, 2.0, False),
+        (2.0, NAN, True),
+        (NAN, NAN, False),
+    ],
 )
 @pytest.mark.parametrize("higher", [True, False])
 def test_what_is_better_among_equals(nll: float, than: float, want: bool, higher: bool) -> None:

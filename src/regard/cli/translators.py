@@ -76,6 +76,8 @@ def _pairs(typed: "Options", task: Translate) -> tuple[Pairs, str]:
     if typed.test:
         return read_pairs(typed.test), " ".join(map(str, typed.test))
     pairs = read_one(task, typed.split or "test")
+    if task.kind == "files" and not task.valid and (typed.split == "valid" or not task.test):
+        Facts.held(pairs, typed.run)
     if typed.split == "valid":
         return pairs, f"the validation pairs of {typed.run}"
     if task.kind == "files" and not task.test:

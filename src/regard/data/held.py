@@ -1,6 +1,6 @@
 """Pairs held out to validate on: a sample of those to learn from, none of whose sources is learned from."""
 
-from collections import Counter
+import hashlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,22 +17,22 @@ def hold_out(pairs: Pairs, most: int, seed: int) -> tuple[Pairs, Pairs, tuple[in
 
     A fiftieth of the pairs that have text on both sides, at most `most`, drawn by the seed. A source that stands there
     several times is held out as often, or not at all where that is more than are wanted: a model is not judged by what
-    it has seen.
+    it has seen. Where every source is too frequent, it is the rarest.
     """
-    whole = np.fromiter((n for n, _ in _whole(pairs)), np.int64)
+    whole = np.fromiter(_whole(pairs), np.dtype([("number", np.int64), ("source", np.uint64)]))
     wanted = max(min(len(whole) // _SHARE, most), 1)
-    drawn = np.random.default_rng(seed).permutation(whole)[:wanted]
-    sources = dict.fromkeys(pairs.source[int(n)] for n in drawn)
-    found = [(n, line) for n, line in _whole(pairs) if line in sources]
-    times = Counter(line for _, line in found)
-    out = set()
-    for line in sources:
-        if times[line] <= wanted:
-            out.add(line)
-            wanted -= times[line]
-    if sources and not out:
-        out = {min(sources, key=times.__getitem__)}
-    held = tuple(n for n, line in found if line in out)
+    _, which, times = np.unique(whole["source"], return_inverse=True, return_counts=True)
+    drawn = np.random.default_rng(seed).permutation(which)
+    out: set[int] = set()
+    for source in drawn[times[drawn] <= wanted].tolist():
+        if source not in out and times[source] <= wanted:
+            out.add(source)
+            wanted -= int(times[source])
+            if not wanted:
+                break
+    if len(times) and not out:
+        out = {int(times.argmin())}
+    held = tuple(whole["number"][np.isin(which, list(out))].tolist())
     if len(held) == len(whole):
         raise ValueError(
             f"train has no pair to spare for validation: of {len(pairs):,} lines {len(whole):,} have text on both "
@@ -41,11 +41,11 @@ def hold_out(pairs: Pairs, most: int, seed: int) -> tuple[Pairs, Pairs, tuple[in
     return *_parted(pairs, held), held
 
 
-def _whole(pairs: Pairs) -> Iterator[tuple[int, str]]:
-    """The numbers and sources of pairs with text on both sides."""
+def _whole(pairs: Pairs) -> Iterator[tuple[int, int]]:
+    """The numbers of pairs with text on both sides, and fingerprints of their sources."""
     for n, (line, other) in enumerate(zip(pairs.source, pairs.target, strict=True)):
         if line.strip() and other.strip():
-            yield n, line
+            yield n, int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest())
 
 
 def _parted(pairs: Pairs, held: Sequence[int]) -> tuple[Pairs, Pairs]:

@@ -20,7 +20,7 @@ def native(x: Tensor) -> bool:
 
 def drop(x: Tensor, least: int) -> Tensor:
     """x ∘ m / (1 − p), m ~ Bernoulli(1 − p), p = least / 2¹⁶; torch's generator gives the seed."""
-    seed = int(torch.empty(1, dtype=torch.int64).random_(-(1 << 63), None))
+    seed = int(torch.empty(1, dtype=torch.int64, device=x.device).random_(-(1 << 63), None))
     return _Drop.apply(x, seed, least)
 
 

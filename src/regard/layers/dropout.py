@@ -20,7 +20,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     least = min(round(p * STEPS), STEPS - 1)
     if native(x):
         return drop(x, least)
-    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
     drawn = bits.view(torch.int16)[: x.numel()].view(x.shape)
     # a signed number below this has probability p
     keep = drawn.ge(least - STEPS // 2).to(x.dtype).mul_(STEPS / (STEPS - least))

@@ -52,6 +52,15 @@ class Facts:
                 )
         return before
 
+    @staticmethod
+    def held(valid: Pairs, folder: Path) -> None:
+        """These are the pairs that the folder's run held out; others it may have learned from."""
+        if _digest(valid) != Facts.read(folder).valid_sha256:
+            raise ValueError(
+                f"{folder} held out other pairs than these: its files have changed since, or another version of regard "
+                "began it; give pairs that it has not learned from, by --test"
+            )
+
 
 def _digest(pairs: Pairs) -> str:
     digest = hashlib.sha256()

@@ -76,8 +76,12 @@ class Translation:
         words = " and ".join(f"{len(side):,}" for side in sides)
         told = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate, {words} tokens"
         told += f"; {dropped}" if dropped.too_long or dropped.empty else ""
-        if facts.bleu != (task.bleu or "13a"):
-            told += f"; BLEU is cut by {facts.bleu}, as the targets are written without spaces"
+        if task.bleu not in (None, facts.bleu):
+            raise ValueError(
+                f"bleu was {facts.bleu!r} when {folder} began and is {task.bleu!r} now; leave it out, or train anew"
+            )
+        if task.bleu is None and facts.bleu != "13a":
+            told += f"; BLEU is cut by {facts.bleu}, as the targets are written without spaces; --bleu says otherwise"
         return Translation(
             task,
             vocabularies,

@@ -29,10 +29,18 @@ def keep() -> bool:
     return kept
 
 
+def _limited() -> bool:
+    """Is a process given so much room for addresses and no more?  What the heap takes, threads then lack."""
+    import resource
+
+    limits = (resource.getrlimit(one)[0] for one in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
+
+
 def _enlarge(library: ctypes.CDLL, block: int) -> None:
     """The end of the heap in large pages: the room is taken, told to be so, and freed before it is written to."""
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    if advice is None:
+    if advice is None or _limited():
         return
     library.malloc.argtypes, library.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     library.free.argtypes, library.free.restype = [ctypes.c_void_p], None

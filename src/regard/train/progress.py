@@ -68,7 +68,9 @@ def better(one: tuple[float, float], than: tuple[float, float] | None, higher: b
     """
     if than is None or math.isnan(than[0]):
         return than is None or not math.isnan(one[0])
-    return one[1] < than[1] if one[0] == than[0] else (one[0] > than[0] if higher else one[0] < than[0])
+    if one[0] == than[0]:
+        return one[1] < than[1] or (math.isnan(than[1]) and not math.isnan(one[1]))
+    return one[0] > than[0] if higher else one[0] < than[0]
 
 
 def mix(*numbers: int) -> int:
