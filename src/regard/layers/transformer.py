@@ -9,7 +9,7 @@ from regard.attention.functional import Positions
 from regard.attention.multihead import MultiHead
 from regard.layers.dropout import Dropout
 from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need
+from regard.parts.call import NOTHING, Need
 from regard.parts.mask import Mask
 from regard.parts.memory import Memory
 
@@ -67,11 +67,11 @@ class EncoderLayer(nn.Module):
 
 
 class Looked(NamedTuple):
-    """What a decoder layer gives: its output, its own keys with the new ones, and what it saw of the source."""
+    """What a decoder layer gives: its output, its own keys with the new ones, and where it looked in the source."""
 
     out: Tensor  # "b t d"
     past: Memory | None
-    source: Attended
+    weights: Tensor | None  # "b h t s", if they were asked for
 
 
 class DecoderLayer(nn.Module):
@@ -116,4 +116,4 @@ class DecoderLayer(nn.Module):
         asked = self.around_cross.enter(x)
         got = self.cross_attention.attend(asked, source, mask=source_mask, positions=source_positions, need=need)
         x = self.around_cross.leave(x, got.out)
-        return Looked(self.around_feed.leave(x, self.feed(self.around_feed.enter(x))), past, got)
+        return Looked(self.around_feed.leave(x, self.feed(self.around_feed.enter(x))), past, got.weights)

@@ -138,7 +138,7 @@ class Transformer(Translator):
             wanted = Need(weights=need.weights and n == self._aligned)
             got = layer(x, encoded, mask=mask, source_mask=source_mask, source_positions=places, need=wanted)
             x = got.out
-            weights = got.source.weights if wanted.weights else weights
+            weights = got.weights if wanted.weights else weights
         return Taught(self.target_norm(x), None if weights is None else weights.mean(1))
 
     def _room(self, side: str, tokens: int) -> None:
@@ -188,7 +188,7 @@ class Transformer(Translator):
             )
             x = got.out
             pasts.append(got.past)
-            looked = got.source.weights.mean(1) if wanted.weights else looked
+            looked = got.weights.mean(1) if wanted.weights else looked
         after = replace(state, pasts=tuple(pasts), times=times, visible=visible)
         return Step(Unread.of(self.output, self.target_norm(x)), after, looked)
 
