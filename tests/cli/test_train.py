@@ -316,3 +316,13 @@ def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None
     assert ran.stdout.count("\nstep 1 of 3 ") == 1
     assert "in each of 2 processes" in ran.stdout
     assert ran.stdout.count("Step 3 of 3 is done.") == 1
+
+
+@pytest.mark.parametrize("name", ["config.toml", "tokens.json", "data.json", "metrics.jsonl"])
+def test_a_new_run_writes_over_nothing(regard: Regard, pairs: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("my own")
+    found = regard("train", "translate", "--train", pairs, *TINY, "--steps", "1", "--out", tmp_path)
+    assert found.code == 2
+    assert f"{tmp_path} has a file {name}, which a training would write over; name another folder by --out" in found.err
+    assert (tmp_path / name).read_text() == "my own"
+    assert [path.name for path in tmp_path.iterdir()] == [name]

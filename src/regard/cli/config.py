@@ -102,9 +102,10 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
         return float(value)
     elif type(value) is kind:
         return value
-    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: 'a "name"'}
+    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a name in quotes"}
     several = {
-        tuple[Path, ...]: 'a list of "files"',
+        Path: "the name of a file",
+        tuple[Path, ...]: "a list of names of files",
         tuple[float, float]: "a list of two numbers",
         tuple[int, ...]: "a list of whole numbers",
     }

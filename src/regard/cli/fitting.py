@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.cli import memory, say_error, sentence
+from regard.cli import first, memory, say_error, sentence
 from regard.cli.config import CONFIG, write
 from regard.cli.progress import number, screen, watch
 from regard.cli.typed import spelled
@@ -14,11 +14,13 @@ from regard.train import checkpoint
 from regard.train.events import Event, Started, Stopped
 from regard.train.fit import Diverged, fit
 from regard.train.interrupts import terminable
-from regard.train.run import BEST, RECORD, SAMPLES
+from regard.train.run import BEST, METRICS, RECORD, SAMPLES
 from regard.train.training import Training
 
 # the exit code of a training whose loss is no number; 1 is Python's own, of anything that went wrong
 DIVERGED = 3
+# what a run leaves in its folder, beside its record and weights
+_OWN = ("data.json", "tokens.json", "tokens.source.json", "tokens.target.json", "memory.json", METRICS, BEST)
 
 
 def train(task: Kind, run: Path, training: Training, resume: bool, command: str | None = None) -> int:
@@ -55,11 +57,23 @@ def train(task: Kind, run: Path, training: Training, resume: bool, command: str 
 
 def fitted(task: Kind, run: Path, training: Training, resume: bool) -> Stopped | None:
     """The training, shown; its last event, or None in a process that does not speak."""
+    if not resume and first():
+        _check_free(run)
     with terminable(), screen(sys.stdout) as shown:
         stopped = watch(_written(task, run, training, resume), shown)
     if stopped is not None:
         memory.write(run)
     return stopped
+
+
+def _check_free(run: Path) -> None:
+    """A new run writes over nothing; a run that is there already is told of elsewhere."""
+    if not (run / RECORD).exists():
+        for name in (CONFIG, *_OWN):
+            if (run / name).exists():
+                raise FileExistsError(
+                    f"{run} has a file {name}, which a training would write over; name another folder by --out"
+                )
 
 
 def _written(task: Kind, run: Path, training: Training, resume: bool) -> Iterator[Event]:
