@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -243,7 +244,16 @@ def command(*args: object) -> list[str]:
     return [sys.executable, "-m", "regard", *map(str, args)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """Tests that run where a terminal's end is ignored, as under nohup, feel it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(
     regard: Regard, pairs: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

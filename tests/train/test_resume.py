@@ -88,7 +88,16 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SignalledWork]]:
             setattr(SignalledWork, name, {"at": None, "number": signal.SIGINT, "times": 1}[name])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """Tests that run where a terminal's end is ignored, as under nohup, feel it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("at", [("loss", 1), ("loss", 8), ("validation", 1), ("validation", 4), ("validation", 5)])
 def test_a_signal_saves_and_says_how_to_go_on(
     tmp_path: Path, alone: Path, signalled: type[SignalledWork], at: tuple[str, int], number: signal.Signals

@@ -53,6 +53,8 @@ def verb(args: Sequence[str]) -> int:
     typed = parse(Options, "regard evaluate", args)
     if typed.out is not None and not typed.out.absolute().parent.is_dir():
         raise ValueError(f"--out {typed.out}: there is no folder {typed.out.parent}; make it, or name another file")
+    if typed.out is not None and typed.out.is_dir():
+        raise ValueError(f"--out {typed.out} is a folder; name a file, such as {typed.out / 'said.txt'}")
     not_an_input("--out", typed.out, typed.run, {"a file of --test": typed.test})
     from regard.cli.answers import answering
 

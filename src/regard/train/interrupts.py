@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop at the next step, so that nothing is lost."""
+"""Ctrl-C, SIGTERM and a terminal that went away as a wish to stop at the next step, so that nothing is lost."""
 
 import contextlib
 import signal
@@ -7,19 +7,22 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+# what asks a process to end; a terminal that goes away sends SIGHUP, where there is one
+_ENDS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Within, SIGTERM does what Ctrl-C does, if it would just end the process."""
+    """Within, SIGTERM and SIGHUP do what Ctrl-C does, where they would just end the process."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    taken = [number for number in _ENDS if main and signal.getsignal(number) == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Asked(KeyboardInterrupt):
@@ -36,7 +39,7 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, *_ENDS):
                 before = signal.getsignal(number)
                 # A process told to ignore them (nohup) goes on ignoring them; None is a handler from outside Python.
                 if before not in (signal.SIG_IGN, None):
