@@ -3,6 +3,7 @@
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 
 # Read when these packages are first imported, so set before any test module is.
 os.environ["KERAS_BACKEND"] = "torch"
@@ -33,3 +34,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # Started in the background of a shell, tests would inherit that Ctrl-C is ignored, and so would what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """Tests that run where a terminal's end is ignored, as under nohup, feel it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -242,14 +241,6 @@ def test_diverging_is_3(regard: Regard, pairs: Path, tmp_path: Path) -> None:
 
 def command(*args: object) -> list[str]:
     return [sys.executable, "-m", "regard", *map(str, args)]
-
-
-@pytest.fixture
-def hangup() -> Iterator[None]:
-    """Tests that run where a terminal's end is ignored, as under nohup, feel it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.usefixtures("hangup")

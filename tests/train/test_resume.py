@@ -88,14 +88,6 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SignalledWork]]:
             setattr(SignalledWork, name, {"at": None, "number": signal.SIGINT, "times": 1}[name])
 
 
-@pytest.fixture
-def hangup() -> Iterator[None]:
-    """Tests that run where a terminal's end is ignored, as under nohup, feel it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("at", [("loss", 1), ("loss", 8), ("validation", 1), ("validation", 4), ("validation", 5)])
