@@ -2,7 +2,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
-DECIDES := pyproject.toml setup.py constraints.txt $(wildcard src/regard/kernels/*.c src/regard/kernels/*.h)
+DECIDES := pyproject.toml setup.py constraints.txt $(wildcard src/regard/kernels/csrc/*.c src/regard/kernels/csrc/*.h)
 
 # -qq hides pip's notices and keeps its errors. The constraints pin torch: an open range would fetch gigabytes of CUDA.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt

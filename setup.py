@@ -8,8 +8,8 @@ setup(
     ext_modules=[
         Extension(
             "regard.kernels._native",
-            sources=["src/regard/kernels/native.c"],
-            depends=glob("src/regard/kernels/*.h"),
+            sources=["src/regard/kernels/csrc/native.c"],
+            depends=glob("src/regard/kernels/csrc/*.h"),
             optional=True,
             # No -march: the file is built once and may run elsewhere, so it chooses instructions when it runs.
             # No -ffast-math: linking with it makes the whole process flush denormals, torch included.

@@ -10,7 +10,7 @@ import regard
 from benchmarks import memory
 from benchmarks.table import Case, Row, amount, cost, gain
 from benchmarks.timing import Effort, backward, both_ways, compare
-from regard.parts.score import Score
+from regard.attn.terms.score import Score
 
 WIDTH = 64
 SCORES: dict[str, Callable[[], Score]] = {

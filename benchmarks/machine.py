@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.kernels import library
+from regard.kernels import native_library
 
 PEERS = ["keras", "transformers", "x-transformers", "entmax", "local-attention"]
 
 
 def machine() -> dict[str, str]:
-    native = library.instruction_set()
+    native = native_library.instruction_set()
     return {
         "processor": processor(),
         "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),

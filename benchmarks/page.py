@@ -30,11 +30,11 @@ import torch
 import regard
 from benchmarks.table import HEADINGS, Bound, Row, absent, amount, line, summary
 from benchmarks.timing import Spread, spread
-from regard.parts.map import Kept
-from regard.serve.tiles import Server
-from regard.tape.recorded import Recorded
-from regard.tape.recording import Recording
-from regard.view.recording_page import write
+from regard.attn.maps.attention_map import Kept
+from regard.recording.recorded_map import Recorded
+from regard.recording.recording import Recording
+from regard.viz.recording.page.builder import write
+from regard.viz.recording.tile_server import Server
 
 LAYERS = HEADS = 12
 # MB of a page by its tokens

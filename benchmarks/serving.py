@@ -36,16 +36,16 @@ from benchmarks.measured import About
 from benchmarks.report import RESULTS
 from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summary
 from benchmarks.timing import Spread, spread
-from regard import pictures
 from regard.cli.loading import load, recorded
 from regard.cli.sights import SIGHTS
+from regard.common import image_files
+from regard.recording.record import record
+from regard.serve.image_endpoint import Seeing
 from regard.serve.limits import Limits
-from regard.serve.looks import looks
-from regard.serve.seeing import Seeing
-from regard.tape.record import record
-from regard.tasks.interpreter import Beam
-from regard.tasks.sight import Sight, Sighted, watched
-from regard.tasks.translation import read
+from regard.serve.spatial_maps import looks
+from regard.tasks._image_predictors import Sight, Sighted, watched
+from regard.tasks.translate.predictor import Beam
+from regard.tasks.translate.task import read
 
 SENTENCES, PICTURES, LOOKED, ROUNDS = 400, 200, 8, 3
 # what the result of a run of each kind is called
@@ -154,7 +154,7 @@ def _seen(sight: Sight) -> list[Seen]:
         held = io.BytesIO()
         Image.fromarray(draw.integers(0, 256, (64, 96, 3), np.uint8)).save(held, "PNG")
         shape = {"size": (facts.width, facts.height), "mode": "L" if facts.channels == 1 else "RGB"}
-        pixels = pictures.read(held.getvalue(), **shape)[None]  # type: ignore[arg-type]
+        pixels = image_files.read(held.getvalue(), **shape)[None]  # type: ignore[arg-type]
         maps = attends and n % LOOKED == 0
         ((one,), tape) = watched(sight, pixels, lambda: record(sight.model)) if maps else (sight.see(pixels), None)
         body = {"image": base64.b64encode(held.getvalue()).decode(), "maps": maps}

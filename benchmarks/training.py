@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.spent import Meter
-from regard.tasks.task import Task
-from regard.train.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
-from regard.train.fit import fit
-from regard.train.run import RECORD
-from regard.train.training import Training
+from regard.training.config import Training
+from regard.training.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.training.fit import fit
+from regard.training.protocol import Task
+from regard.training.run_folder import RECORD
 
 Say = Callable[[str], None]
 

@@ -13,7 +13,7 @@ from draw_places import biased, masks, rotary, t5, transformer_xl, window
 from draw_words import DIM, SEEN, about, bidaf, co_attention, gumbel, hard, pooling
 
 import regard
-from regard.view import Panel
+from regard.viz import Panel
 
 # of a picture
 COLOURS = 64

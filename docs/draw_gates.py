@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import regard
 from regard.models.convnet import ConvNet
-from regard.models.rows import RowReader
-from regard.view import Panel
+from regard.models.row_reader import RowReader
+from regard.viz import Panel
 
 CHANNELS = 24
 SHOWN = (1596, 1598)  # an 8 and a 0 among those held out

@@ -9,7 +9,7 @@ from draw_words import ASKED, DIM, SEEN, words
 from torch import Tensor, nn
 
 import regard
-from regard.view import Panel
+from regard.viz import Panel
 
 LETTERS = "abcdefghijkl"
 

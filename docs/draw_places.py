@@ -7,7 +7,7 @@ from draw_words import DIM, weights
 from torch import Tensor
 
 import regard
-from regard.view import Panel
+from regard.viz import Panel
 
 
 def rotary() -> list[Panel]:

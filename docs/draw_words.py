@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.view import Panel
+from regard.viz import Panel
 
 ASKED = ["int", "tuple", "class", "module", "method"]
 SEEN = ["float", "list", "the", "import", "def", "call", "type"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from regard.view import Panel, figure
+from regard.viz import Panel
+from regard.viz.plots import heatmap
 
 Pictures = Mapping[str, Callable[[], list[Panel]]]
 
@@ -15,7 +16,7 @@ def draw(pictures: Pictures, name: str, folder: Path, colours: int) -> Path:
     """One picture, in few colours, so that it stays small."""
     from PIL import Image
 
-    path = figure(pictures[name](), folder / f"{name}.png", across=4)
+    path = heatmap(pictures[name](), folder / f"{name}.png", across=4)
     with Image.open(path) as drawn:
         wide = min(1.0, 1100 / drawn.width)
         size = (round(drawn.width * wide), round(drawn.height * wide))

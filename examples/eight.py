@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.view import Panel, figure
+from regard.viz import Panel
+from regard.viz.plots import heatmap
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LONGEST = 12
@@ -136,7 +137,7 @@ def main() -> None:
     queries, keys = torch.randn(1, LONGEST, DIM), torch.randn(1, LONGEST, DIM)
     print("\nHow the additive one is computed:")
     print(ATTENTIONS["additive (Bahdanau)"]().explain(queries, keys))
-    print(f"\nThe picture: {figure(panels, options.out)}")
+    print(f"\nThe picture: {heatmap(panels, options.out)}")
 
 
 if __name__ == "__main__":

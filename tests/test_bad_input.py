@@ -9,8 +9,8 @@ import torch
 
 import regard
 from regard import Attention, Memory, MultiHead, Need, Trained
+from regard.attn.maps.attention_map import Computed, Kept
 from regard.losses import Baseline, doubly_stochastic, likelihood, reinforce
-from regard.parts.map import Computed, Kept
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -446,7 +446,7 @@ def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
         assert word in said, said
 
 
-ROOMS = ("parts", "backends", "losses", "attention/functional.py", "attention/layer.py", "attention/multihead.py")
+ROOMS = ("parts", "backends", "losses", "attn/functional.py", "attn/layer.py", "attn/multihead.py")
 
 
 def test_every_sentence_is_read_here() -> None:

@@ -62,7 +62,7 @@ def test_import_is_light() -> None:
 def test_nothing_is_loaded_before_a_name_is_used() -> None:
     assert python("import sys, regard; print('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
     # also where a room of that name was imported first
-    assert python("import regard.attention.layer, regard; print(callable(regard.attention))") == "True"
+    assert python("import regard.attn.layer, regard; print(callable(regard.attention))") == "True"
 
 
 def test_version_is_one() -> None:

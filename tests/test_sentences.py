@@ -21,34 +21,34 @@ from PIL import Image
 from torch import nn
 
 import regard
-from regard import pictures
-from regard.cli import view
+from regard.attn.maps.attention_map import Kept
 from regard.cli.loading import weighed
-from regard.cli.seeing import joined
-from regard.data.captions import read_captions
-from regard.data.grid import write_picture
-from regard.data.images import digits, read_images
-from regard.parts.map import Kept
-from regard.tape.forms import _call
-from regard.tape.recorded import Recorded
-from regard.tape.recording import Recording
-from regard.tasks.caption import Caption
-from regard.tasks.glimpse import Glimpse
-from regard.tasks.translate import Translate
-from regard.train.checkpoint import gather
-from regard.view.alignment import Alignment
-from regard.view.recording_page import laid
+from regard.cli.recording_output import joined
+from regard.cli.verbs import view
+from regard.common import image_files
+from regard.data.images.captions import read_captions
+from regard.data.images.labelled import digits, read_images
+from regard.recording.recorded_map import Recorded
+from regard.recording.recording import Recording
+from regard.recording.storage.map_codec import _call
+from regard.tasks.caption.options import Caption
+from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.translate.options import Translate
+from regard.training.checkpoint import gather
+from regard.viz.alignment.alignment import Alignment
+from regard.viz.plots.image_grid import write_picture
+from regard.viz.recording.page.builder import laid
 
 ROOT = Path(__file__).parent
 SOURCE = Path(regard.__file__).parent
 # raised to be caught within the same file, or by machines that are out of memory
 INTERNAL = {
-    "attention/weighed.py": "a bare call is compared by its use",
-    "kernels/library.py": "found no memory for its scratch rows",
-    "serve/tiles.py": "the server stops",
+    "attn/explicit_weights.py": "a bare call is compared by its use",
+    "kernels/native_library.py": "found no memory for its scratch rows",
+    "viz/recording/tile_server.py": "the server stops",
 }
 # each of their sentences is raised by test_bad_input
-RAISED = ("parts", "backends", "losses", "attention/functional.py", "attention/layer.py", "attention/multihead.py")
+RAISED = ("parts", "backends", "losses", "attn/functional.py", "attn/layer.py", "attn/multihead.py")
 # shorter parts of a sentence say nothing, and so many letters in a row are no accident
 ENOUGH, TOLD = 8, 20
 
@@ -123,7 +123,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "no pillow to read with": (
         ImportError,
-        lambda _: without("PIL", lambda: pictures.read(b"")),
+        lambda _: without("PIL", lambda: image_files.read(b"")),
         "pictures need pillow; install it with: pip install 'regard[vision]'",
     ),
     "no pillow to write with": (

@@ -15,21 +15,21 @@ from torch import nn
 
 import regard
 from benchmarks.peers.talk import Answer, Setting, scratch, serve
-from regard.data.batches import Batch, plan
-from regard.data.corpus import Corpus
-from regard.data.text import Pairs, read_pairs
-from regard.data.tokens import Tokens
+from regard.data.text.batching import Batch, plan
+from regard.data.text.corpus import Corpus
+from regard.data.text.pairs import Pairs, read_pairs
+from regard.data.text.tokenizer import Tokens
+from regard.models.encoder_decoder import Translator
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
-from regard.models.translator import Translator
-from regard.tasks.interpreter import Beam, Interpreter
-from regard.tasks.task import Loss, Score
-from regard.tasks.translate import Translate
-from regard.tasks.translation import Translation
-from regard.tasks.vocabularies import Vocabularies
-from regard.train.events import Stepped
-from regard.train.fit import fit
-from regard.train.training import Training
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Beam, Interpreter
+from regard.tasks.translate.task import Translation
+from regard.tasks.translate.vocabularies import Vocabularies
+from regard.training.config import Training
+from regard.training.events import Stepped
+from regard.training.fit import fit
+from regard.training.protocol import Loss, Score
 
 
 def built(setting: Setting, vocabulary: int) -> Translator:

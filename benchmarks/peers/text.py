@@ -22,9 +22,9 @@ class Text:
 
 def write(folder: Path, source: Path, target: Path, *, size: int, held_out: int, seed: int) -> Text:
     """train.src, train.trg, test.src: numbers with spaces between; vocabulary.txt: all but the special ones."""
-    from regard.data.special import SPECIAL
-    from regard.data.text import read_pairs
-    from regard.data.tokens import Tokens
+    from regard.data.text.pairs import read_pairs
+    from regard.data.text.special_tokens import SPECIAL
+    from regard.data.text.tokenizer import Tokens
 
     pairs = read_pairs([source, target])
     tokens = Tokens.train("bpe", [*pairs.source, *pairs.target], size)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.table import Bound
-from regard.cli import demo
-from regard.tasks.translate import Translate
-from regard.train.training import Training
+from regard.cli.verbs import demo
+from regard.tasks.translate.options import Translate
+from regard.training.config import Training
 
 # what a score is called in a table, and the digits that count
 UNITS = {

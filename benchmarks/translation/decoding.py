@@ -19,12 +19,12 @@ from benchmarks import measured
 from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
-from regard.tasks.interpreter import Beam, Interpreter, Said
-from regard.tasks.restored import restored
-from regard.tasks.translate import Translate
-from regard.tasks.translation import read as read_splits
-from regard.train import checkpoint
-from regard.train.run import BEST, Record
+from regard.common.dataclass_json import restored
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Beam, Interpreter, Said
+from regard.tasks.translate.task import read as read_splits
+from regard.training import checkpoint
+from regard.training.run_folder import BEST, Record
 
 RESULT = "decoding.json"
 BATCH, SIZE = 64, 5

@@ -27,11 +27,11 @@ import numpy as np
 from benchmarks import measured
 from benchmarks.measured import About
 from benchmarks.peers.talk import Answer, Worker, serve
-from regard.tasks.translate import Translate
-from regard.train.training import Training
+from regard.tasks.translate.options import Translate
+from regard.training.config import Training
 
 if TYPE_CHECKING:
-    from regard.tasks.translation import Translation
+    from regard.tasks.translate.task import Translation
 
 NAME = "growth"
 PAIRS = (30_000, 300_000, 3_000_000)
@@ -152,9 +152,9 @@ class Grown:
     """One size, in a process that answers for it: read, then so many steps a turn."""
 
     def load(self, train: Sequence[str], valid: Sequence[str], folder: str, mapped: int | None) -> Answer:
-        from regard.data.corpus import Corpus
-        from regard.train.events import Started, Stepped
-        from regard.train.fit import fit
+        from regard.data.text.corpus import Corpus
+        from regard.training.events import Started, Stepped
+        from regard.training.fit import fit
 
         if mapped is not None:
             # Tasks leave the bound at what it is; here a small corpus must go where large ones go.

@@ -10,11 +10,11 @@ from benchmarks.measured import About
 from benchmarks.translation import decoding, growth, resume
 from benchmarks.translation.cases import UNITS, Case, command
 from benchmarks.translation.trained import Result, course
-from regard.cli.demo import looked_at
 from regard.cli.loading import load
-from regard.tasks.translation import read
-from regard.view.alignment import draw
-from regard.view.curve import curve, scatter
+from regard.cli.verbs.demo import looked_at
+from regard.tasks.translate.task import read
+from regard.viz.alignment.alignment import draw
+from regard.viz.plots.curve import curve, scatter
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

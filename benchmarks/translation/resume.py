@@ -24,13 +24,13 @@ import torch
 
 from benchmarks import measured
 from benchmarks.measured import About
-from regard.data import reverse
-from regard.data.text import Pairs
-from regard.tasks.translate import Translate
-from regard.train import checkpoint
-from regard.train.progress import Progress
-from regard.train.run import AVERAGE, BEST, LAST, METRICS, RECORD, Record
-from regard.train.training import Training
+from regard.data.embedded import reverse
+from regard.data.text.pairs import Pairs
+from regard.tasks.translate.options import Translate
+from regard.training import checkpoint
+from regard.training.config import Training
+from regard.training.run_folder import AVERAGE, BEST, LAST, METRICS, RECORD, Record
+from regard.training.state import Progress
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -53,8 +53,8 @@ TRAINING = Training(
 SHARE, EARLY = 0.2, 0.15
 # what a training imports, early or late; torch's optimizers bring along its compiler
 _PRELOADED = [
-    "regard.train.fit",
-    "regard.tasks.translation",
+    "regard.training.fit",
+    "regard.tasks.translate.task",
     "sacrebleu.metrics",
     "safetensors.torch",
     "torch._dynamo",
@@ -106,7 +106,7 @@ def _tsv(path: Path, pairs: Pairs) -> Path:
 
 def train(task: Translate, run: Path, training: Training, ready: "Event") -> None:
     """All of a training, or what is left of it."""
-    from regard.train.fit import fit
+    from regard.training.fit import fit
 
     for _ in fit(task, run, training, resume=(run / RECORD).exists()):
         ready.set()

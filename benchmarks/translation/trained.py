@@ -13,12 +13,12 @@ from benchmarks.measured import About
 from benchmarks.spent import Spent
 from benchmarks.training import Say, train
 from benchmarks.translation.cases import UNITS, Case
-from regard.tasks.interpreter import Beam, Greedy, Search
-from regard.tasks.scores import SCORES
-from regard.tasks.translation import evaluate, read
-from regard.train import checkpoint
-from regard.train.events import Started
-from regard.train.run import BEST, LAST, METRICS, RECORD, Record
+from regard.metrics.text import SCORES
+from regard.tasks.translate.predictor import Beam, Greedy, Search
+from regard.tasks.translate.task import evaluate, read
+from regard.training import checkpoint
+from regard.training.events import Started
+from regard.training.run_folder import BEST, LAST, METRICS, RECORD, Record
 
 SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 5": Beam(5)}
 RESULT = "result.json"

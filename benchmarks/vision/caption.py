@@ -21,15 +21,15 @@ from benchmarks.table import Bound
 from benchmarks.training import Unfinished, train
 from benchmarks.vision.result import Picture, Result, Row, Table
 from regard.cli.captions import draw
-from regard.data.scenes import NAMES, Captioned
-from regard.tasks.caption import Caption
-from regard.tasks.captioner import Captioner
-from regard.tasks.captioning import evaluate, read
-from regard.tasks.interpreter import Beam, Greedy, Said
-from regard.tasks.restored import restored
-from regard.train import checkpoint
-from regard.train.run import BEST, LAST, Record
-from regard.train.training import Training
+from regard.common.dataclass_json import restored
+from regard.data.embedded.scenes import NAMES, Captioned
+from regard.tasks.caption.options import Caption
+from regard.tasks.caption.predictor import Captioner
+from regard.tasks.caption.task import evaluate, read
+from regard.tasks.translate.predictor import Beam, Greedy, Said
+from regard.training import checkpoint
+from regard.training.config import Training
+from regard.training.run_folder import BEST, LAST, Record
 
 Attention = Literal["soft", "hard"]
 # what must be reached: BLEU-4, and the share of words for digits that point at them

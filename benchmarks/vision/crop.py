@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import nn
 
-from regard.data.images import Images
-from regard.tasks.classification import Classification
-from regard.tasks.classify_image import ClassifyImage
-from regard.tasks.glimpse import Glimpse
-from regard.tasks.glimpsing import Glimpsing, build
-from regard.tasks.pictures import Batch, Facts, Planned, recalled
-from regard.tasks.restored import restored
-from regard.tasks.task import Loss, Score
+from regard.common.dataclass_json import restored
+from regard.data.images.labelled import Images
+from regard.tasks._image_data import Batch, Facts, Planned, recalled
+from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.classify_image.task import Classification
+from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.glimpse.task import Glimpsing, build
+from regard.training.protocol import Loss, Score
 
 _FIRST, _SECOND = 16, 32
 

@@ -24,17 +24,18 @@ from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.training import Unfinished, train
 from benchmarks.vision.result import Picture, Result, Row, Table
-from regard.data.grid import grid, write_picture
-from regard.data.images import Images
+from regard.data.images.labelled import Images
 from regard.models.sagan import SelfAttentionGAN
-from regard.tasks import pictures
-from regard.tasks.generate import Generate
-from regard.tasks.generated import Judge, Real, spread
-from regard.tasks.generation import JUDGED, drawn, other_judge
-from regard.train import checkpoint
-from regard.train.run import BEST
-from regard.train.training import Training
-from regard.view import Panel, figure
+from regard.tasks import _image_data as pictures
+from regard.tasks.generate_image.judge import Judge, Real, spread
+from regard.tasks.generate_image.options import Generate
+from regard.tasks.generate_image.task import JUDGED, drawn, other_judge
+from regard.training import checkpoint
+from regard.training.config import Training
+from regard.training.run_folder import BEST
+from regard.viz import Panel
+from regard.viz.plots import heatmap
+from regard.viz.plots.image_grid import grid, write_picture
 
 TASK: dict[str, Any] = {}
 STEPS = 8000
@@ -162,7 +163,7 @@ def draw(found: Drawn, folder: Path) -> None:
         real = found.test.pixels[found.test.labels == n][:10]
         rows.append(np.concatenate([found.pixels[found.asked == n][:10], 255 - real]))
     write_picture(folder / "gan-samples.png", grid(rows))
-    path = figure(attention(found.model, (3, 8)), folder / "gan-attention.png")
+    path = heatmap(attention(found.model, (3, 8)), folder / "gan-attention.png")
     # in few colours, to keep it small
     with Image.open(path) as image:
         image.convert("RGB").quantize(64).save(path, optimize=True)

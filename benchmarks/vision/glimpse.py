@@ -21,15 +21,15 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.crop import Crop
 from benchmarks.vision.result import RESULTS, ROOT, Picture, Result, Row, Table
-from regard.tape.record import record
-from regard.tasks.classification import probabilities
-from regard.tasks.glimpse import Glimpse
-from regard.tasks.glimpsing import paths, seen, split_of
-from regard.tasks.pictures import recalled, scored, tensor
-from regard.train import checkpoint
-from regard.train.run import BEST, LAST
-from regard.train.training import Training
-from regard.view.recording_figure import draw_recording
+from regard.recording.record import record
+from regard.tasks._image_data import recalled, scored, tensor
+from regard.tasks.classify_image.task import probabilities
+from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.glimpse.task import paths, seen, split_of
+from regard.training import checkpoint
+from regard.training.config import Training
+from regard.training.run_folder import BEST, LAST
+from regard.viz.recording.figures import draw_recording
 
 # paths that are drawn for each image, and averaged
 DRAWS = 10

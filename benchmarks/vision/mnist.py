@@ -10,12 +10,12 @@ from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import RESULTS, Result, Row
-from regard.tasks.classification import evaluate
-from regard.tasks.classify_image import ClassifyImage
-from regard.tasks.pictures import read, recalled
-from regard.train import checkpoint
-from regard.train.run import BEST
-from regard.train.training import Training
+from regard.tasks._image_data import read, recalled
+from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.classify_image.task import evaluate
+from regard.training import checkpoint
+from regard.training.config import Training
+from regard.training.run_folder import BEST
 
 
 @dataclass(frozen=True)

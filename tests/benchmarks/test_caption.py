@@ -8,15 +8,15 @@ from benchmarks.vision import caption
 from benchmarks.vision.result import Result
 from PIL import Image
 
-from regard.data.scenes import Captioned, scenes
-from regard.data.tokens import Tokens
-from regard.tasks.caption import Caption
-from regard.tasks.captioner import build, write_tokens
-from regard.tasks.captioning import _facts
-from regard.tasks.pictures import remember
-from regard.train import checkpoint
-from regard.train.run import Record
-from regard.train.training import Training
+from regard.data.embedded.scenes import Captioned, scenes
+from regard.data.text.tokenizer import Tokens
+from regard.tasks._image_data import remember
+from regard.tasks.caption.options import Caption
+from regard.tasks.caption.predictor import build, write_tokens
+from regard.tasks.caption.task import _facts
+from regard.training import checkpoint
+from regard.training.config import Training
+from regard.training.run_folder import Record
 
 
 def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from benchmarks.vision import gan
 from benchmarks.vision.result import Result
 from PIL import Image
 
-from regard.tasks.generate import Generate
-from regard.train.fit import fit
-from regard.train.training import Training
+from regard.tasks.generate_image.options import Generate
+from regard.training.config import Training
+from regard.training.fit import fit
 
 
 def test_it_judges_draws_and_tells(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from benchmarks.vision import glimpse
 from benchmarks.vision.crop import Crop
 from benchmarks.vision.glimpse import CASES, Case
 from benchmarks.vision.result import Result
-from tests.data.test_images import idx
+from tests.data.images.test_labelled import idx
 
-from regard.tasks.glimpse import Glimpse
-from regard.tasks.pictures import Facts
+from regard.tasks._image_data import Facts
+from regard.tasks.glimpse.options import Glimpse
 
 SMALL = {"what": 4, "where": 4, "glimpse": 8, "hidden": 8, "batch": 128}
 SCENES = Glimpse(scene="cluttered", canvas=14, piece=3, glimpses=2, patch=4, scales=2, **SMALL)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def test_the_convnet_has_what_ram_has() -> None:
     assert CASES["cluttered"].training == CASES["crop"].training
     assert ram.glimpses * (ram.scales or 0) * (ram.patch or 0) ** 2 == crop.side**2
     facts = Facts(1, 28, 28, [str(n) for n in range(10)], 0.1, 0.3, "")
-    from regard.tasks.glimpsing import build
+    from regard.tasks.glimpse.task import build
 
     counts = [sum(p.numel() for p in model.parameters()) for model in (build(ram, facts), crop.built(facts))]
     assert counts[1] == pytest.approx(counts[0], rel=0.01)

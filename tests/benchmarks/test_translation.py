@@ -20,13 +20,13 @@ from benchmarks.translation import decoding, growth, report, resume
 from benchmarks.translation.cases import CASES, COMPARED, Case, chosen, command
 from benchmarks.translation.trained import Result, course, result
 
-from regard.cli import train as train_verb
-from regard.parts.call import NOTHING
-from regard.tasks.build import build
-from regard.tasks.translate import Translate
-from regard.train import checkpoint
-from regard.train.run import BEST, LAST, METRICS
-from regard.train.training import Training
+from regard.attn.call import NOTHING
+from regard.cli.verbs import train as train_verb
+from regard.tasks.translate.model import build
+from regard.tasks.translate.options import Translate
+from regard.training import checkpoint
+from regard.training.config import Training
+from regard.training.run_folder import BEST, LAST, METRICS
 
 ABOUT = About("2020-02-02", {"processor": "abacus", "load before": "0.1"}, {"torch": "2"})
 TINY = Training(steps=4, warmup=1, validate_every=2, save_every=2, log_every=2, threads=1, device="cpu")
@@ -241,7 +241,7 @@ def test_another_task_in_the_folder_is_refused(runs: Path, capsys: pytest.Captur
 def test_an_interrupted_training_is_told(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import training
 
-    from regard.train.events import Stopped
+    from regard.training.events import Stopped
 
     monkeypatch.setattr(training, "fit", lambda *_, **__: [Stopped(1, "interrupted", "interrupted after step 1")])
     with pytest.raises(Unfinished, match="interrupted after step 1"):

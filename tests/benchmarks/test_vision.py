@@ -11,10 +11,10 @@ from benchmarks.table import Bound
 from benchmarks.vision import __main__ as typed
 from benchmarks.vision import digits, mnist, report
 from benchmarks.vision.result import Picture, Result, Row, Table
-from tests.data.test_images import idx
+from tests.data.images.test_labelled import idx
 
-from regard.tasks.classify_image import ClassifyImage
-from regard.train.training import Training
+from regard.tasks.classify_image.options import ClassifyImage
+from regard.training.config import Training
 
 SMALL = Training(steps=2, warmup=1, validate_every=1, save_every=1, log_every=1, threads=1, device="cpu")
 ABOUT = About("2020-02-02", {"processor": "abacus", "load before": "0.1"}, {"torch": "2"})

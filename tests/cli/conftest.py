@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from regard.cli import main
+from regard.cli.main import main
 
 # words of one letter, in threes, and the same backwards: so little that a training takes a moment
 LINES = [" ".join(word) for word in permutations("abcde", 3)]

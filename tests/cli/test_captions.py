@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
 
-from regard.cli import main
+from regard.cli.main import main
 
 TINY = ["--annotation", "6", "--channels", "4", "--width", "6", "--hidden", "8", "--threads", "1", "--warmup", "1"]
 

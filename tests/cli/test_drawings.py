@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
-from tests.data.test_images import idx
-from tests.view.recordings import said as words
+from tests.data.images.test_labelled import idx
+from tests.viz.recordings import said as words
 
-from regard.cli import main
-from regard.cli.compare import VARIED, named
-from regard.cli.contest import check
-from regard.cli.train import chosen
-from regard.tasks.generate import Generate
+from regard.cli.comparison import check
+from regard.cli.main import main
+from regard.cli.verbs.compare import VARIED, named
+from regard.cli.verbs.train import chosen
+from regard.tasks.generate_image.options import Generate
 
 TINY = ["--width", "4", "--noise", "4", "--judge", "4", "--threads", "1", "--steps", "3", "--batch", "100"]
 

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
 
-from regard.cli import main
+from regard.cli.main import main
 from regard.cli.sights import glimpsing
-from regard.pictures import read
+from regard.common.image_files import read
 
 FEW = ["--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
 FEW += ["--what", "4", "--where", "4", "--glimpse", "8", "--hidden", "8"]

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
 
-from regard.cli import main
-from regard.cli.contest import student
+from regard.cli.comparison import student
+from regard.cli.main import main
 from regard.cli.progress import number
 
 TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]

@@ -9,10 +9,10 @@ import pytest
 from tests.cli.conftest import Regard
 
 import regard as package
-from regard.cli import VERBS, main, sentence
-from regard.cli.typed import spelled
-from regard.tasks.translate import Translate
-from regard.train.training import Training
+from regard.cli.main import VERBS, main, sentence
+from regard.cli.parsing.precheck import spelled
+from regard.tasks.translate.options import Translate
+from regard.training.config import Training
 
 # what help may take of the processor, in seconds
 HELP = 0.4
@@ -39,7 +39,7 @@ def test_help_is_instant(args: list[str]) -> None:
 
 def test_parsing_needs_no_torch() -> None:
     code = (
-        "import sys\nfrom regard.cli import VERBS, main\n"
+        "import sys\nfrom regard.cli.main import VERBS, main\n"
         "for verb in VERBS: main([verb, *(['translate'] if verb in ('train', 'compare') else []), '--help'])\n"
         "assert 'torch' not in sys.modules and 'typeguard' not in sys.modules"
     )
@@ -147,7 +147,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         json.loads("{")
         return 0
 
-    monkeypatch.setattr("regard.cli.listing.verb", broken)
+    monkeypatch.setattr("regard.cli.verbs.list.verb", broken)
     # a ValueError, but in the words of somebody else
     with pytest.raises(ValueError, match="Expecting property name"):
         main(["list"])
@@ -163,7 +163,7 @@ def test_an_interrupt_is_130(regard: Regard, monkeypatch: pytest.MonkeyPatch) ->
     def interrupted(args: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("regard.cli.listing.verb", interrupted)
+    monkeypatch.setattr("regard.cli.verbs.list.verb", interrupted)
     assert regard("list") == (130, "", "regard: interrupted\n")
 
 

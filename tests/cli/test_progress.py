@@ -12,8 +12,8 @@ import pytest
 
 from regard.cli import progress
 from regard.cli.progress import Bar, Lines, clock, number, score_line, screen, start_line, step_line, watch
-from regard.tasks.task import Score
-from regard.train.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.training.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.training.protocol import Score
 
 STARTED = Started(Path("run"), 1234, "cpu", 1, 2, {1: 0.5, 2: 0.25}, 0, 10, 7, False)
 STEPPED = Stepped(5, 10, 0.5, 1.25, 1e-3, 0.5, 2345.6, 61.0, 3599.6)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Regard
 
-from regard.tasks import scores
+from regard.metrics import text
 
 
 def test_bleu_is_cut_as_in_training(
@@ -18,7 +18,7 @@ def test_bleu_is_cut_as_in_training(
     assert told["bleu"] == "13a"
     (run / "data.json").write_text(json.dumps({**told, "bleu": "char"}))
     heard = []
-    monkeypatch.setattr(scores, "bleu", lambda said, answers, cut: float(not heard.append(cut)))
+    monkeypatch.setattr(text, "bleu", lambda said, answers, cut: float(not heard.append(cut)))
     found = [json.loads(regard("evaluate", one, "--json").out) for one in (trained, run)]
     assert heard == ["13a", "char"]
     assert [one["scores"]["bleu"] for one in found] == [1.0, 1.0]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 from tests.cli.conftest import Regard
-from tests.view.recordings import said as words
+from tests.viz.recordings import said as words
 
-from regard.cli import main
-from regard.tape.recording import Recording
+from regard.cli.main import main
+from regard.recording.recording import Recording
 
 TINY = "--batch 400 --threads 1 --steps 1"
 

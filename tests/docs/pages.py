@@ -3,7 +3,7 @@
     python -m tests.docs.pages [page …]      quotes the source again, and draws the pictures of the guides again
 
 The blocks of one page share a namespace, as they do in the reader's head. A block under `<!-- not run: reason -->` is
-left out. One under `<!-- source: regard.layers.decoders.Luong.step -->` is the source of that name, word for word. Of
+left out. One under `<!-- source: regard.layers.rnn.decoders.Luong.step -->` is the source of that name, word for word. Of
 commands only those that begin with `regard` run, in this process, and only where a page is about them.
 """
 
@@ -85,7 +85,7 @@ def source(name: str) -> str:
         for part in parts[cut:]:
             thing = getattr(thing, part)
         return textwrap.dedent(inspect.getsource(thing))
-    raise ValueError(f"{name} is in no module; write <!-- source: regard.layers.decoders.Luong.step -->")
+    raise ValueError(f"{name} is in no module; write <!-- source: regard.layers.rnn.decoders.Luong.step -->")
 
 
 def quoted(page: str) -> str:
@@ -161,7 +161,7 @@ def _blurred(line: str) -> str:
 
 def command(words: list[str], where: str) -> str:
     """What `regard …` says, in this process; it must end well."""
-    from regard.cli import main
+    from regard.cli.main import main
 
     # a real file: some commands start others that write there too
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:

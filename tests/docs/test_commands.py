@@ -27,10 +27,10 @@ COMMANDS = sorted({command for page in PAGES for command in shown(page)})
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_understood(command: str) -> None:
     pytest.importorskip("tyro")
-    from regard.cli import VERBS
-    from regard.cli.compare import VARIED
-    from regard.cli.options import parse
-    from regard.tasks.kinds import TASKS
+    from regard.cli.main import VERBS
+    from regard.cli.parsing.options import parse
+    from regard.cli.verbs.compare import VARIED
+    from regard.tasks.registry import TASKS
 
     called, *words = shlex.split(command, comments=True)
     if called == "torchrun":
@@ -43,7 +43,7 @@ def test_command_is_understood(command: str) -> None:
         words = passed.training_script_args
     verb, *words = words
     assert verb in VERBS
-    module = importlib.import_module(f"regard.cli.{'listing' if verb == 'list' else verb}")
+    module = importlib.import_module(f"regard.cli.verbs.{verb}")
     task, options = None, "Options" if verb != "train" else "Resume" if "--resume" in words else "New"
     if verb in ("train", "compare") and "--resume" not in words:
         name = words.pop(0)

@@ -29,7 +29,7 @@ from regard import (
     SpatialGate,
     SqueezeExcite,
 )
-from regard.gates.gate import BatchNorm
+from regard.gates.base import BatchNorm
 
 B, C = 2, 5
 SPACES = {1: (7,), 2: (4, 3), 3: (2, 3, 4)}

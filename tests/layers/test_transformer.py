@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from regard import Causal, Lengths, MultiHead, Rotary
+from regard.attn.call import Need
 from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Sublayer
-from regard.parts.call import Need
 
 B, T, S, D, F, H = 2, 5, 7, 6, 11, 3
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard import MECHANISMS, Attention
 from regard.models import Seq2Seq, Transformer
-from regard.models.translator import Translator
+from regard.models.encoder_decoder import Translator
 
 # sizes that share no factor: a swapped axis must fail
 B, S, T, SOURCE, TARGET = 3, 7, 5, 17, 19

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.models.cases import ALL, LENGTHS, SEQ2SEQ, SOURCE, TARGET, TRANSFORMERS, B, S, T, built, given
 from torch import Tensor
 
+from regard.attn.call import Need
 from regard.models import TRANSLATORS
-from regard.models.translator import Translator
-from regard.parts.call import Need
+from regard.models.encoder_decoder import Translator
 
 every = pytest.mark.parametrize("name", ALL)
 blind = {"fixed"}

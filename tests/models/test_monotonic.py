@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import ExpectedStop, Monotonic, Need, NormedAdditive
-from regard.layers.beam import beam
-from regard.layers.search import Found, greedy
+from regard.decoding.beam import beam
+from regard.decoding.protocol import Found, greedy
 from regard.models import Seq2Seq
 
 BOS, EOS, LETTERS, LONGEST = 1, 2, 6, 5

@@ -239,7 +239,7 @@ def test_its_path_is_recorded_and_drawn(tmp_path: Path) -> None:
     with regard.record(model, rows=[2]) as tape:
         model(x)
     assert tape[0].shape == (B, 1, 1, H * W)
-    from regard.view.recording_figure import draw_recording
+    from regard.viz.recording.figures import draw_recording
 
     with regard.record(model) as tape:
         model(x)

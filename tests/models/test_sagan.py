@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import regard
-from regard.gates.elsewhere import NonLocal
+from regard.attn.call import Need
+from regard.gates.non_local import NonLocal
 from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
-from regard.parts.call import Need
 
 SIZE, CHANNELS, CLASSES, NOISE = 12, 3, 5, 7
 

@@ -5,9 +5,9 @@ import torch
 from tests.models.cases import SOURCE, TARGET, given
 
 from regard import MECHANISMS
+from regard.attn.terms.score import Additive, Bilinear
 from regard.models import Seq2Seq
 from regard.models.seq2seq import DECODERS
-from regard.parts.score import Additive, Bilinear
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from tests.models.cases import HEADS, SOURCE, TARGET, B, T, built, given, transf
 from torch import nn
 
 from regard import MECHANISMS
+from regard.attn.call import Need
 from regard.models import Transformer
-from regard.parts.call import Need
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])

@@ -8,7 +8,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import regard
 from regard import Need
-from regard.backends import BACKENDS
+from regard.attn.backends import BACKENDS
 
 B, H, Q, K, D = 2, 3, 5, 7, 8
 

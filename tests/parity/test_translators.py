@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regard import Causal, Lengths, MultiHead
-from regard.layers.beam import beam
-from regard.layers.recurrent import Encoder
-from regard.layers.search import Step, greedy
+from regard.decoding.beam import beam
+from regard.decoding.protocol import Step, greedy
+from regard.layers.rnn.stack import Encoder
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models import Transformer
 

@@ -15,13 +15,13 @@ import httpx
 import pytest
 import torch
 
-from regard.cli import main
 from regard.cli.loading import Loaded, load
+from regard.cli.main import main
 from regard.serve.app import build
+from regard.serve.endpoint import Face, Schema, Served
+from regard.serve.errors import Refused
 from regard.serve.limits import Limits
-from regard.serve.refused import Refused
-from regard.serve.served import Face, Schema, Served
-from regard.serve.translating import Translating
+from regard.serve.translate_endpoint import Translating
 
 LINES = [" ".join(word) for word in permutations("abcde", 3)]
 TINY = [

@@ -7,18 +7,18 @@ import numpy as np
 import torch
 from PIL import Image
 
-from regard.data.tokens import Tokens
+from regard.data.text.tokenizer import Tokens
 from regard.gates.catalogue import GATES
 from regard.models.convnet import ConvNet
+from regard.serve.image_endpoint import Seeing
 from regard.serve.limits import Limits
-from regard.serve.seeing import Seeing
-from regard.tasks.caption import Caption
-from regard.tasks.captioner import Captioner
-from regard.tasks.captioner import build as build_caption
-from regard.tasks.glimpse import Glimpse
-from regard.tasks.glimpsing import build as build_glimpse
-from regard.tasks.pictures import Facts
-from regard.tasks.sight import Captioning, Classifying, Glimpsing
+from regard.tasks._image_data import Facts
+from regard.tasks._image_predictors import Captioning, Classifying, Glimpsing
+from regard.tasks.caption.options import Caption
+from regard.tasks.caption.predictor import Captioner
+from regard.tasks.caption.predictor import build as build_caption
+from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.glimpse.task import build as build_glimpse
 
 
 def sight(gate: str | None = "simam", channels: int = 1) -> Classifying:

@@ -7,11 +7,11 @@ from typing import Any
 import httpx
 import pytest
 from tests.serve.conftest import LINES, Gated, Make, get, post, visit
-from tests.serve.test_metrics import samples
+from tests.serve.http.test_metrics import samples
 
 from regard.cli.loading import Loaded
 from regard.serve.limits import Limits
-from regard.tasks.interpreter import Beam
+from regard.tasks.translate.predictor import Beam
 
 
 def test_right_answers_found_together(translating: Make, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

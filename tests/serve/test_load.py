@@ -13,11 +13,11 @@ import torch
 from benchmarks import serving
 from tests.serve.conftest import Make, post
 
-from regard.cli import main
+from regard.cli.main import main
 from regard.cli.sights import SIGHTS
+from regard.serve.image_endpoint import Seeing
 from regard.serve.limits import Limits
-from regard.serve.running import listen, server
-from regard.serve.seeing import Seeing
+from regard.serve.server import listen, server
 
 
 @pytest.fixture

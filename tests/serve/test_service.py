@@ -12,13 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.serve.conftest import LINES, Gated, Service
-from tests.serve.test_connection import WHOLE
-from tests.serve.test_metrics import samples
+from tests.serve.http.test_h11_timeouts import WHOLE
+from tests.serve.http.test_metrics import samples
 
 from regard.cli.loading import Loaded
 from regard.serve.limits import Limits
-from regard.serve.running import listen, serve
-from regard.tasks.interpreter import Beam
+from regard.serve.server import listen, serve
+from regard.tasks.translate.predictor import Beam
 
 JSON = {"content-type": "application/json"}
 

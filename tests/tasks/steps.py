@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from regard.tasks.kinds import TASKS
-from regard.train import fit
-from regard.train.step import Stepper
-from regard.train.training import Training
+from regard.tasks.registry import TASKS
+from regard.training import fit
+from regard.training.config import Training
+from regard.training.step import Stepper
 
 _CAPTION: dict[str, Any] = {"tokens": "words", "batch": 16, "annotation": 6, "channels": 4, "width": 5, "hidden": 7}
 # 5 images by 2 processes: no share is the other one

@@ -10,11 +10,11 @@ import pytest
 import torch
 from tests.tasks import steps
 
-from regard.tasks.kinds import TASKS
-from regard.train.checkpoint import read
-from regard.train.distributed import Objective, Processes
-from regard.train.fit import fit
-from regard.train.step import Stepper
+from regard.tasks.registry import TASKS
+from regard.training.checkpoint import read
+from regard.training.fit import fit
+from regard.training.runtime.distributed import Objective, Processes
+from regard.training.step import Stepper
 
 
 @pytest.fixture(scope="module")

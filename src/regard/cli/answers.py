@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.progress import counted, number
 
 if TYPE_CHECKING:
-    from regard.cli.evaluate import Options
+    from regard.cli.verbs.evaluate import Options
 
 # by the name of the task's class, which a run records
 ANSWERS = {

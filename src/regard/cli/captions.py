@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from regard.cli.answers import tell, write
 from regard.cli.pictures import looked_at
 from regard.cli.sights import captioning
-from regard.data.captions import read_captions
-from regard.data.scenes import Captioned
-from regard.tasks.caption import Caption
-from regard.tasks.captioner import Captioner
-from regard.tasks.captioning import alike, evaluate, has_test, read
-from regard.tasks.interpreter import Beam, Greedy, Said
-from regard.tasks.pictures import Facts
+from regard.data.embedded.scenes import Captioned
+from regard.data.images.captions import read_captions
+from regard.tasks._image_data import Facts
+from regard.tasks.caption.options import Caption
+from regard.tasks.caption.predictor import Captioner
+from regard.tasks.caption.task import alike, evaluate, has_test, read
+from regard.tasks.translate.predictor import Beam, Greedy, Said
 
 if TYPE_CHECKING:
-    from regard.cli import evaluate as evaluating
-    from regard.cli import predict
+    from regard.cli.verbs import evaluate as evaluating
+    from regard.cli.verbs import predict
 
 _BEAM, _SAMPLES = 5, 5
 
@@ -89,7 +89,7 @@ def draw(captioner: Captioner, pixels: NDArray[np.uint8], said: Said, path: Path
     """One map a word, over the picture."""
     import torch
 
-    from regard.view.recording_figure import draw_recording
+    from regard.viz.recording.figures import draw_recording
 
     recording = captioner.recorded(pixels, said)
     return draw_recording(recording, path, what="captions", image=torch.from_numpy(pixels.copy()))

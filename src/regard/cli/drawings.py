@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from regard.attn import checks
 from regard.cli.answers import refuse, tell, write
 from regard.cli.loading import ready
-from regard.data.grid import grid
-from regard.parts import checks
-from regard.tasks.generate import Generate
-from regard.tasks.generated import Judge, Real
-from regard.tasks.generation import JUDGED, chosen_by, drawn, first_judge, fresh, other_judge
-from regard.tasks.pictures import recalled
-from regard.view.samples import samples
+from regard.tasks._image_data import recalled
+from regard.tasks.generate_image.judge import Judge, Real
+from regard.tasks.generate_image.options import Generate
+from regard.tasks.generate_image.task import JUDGED, chosen_by, drawn, first_judge, fresh, other_judge
+from regard.viz.image.sample_sheet import samples
+from regard.viz.plots.image_grid import grid
 
 if TYPE_CHECKING:
-    from regard.cli import evaluate, predict
+    from regard.cli.verbs import evaluate, predict
 
 
 _load = partial(ready, Generate, fresh)

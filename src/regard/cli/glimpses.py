@@ -9,14 +9,14 @@ import torch
 
 from regard.cli.answers import refuse, tell, write
 from regard.cli.pictures import likeliest, looked_at, worst
-from regard.cli.seeing import draw
+from regard.cli.recording_output import draw
 from regard.cli.sights import glimpsing
-from regard.tasks import sight
-from regard.tasks.glimpsing import paths, split_of
-from regard.tasks.pictures import scored, tensor
+from regard.tasks import _image_predictors as sight
+from regard.tasks._image_data import scored, tensor
+from regard.tasks.glimpse.task import paths, split_of
 
 if TYPE_CHECKING:
-    from regard.cli import evaluate, predict
+    from regard.cli.verbs import evaluate, predict
 
 
 def evaluated(typed: "evaluate.Options") -> int:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from regard.cli import watching
-from regard.tape.record import record
-from regard.tape.recording import Recording
-from regard.view.alignment import Alignment
+from regard.recording.record import record
+from regard.recording.recording import Recording
+from regard.viz.alignment.alignment import Alignment
 
 # what transformers calls the description of a model
 CONFIG = "config.json"
@@ -40,7 +40,7 @@ class Heard:
 def listen(folder: Path, text: str | None, layers: Sequence[str], weights: str | None) -> Heard:
     """The model of the folder reads the text, or looks at the picture of that name; None is the first pair that a
     translator's run held out."""
-    from regard.train.run import RECORD
+    from regard.training.run_folder import RECORD
 
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; name one that holds a model, or a training")
@@ -103,9 +103,9 @@ def taped(model: torch.nn.Module, layers: Sequence[str]) -> Iterator[Recording]:
 
 def _run(folder: Path, text: str | None, layers: Sequence[str], weights: str) -> Heard:
     from regard.cli.loading import load
-    from regard.data.special import BOS
-    from regard.tasks.interpreter import Beam
-    from regard.tasks.translation import read_one
+    from regard.data.text.special_tokens import BOS
+    from regard.tasks.translate.predictor import Beam
+    from regard.tasks.translate.task import read_one
 
     loaded = load(folder, weights, "cpu", None)  # type: ignore[arg-type]
     interpreter = loaded.by

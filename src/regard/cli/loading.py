@@ -8,12 +8,13 @@ from typing import Generic, Literal, TypeVar
 import torch
 from torch import nn
 
-from regard.tasks.interpreter import Interpreter
-from regard.tasks.restored import restored
-from regard.tasks.translate import Translate
-from regard.train import checkpoint, heap
-from regard.train.distributed import join
-from regard.train.run import AVERAGE, BEST, LAST, Record
+from regard.common.dataclass_json import restored
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Interpreter
+from regard.training import checkpoint
+from regard.training.run_folder import AVERAGE, BEST, LAST, Record
+from regard.training.runtime import malloc
+from regard.training.runtime.distributed import join
 
 Weights = Literal["best", "last", "average"]
 _FILES: dict[str, str] = {"best": BEST, "last": LAST, "average": AVERAGE}
@@ -82,6 +83,6 @@ def weigh(model: nn.Module, path: Path, device: str, threads: int | None) -> int
     place = join(device).device
     model.to(place).eval()
     if place.type == "cpu":
-        heap.keep()
+        malloc.keep()
     torch.set_num_threads(threads or torch.get_num_threads())
     return facts["step"]

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.cli.answers import refuse, tell, write
-from regard.cli.seeing import draw
+from regard.cli.recording_output import draw
 from regard.cli.sights import classifying
-from regard.data.images import Images, read_pictures
-from regard.tasks.classification import probabilities
-from regard.tasks.pictures import Facts, scored, split_of
-from regard.tasks.sight import Classifying
+from regard.data.images.labelled import Images, read_pictures
+from regard.tasks._image_data import Facts, scored, split_of
+from regard.tasks._image_predictors import Classifying
+from regard.tasks.classify_image.task import probabilities
 
 if TYPE_CHECKING:
-    from regard.cli import evaluate, predict
+    from regard.cli.verbs import evaluate, predict
     from regard.cli.watching import Watched
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
-from regard.train.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.training.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
 
 # seconds without a word after which it is said what is done
 _PATIENCE = 2.0

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.loading import Loaded, Weights, ready
-from regard.tasks.caption import Caption
-from regard.tasks.classify_image import ClassifyImage
-from regard.tasks.glimpse import Glimpse
-from regard.tasks.sight import Captioning, Classifying, Glimpsing, Sight
+from regard.tasks._image_predictors import Captioning, Classifying, Glimpsing, Sight
+from regard.tasks.caption.options import Caption
+from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.glimpse.options import Glimpse
 
 classifying = partial(ready, ClassifyImage, Classifying.of)
 glimpsing = partial(ready, Glimpse, Glimpsing.of)

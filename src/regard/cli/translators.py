@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from regard.cli.answers import write
 from regard.cli.loading import load
 from regard.cli.progress import counted, counting, number
-from regard.data.text import Pairs, read_pairs
-from regard.tasks.facts import Facts
-from regard.tasks.interpreter import Beam, Greedy
-from regard.tasks.scores import signature
-from regard.tasks.translate import Translate
-from regard.tasks.translation import evaluate, read_one
+from regard.data.text.pairs import Pairs, read_pairs
+from regard.metrics.text import signature
+from regard.tasks.translate.fingerprint import Facts
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Beam, Greedy
+from regard.tasks.translate.task import evaluate, read_one
 
 if TYPE_CHECKING:
-    from regard.cli import predict
-    from regard.cli.evaluate import Options
+    from regard.cli.verbs import predict
+    from regard.cli.verbs.evaluate import Options
 
 # what is counted, by the kind of data; the score that chose the checkpoint comes first
 _SCORES = {

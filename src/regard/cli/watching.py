@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard import pictures
-from regard.models.rows import RowReader
-from regard.tape.recording import Recording
-from regard.tasks.sight import Sight, watched
+from regard.common import image_files
+from regard.models.row_reader import RowReader
+from regard.recording.recording import Recording
+from regard.tasks._image_predictors import Sight, watched
 
 # how transformers says what a model does to a picture
 PROCESSOR = "preprocessor_config.json"
@@ -53,16 +53,16 @@ def run(folder: Path, path: Path, layers: Sequence[str], weights: str, taped: Ta
     from regard.cli.loading import recorded
     from regard.cli.sights import SIGHTS
 
-    pictures.read(path, mode="RGB")  # what is no picture is told before a model is loaded
+    image_files.read(path, mode="RGB")  # what is no picture is told before a model is loaded
     sight = SIGHTS[recorded(folder).kind](folder, weights, "cpu", None).by  # type: ignore[arg-type]
     return looked(sight, folder, path, layers, taped)
 
 
 def looked(sight: Sight, folder: Path, path: Path, layers: Sequence[str], taped: Taped) -> Watched:
     """What a run that is ready sees in a picture."""
-    image = pictures.read(path, mode="RGB")
+    image = image_files.read(path, mode="RGB")
     facts = sight.facts
-    pixels = pictures.read(path, size=(facts.width, facts.height), mode="L" if facts.channels == 1 else "RGB")
+    pixels = image_files.read(path, size=(facts.width, facts.height), mode="L" if facts.channels == 1 else "RGB")
     (seen,), tape = watched(sight, pixels[None], lambda: taped(sight.model, layers))
     about = {**tape.about, "run": folder.name, "picture": path.name, PIXELS: size_of(image), "said": seen.said}
     tape = replace(tape, about=about | (_ROWS if isinstance(sight.model, RowReader) else {}))
@@ -88,7 +88,7 @@ def pretrained(folder: Path, path: Path, layers: Sequence[str], taped: Taped, sa
     import transformers
     from PIL import Image
 
-    pixels = pictures.read(path, mode="RGB")
+    pixels = image_files.read(path, mode="RGB")
     given = Image.fromarray(pixels)
     with loadable(folder, "image processor"):
         processor = transformers.AutoImageProcessor.from_pretrained(folder, **safely)

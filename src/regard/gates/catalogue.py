@@ -8,13 +8,13 @@ from typing import Protocol
 
 from torch import nn
 
-from regard.gates.both import BAM, CBAM, Coordinate
+from regard.attn import checks
 from regard.gates.channel import ECA, ChannelGate, SqueezeExcite
-from regard.gates.elsewhere import NonLocal
-from regard.gates.energy import MagnitudeSaliency, MaxSaliency, SimAM
+from regard.gates.channel_spatial import BAM, CBAM, Coordinate
 from regard.gates.external import ExternalBlock, MultiHeadExternal
+from regard.gates.non_local import NonLocal
+from regard.gates.parameter_free import MagnitudeSaliency, MaxSaliency, SimAM
 from regard.gates.spatial import Spatial, SpatialGate
-from regard.parts import checks
 
 
 class Factory(Protocol):

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.gates.gate import Gate, factored, hidden_width, odd, sigma
-from regard.kernels import maps
-from regard.parts import checks
+from regard.attn import checks
+from regard.gates.base import Gate, factored, hidden_width, odd, sigma
+from regard.kernels import feature_maps
 
 
 class SqueezeExcite(Gate):
@@ -25,7 +25,7 @@ class SqueezeExcite(Gate):
         self.up = nn.Linear(hidden, channels, bias=bias)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, z = maps.pooled(x)
+        x, z = feature_maps.pooled(x)
         w = sigma(self.up(F.relu(self.down(z.to(x.dtype)))), x)
         return factored(x, w, None, weighed)
 
@@ -44,7 +44,7 @@ class ECA(Gate):
         self.conv = nn.Conv1d(1, 1, odd(kernel, "ECA"), padding=kernel // 2, bias=False)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, z = maps.pooled(x)
+        x, z = feature_maps.pooled(x)
         w = sigma(self.conv(z.to(x.dtype).unsqueeze(1)).squeeze(1), x)
         return factored(x, w, None, weighed)
 
@@ -64,5 +64,5 @@ class ChannelGate(Gate):
         return sigma(self.up(F.relu(self.down(both))).sum(0), x)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, mean, most = maps.pooled_both(x)
+        x, mean, most = feature_maps.pooled_both(x)
         return factored(x, self.excite(mean, most, x), None, weighed)

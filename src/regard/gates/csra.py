@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.gates.gate import check_map, only_weights
-from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need
+from regard.attn import checks
+from regard.attn.call import NOTHING, Attended, Need
+from regard.gates.base import check_map, only_weights
 
 # from this temperature on, the softmax is a maximum
 MAXIMUM = 99.0

@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.weighed import mixed
-from regard.gates.gate import BatchNorm, check_map, only_weights
-from regard.parts import checks
-from regard.parts.call import NOTHING, Attended, Need
+from regard.attn import checks
+from regard.attn.call import NOTHING, Attended, Need
+from regard.attn.explicit_weights import mixed
+from regard.gates.base import BatchNorm, check_map, only_weights
 
 
 def normalized_twice(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s", bool "*b n" -> "*b n s"

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from regard.gates.gate import BatchNorm, Gate, convolution, factored, odd, sigma
-from regard.kernels import maps
-from regard.parts import checks
-from regard.parts.normalize import Normalizer, Sigmoid
+from regard.attn import checks
+from regard.attn.terms.normalizer import Normalizer, Sigmoid
+from regard.gates.base import BatchNorm, Gate, convolution, factored, odd, sigma
+from regard.kernels import feature_maps
 
 # in which order a convolution gets the two: the authors of CBAM, and timm
 ORDERS = ("max-mean", "mean-max")
@@ -31,7 +31,7 @@ class SpatialGate(Gate):
         return sigma(self.norm(self.conv(torch.cat(both, 1).to(x.dtype))), x)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, mean, most = maps.across(x)
+        x, mean, most = feature_maps.across(x)
         return factored(x, None, self.excite(mean, most, x), weighed)
 
     def extra_repr(self) -> str:

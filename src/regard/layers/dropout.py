@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.kernels.drop import STEPS, drop, native
+from regard.kernels.dropout import STEPS, drop, native
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.functional import Positions
-from regard.attention.multihead import MultiHead
+from regard.attn import checks
+from regard.attn.call import NOTHING, Need
+from regard.attn.functional import Positions
+from regard.attn.kv_cache import Memory
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.mask import Mask
 from regard.layers.dropout import Dropout
-from regard.parts import checks
-from regard.parts.call import NOTHING, Need
-from regard.parts.mask import Mask
-from regard.parts.memory import Memory
 
 NORMS = ("pre", "post")
 

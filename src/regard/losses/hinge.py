@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from regard.parts import checks
+from regard.attn import checks
 
 
 def hinge(real: Tensor, fake: Tensor) -> Tensor:  # "*b", "*b" -> "*b"

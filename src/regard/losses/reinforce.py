@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.parts import checks
+from regard.attn import checks
 
 
 @dataclass(frozen=True)

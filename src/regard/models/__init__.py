@@ -4,10 +4,10 @@ from torch import nn
 
 from regard.models.convnet import ConvNet
 from regard.models.ram import RAM
-from regard.models.rows import RowReader
+from regard.models.row_reader import RowReader
 from regard.models.sagan import SelfAttentionGAN
 from regard.models.seq2seq import Seq2Seq
-from regard.models.show_attend_tell import ShowAttendTell
+from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.models.transformer import Transformer
 
 TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer]] = {"seq2seq": Seq2Seq, "transformer": Transformer}

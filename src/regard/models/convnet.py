@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.parts import checks
+from regard.attn import checks
 
 Gate = Callable[[int], nn.Module]  # of so many channels
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.glimpse import Retina
-from regard.parts import checks, tap
+from regard.attn import checks, observer
+from regard.attn.mechanisms.retina import Retina
 
 State = tuple[Tensor, ...]  # h, or h and c, each "b h"
 
@@ -121,7 +121,7 @@ class RAM(nn.Module):
         draw = self.training if draw is None else draw
         state: State = tuple(x.new_zeros(len(x), self.hidden) for _ in range(self._parts))
         places, logs, expected = [], [], []
-        with tap.aligned():
+        with observer.aligned():
             for _ in range(self.glimpses):
                 before = state[0].detach()
                 place, log_prob = self._place(before, draw)

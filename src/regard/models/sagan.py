@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils.parametrizations import spectral_norm
 
-from regard.gates.elsewhere import NonLocal
-from regard.parts import checks
-from regard.parts.means import has_mean
+from regard.attn import checks
+from regard.common.averaging import has_mean
+from regard.gates.non_local import NonLocal
 
 # maps on the way from noise to image: a quarter of its size, half of it, all of it
 _MAPS = 3

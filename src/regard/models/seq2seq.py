@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.catalogue import MECHANISMS, Factory
-from regard.layers.attentive import Decoder, State, Taught, Unfit
-from regard.layers.decoders import Bahdanau, Fixed, Luong
+from regard.attn import checks, observer
+from regard.attn.call import NOTHING, Need
+from regard.attn.catalogue import MECHANISMS, Factory
+from regard.decoding.protocol import Step, Unread
 from regard.layers.dropout import Dropout
-from regard.layers.recurrent import Encoded, Encoder
-from regard.layers.search import Step, Unread
-from regard.layers.words import Words
-from regard.models.translator import Translator, embeddings
-from regard.parts import checks, tap
-from regard.parts.call import NOTHING, Need
+from regard.layers.rnn.decoder_base import Decoder, State, Taught, Unfit
+from regard.layers.rnn.decoders import Bahdanau, Fixed, Luong
+from regard.layers.rnn.stack import Encoded, Encoder
+from regard.layers.token_batch import Words
+from regard.models.encoder_decoder import Translator, embeddings
 
 # how a decoder attends, and the attention of its paper
 DECODERS: dict[str, tuple[Callable[..., Decoder], str | None]] = {
@@ -96,7 +96,7 @@ class Seq2Seq(Translator):
     def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
         y = self.dropout(self.target(target))
         encoded = self.encode(source, lengths)
-        with tap.aligned():
+        with observer.aligned():
             taught = self.decoder.teach(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 

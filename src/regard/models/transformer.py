@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layer import Attention
-from regard.attention.multihead import MultiHead
-from regard.catalogue import MECHANISMS
-from regard.layers.attentive import Taught
+from regard.attn import checks
+from regard.attn.call import NOTHING, Need
+from regard.attn.catalogue import MECHANISMS
+from regard.attn.kv_cache import Memory
+from regard.attn.layer import Attention
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.mask import Causal, Given, Lengths
+from regard.attn.terms.position import Learned, Rotary, Sinusoidal
+from regard.attn.terms.read import Sample
+from regard.attn.terms.score import Location
+from regard.decoding.protocol import Step, Unread
 from regard.layers.dropout import Dropout
-from regard.layers.search import Step, Unread
+from regard.layers.rnn.decoder_base import Taught
 from regard.layers.transformer import NORMS, DecoderLayer, EncoderLayer
-from regard.models.translator import Translator, embeddings
-from regard.parts import checks
-from regard.parts.call import NOTHING, Need
-from regard.parts.mask import Causal, Given, Lengths
-from regard.parts.memory import Memory
-from regard.parts.position import Learned, Rotary, Sinusoidal
-from regard.parts.read import Sample
-from regard.parts.score import Location
+from regard.models.encoder_decoder import Translator, embeddings
 
 POSITIONS = ("sinusoidal", "learned", "rotary")
 

@@ -12,15 +12,16 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from regard import __version__
-from regard.serve import metrics, page
-from regard.serve.door import Door, Log
-from regard.serve.hosts import names
+from regard.serve.batcher import Worker
+from regard.serve.endpoint import Served, Unpack
+from regard.serve.errors import Refused, told
+from regard.serve.http import metrics
+from regard.serve.http.allowed_hosts import names
+from regard.serve.http.json_body import read
+from regard.serve.http.metrics import Metrics
+from regard.serve.http.security_middleware import Door, Log
 from regard.serve.limits import Limits
-from regard.serve.metrics import Metrics
-from regard.serve.reading import read
-from regard.serve.refused import Refused, told
-from regard.serve.served import Served, Unpack
-from regard.serve.worker import Worker
+from regard.serve.pages import assets
 
 _ERROR = {
     "type": "object",
@@ -133,7 +134,7 @@ async def _gone(request: Request) -> None:
 
 
 def _pages(app: FastAPI, served: Served) -> None:
-    written = page.files(served.face)
+    written = assets.files(served.face)
 
     def give(content: bytes, kind: str) -> Any:
         async def given() -> Response:

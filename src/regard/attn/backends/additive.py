@@ -1,0 +1,59 @@
+"""tanh: additive scores without the (q, k, hidden) tensor, by tanh(a+b) = 1 − 2/(1 + e^{2a} e^{2b})."""
+
+import functools
+
+from torch import Tensor
+
+from regard.attn.call import Attended, Call, equation
+from regard.attn.nonfinite import transformed
+from regard.attn.terms.normalizer import Softmax
+from regard.attn.terms.read import Mix
+from regard.attn.terms.score import TanhScore
+from regard.kernels import additive, native_library
+
+
+def refuse(call: Call) -> str | None:
+    if not isinstance(call.score, TanhScore):
+        return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a tanh"
+    if transformed():
+        return "torch.func cannot look into its kernel"
+    return None
+
+
+def pass_over(call: Call) -> str | None:
+    return None
+
+
+def _whole(call: Call) -> bool:
+    """Can one kernel do score, mask, softmax and mix?"""
+    soft = type(call.normalize) is Softmax and call.normalize.temperature is not None
+    return soft and isinstance(call.read, Mix) and call.bias is None and call.dropout == 0.0 and not call.need.drawn
+
+
+def describe(call: Call) -> str:
+    absent = native_library.why_not()
+    where = (
+        f"native kernels ({native_library.instruction_set()})"
+        if absent is None
+        else f"the same algorithm in torch ({absent})"
+    )
+    if call.q.device.type != "cpu":
+        where = f"the same algorithm in torch (native kernels are for CPUs, q is on {call.q.device})"
+    return where + (
+        ", score, mask and softmax in one" if _whole(call) else ", scores by the kernel, the rest as written"
+    )
+
+
+def run(call: Call) -> Attended:
+    assert isinstance(call.score, TanhScore)
+    energy = call.score.energy.to(call.queries.dtype)
+    if not _whole(call):
+        return equation(call, compare=functools.partial(_scores, energy=energy))
+    assert isinstance(call.normalize, Softmax)
+    keys, v = call.spread(call.keys), call.spread(call.v)
+    out, lse = additive.attend(call.queries, keys, energy / (call.normalize.temperature or 1.0), v, call.allowed())
+    return Attended(out, lse=lse if call.need.lse else None)
+
+
+def _scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    return additive.scores(queries, keys, energy)

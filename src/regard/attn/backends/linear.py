@@ -1,0 +1,84 @@
+"""linear: sums taken apart: φ(q) (Σ_j φ(k_j) v_jᵀ) / φ(q) Σ_j φ(k_j)  (Katharopoulos et al. 2020, eq. 5).
+
+Causal calls go chunk by chunk: the square inside a chunk, the sum of all chunks before.
+"""
+
+import torch
+from torch import Tensor
+
+from regard.attn.call import Attended, Call
+from regard.attn.checks import widened
+from regard.attn.terms.mask import And, Causal, Lengths, Mask
+from regard.attn.terms.normalizer import Sum
+from regard.attn.terms.read import Mix
+
+_CHUNK = 64
+
+
+def _leaves(mask: Mask | None) -> list[Mask]:
+    if mask is None:
+        return []
+    return [leaf for m in mask.masks for leaf in _leaves(m)] if isinstance(mask, And) else [mask]
+
+
+def refuse(call: Call) -> str | None:
+    if call.score.comparison != "dot":
+        return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
+    if not isinstance(call.normalize, Sum):
+        return f"only sums can be taken apart, {type(call.normalize).__name__} needs the whole row"
+    if not isinstance(call.read, Mix):
+        return f"it only mixes values, {type(call.read).__name__} goes to one place"
+    if call.bias is not None:
+        return "a bias for every pair cannot be taken apart"
+    if call.dropout:
+        return "it never forms the weights that dropout would thin"
+    if call.need.drawn or call.need.lse:
+        return "it never forms the weights that are asked for"
+    for leaf in _leaves(call.mask):
+        if not (
+            isinstance(leaf, Lengths)
+            or (type(leaf) is Causal and call.given is None and call.q.shape[-2] == call.keys.shape[-2])
+        ):
+            return f"{leaf!r} is neither Lengths nor Causal over as many queries as keys"
+    return None
+
+
+def pass_over(call: Call) -> str | None:
+    pairs, width = call.q.shape[-2] * call.keys.shape[-2], call.queries.shape[-1]
+    if pairs < (call.q.shape[-2] + call.keys.shape[-2]) * min(width, 64):
+        return "the square is smaller than the sums that would replace it"
+    return None
+
+
+def describe(call: Call) -> str:
+    return "sums of keys times values: linear in time and memory"
+
+
+def run(call: Call) -> Attended:
+    kind = widened(call.v.dtype)
+    q, k, v = call.queries.to(kind), call.spread(call.keys).to(kind), call.spread(call.v).to(kind)
+    for leaf in _leaves(call.mask):
+        if isinstance(leaf, Lengths):
+            i, j = call.positions()
+            dense = leaf.dense(i, j)  # (*b, 1, k)
+            seen = dense.reshape(
+                *dense.shape[:-2], *[1] * (len(call.batch) + 2 - dense.ndim), *dense.shape[-2:]
+            ).transpose(-1, -2)
+            k = k.masked_fill(~seen, 0.0)
+    v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last column sums the weights
+    causal = any(type(leaf) is Causal for leaf in _leaves(call.mask))
+    out = _causal(q, k, v) if causal else q @ (k.transpose(-1, -2) @ v)
+    total = out[..., -1:]
+    empty = total == 0
+    out = (out[..., :-1] / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+    return Attended(out.expand(*call.batch, *out.shape[-2:]).to(call.v.dtype))
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    n = q.shape[-2]
+    missing = -n % _CHUNK
+    q, k, v = (torch.nn.functional.pad(t, (0, 0, 0, missing)).unflatten(-2, (-1, _CHUNK)) for t in (q, k, v))
+    inside = ((q @ k.transpose(-1, -2)).tril()) @ v
+    sums = k.transpose(-1, -2) @ v  # (*b, chunks, c, v)
+    before = sums.cumsum(-3) - sums
+    return (inside + q @ before).flatten(-3, -2)[..., :n, :]

@@ -1,0 +1,225 @@
+"""MECHANISMS: every attention by its name.
+
+A factory takes the widths of queries and keys and gives a module that is called as Attention is:
+
+    module(q, k, v=None, *, mask=None, positions=None)         "*b q d", "*b k e", "*b k v" -> "*b q width"
+    module.attend(q, k, v=None, ..., need=Need(weights=True))  -> Attended
+
+The width is that of v (of k without one), except where a mechanism has its own: the heads and the hop give the queries'
+width, key-value half of the keys', co-attention both together, bidaf four times the queries'. `width` tells it. A
+mechanism that compares q and k as they are raises where their widths differ; one that reads k itself where v is given.
+All but co-attention and bidaf, which need the queries together, also go step by step: `regard.attn.stepwise`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Attended, Need
+from regard.attn.explicit_weights import no_values
+from regard.attn.functional import Positions
+from regard.attn.kv_cache import Memory
+from regard.attn.layer import Attention
+from regard.attn.mechanisms.coattention import AttentionFlow, CoAttention
+from regard.attn.mechanisms.local import Diagonal, Local
+from regard.attn.mechanisms.location_sensitive import LocationAttention, Smooth
+from regard.attn.mechanisms.memory_hop import Hop
+from regard.attn.mechanisms.monotonic import Chunk, Monotonic, NormedAdditive
+from regard.attn.mechanisms.pooling import KeyValue, Pool
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
+from regard.attn.terms.learnable import Trained
+from regard.attn.terms.mask import Mask, Window
+from regard.attn.terms.normalizer import Entmax, Normalizer, Null, Sigmoid, Softmax, Sparsemax, Sum, TopK
+from regard.attn.terms.position import Rotary
+from regard.attn.terms.read import Argmax, Gumbel, Read, Sample, StraightThrough
+from regard.attn.terms.score import (
+    Additive,
+    Bilinear,
+    Concat,
+    Cosine,
+    Distance,
+    Dot,
+    Kernel,
+    Location,
+    LocationSensitive,
+    Trilinear,
+)
+
+Factory = Callable[[int, int], nn.Module]
+
+HEADS = 4
+# how far a window reaches, and how many places `location` knows
+WINDOW, PLACES = 10, 512
+
+
+def _head_dim(dim: int) -> int:
+    """A width for each head, even, so that it can be turned."""
+    return 2 * max(1, -(-dim // (2 * HEADS)))
+
+
+def _heads(
+    query_dim: int,
+    key_dim: int,
+    *,
+    kv_heads: int = HEADS,
+    bias: Callable[[int], Bias] | None = None,
+    mask: Mask | None = None,
+    rotate: Callable[[int], Rotary] | None = None,
+) -> MultiHead:
+    """MultiHead with a bias or a rotation made for the width of its heads."""
+    width = _head_dim(query_dim)
+    return MultiHead(
+        query_dim,
+        HEADS,
+        kv_heads=kv_heads,
+        head_dim=width,
+        key_dim=key_dim,
+        attention=Attention(bias=None if bias is None else bias(width), mask=mask),
+        rotate=None if rotate is None else rotate(width),
+    )
+
+
+def _general(query_dim: int, key_dim: int, normalize: Normalizer | None = None, read: Read | None = None) -> Attention:
+    """The general score, which takes any two widths, with a normalizer or a read to look at."""
+    return Attention(Bilinear(query_dim, key_dim), normalize=normalize, read=read)
+
+
+class _Pooling(nn.Module):
+    """Pool for every query: all see what one learned query finds, whatever they ask."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self.pool = pool
+
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:
+        return self.pool.attention.remember(k, v)
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        checks.floating("q", q)
+        learned = self.pool.query.to(q.dtype).expand(*q.shape[:-1], -1)
+        return self.pool.attention.attend(learned, k, v, mask=mask, positions=positions, need=need)
+
+
+class _CoAttention(nn.Module):
+    """A [k; Bᵀq]: what q reads from k, and from what k reads from q  (Xiong et al. 2017, dynamic coattention)."""
+
+    def __init__(self, both: CoAttention) -> None:
+        super().__init__()
+        self.both = both
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        no_values(v, "co-attention")
+        got = self.both.attend(q, k, mask=mask, positions=positions, need=replace(need, weights=True))
+        there = got.of_q
+        assert there.weights is not None
+        out = torch.cat([there.out, there.weights @ got.of_k.out], dim=-1)
+        return there._replace(out=out, weights=there.weights if need.weights else None)
+
+
+MECHANISMS: dict[str, Factory] = {
+    # scores
+    "dot": lambda q, k: Attention(Dot(scale=1.0)),
+    "scaled-dot": lambda q, k: Attention(Dot()),
+    "general": _general,
+    "additive": lambda q, k: Attention(Additive(q, k, q)),
+    "concat": lambda q, k: Attention(Concat(q, k, q)),
+    "cosine": lambda q, k: Attention(Cosine(Trained(10.0))),
+    "distance": lambda q, k: Attention(Distance()),
+    "euclid": lambda q, k: Attention(Distance(power=1)),
+    "trilinear": lambda q, k: Attention(Trilinear(q)),
+    "linear": lambda q, k: Attention(Kernel(), normalize=Sum()),
+    "location": lambda q, k: Attention(Location(q, PLACES)),
+    # normalizers
+    "temperature": lambda q, k: _general(q, k, Softmax(Trained(1.0))),
+    "sparsemax": lambda q, k: _general(q, k, Sparsemax()),
+    "entmax": lambda q, k: _general(q, k, Entmax(1.5)),
+    "entmax-learned": lambda q, k: _general(q, k, Entmax(Trained(1.5))),
+    "sigmoid": lambda q, k: _general(q, k, Sigmoid(Trained(0.0))),
+    "topk": lambda q, k: _general(q, k, TopK(4)),
+    "null": lambda q, k: _general(q, k, Null(score=Trained(0.0))),
+    # hard reads
+    "hard": lambda q, k: _general(q, k, read=Sample()),
+    "hard-argmax": lambda q, k: _general(q, k, read=Argmax()),
+    "gumbel": lambda q, k: _general(q, k, read=Gumbel()),
+    "straight-through": lambda q, k: _general(q, k, read=StraightThrough()),
+    # places and steps
+    "window": lambda q, k: Attention(Bilinear(q, k), mask=Window(WINDOW, WINDOW)),
+    "local-m": lambda q, k: Local(Bilinear(q, k), Diagonal(WINDOW)),
+    "local-p": lambda q, k: Local(Bilinear(q, k), LocalGaussian(q, q, WINDOW)),
+    "location-sensitive": lambda q, k: LocationAttention(LocationSensitive(q, k, q)),
+    "location-smooth": lambda q, k: LocationAttention(LocationSensitive(q, k, q), normalize=Smooth()),
+    "monotonic": lambda q, k: Monotonic(NormedAdditive(q, k, q)),
+    "mocha": lambda q, k: Monotonic(NormedAdditive(q, k, q), chunk=Chunk(Additive(q, k, q), width=2)),
+    # whose query, whose values
+    "key-value": lambda q, k: KeyValue(Attention(Additive(q, k // 2, q))),
+    "pooling": lambda q, k: _Pooling(Pool(Attention(Additive(k, k, k)), k)),
+    "co-attention": lambda q, k: _CoAttention(CoAttention(Bilinear(q, k))),
+    "bidaf": lambda q, k: AttentionFlow(q),
+    "memory-hop": lambda q, k: Hop(),
+    # heads
+    "multi-head": _heads,
+    "grouped": lambda q, k: _heads(q, k, kv_heads=2),
+    "multi-query": lambda q, k: _heads(q, k, kv_heads=1),
+    "alibi": lambda q, k: _heads(q, k, bias=lambda _: ALiBi(HEADS)),
+    "t5": lambda q, k: _heads(q, k, bias=lambda _: T5Buckets(HEADS)),
+    "shaw": lambda q, k: _heads(q, k, bias=Shaw),
+    "transformer-xl": lambda q, k: _heads(q, k, bias=lambda width: RelativeXL(HEADS * width, HEADS, width)),
+    "rotary": lambda q, k: _heads(q, k, rotate=Rotary),
+}
+
+
+def mechanism(name: str, query_dim: int, key_dim: int | None = None) -> nn.Module:
+    """The mechanism of that name in `MECHANISMS`, for queries and keys of these widths (one width serves both)."""
+    checks.known("mechanism", name, MECHANISMS)
+    return MECHANISMS[name](query_dim, query_dim if key_dim is None else key_dim)
+
+
+@torch.no_grad()
+def width(module: nn.Module, query_dim: int, key_dim: int) -> int:
+    """How wide the output of a mechanism is, by asking it with keys that are their own values."""
+    like = next(module.parameters(), torch.empty(0))
+    return module(like.new_zeros(1, 1, query_dim), like.new_zeros(1, 1, key_dim)).shape[-1]

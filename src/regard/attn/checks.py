@@ -1,0 +1,108 @@
+"""Sentences for bad input: the argument, its value, the way out. Each check stands where the value is used."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.common.suggestions import known as known
+
+
+def shape(t: Tensor) -> str:
+    return "(" + ", ".join(str(n) for n in t.shape) + ")"
+
+
+def width(name: str, t: Tensor | None, expected: int, owner: object) -> None:
+    """The last axis of `t`, if it is there, is as wide as `owner` was built for."""
+    if t is not None and t.shape[-1] != expected:
+        raise ValueError(
+            f"{name} must be {expected} wide for {said(owner)}, got {shape(t)}; "
+            f"pass {name} with last axis {expected} or build {type(owner).__name__} for width {t.shape[-1]}"
+        )
+
+
+def said(owner: object) -> str:
+    """The owner as it prints, by its class alone where that takes several lines."""
+    return type(owner).__name__ if "\n" in repr(owner) else repr(owner)
+
+
+def kin(owner: nn.Module, t: Tensor) -> None:
+    """The parameters of `owner` are of the type and on the device of `t`."""
+    own = next(owner.parameters(), None)
+    if own is None or (own.dtype == t.dtype and own.device == t.device):
+        return
+    if own.device != t.device:
+        raise ValueError(
+            f"{said(owner)} is on {own.device}, q on {t.device}; move one of them, as in layer.to({str(t.device)!r})"
+        )
+    raise TypeError(f"{said(owner)} has parameters of {own.dtype}, q is {t.dtype}; cast one, as in layer.to({t.dtype})")
+
+
+def heads(t: Tensor, expected: int, owner: object) -> None:
+    """Axis -3 of `t` counts the heads that `owner` was built for."""
+    if t.ndim < 3 or t.shape[-3] != expected:
+        found = t.shape[-3] if t.ndim > 2 else "none"
+        raise ValueError(
+            f"{owner!r} is for {expected} heads, but axis -3 of {shape(t)} counts {found}; "
+            f"build {type(owner).__name__} for that many, or give the queries {expected} heads"
+        )
+
+
+def same_device(name: str, t: Tensor, device: torch.device, of: str = "q") -> None:
+    """Is it where the argument `of` is?"""
+    if t.device != device:
+        raise ValueError(f"{name} is on {t.device}, {of} on {device}; move it with .to({str(device)!r})")
+
+
+def same_width(q: Tensor | None, k: Tensor | None, owner: str) -> None:
+    if q is not None and k is not None and q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"{owner} compares q and k of one width, got q {shape(q)} and k {shape(k)}; "
+            f"project one of them, or use Bilinear({q.shape[-1]}, {k.shape[-1]}), which takes two widths"
+        )
+
+
+def number(name: str, value: object, owner: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number for {owner}, got {value!r}; try {name}=1.0")
+
+
+def sizes(owner: str, **named: int) -> None:
+    """Widths, heads and counts: whole numbers, 1 or more."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise (ValueError if isinstance(value, int) else TypeError)(
+                f"{name} must be a whole number, 1 or more, for {owner}, got {value!r}; try {name}=8"
+            )
+
+
+def positive(name: str, value: float, owner: str) -> None:
+    number(name, value, owner)
+    if not value > 0:
+        raise ValueError(f"{name} must be positive for {owner}, got {value}; try {name}=1")
+
+
+def term(name: str, value: object, kind: type, example: str) -> None:
+    """`value` is a term of its kind, not the class of one, not its name."""
+    if not isinstance(value, kind):
+        got = f"the class {value.__name__}" if isinstance(value, type) else said(value)
+        if isinstance(value, type) and issubclass(value, kind):
+            example = f"{value.__name__}(...)"
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(f"{name} must be {article} {kind.__name__}, got {got}; write {name}={example}")
+
+
+def floating(name: str, t: Tensor) -> None:
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(t).__name__}; wrap it in torch.as_tensor")
+    if not t.is_floating_point():
+        raise TypeError(
+            f"{name} must be a floating tensor, got {t.dtype}; call {name}.float() or embed the integers first"
+        )
+    if t.ndim < 2:
+        raise ValueError(
+            f"{name} must have at least two axes (positions, width), got {shape(t)}; try {name}.unsqueeze(0)"
+        )
+
+
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """The type in which weights are computed: float32 at least."""
+    return dtype if dtype == torch.float64 else torch.float32

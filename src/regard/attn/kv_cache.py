@@ -1,0 +1,117 @@
+"""Memory: projected keys and values as a value that the caller owns.  A layer never keeps one."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.attn import checks
+from regard.attn.nonfinite import finite
+
+
+@dataclass(eq=False)
+class _Store:
+    """Room for growing: tensors longer than what is used of them."""
+
+    keys: Tensor
+    values: Tensor
+    used: int
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Keys "*b k c" as the score projected them, values "*b k v", and the keys' positions "k" (0, 1, … if None).
+
+    `extend` gives a longer memory and leaves this one as it was. Under torch.no_grad() the longer one shares
+    its storage, which doubles when it is full: n steps copy O(n) keys in all, not O(n²).
+    """
+
+    keys: Tensor
+    values: Tensor
+    positions: Tensor | None = None
+    _store: _Store | None = None
+    _like: "Memory | None" = None  # one of the same numbers
+
+    def __post_init__(self) -> None:
+        if self.keys.shape[-2] != self.values.shape[-2]:
+            raise ValueError(
+                f"keys and values must be as many, got {checks.shape(self.keys)} and {checks.shape(self.values)}; "
+                "both count along the last axis but one"
+            )
+
+    def __repr__(self) -> str:
+        return f"Memory(keys {checks.shape(self.keys)}, values {checks.shape(self.values)})"
+
+    def __len__(self) -> int:
+        return self.keys.shape[-2]
+
+    @cached_property
+    def finite(self) -> bool:
+        """Surely no NaN, no inf?  Looked at once, however many steps ask."""
+        return finite(self.keys, self.values) if self._like is None else self._like.finite
+
+    def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "Memory":
+        """This memory with more keys and values behind it."""
+        for name, new, old in (("keys", keys, self.keys), ("values", values, self.values)):
+            if new.dtype != old.dtype or new.device != old.device:
+                raise TypeError(
+                    f"{name} of {new.dtype} on {new.device} do not continue a memory of {old.dtype} on {old.device}; "
+                    f"convert them with .to(memory.{name})"
+                )
+            if new.shape[:-2] != old.shape[:-2] or new.shape[-1] != old.shape[-1]:
+                raise ValueError(
+                    f"{name} {checks.shape(new)} do not continue a memory of {checks.shape(old)}; "
+                    "all axes but the last but one must agree"
+                )
+        length = len(self) + keys.shape[-2]
+        if (positions is None) != (self.positions is None):
+            raise ValueError("positions must be given to every extend or to none; pass those of the new keys")
+        joined = None if positions is None or self.positions is None else torch.cat([self.positions, positions], dim=-1)
+        # a backward to come may need these very keys: storage is shared only where there will be none
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return Memory(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), joined)
+        store = self._store
+        # somebody may have extended this same memory before: what lies behind it is then not ours to write
+        if store is None or store.used != len(self) or length > store.keys.shape[-2]:
+            store = _Store(_grown(self.keys, length), _grown(self.values, length), 0)
+        # by .data: what is written lies behind everything that a graph may have kept of this storage
+        store.keys.data[..., len(self) : length, :] = keys
+        store.values.data[..., len(self) : length, :] = values
+        store.used = length
+        return Memory(store.keys[..., :length, :], store.values[..., :length, :], joined, store)
+
+    def reorder(self, index: Tensor) -> "Memory":
+        """The samples `index` of the first batch axis: what a beam keeps."""
+        positions = self.positions
+        if positions is not None and positions.ndim > 1:
+            positions = positions.index_select(0, index)
+        return Memory(self.keys.index_select(0, index), self.values.index_select(0, index), positions)
+
+
+def _grown(old: Tensor, length: int) -> Tensor:
+    """A tensor of twice the length needed that starts with `old`."""
+    new = old.new_zeros(*old.shape[:-2], max(2 * length, 16), old.shape[-1])
+    new[..., : old.shape[-2], :] = old
+    return new
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """The last `keep` states of what went before, cut off from the gradient  (Dai et al. 2019, eq. for h̃)."""
+
+    keep: int
+    states: Tensor | None = None  # "*b m d"
+
+    def __post_init__(self) -> None:
+        if self.keep < 0:
+            raise ValueError(f"keep must be 0 or more for Segment, got {self.keep}; try {-self.keep}")
+
+    def before(self, x: Tensor) -> Tensor:  # "*b n d" -> "*b m+n d"
+        """What the segment x may look at: the past, then x itself."""
+        return x if self.states is None else torch.cat([self.states.to(x.dtype), x], dim=-2)
+
+    def extend(self, x: Tensor) -> "Segment":
+        """The past of the segment after x."""
+        states = self.before(x).detach()
+        return Segment(self.keep, states[..., max(states.shape[-2] - self.keep, 0) :, :])

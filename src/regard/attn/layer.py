@@ -1,0 +1,131 @@
+"""Attention: the equation as a layer, its terms chosen once."""
+
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Attended, Need
+from regard.attn.functional import Positions, attend, explain
+from regard.attn.kv_cache import Memory
+from regard.attn.terms.bias import Bias
+from regard.attn.terms.mask import Mask, as_mask
+from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.read import Mix, Read
+from regard.attn.terms.score import Dot, Score
+
+
+class Attention(nn.Module):
+    """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
+
+    `mask` here is one that every call has, such as Causal(); what a call passes is joined to it by `&`. In evaluation
+    there is no dropout, and reads that draw to be trained (Sample, Gumbel) settle on the greatest weight.
+    """
+
+    def __init__(
+        self,
+        score: Score | None = None,
+        *,
+        bias: Bias | None = None,
+        mask: Mask | None = None,
+        normalize: Normalizer | None = None,
+        read: Read | None = None,
+        dropout: float = 0.0,
+        backend: str | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value, kind, example in (
+            ("score", score, Score, "Dot()"),
+            ("bias", bias, Bias, "ALiBi(heads)"),
+            ("normalize", normalize, Normalizer, "Softmax()"),
+            ("read", read, Read, "Mix()"),
+            ("mask", mask, Mask, "Causal()"),
+        ):
+            if value is not None:
+                checks.term(name, value, kind, example)
+        self.score = Dot() if score is None else score
+        self.bias = bias
+        self.normalize = Softmax() if normalize is None else normalize
+        self.read = Mix() if read is None else read
+        self.mask = mask
+        self.dropout = dropout
+        self.backend = backend
+
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+        """Keys projected once, to be looked at by many calls: `layer(q, memory)`."""
+        checks.floating("k", k)
+        self.score.check(None, k)
+        return Memory(self.score.keys(k), k if v is None else v)
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        """The same, with what `need` asks for beside the output."""
+        return attend(
+            q,
+            k,
+            v,
+            score=self.score,
+            bias=self.bias,
+            mask=self.joined(mask),
+            normalize=self.normalize,
+            read=self.read if self.training else self.read.settled(),
+            dropout=self.dropout if self.training else 0.0,
+            positions=positions,
+            backend=self.backend,
+            need=need,
+        )
+
+    def explain(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> str:
+        """Which backend runs this call and, for each one passed over, why."""
+        return explain(
+            q,
+            k,
+            v,
+            score=self.score,
+            bias=self.bias,
+            mask=self.joined(mask),
+            normalize=self.normalize,
+            read=self.read if self.training else self.read.settled(),
+            dropout=self.dropout if self.training else 0.0,
+            positions=positions,
+            backend=self.backend,
+            need=need,
+        )
+
+    def joined(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+        """The mask of every call and that of this one."""
+        if self.mask is None or mask is None:
+            return self.mask if mask is None else mask
+        return self.mask & as_mask(mask)
+
+    def extra_repr(self) -> str:
+        said = [f"mask={self.mask!r}"] if self.mask is not None else []
+        said += [f"read={self.read!r}"] if not isinstance(self.read, Mix) else []
+        said += [f"dropout={self.dropout:g}"] if self.dropout else []
+        return ", ".join(said)

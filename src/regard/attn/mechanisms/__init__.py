@@ -1,0 +1,1 @@
+"""Mechanisms that are uses of the equation, one file each."""

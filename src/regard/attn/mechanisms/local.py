@@ -1,0 +1,103 @@
+"""Local: attention inside a window whose place is given or predicted."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Attended, Need
+from regard.attn.explicit_weights import attended, looked, matrix, whole_mask
+from regard.attn.functional import Positions, attend
+from regard.attn.kv_cache import Memory
+from regard.attn.terms.bias import LocalGaussian
+from regard.attn.terms.mask import Mask, Window, lead
+from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.score import Score
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """p = t: the window lies around the key of the query's own number  (Luong et al. 2015, local-m)."""
+
+    window: int = 10
+
+    def __post_init__(self) -> None:
+        checks.positive("window", self.window, "Diagonal")
+
+
+class Local(nn.Module):
+    """softmax(score) over |j − p| ≤ D, times exp(−(j − p)² / 2(D/2)²) where p is predicted  (Luong et al. 2015, 3.2).
+
+    `place` says where p is: `Diagonal(window=D)`, local-m, p = t without the Gaussian; `LocalGaussian(dim, hidden,
+    window=D)`, local-p, p = S σ(v · tanh(W q)). S is the place behind the last key that may be looked at, so that
+    padding does not move p. Weights of local-p are not normalized again and sum to less than one; p is trained
+    through the Gaussian alone. Queries count from 0: a step t passes positions=([t], [0, …, S − 1]).
+    """
+
+    def __init__(
+        self, score: Score, place: Diagonal | LocalGaussian = Diagonal(), *, normalize: Normalizer | None = None
+    ) -> None:
+        super().__init__()
+        self.score = score
+        self.place = place
+        self.normalize = Softmax() if normalize is None else normalize
+
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+        """Keys projected once, to be looked at by many calls."""
+        return Memory(self.score.keys(k), k if v is None else v)
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        """The same, with what `need` asks for beside the output."""
+        i, j = _places(q, k) if positions is None else positions
+        if isinstance(self.place, Diagonal):
+            near: Mask = Window(self.place.window, self.place.window)
+            near = near if mask is None else near & mask
+            score, normalize = self.score, self.normalize
+            return attend(q, k, v, score=score, mask=near, normalize=normalize, positions=(i, j), need=need)
+        call, felt = looked(q, k, v, mask, (i, j))
+        allowed = whole_mask(call)
+        here = lead(j.unsqueeze(-2), len(call.batch) + 2)  # (*b, 1, k)
+        centre = self.place.centre(q, _end(here, allowed))  # (*b, q, 1)
+        inside = (here - centre).abs() <= self.place.window
+        scores = matrix(self.score, call, isinstance(k, Memory))
+        weights = self.normalize.weights(scores, inside if allowed is None else inside & allowed)
+        weights = weights * self.place.log_density(centre, j).exp()
+        return attended(call, weights, felt, need, self)
+
+    def extra_repr(self) -> str:
+        return f"place={self.place!r}" if isinstance(self.place, Diagonal) else ""
+
+
+def _places(q: Tensor, k: Tensor | Memory) -> Positions:
+    if isinstance(k, Memory):
+        j = torch.arange(len(k), device=q.device) if k.positions is None else k.positions
+    else:
+        j = torch.arange(k.shape[-2], device=q.device)
+    return torch.arange(q.shape[-2], device=q.device), j
+
+
+def _end(here: Tensor, allowed: Tensor | None) -> Tensor:  # "*b 1 k", bool "*b q k" -> "*b q 1"
+    """One place behind the last that may be looked at; 0 where there is none."""
+    behind = here + 1 if allowed is None else (here + 1).where(allowed, 0)
+    return torch.nn.functional.pad(behind, (1, 0)).amax(-1, keepdim=True)

@@ -1,0 +1,127 @@
+"""LocationAttention: every step sees where the steps before it looked."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Attended, Need
+from regard.attn.explicit_weights import attended, compared, looked, one_step, whole_mask
+from regard.attn.functional import Positions
+from regard.attn.kv_cache import Memory
+from regard.attn.terms.mask import Mask
+from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.score import LocationSensitive
+
+
+class Trace(NamedTuple):
+    """Where the steps so far have looked."""
+
+    previous: Tensor  # "*b k", the last step's weights
+    cumulative: Tensor  # "*b k", the sum of all steps' weights
+
+    def after(self, weights: Tensor) -> "Trace":  # "*b k"
+        """The trace with one more step."""
+        return Trace(weights, self.cumulative + weights)
+
+    def reorder(self, index: Tensor) -> "Trace":
+        """The samples `index` of the first batch axis: what a beam keeps."""
+        return Trace(self.previous.index_select(0, index), self.cumulative.index_select(0, index))
+
+
+class Smooth(Normalizer):
+    """σ(s_j) / Σ σ(s): several keys may be looked at alike  (Chorowski et al. 2015, 2.3)."""
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        # as a softmax of logarithms it neither overflows nor divides by zero
+        scores = scores.to(checks.widened(scores.dtype))
+        hidden = scores if allowed is None else scores.masked_fill(~allowed, 0.0)
+        return Softmax().weights(F.logsigmoid(hidden), allowed)
+
+
+class LocationAttention(nn.Module):
+    """α_i = normalize(v · tanh(W s_i + V h + U f + b)), f = F ∗ [α_{i−1}; Σα]  (Chorowski et al. 2015).
+
+    `normalize=Softmax(temperature)` below one sharpens, `Smooth()` smooths (the paper's 2.3). One step at a time:
+
+        memory = layer.remember(h)                    keys are projected once
+        trace = layer.start(memory)                   nothing was looked at yet
+        got, trace = layer.step(s, memory, trace)     "*b 1 d" -> "*b 1 v"
+
+    `layer(q, h)` takes all steps in turn.
+    """
+
+    def __init__(self, score: LocationSensitive, *, normalize: Normalizer | None = None) -> None:
+        super().__init__()
+        self.score = score
+        self.normalize = Softmax() if normalize is None else normalize
+
+    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+        """Keys projected once, to be looked at by many steps."""
+        return Memory(self.score.keys(k), k if v is None else v)
+
+    def start(self, memory: Memory) -> Trace:
+        """The trace before the first step."""
+        v = memory.values
+        nothing = v.new_zeros(v.shape[:-1], dtype=checks.widened(v.dtype))  # a sum over all steps stays wide
+        return Trace(nothing, nothing)
+
+    def step(
+        self,
+        q: Tensor,
+        memory: Memory,
+        trace: Trace,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> tuple[Attended, Trace]:  # "*b 1 d" -> "*b 1 v"
+        """One step, and the trace with it."""
+        one_step(q)
+        self.score.check(q, None)
+        call, felt = looked(q, memory, None, mask, positions)
+        weights = self._weights(self.score.queries(q), call.keys, whole_mask(call), trace)
+        after = trace.after(weights.squeeze(-2).to(trace.cumulative.dtype))
+        return attended(call, weights, felt, need, self), after
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        """The same, with what `need` asks for beside the output."""
+        call, felt = looked(q, k, v, mask, positions)
+        self.score.check(q, call.keys)
+        queries, keys, allowed = self.score.queries(q), self.score.keys(call.keys), whole_mask(call)
+        nothing = keys.new_zeros(*call.batch, keys.shape[-2], dtype=checks.widened(keys.dtype))
+        trace, steps = Trace(nothing, nothing), [nothing.unsqueeze(-2)[..., :0, :]]
+        for n in range(q.shape[-2]):
+            here = slice(n, n + 1)
+            seen = None if allowed is None else allowed[..., here, :]
+            weights = self._weights(queries[..., here, :], keys, seen, trace)
+            trace = trace.after(weights.squeeze(-2).to(nothing.dtype))
+            steps.append(weights)
+        return attended(call, torch.cat(steps, dim=-2), felt, need, self)
+
+    def _weights(self, queries: Tensor, keys: Tensor, allowed: Tensor | None, trace: Trace) -> Tensor:
+        """The weights of one step: to the kernel, keys with their place added are just keys."""
+        placed = self.score.at(keys, *trace)
+        return self.normalize.weights(compared(self.score, queries, placed), allowed)

@@ -1,0 +1,304 @@
+"""MultiHead: several attentions side by side, each on its own part of the width."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks, observer
+from regard.attn.call import NOTHING, Attended, Need, autocasting, check_positions
+from regard.attn.functional import Positions, poisoned
+from regard.attn.kv_cache import Memory
+from regard.attn.layer import Attention
+from regard.attn.nonfinite import cleaned, finite, may_read
+from regard.attn.terms.mask import Given, Mask, Or, as_mask
+from regard.attn.terms.position import Rotary
+
+
+class MultiHead(nn.Module):
+    """[head₁; …; head_h] W_O, head_n = attention(q W_Q, k W_K, v W_V)  (Vaswani et al. 2017, 3.2.2).
+
+    `kv_heads` below `heads`: each key head serves as many neighbouring query heads (grouped, Ainslie et al. 2023; 1 is
+    multi-query, Shazeer 2019). `attention` is one for all heads, or a list with one for each. `rotate` turns queries
+    and keys by their positions.
+
+        heads(x)                      self-attention
+        heads(x, source)              cross-attention
+        heads(q, k, v)                all three apart
+        past = heads.remember(x)      keys and values as a value; heads(y, past); past = heads.remember(z, past)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        attention: Attention | Sequence[Attention] | None = None,
+        rotate: Rotary | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not isinstance(bias, bool):
+            raise TypeError(
+                f"bias says whether the projections add one, True or False, got {bias!r}; "
+                "what position adds to the scores goes into attention=Attention(bias=...)"
+            )
+        if rotate is not None:
+            checks.term("rotate", rotate, Rotary, "Rotary(head_dim)")
+        kv_heads = heads if kv_heads is None else kv_heads
+        checks.sizes("MultiHead", dim=dim, heads=heads, kv_heads=kv_heads)
+        if head_dim is None and dim % heads:
+            raise ValueError(
+                f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; "
+                f"try dim={dim - dim % heads} or give head_dim"
+            )
+        if heads % kv_heads:
+            raise ValueError(
+                f"heads must be a multiple of kv_heads: {heads} over {kv_heads} leaves {heads % kv_heads}; "
+                f"try kv_heads={max(n for n in range(1, kv_heads + 1) if heads % n == 0)}"
+            )
+        self.heads, self.kv_heads = heads, kv_heads
+        self.head_dim = dim // heads if head_dim is None else head_dim
+        key_dim = dim if key_dim is None else key_dim
+        value_dim = key_dim if value_dim is None else value_dim
+        self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
+        self.key = nn.Linear(key_dim, kv_heads * self.head_dim, bias=bias)
+        self.value = nn.Linear(value_dim, kv_heads * self.head_dim, bias=bias)
+        self.out = nn.Linear(heads * self.head_dim, dim, bias=bias)
+        self.rotate = rotate
+        if isinstance(attention, Attention) or attention is None:
+            self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
+        else:
+            for one in attention if isinstance(attention, list | tuple) else [attention]:
+                checks.term("attention", one, Attention, "Attention(...), or a list with one for each head")
+            if len(attention) != heads:
+                raise ValueError(
+                    f"attention must be one, or one for each of {heads} heads, got {len(attention)}; add or drop some"
+                )
+            self.attention = nn.ModuleList(attention)
+        if attention is not None and dropout:
+            raise ValueError(
+                f"dropout={dropout} belongs to the attention that is passed; write Attention(..., dropout={dropout})"
+            )
+        if rotate is not None and rotate.dim != self.head_dim:
+            raise ValueError(
+                f"rotate must turn heads of width {self.head_dim}, got {rotate!r}; try Rotary({self.head_dim})"
+            )
+        for linear in (self.query, self.key, self.value):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
+        return x.unflatten(-1, (heads, self.head_dim)).transpose(-2, -3)
+
+    def remember(
+        self, k: Tensor, past: Memory | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
+    ) -> Memory:  # "*b k e"
+        """The heads' keys and values of k, behind those of `past`: what a step or a cross-attention looks at."""
+        for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
+            if t is not None:
+                checks.floating(name, t)
+            checks.width(name, t, linear.in_features, self)
+        start = 0 if past is None else len(past)
+        keys = self._split(self.key(k), self.kv_heads)
+        values = self._split(self.value(k if v is None else v), self.kv_heads)
+        if self.rotate is not None:
+            keys = self.rotate(keys, positions, start=start)
+        if isinstance(self.attention, Attention):  # heads with scores of their own project when they look
+            self.attention.score.check(None, keys)
+            keys = self.attention.score.later(self.attention.score.keys(keys), start)
+        if past is None:
+            return Memory(keys, values, positions)
+        return past.extend(keys, values, positions)
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None = None,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> Tensor:  # "*b q d" -> "*b q d"
+        return self.attend(q, k, v, mask=mask, positions=positions).out
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None = None,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> Attended:
+        """The same, with what `need` asks for beside the output; weights are (*b, h, q, k)."""
+        ear = observer.listener()
+        if ear is None:
+            return self._attend(q, k, v, mask, positions, need)
+        with ear.quiet():  # the attention in it is heard for itself
+            return self._attend(q, k, v, mask, positions, need)
+
+    def _attend(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None,
+        v: Tensor | None,
+        mask: Mask | Tensor | None,
+        positions: Positions | None,
+        need: Need,
+    ) -> Attended:
+        self._check(q, k, v)
+        q, k, v, lost = self._cleaned(q, k, v, mask, positions)
+        queries, memory = self._prepared(q, k, v, positions)
+        if isinstance(self.attention, Attention):
+            got = self.attention.attend(queries, memory, mask=mask, positions=positions, need=need)
+        else:
+            got = self._apart(queries, memory, mask, positions, need)
+        out = self.out(got.out.transpose(-2, -3).flatten(-2))
+        if lost is not None:  # the projection's gradient must not meet the NaN: it is put in behind
+            got, out = poisoned(got, lost.unsqueeze(-2)), out.masked_fill(lost.unsqueeze(-1), torch.nan)
+        return got._replace(out=out)
+
+    def explain(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None = None,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        need: Need = NOTHING,
+    ) -> str:
+        """Which backend runs this call and, for each one passed over, why."""
+        self._check(q, k, v)
+        queries, memory = self._prepared(q, k, v, positions)
+        if isinstance(self.attention, Attention):
+            return self.attention.explain(queries, memory, mask=mask, positions=positions, need=need)
+        return "\n".join(
+            f"head {n}: "
+            + layer.explain(one_q, one_k, one_v, mask=_mask_of(mask, n, one_q.ndim), positions=positions, need=need)
+            for n, (layer, one_q, one_k, one_v) in enumerate(self._each(queries, memory))
+        )
+
+    def _check(self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None) -> None:
+        checks.floating("q", q)
+        checks.width("q", q, self.query.in_features, self)
+        if not autocasting(q):
+            checks.kin(self, q)
+        if isinstance(k, Memory):
+            if v is not None:
+                raise ValueError(
+                    f"v must be None when k is a Memory, which has its own values, got v {checks.shape(v)}; leave v out"
+                )
+            return
+        for name, t, linear in (("k", q if k is None else k, self.key), ("v", v, self.value)):
+            if t is not None:
+                checks.floating(name, t)
+            checks.width(name, t, linear.in_features, self)
+
+    def _prepared(
+        self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None, positions: Positions | None
+    ) -> tuple[Tensor, Memory]:
+        i, j = (None, None) if positions is None else positions
+        if positions is not None:
+            source = q if k is None else k
+            keys = len(source) if isinstance(source, Memory) else source.shape[-2]
+            check_positions(positions, tuple(q.shape[:-2]), q.shape[-2], keys, q.device)
+        if isinstance(k, Memory):
+            memory = k
+        else:
+            memory = self.remember(q if k is None else k, v=v, positions=j if self.rotate is not None else None)
+        queries = self._split(self.query(q), self.heads)
+        if self.rotate is not None:
+            if i is None and memory.positions is not None:
+                i = memory.positions[..., len(memory) - q.shape[-2] :]
+            queries = self.rotate(queries, i, start=len(memory) - q.shape[-2])
+        return queries, memory
+
+    def _cleaned(
+        self,
+        q: Tensor,
+        k: Tensor | Memory | None,
+        v: Tensor | None,
+        mask: Mask | Tensor | None,
+        positions: Positions | None,
+    ) -> tuple[Tensor, Tensor | Memory | None, Tensor | None, Tensor | None]:
+        """q, k and v without NaN and inf, and the rows that are NaN for it; without a mask all rows would be.
+
+        The projections' gradient multiplies what came in: it must not meet a NaN that nobody may look at.
+        """
+        source = q if k is None else k
+        mask = self._seen_by_some(mask)
+        if mask is None or isinstance(source, Memory) or not may_read(q):
+            return q, k, v, None
+        if finite(q, source, q if v is None else v):
+            return q, k, v, None
+        batch = (*torch.broadcast_shapes(q.shape[:-2], source.shape[:-2]), self.heads)
+        fitted = as_mask(mask).fit(batch, q.shape[-2], source.shape[-2], q.device)
+        values = source if v is None else v
+        keys, clean, felt = cleaned(source.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch)
+        keys, clean = keys.squeeze(-3), clean.squeeze(-3)
+        lost = None if felt is None else felt.any(-2)  # (*b, q)
+        asked = torch.isfinite(q).all(-1)
+        if not bool(asked.all()):
+            lost = ~asked if lost is None else lost | ~asked
+            q = q.masked_fill(~asked.unsqueeze(-1), 0.0)
+        return q, None if k is None else keys, None if v is None else clean, lost
+
+    def _seen_by_some(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+        """What any of the heads may look at, each with the mask that its attention always has."""
+        if isinstance(self.attention, Attention):
+            return self.attention.joined(mask)
+        masks = [layer.joined(mask) for layer in self._layers()]
+        return None if any(m is None for m in masks) else Or(*[as_mask(m) for m in masks if m is not None])
+
+    def _layers(self) -> list[Attention]:
+        assert isinstance(self.attention, nn.ModuleList)
+        return [layer for layer in self.attention if isinstance(layer, Attention)]
+
+    def _each(self, queries: Tensor, memory: Memory) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
+        group = self.heads // self.kv_heads
+        return [
+            (layer, _head(queries, n), _head(memory.keys, n // group), _head(memory.values, n // group))
+            for n, layer in enumerate(self._layers())
+        ]
+
+    def _apart(
+        self, queries: Tensor, memory: Memory, mask: Mask | Tensor | None, positions: Positions | None, need: Need
+    ) -> Attended:
+        """Every head by its own attention."""
+        if positions is None and memory.positions is not None:
+            positions = (memory.positions[..., len(memory) - queries.shape[-2] :], memory.positions)
+        got = [
+            layer.attend(q, k, v, mask=_mask_of(mask, n, q.ndim), positions=positions, need=need)
+            for n, (layer, q, k, v) in enumerate(self._each(queries, memory))
+        ]
+        fields: dict[str, Any] = {}
+        for name in Attended._fields:
+            values = [getattr(one, name) for one in got]
+            if name == "map" and need.map:
+                fields[name] = tuple(one.pick(*[slice(None)] * (queries.ndim - 3), 0) for one in values)
+            elif isinstance(values[0], Tensor):
+                fields[name] = torch.cat(values, dim=-2 if name in ("log_prob", "lse", "entropy", "place") else -3)
+        return Attended(**fields)
+
+    def __repr__(self) -> str:
+        shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
+        return f"MultiHead({self.query.in_features}, {self.heads}{shared}, attention={self.attention!r})"
+
+
+def _head(t: Tensor, n: int) -> Tensor:  # "*b h n d" -> "*b 1 n d"
+    return t[..., n : n + 1, :, :]
+
+
+def _mask_of(mask: Mask | Tensor | None, n: int, axes: int) -> Mask | Tensor | None:
+    """The mask for head n alone: a tensor with an axis for the heads is cut, all others serve every head."""
+    given = mask.allowed if isinstance(mask, Given) else mask
+    several = isinstance(given, Tensor) and given.ndim == axes and given.shape[-3] > 1
+    return _head(given, n) if several and isinstance(given, Tensor) else mask

@@ -1,0 +1,441 @@
+"""Scores: how well does a query match a key?  Two projections, `queries(q)` and `keys(k)`, and a comparison of the two.
+
+Keys are projected once and may be kept. A score whose comparison is a dot product runs on every dot kernel; one whose
+comparison is a tanh runs on the additive kernel; any other comparison runs blocked or eager.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.terms.learnable import Trained, of_heads, say
+
+
+class Score(nn.Module):
+    """score(q, k) = compare(queries(q), keys(k)).
+
+    A score of your own: subclass, set nothing but `compare` (and the projections if it has any).
+    """
+
+    comparison: Literal["dot", "tanh", "own"] = "own"
+
+    def queries(self, q: Tensor) -> Tensor:  # "*b q d" -> "*b q c"
+        return q
+
+    def keys(self, k: Tensor) -> Tensor:  # "*b k e" -> "*b k c"
+        return k
+
+    def later(self, keys: Tensor, start: int) -> Tensor:
+        """Projected keys that stand behind `start` others; the same, unless a score knows keys by their place."""
+        return keys
+
+    def scale_of(self, width: int) -> float:
+        """The factor on a dot product, given the width of the projected queries."""
+        return 1.0
+
+    @abstractmethod
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
+        """The scores of projected queries and keys."""
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        """Raises if q and k cannot be compared; None stands for what is not there yet, or was projected before."""
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:  # "*b q d", "*b k e" -> "*b q k"
+        self.check(q, k)
+        return self.compare(self.queries(q), self.keys(k))
+
+
+def dot(queries: Tensor, keys: Tensor, scale: float = 1.0) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
+    """scale · queries · keys for every pair."""
+    return (queries if scale == 1.0 else queries * scale) @ keys.transpose(-1, -2)
+
+
+class Dot(Score):
+    """scale · q·k, scale = 1/√d unless given  (Vaswani et al. 2017, eq. 1; scale=1.0 is Luong et al. 2015, dot)."""
+
+    comparison = "dot"
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        if scale is not None:
+            checks.number("scale", scale, "Dot")
+        self.scale = scale
+
+    def scale_of(self, width: int) -> float:
+        return 1.0 / math.sqrt(max(width, 1)) if self.scale is None else self.scale
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return dot(queries, keys, self.scale_of(queries.shape[-1]))
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Dot")
+
+    def extra_repr(self) -> str:
+        return "" if self.scale is None else f"scale={self.scale:g}"
+
+
+class Bilinear(Score):
+    """qᵀ W k  (Luong et al. 2015, general)."""
+
+    comparison = "dot"
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__()
+        checks.sizes("Bilinear", query_dim=query_dim, key_dim=key_dim)
+        # the map stands on the keys' side, so that kept keys carry it and a decoding step is a bare dot product
+        self.key = nn.Linear(key_dim, query_dim, bias=False)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.key(k)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return dot(queries, keys)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.width("q", q, self.key.out_features, self)
+        checks.width("k", k, self.key.in_features, self)
+
+    def __repr__(self) -> str:
+        return f"Bilinear({self.key.out_features}, {self.key.in_features})"
+
+
+class Cosine(Score):
+    """scale · q·k / (‖q‖ ‖k‖)  (Graves et al. 2014, content addressing; Liu et al. 2022 train the scale)."""
+
+    comparison = "dot"
+
+    def __init__(self, scale: float | Trained = 10.0) -> None:
+        super().__init__()
+        checks.positive("scale", scale.init if isinstance(scale, Trained) else scale, "Cosine")
+        # a trained scale is kept as its logarithm: it stays positive
+        self.log_scale = scale.parameter(math.log(scale.init)) if isinstance(scale, Trained) else None
+        self.scale = None if isinstance(scale, Trained) else scale
+
+    def queries(self, q: Tensor) -> Tensor:
+        unit = F.normalize(q, dim=-1, eps=1e-6)
+        return unit if self.log_scale is None else unit * of_heads(self.log_scale, q, self).exp()
+
+    def keys(self, k: Tensor) -> Tensor:
+        return F.normalize(k, dim=-1, eps=1e-6)
+
+    def scale_of(self, width: int) -> float:
+        return 1.0 if self.scale is None else self.scale
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return dot(queries, keys, self.scale_of(queries.shape[-1]))
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Cosine")
+
+    def extra_repr(self) -> str:
+        return "scale=" + say(self.scale if self.scale is not None else Trained(1.0))
+
+
+def _columns(t: Tensor, *extra: Tensor) -> Tensor:
+    """`t` with further columns, filled with zeros up to a multiple of 8, where dot kernels are fastest."""
+    missing = -(t.shape[-1] + len(extra)) % 8
+    zeros = [t.new_zeros(()).expand(*t.shape[:-1], missing)] if missing else []
+    return torch.cat([t, *extra, *zeros], dim=-1)
+
+
+def _unit(dtype: torch.dtype) -> float:
+    """What a square is counted in: half types hold a small number of something great better than a great number."""
+    return 1.0 if dtype in (torch.float32, torch.float64) else 256.0
+
+
+def _square(t: Tensor) -> list[Tensor]:
+    """‖t‖² in units of `_unit`: one column, or for a half type two that add up to it, great part and rest."""
+    square = t.to(checks.widened(t.dtype)).square().sum(-1, keepdim=True) / _unit(t.dtype)
+    great = square.to(t.dtype)
+    return [great] if great.dtype == square.dtype else [great, (square - great).to(t.dtype)]
+
+
+class Distance(Score):
+    """−scale · ‖q − k‖², or −scale · ‖q − k‖ with power=1; nothing is learned  (Kim et al. 2021, L2 attention).
+
+    The square is a dot product: −‖q − k‖² = [2q, −‖q‖², −1] · [k, 1, ‖k‖²].
+    """
+
+    def __init__(self, power: int = 2, scale: float = 1.0) -> None:
+        super().__init__()
+        if power not in (1, 2):
+            raise ValueError(f"power must be 1 (plain) or 2 (squared) for Distance, got {power}; try power=2")
+        checks.positive("scale", scale, "Distance")
+        self.power = power
+        self.scale = scale
+        self.comparison = "dot" if power == 2 else "own"
+
+    def queries(self, q: Tensor) -> Tensor:
+        if self.power == 1:
+            return q
+        square = [part * -self.scale for part in _square(q)]
+        ones = [torch.full_like(part, -self.scale * _unit(q.dtype)) for part in square]
+        return _columns(q * (2 * self.scale), *square, *ones)
+
+    def keys(self, k: Tensor) -> Tensor:
+        if self.power == 1:
+            return k
+        square = _square(k)
+        ones = [torch.full_like(part, _unit(k.dtype)) for part in square]
+        return _columns(k, *ones, *square)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        if self.power == 2:
+            return dot(queries, keys)
+        wide = checks.widened(queries.dtype)
+        kind = queries.device.type
+        with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
+            # seen from the middle of the queries, which no distance notices, squares are small and keep their digits
+            middle = queries.detach().to(wide).mean(-2, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
+            q, k = queries.to(wide) - middle, keys.to(wide) - middle
+            square = q.square().sum(-1, keepdim=True) + k.square().sum(-1).unsqueeze(-2) - 2 * (q @ k.transpose(-1, -2))
+        apart = square > 0  # the root has no slope at zero: take it only where there is a distance
+        root = torch.where(apart, square, torch.ones_like(square)).sqrt() * apart
+        return (-self.scale * root).to(queries.dtype)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Distance")
+
+    def extra_repr(self) -> str:
+        return f"power={self.power}, scale={self.scale:g}"
+
+
+class Trilinear(Score):
+    """w · [q; k; q∘k] = w₁·q + w₂·k + (w₃∘q)·k  (Seo et al. 2017, BiDAF), never tiled."""
+
+    comparison = "dot"
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        checks.sizes("Trilinear", dim=dim)
+        bound = 1.0 / math.sqrt(3 * max(dim, 1))
+        self.query = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
+        self.key = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
+        self.both = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
+
+    def queries(self, q: Tensor) -> Tensor:
+        row = (q * self.query).sum(-1, keepdim=True)
+        return _columns(q * self.both, row, torch.ones_like(row))
+
+    def keys(self, k: Tensor) -> Tensor:
+        column = (k * self.key).sum(-1, keepdim=True)
+        return _columns(k, torch.ones_like(column), column)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return dot(queries, keys)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.width("q", q, self.query.numel(), self)
+        checks.width("k", k, self.key.numel(), self)
+
+    def __repr__(self) -> str:
+        return f"Trilinear({self.query.numel()})"
+
+
+class TanhScore(Score):
+    """energy · tanh(queries(q) + keys(k)): every score that the additive kernel can run."""
+
+    comparison = "tanh"
+    energy: nn.Parameter
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # (*b, q, k, hidden): the plain form, which backends other than eager avoid
+        return torch.tanh(queries.unsqueeze(-2) + keys.unsqueeze(-3)) @ self.energy.to(queries.dtype)
+
+
+def _energy(hidden: int) -> nn.Parameter:
+    bound = 1.0 / math.sqrt(max(hidden, 1))
+    return nn.Parameter(torch.empty(hidden).uniform_(-bound, bound))
+
+
+class Additive(TanhScore):
+    """v · tanh(W q + U k)  (Bahdanau et al. 2015, A.1.2)."""
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
+        super().__init__()
+        checks.sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        self.query = nn.Linear(query_dim, hidden, bias=False)
+        self.key = nn.Linear(key_dim, hidden, bias=False)
+        self.energy = _energy(hidden)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return self.query(q)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.key(k)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.width("q", q, self.query.in_features, self)
+        checks.width("k", k, self.key.in_features, self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
+
+
+class Concat(TanhScore):
+    """v · tanh(W [q; k])  (Luong et al. 2015, concat): the additive score with one joined W, as the paper keeps it."""
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
+        super().__init__()
+        checks.sizes("Concat", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        self.joined = nn.Linear(query_dim + key_dim, hidden, bias=False)
+        self.energy = _energy(hidden)
+        self.query_dim = query_dim
+        self.key_dim = key_dim
+
+    def queries(self, q: Tensor) -> Tensor:
+        return F.linear(q, self.joined.weight[:, : self.query_dim])
+
+    def keys(self, k: Tensor) -> Tensor:
+        return F.linear(k, self.joined.weight[:, self.query_dim :])
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.width("q", q, self.query_dim, self)
+        checks.width("k", k, self.key_dim, self)
+
+    def __repr__(self) -> str:
+        return f"Concat({self.query_dim}, {self.key_dim}, {self.joined.out_features})"
+
+
+class LocationSensitive(TanhScore):
+    """v · tanh(W s + V h + U f + b), f = F ∗ [α_prev; Σα]  (Chorowski et al. 2015; Shen et al. 2018 add Σα).
+
+    `at(keys, previous, cumulative)` adds U f to kept keys before a step. Without it the score is the first step's,
+    where nothing was looked at yet.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int, *, filters: int = 32, width: int = 31) -> None:
+        super().__init__()
+        checks.sizes(
+            "LocationSensitive", query_dim=query_dim, key_dim=key_dim, hidden=hidden, filters=filters, width=width
+        )
+        if width % 2 == 0:
+            raise ValueError(
+                f"width must be odd for LocationSensitive, so that a filter has a middle, got {width}; try {width + 1}"
+            )
+        self.query = nn.Linear(query_dim, hidden)
+        self.key = nn.Linear(key_dim, hidden, bias=False)
+        self.filters = nn.Conv1d(2, filters, width, padding=width // 2, bias=False)
+        self.location = nn.Linear(filters, hidden, bias=False)
+        self.energy = _energy(hidden)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return self.query(q)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.key(k)
+
+    def at(self, keys: Tensor, previous: Tensor, cumulative: Tensor) -> Tensor:  # "*b k c", "*b k", "*b k" -> "*b k c"
+        """The kept keys as this step sees them."""
+        if keys.shape[-2] == 0:
+            return keys
+        width = self.filters.kernel_size[0]
+        past = F.pad(
+            torch.stack([previous, cumulative], dim=-1).to(keys.dtype), (0, 0, width // 2, width // 2)
+        )  # (*b, k + width - 1, 2)
+        # the convolution as a product of windows: for one step of a sentence conv1d takes longer to start than to run
+        windows = past.unfold(-2, width, 1).flatten(-2)  # (*b, k, 2 width)
+        return keys + self.location(windows @ self.filters.weight.flatten(1).T)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.width("q", q, self.query.in_features, self)
+        checks.width("k", k, self.key.in_features, self)
+
+    def __repr__(self) -> str:
+        return f"LocationSensitive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
+
+
+class Location(Score):
+    """(W q)_j: the score of place j from the query alone  (Luong et al. 2015, location)."""
+
+    def __init__(self, query_dim: int, max_keys: int) -> None:
+        super().__init__()
+        checks.sizes("Location", query_dim=query_dim, max_keys=max_keys)
+        self.place = nn.Linear(query_dim, max_keys, bias=False)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return self.place(q)
+
+    def keys(self, k: Tensor) -> Tensor:
+        """The places themselves: all that this score knows of a key."""
+        places = torch.arange(k.shape[-2], device=k.device)
+        return places.unsqueeze(-1).expand(*k.shape[:-1], 1)
+
+    def later(self, keys: Tensor, start: int) -> Tensor:
+        return keys + start
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        self._room(keys)
+        lead = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
+        index = keys.transpose(-1, -2).expand(*lead, queries.shape[-2], -1)
+        return queries.expand(*lead, -1, -1).gather(-1, index)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.width("q", q, self.place.in_features, self)
+        self._room(k)
+
+    def _room(self, k: Tensor | None) -> None:
+        if k is not None and k.shape[-2] > self.place.out_features:
+            raise ValueError(
+                f"k must have at most {self.place.out_features} positions for {self!r}, got {checks.shape(k)}; "
+                f"shorten k or build Location({self.place.in_features}, {k.shape[-2]})"
+            )
+
+    def __repr__(self) -> str:
+        return f"Location({self.place.in_features}, {self.place.out_features})"
+
+
+def _outer(x: Tensor) -> Tensor:
+    return (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(-2)
+
+
+def _taylor(x: Tensor) -> Tensor:
+    x = x * x.shape[-1] ** -0.25
+    return torch.cat([torch.ones_like(x[..., :1]), x, _outer(x) / math.sqrt(2)], dim=-1)
+
+
+FEATURES: dict[str, Callable[[Tensor], Tensor]] = {
+    "elu": lambda x: F.elu(x) + 1,  # Katharopoulos et al. 2020
+    "square": _outer,  # exactly (q·k)²
+    "taylor": _taylor,  # exactly 1 + s + s²/2 with s = q·k/√d  (Arora et al. 2024)
+}
+
+
+class Kernel(Score):
+    """φ(q)·φ(k); with the normalizer Sum this is linear attention  (Katharopoulos et al. 2020, eq. 4).
+
+    φ is a name of `FEATURES` or a function "*b n d" -> "*b n f" with nothing negative in φ(q)·φ(k).
+    """
+
+    comparison = "dot"
+
+    def __init__(self, feature: str | Callable[[Tensor], Tensor] = "elu") -> None:
+        super().__init__()
+        if isinstance(feature, str):
+            checks.known("feature", feature, FEATURES)
+        self.feature = feature
+
+    def _map(self, x: Tensor) -> Tensor:
+        return FEATURES[self.feature](x) if isinstance(self.feature, str) else self.feature(x)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return self._map(q)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self._map(k)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return dot(queries, keys)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.same_width(q, k, "Kernel")
+
+    def extra_repr(self) -> str:
+        return self.feature if isinstance(self.feature, str) else "own feature map"

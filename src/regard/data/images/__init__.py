@@ -1,0 +1,1 @@
+"""Labelled and captioned images from files."""

@@ -1,0 +1,195 @@
+"""Labelled images: scikit-learn's digits, IDX files as MNIST comes in, folders of pictures. No torch here."""
+
+import gzip
+import math
+import struct
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.common import image_files
+
+# the types of an IDX file that images and labels come in
+_BYTES, _RANKS = 0x08, {"images": 3, "labels": 1}
+# pairs of files as their publishers name them
+_NAMES = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Pictures of one size with a class each."""
+
+    pixels: NDArray[np.uint8]  # "n h w c"
+    labels: NDArray[np.int64]  # "n"
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim != 4 or len(self.pixels) != len(self.labels):
+            raise ValueError(
+                f"pixels must be (images, height, width, channels), one label each, got {self.pixels.shape} and "
+                f"{len(self.labels)} labels; give grey pictures an axis of one channel"
+            )
+        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
+        if wrong.any():
+            n = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"labels must be from 0 to {len(self.classes) - 1}, got {int(self.labels[n])} for image {n}; "
+                "name as many classes as there are"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: NDArray[np.int64] | slice) -> "Images":
+        return Images(self.pixels[index], self.labels[index], self.classes)
+
+
+def digits() -> Images:
+    """1,797 written digits, 8 × 8, 17 shades of grey  (Alpaydin & Kaynak 1998, as scikit-learn carries them)."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("the digits need scikit-learn; install it with: pip install 'regard[vision]'") from error
+    found = load_digits()
+    pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)[..., None]
+    return Images(pixels, found.target.astype(np.int64), tuple(map(str, range(10))))
+
+
+def parted(images: Images, share: float, seed: int) -> tuple[Images, Images]:
+    """Two parts, the second with this share of every class, at least one image of each that has two."""
+    if not 0 < share < 1:
+        raise ValueError(f"share must be above 0 and below 1, got {share}; try share=0.2")
+    draw = np.random.default_rng(seed)
+    held = []
+    for label in range(len(images.classes)):
+        there = draw.permutation(np.flatnonzero(images.labels == label))
+        held.append(there[: max(round(share * len(there)), 1) if len(there) > 1 else 0])
+    out = np.zeros(len(images), bool)
+    out[np.concatenate(held)] = True
+    return images[np.flatnonzero(~out)], images[np.flatnonzero(out)]
+
+
+def read_images(path: Path, split: str = "train", size: int | None = None) -> Images:
+    """A folder with the IDX files of MNIST and its like, plain or .gz, or one with a folder of pictures a class.
+
+    Of pictures, folders called train and test hold the splits, if there are any, also test alone; all become `size` ×
+    `size`, which they must be already if it is left out.
+    """
+    if split not in _NAMES:
+        raise ValueError(f"split must be 'train' or 'test', got {split!r}; a folder holds these two")
+    if not path.is_dir():
+        raise ValueError(f"{path} is no folder; name one with IDX files, or with a folder of pictures a class")
+    pair = [_either(path, name) for name in _NAMES[split]]
+    if all(pair):
+        if size is not None:
+            raise ValueError(f"size={size} is for pictures, and {path} holds IDX files; leave it out")
+        return read_idx(*(found for found in pair if found is not None))
+    if any(pair):
+        there, missing = (str(one) for one in (next(filter(None, pair)), _NAMES[split][pair.index(None)]))
+        raise ValueError(f"{there} is there, but not {missing} (or .gz); put it beside it")
+    if (path / split).is_dir():
+        return _pictures(path / split, size)
+    # what is to be judged on beside the classes is no class of its own
+    return _pictures(path, size, but=_NAMES if split == "train" else ())
+
+
+def has_split(path: Path, split: str) -> bool:
+    """Whether a folder holds a split of its own."""
+    return all(_either(path, name) for name in _NAMES[split]) or (path / split).is_dir()
+
+
+def _either(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def read_idx(images: Path, labels: Path) -> Images:
+    """The IDX format  (LeCun et al. 1998): a magic number, the sizes, the bytes."""
+    pixels, marks = _idx(images, "images"), _idx(labels, "labels")
+    if len(pixels) != len(marks):
+        raise ValueError(
+            f"{images} holds {len(pixels)} images and {labels} {len(marks)} labels; take two files that belong together"
+        )
+    count = int(marks.max()) + 1 if len(marks) else 0
+    return Images(pixels[..., None], marks.astype(np.int64), tuple(map(str, range(max(count, 1)))))
+
+
+def _idx(path: Path, what: str) -> NDArray[np.uint8]:
+    rank = _RANKS[what]
+    begins, start = struct.pack(">BBBB", 0, 0, _BYTES, rank), 4 + 4 * rank
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(start)
+            if head[:4] != begins:
+                raise ValueError(
+                    f"{path} is no IDX file of {what}: it begins with {head[:4].hex(' ') or 'nothing'}, not "
+                    f"{begins.hex(' ')}; is it another file, or packed without .gz in its name?"
+                )
+            sizes = struct.unpack(f">{rank}I", head[4:]) if len(head) == start else ()
+            wanted = math.prod(sizes)
+            # no more than is told: a small file can be unpacked to any size
+            data = _some(file, wanted + 1) if sizes else b""
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked ({error}); get the file again") from error
+    if not sizes or len(data) != wanted:
+        should, has = start + (wanted if sizes else 0), len(head) + len(data)
+        raise ValueError(
+            f"{path} should hold {should} bytes for {what} of {sizes or 'no size'}, but has "
+            f"{'more' if has > should else has}; get the file again"
+        )
+    if not wanted:
+        raise ValueError(f"{path} holds {what} of {sizes}, which is nothing; get the file again")
+    # writable: torch warns of memory that may not be written to
+    return np.frombuffer(bytearray(data), np.uint8).reshape(sizes)
+
+
+def _some(file: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
+    """At most `count` bytes, and no memory for more than there are."""
+    parts, left = [], count
+    while left and (part := file.read(min(left, 1 << 24))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _pictures(folder: Path, size: int | None, but: Collection[str] = ()) -> Images:
+    names = (path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    classes = sorted(name for name in names if name not in but)
+    files = [
+        (path, label)
+        for label, name in enumerate(classes)
+        for path in sorted((folder / name).rglob("*"))
+        if path.suffix.lower() in image_files.SUFFIXES
+    ]
+    if not files:
+        raise ValueError(
+            f"{folder} holds neither IDX files ({_NAMES['train'][0]}) nor pictures in a folder a class; "
+            f"put pictures ({', '.join(image_files.SUFFIXES)}) into folders that name their classes"
+        )
+    pixels = [image_files.read(path, size=None if size is None else (size, size)) for path, _ in files]
+    for (path, _), one in zip(files, pixels, strict=True):
+        if one.shape[:2] != pixels[0].shape[:2]:
+            raise ValueError(
+                f"{path} is {one.shape[1]} × {one.shape[0]}, {files[0][0]} {pixels[0].shape[1]} × "
+                f"{pixels[0].shape[0]}; give size, such as size=32, to make them alike"
+            )
+    return Images(alike(pixels), np.array([label for _, label in files]), tuple(classes))
+
+
+def read_pictures(paths: Sequence[Path], size: tuple[int, int], channels: int) -> NDArray[np.uint8]:  # -> "n h w c"
+    """Pictures made (width, height) large, and grey or in colour as there are channels."""
+    return np.stack([image_files.read(path, size=size, mode="L" if channels == 1 else "RGB") for path in paths])
+
+
+def alike(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """All grey, or all in colour."""
+    if len({one.shape[-1] for one in pixels}) > 1:
+        pixels = [np.repeat(one, 3, -1) if one.shape[-1] == 1 else one for one in pixels]
+    return np.stack(pixels)

@@ -1,0 +1,1 @@
+"""Lines, pairs, tokenizers, corpora and batches of text."""

@@ -1,0 +1,126 @@
+"""Lines and their translations: pairs from files, with errors that name the file and the line."""
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+from regard.data.text.lines import HELD, Lines
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Line n of the source belongs to line n of the target; `references`, if given, are all that is right there."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    references: Sequence[Sequence[str]] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.source) != len(self.target):
+            raise ValueError(
+                f"source and target must have a line for each other, got {len(self.source)} and {len(self.target)} "
+                "lines; pair them first"
+            )
+        if self.references is not None and len(self.references) != len(self.target):
+            raise ValueError(
+                f"references must be one sequence for each of {len(self.target)} lines, got {len(self.references)}; "
+                "give every line its own, or None"
+            )
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def answers(self) -> Sequence[Sequence[str]]:
+        """Everything that is right for each line: the references, or else the target alone."""
+        return [(line,) for line in self.target] if self.references is None else self.references
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Pairs to learn from, to choose by, and to be judged on: no source of one is in another."""
+
+    train: Pairs
+    valid: Pairs
+    test: Pairs
+    # numbers of the lines to learn from, in order, that went to `valid`
+    held: tuple[int, ...] = field(default=(), kw_only=True)
+
+
+def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
+    """Pairs from one file, source and target with a tab between, or from two files, line by line; `.gz` is unpacked.
+
+    UTF-8. Only a line feed ends a line (with a carriage return before it or not): Unicode's other separators are text.
+    Memory holds `held` bytes a side; what is beyond waits in a file.
+    """
+    if isinstance(paths, str | Path):
+        raise TypeError(f"paths must be a list of one or two files, got {str(paths)!r}; write [path]")
+    paths = [Path(path) for path in paths]
+    source, target = Lines(held), Lines(held)
+    if len(paths) == 1:
+        for number, line in enumerate(read_lines(paths[0], "source, tab, target, a line each"), 1):
+            parts = line.split("\t")
+            if len(parts) != 2:
+                raise ValueError(
+                    f"{paths[0]}:{number}: a line must be source, tab, target, got {len(parts) - 1} tabs; "
+                    + ("keep two columns with: cut -f1,2" if len(parts) > 2 else "or pass two files, one a language")
+                )
+            source.add(parts[0])
+            target.add(parts[1])
+    elif len(paths) == 2:
+        for one, two in zip_longest(*map(read_lines, paths)):
+            if one is not None:
+                source.add(one)
+            if two is not None:
+                target.add(two)
+        if len(source) != len(target):
+            shorter, longer = sorted(((len(source), paths[0]), (len(target), paths[1])))
+            raise ValueError(
+                f"{shorter[1]} ends at line {shorter[0]}, {longer[1]} has {longer[0]} lines; "
+                "line n of one must translate line n of the other"
+            )
+    else:
+        raise ValueError(f"paths must be one file or two, got {len(paths)}; join the parts of a corpus with: cat")
+    return Pairs(source, target)
+
+
+def read_lines(path: Path, holds: str = "a sentence a line") -> Iterator[str]:
+    """The lines of a UTF-8 file, one at a time; what it `holds` is told of one that is empty."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; name the file in it")
+    if not path.exists():
+        where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
+        raise ValueError(f"there is no file {path}{where}; name one that is there")
+    number = 0
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        lines = iter(file)
+        while True:
+            try:
+                line = next(lines)
+            except StopIteration:
+                break
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise ValueError(
+                    f"{path}:{number + 1}: cannot be unpacked ({error}); pack it again with gzip"
+                ) from error
+            number += 1
+            yield decoded(line, path, number)
+    if not number:
+        raise ValueError(f"{path} is empty; it must hold {holds}")
+
+
+def decoded(line: bytes, name: Path | str, number: int) -> str:
+    """A line's text; an error tells what it is a line of, and which."""
+    if number == 1:
+        line = line.removeprefix(b"\xef\xbb\xbf")
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name}:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; "
+            "convert it, as in: iconv -f latin1 -t utf8"
+        ) from error

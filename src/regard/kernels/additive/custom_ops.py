@@ -1,0 +1,135 @@
+"""The additive kernels as operators that torch knows by name, for torch.compile, torch.export and dispatch modes.
+
+Imported when the first of these traces a call: registration takes milliseconds that `import regard` shall not pay.
+The native library is chosen when the operator runs, not when it is traced.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.kernels.additive import compute as forms
+from regard.kernels.native_library import choose
+
+
+@torch.library.custom_op("regard::additive_scores", mutates_args=())
+def scores(a: Tensor, b: Tensor, w: Tensor, native: bool | None) -> Tensor:
+    return forms.scores_forward(a, b, w, choose(native, a, b, w))
+
+
+@scores.register_fake
+def _(a: Tensor, b: Tensor, w: Tensor, native: bool | None) -> Tensor:
+    return a.new_empty(a.shape[0], a.shape[1], b.shape[1])
+
+
+@torch.library.custom_op("regard::additive_scores_backward", mutates_args=())
+def scores_backward(
+    a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    return forms.scores_backward(a, b, w, grad, choose(native, a, b, w))
+
+
+@scores_backward.register_fake
+def _(a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool | None) -> tuple[Tensor, Tensor, Tensor]:
+    return _new(a), _new(b), _new(w)
+
+
+@torch.library.custom_op("regard::additive_weights", mutates_args=())
+def weights(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, native: bool | None) -> tuple[Tensor, Tensor]:
+    return forms.weights_forward(a, b, w, allowed, choose(native, a, b, w))
+
+
+@weights.register_fake
+def _(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, native: bool | None) -> tuple[Tensor, Tensor]:
+    return a.new_empty(a.shape[0], a.shape[1], b.shape[1]), a.new_empty(a.shape[0], a.shape[1])
+
+
+@torch.library.custom_op("regard::additive_weights_backward", mutates_args=())
+def weights_backward(
+    a: Tensor, b: Tensor, w: Tensor, out: Tensor, grad: Tensor, grad_lse: Tensor, native: bool | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    return forms.weights_backward(a, b, w, out, grad, grad_lse, choose(native, a, b, w))
+
+
+@weights_backward.register_fake
+def _(
+    a: Tensor, b: Tensor, w: Tensor, out: Tensor, grad: Tensor, grad_lse: Tensor, native: bool | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _new(a), _new(b), _new(w)
+
+
+@torch.library.custom_op("regard::additive_attend", mutates_args=())
+def attend(
+    a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None, native: bool | None
+) -> tuple[Tensor, Tensor]:
+    return forms.attend_forward(a, b, w, v, allowed, choose(native, a, b, w, v))
+
+
+@attend.register_fake
+def _(a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None, native: bool | None) -> tuple[Tensor, Tensor]:
+    return v.new_empty(a.shape[0], a.shape[1], v.shape[2]), a.new_empty(a.shape[0], a.shape[1])
+
+
+@torch.library.custom_op("regard::additive_attend_backward", mutates_args=())
+def attend_backward(
+    a: Tensor,
+    b: Tensor,
+    w: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    grad: Tensor,
+    grad_lse: Tensor,
+    native: bool | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return forms.attend_backward(a, b, w, v, allowed, grad, grad_lse, choose(native, a, b, w, v))
+
+
+@attend_backward.register_fake
+def _(
+    a: Tensor,
+    b: Tensor,
+    w: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    grad: Tensor,
+    grad_lse: Tensor,
+    native: bool | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _new(a), _new(b), _new(w), _new(v)
+
+
+def _new(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _keep_scores(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3])
+    ctx.native = inputs[3]
+
+
+def _scores_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return *scores_backward(*ctx.saved_tensors, grad, ctx.native), None
+
+
+def _keep_weights(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:3], output[0])
+    ctx.native = inputs[4]
+
+
+def _weights_gradient(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
+    return *weights_backward(*ctx.saved_tensors, grad, grad_lse, ctx.native), None, None
+
+
+def _keep_attend(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:5])
+    ctx.native = inputs[5]
+
+
+def _attend_gradient(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
+    return *attend_backward(*ctx.saved_tensors, grad, grad_lse, ctx.native), None, None
+
+
+scores.register_autograd(_scores_gradient, setup_context=_keep_scores)
+weights.register_autograd(_weights_gradient, setup_context=_keep_weights)
+attend.register_autograd(_attend_gradient, setup_context=_keep_attend)

@@ -1,0 +1,383 @@
+/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, the likeliest words, dropout.
+ * Plain C behind ctypes: no Python, no torch.
+ *
+ * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, vocab_topk.h and dropout.h, compiled once per real type and
+ * instruction set; the widest one that the processor has is chosen at run time. Threads are made for one call and joined before it returns, so no state
+ * outlives a call and a fork is safe. Results do not depend on the number of threads.
+ *
+ * Every exported function returns 0, or 1 if there was no memory.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REGARD_ABI 5
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+#if defined(__unix__) || defined(__APPLE__)
+#define THREADS 1
+#include <pthread.h>
+#else
+#define THREADS 0
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define VECTORS 1
+#define INLINE inline __attribute__((always_inline))
+#define LOWEST_BIT(bits) __builtin_ctzll(bits)
+#define PREFETCH(p) __builtin_prefetch(p, 0, 2)
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpsabi"
+#pragma clang diagnostic ignored "-Wpass-failed"
+#else
+/* vectors are only passed between inlined functions */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+#else
+#define VECTORS 0
+#define INLINE inline
+#define LOWEST_BIT(bits) lowest_bit(bits)
+#define PREFETCH(p) ((void)(p))
+static int lowest_bit(uint64_t bits) {
+    int at = 0;
+    for (; !(bits & 1); bits >>= 1) at++;
+    return at;
+}
+#endif
+
+#if VECTORS && (defined(__x86_64__) || defined(_M_X64))
+#define X86 1
+#include <cpuid.h>
+#include <immintrin.h>
+#else
+#define X86 0
+#endif
+
+typedef int64_t i64;
+
+/* Strides count elements; the last axis of a, b, w is contiguous; p, lse, g, da, db, dw are contiguous. */
+typedef struct {
+    const void *a, *b, *w, *g;      /* (n, q, d), (n, k, d), (d), (n, q, k) */
+    const unsigned char *allowed;   /* (n, q, k) by strides; 0 forbids; NULL allows all */
+    void *p, *lse, *da, *db, *dw;   /* (n, q, k), (n, q) or NULL for scores, (n, q, d), (n, k, d), (n, d) */
+    i64 a_n, a_q, b_n, b_k, m_n, m_q, m_k, n, q, k, d;
+} additive;
+
+typedef struct {
+    const void *s, *g;              /* (n q, m) */
+    const unsigned char *allowed;   /* (n, q, m) by strides */
+    void *p, *tau;                  /* (n q, m), (n q) */
+    i64 m_n, m_q, m_k, q, m;
+    int squared;
+} rows;
+
+/* what a kernel does not need, or is not to compute, is NULL */
+typedef struct {
+    const void *x, *g, *w, *m;      /* (b, c, n), (b, c, n), (b, c), (b, n) */
+    void *out, *dw, *dm;            /* (b, c, n), (b, c), (b, n) */
+    void *mean, *most, *at;         /* over places (b, c), over channels (b, n); `at` of integers as wide as the reals */
+    i64 c, n;
+    double lam;
+} maps;
+
+/* Rows of a block share one row of sums; sums NULL: no way back is asked for, and s is left in disorder */
+typedef struct {
+    void *s, *nll, *picked, *sums;  /* (count, v), (count), (count), (blocks, v) */
+    const void *bias;               /* (v) or NULL */
+    const i64 *right;               /* (count) */
+    i64 count, v, block;
+    double share;                   /* of the right word */
+} likely;
+
+/* One step of m rows. x lies by rows of x_row, `before` (h of a GRU, c of an LSTM) by rows of before_row; all else is contiguous. The first
+ * next_rows rows of what comes out are written to `next` too, where the next step reads its state. Backward, h and c are the carried gradients. */
+typedef struct {
+    const void *x, *p, *bias, *before, *g;   /* (m, gates d), (m, gates d), (gates d) or NULL, (m, d), (m, d) or NULL */
+    void *kept, *h, *c, *next, *next_c;      /* (m, 4 d or 5 d), (m, d) each */
+    void *dx, *dp;                           /* (m, gates d) each */
+    i64 x_row, before_row, next_rows, d;
+} cells;
+
+/* All steps: step s has rows 0 to m[s], which begin at at[s] in every array that has rows of all steps; `cell` has those of the first one.
+ * `kept` of no way back has the rows of one step. */
+enum { TILE = 6 };
+typedef struct {
+    cells cell;
+    const i64 *at, *m;              /* (steps), in the order of running */
+    const void *packed;             /* the matrix of the way there or back in panels: (panels, k, 2 lanes) */
+    void *past;                     /* (most rows, gates d) */
+    i64 steps, gates;
+    int lstm, back;
+} sequence;
+
+/* Dropout of n numbers: DRAWS draws of 64 bits are made at once, each for four of them */
+enum { DRAWS = 64 };
+typedef struct {
+    const void *x;
+    void *out;
+    i64 n, least;                   /* numbers whose 16 bits are less than this are dropped */
+    uint64_t seed;
+    double scale;
+} drops;
+
+/* The likeliest words: states come in blocks, words in spans; what is kept of a span is (spans, room), room being n and padding. */
+enum { WORDS = 6, CHUNK = 16 * WORDS, SPAN = 16 * CHUNK, PADDING = 32 };
+typedef struct {
+    const void *x, *w, *b;          /* (n, d), (v, d), (v) or NULL */
+    const i64 *never;               /* words that are not to be said, but count in the sums */
+    void *most, *sum, *least, *value, *said; /* (spans, room) each, but (spans, room, k) and (room) */
+    i64 *word;                      /* (spans, room, k) */
+    unsigned char *began;           /* (blocks, spans): there are k words of this span and those that follow */
+    void *out, *told;               /* (n, k), (n) */
+    i64 *ids;                       /* (n, k) */
+    i64 n, v, d, k, also, nevers, block, spans, room;
+} vocabulary;
+
+#if VECTORS
+static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
+    1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+#endif
+
+#define LEVEL 0
+#define DOUBLE 0
+#include "simd_instance.h"
+#define LEVEL 0
+#define DOUBLE 1
+#include "simd_instance.h"
+#if X86
+#define LEVEL 1
+#define DOUBLE 0
+#include "simd_instance.h"
+#define LEVEL 1
+#define DOUBLE 1
+#include "simd_instance.h"
+#define LEVEL 2
+#define DOUBLE 0
+#include "simd_instance.h"
+#define LEVEL 2
+#define DOUBLE 1
+#include "simd_instance.h"
+#endif
+
+typedef int (*kernel)(const void *context, i64 begin, i64 end);
+typedef void *(*pack)(const void *u, i64 n, i64 k, i64 u_n, i64 u_k);
+
+#if X86
+#define COPIES(name) {{name##_0_0, name##_1_0}, {name##_0_1, name##_1_1}, {name##_0_2, name##_1_2}}
+#else
+#define COPIES(name) {{name##_0_0, name##_1_0}, {name##_0_0, name##_1_0}, {name##_0_0, name##_1_0}}
+#endif
+static const kernel FORWARD[3][2] = COPIES(forward);
+static const kernel BACKWARD[3][2] = COPIES(backward);
+static const kernel SOFTMAX_BACKWARD[3][2] = COPIES(softmax_backward);
+static const kernel SPARSE[3][2] = COPIES(sparse);
+static const kernel SPARSE_BACKWARD[3][2] = COPIES(sparse_backward);
+static const kernel LIKELIHOOD[3][2] = COPIES(likelihood);
+static const kernel SIMAM[2][3][2] = {COPIES(simam), COPIES(simam_backward)};
+static const kernel POOL[2][3][2] = {COPIES(pool), COPIES(pool_backward)};
+static const kernel ACROSS[2][3][2] = {COPIES(across), COPIES(across_backward)};
+static const kernel SCALE[2][3][2] = {COPIES(scale), COPIES(scale_backward)};
+static const kernel CELL[2][2][3][2] = {{COPIES(gru), COPIES(gru_backward)}, {COPIES(lstm), COPIES(lstm_backward)}};
+static const kernel SEQUENCE[2][3][2] = {COPIES(sequence), COPIES(sequence_backward)};
+static const pack PACK[3][2] = COPIES(packed);
+static const kernel DROP[3][2] = COPIES(drop);
+static const kernel LIKELIEST[3][2] = COPIES(likeliest);
+static const kernel TOGETHER[3][2] = COPIES(together);
+
+#include "threads.h"
+
+EXPORT int regard_abi(void) { return REGARD_ABI; }
+
+/* 0 baseline, 1 AVX2, 2 AVX-512; whether the baseline itself is vector code is the compiler's matter */
+EXPORT int regard_level(int most) { return widest(most); }
+
+EXPORT int regard_additive_forward(int wide, int most, i64 threads, i64 n, i64 q, i64 k, i64 d, const void *a, i64 a_n, i64 a_q,
+                                   const void *b, i64 b_n, i64 b_k, const void *w, const void *allowed, i64 m_n, i64 m_q,
+                                   i64 m_k, void *p, void *lse) {
+    additive t = {0};
+    t.a = a, t.b = b, t.w = w, t.allowed = allowed, t.p = p, t.lse = lse;
+    t.a_n = a_n, t.a_q = a_q, t.b_n = b_n, t.b_k = b_k, t.m_n = m_n, t.m_q = m_q, t.m_k = m_k;
+    t.n = n, t.q = q, t.k = k, t.d = d;
+    double cost = (double)n * q * k * (d + 1) * (q < 2 ? 4 : 1);
+    return run(FORWARD[widest(most)][!!wide], &t, n * ((q + ROWS - 1) / ROWS), cost, 1e6, threads);
+}
+
+EXPORT int regard_additive_backward(int wide, int most, i64 threads, i64 n, i64 q, i64 k, i64 d, const void *a, i64 a_n, i64 a_q,
+                                    const void *b, i64 b_n, i64 b_k, const void *w, const void *g, void *da, void *db,
+                                    void *dw) {
+    additive t = {0};
+    t.a = a, t.b = b, t.w = w, t.g = g, t.da = da, t.db = db, t.dw = dw;
+    t.a_n = a_n, t.a_q = a_q, t.b_n = b_n, t.b_k = b_k, t.n = n, t.q = q, t.k = k, t.d = d;
+    const int level = widest(most);
+    const i64 bytes = level == 2 ? 64 : level == 1 ? 32 : VECTORS ? 16 : wide ? 8 : 4, lanes = bytes / (wide ? 8 : 4);
+    return run(BACKWARD[level][!!wide], &t, n * ((d + lanes - 1) / lanes), (double)n * q * k * (d + 1), 5e5, threads);
+}
+
+EXPORT int regard_softmax_backward(int wide, int most, i64 threads, i64 count, i64 m, const void *p, const void *g,
+                                   const void *g_lse, void *ds) {
+    rows t = {0};
+    t.s = p, t.g = g, t.tau = (void *)g_lse, t.p = ds, t.m = m;
+    return run(SOFTMAX_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
+}
+
+/* count = n q rows; the mask's strides are those of (n, q, m) */
+EXPORT int regard_sparse(int wide, int most, i64 threads, int squared, i64 count, i64 m, const void *s, const void *allowed, i64 q,
+                         i64 m_n, i64 m_q, i64 m_k, void *p, void *tau) {
+    rows t = {0};
+    t.s = s, t.allowed = allowed, t.q = q, t.m_n = m_n, t.m_q = m_q, t.m_k = m_k, t.m = m, t.p = p, t.tau = tau;
+    t.squared = squared;
+    return run(SPARSE[widest(most)][!!wide], &t, count, (double)count * m, 2e5, threads);
+}
+
+EXPORT int regard_sparse_backward(int wide, int most, i64 threads, int squared, i64 count, i64 m, const void *p, const void *g,
+                                  void *ds) {
+    rows t = {0};
+    t.s = p, t.g = g, t.p = ds, t.m = m, t.squared = squared;
+    return run(SPARSE_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
+}
+
+EXPORT int regard_likelihood(int wide, int most, i64 threads, i64 count, i64 v, i64 block, double share, void *s, const void *bias,
+                             const void *right, void *nll, void *picked, void *sums) {
+    likely t = {0};
+    t.s = s, t.bias = bias, t.right = right, t.nll = nll, t.picked = picked, t.sums = sums, t.share = share;
+    t.count = count, t.v = v, t.block = block;
+    return run(LIKELIHOOD[widest(most)][!!wide], &t, (count + block - 1) / block, (double)count * v, 2e5, threads);
+}
+
+/* rows = b c, of n places each; g NULL: forward */
+EXPORT int regard_simam(int wide, int most, i64 threads, i64 rows_, i64 n, double lam, const void *x, const void *g, void *mean,
+                        void *v, void *out) {
+    maps t = {0};
+    t.x = x, t.g = g, t.mean = mean, t.most = v, t.out = out, t.n = n, t.lam = lam;
+    return run(SIMAM[g != NULL][widest(most)][!!wide], &t, rows_, (double)rows_ * n, 1e5, threads);
+}
+
+/* the mean, and the greatest unless `top` is NULL; out NULL: forward, else they are gradients to be added to it */
+EXPORT int regard_pool(int wide, int most, i64 threads, i64 rows_, i64 n, const void *x, void *mean, void *top, void *at,
+                       void *out) {
+    maps t = {0};
+    t.x = x, t.mean = mean, t.most = top, t.at = at, t.out = out, t.n = n;
+    return run(POOL[out != NULL][widest(most)][!!wide], &t, rows_, (double)rows_ * n, 3e5, threads);
+}
+
+/* out NULL: forward, else mean and top are gradients, to be taken to out and dw */
+EXPORT int regard_across(int wide, int most, i64 threads, i64 b, i64 c, i64 n, const void *x, const void *w, void *mean, void *top,
+                         void *at, void *out, void *dw) {
+    maps t = {0};
+    t.x = x, t.w = w, t.mean = mean, t.most = top, t.at = at, t.out = out, t.dw = dw, t.c = c, t.n = n;
+    const i64 items = out ? b * c : b * ((n + MAP_BLOCK - 1) / MAP_BLOCK);
+    return run(ACROSS[out != NULL][widest(most)][!!wide], &t, items, (double)b * c * n, 3e5, threads);
+}
+
+/* w or m NULL: no such factor; g NULL: forward */
+EXPORT int regard_scale(int wide, int most, i64 threads, i64 b, i64 c, i64 n, const void *x, const void *w, const void *m,
+                        const void *g, void *out, void *dw, void *dm) {
+    maps t = {0};
+    t.x = x, t.w = w, t.m = m, t.g = g, t.out = out, t.dw = dw, t.dm = dm, t.c = c, t.n = n;
+    return run(SCALE[g != NULL][widest(most)][!!wide], &t, g && m ? b : b * c, (double)b * c * n, 3e5, threads);
+}
+
+/* c NULL: a GRU, else an LSTM */
+EXPORT int regard_cell(int wide, int most, i64 threads, i64 m, i64 d, const void *x, i64 x_row, const void *p, const void *bias,
+                       const void *before, i64 before_row, void *kept, void *h, void *c, void *next, void *next_c, i64 next_rows) {
+    cells t = {0};
+    t.x = x, t.x_row = x_row, t.p = p, t.bias = bias, t.before = before, t.before_row = before_row, t.kept = kept, t.h = h, t.c = c;
+    t.next = next, t.next_c = next_c, t.next_rows = next_rows, t.d = d;
+    return run(CELL[c != NULL][0][widest(most)][!!wide], &t, m, (double)m * d, 3e4, threads);
+}
+
+/* carry and carry_c are the gradients of the state after the step, and become those of the state before it; dp of a GRU alone */
+EXPORT int regard_cell_backward(int wide, int most, i64 threads, i64 m, i64 d, const void *g, const void *kept, const void *before,
+                                i64 before_row, void *carry, void *carry_c, void *dx, void *dp) {
+    cells t = {0};
+    t.g = g, t.kept = (void *)kept, t.before = before, t.before_row = before_row, t.h = carry, t.c = carry_c, t.dx = dx, t.dp = dp, t.d = d;
+    return run(CELL[carry_c != NULL][1][widest(most)][!!wide], &t, m, (double)m * d, 6e4, threads);
+}
+
+/* A GRU or, if c is there, an LSTM over all steps: x and p = before Uᵀ to h; kept is of one step unless `back`. `before` and before_c hold the first
+ * states already. at, m: (steps), in the order of running. Each sequence goes its way alone, so threads take sequences. */
+EXPORT int regard_sequence(int wide, int most, i64 threads, i64 steps, i64 d, const i64 *at, const i64 *m, const void *x, const void *u,
+                           const void *bias, void *past, void *before, void *before_c, void *kept, void *h, void *c, int back) {
+    sequence t = {0};
+    const int level = widest(most);
+    i64 rows_ = 0, all = 0;
+    for (i64 s = 0; s < steps; s++) rows_ = m[s] > rows_ ? m[s] : rows_, all += m[s];
+    t.lstm = c != NULL, t.gates = t.lstm ? 4 : 3, t.back = back, t.at = at, t.m = m, t.steps = steps, t.past = past;
+    t.cell.x = x, t.cell.bias = bias, t.cell.before = before, t.cell.next = before, t.cell.next_c = before_c, t.cell.kept = kept, t.cell.h = h;
+    t.cell.c = c, t.cell.d = d;
+    void *panels = PACK[level][!!wide](u, t.gates * d, d, d, 1);
+    if (!panels) return 1;
+    t.packed = panels;
+    const double cost = (double)all * t.gates * d * d;
+    const int failed = run(SEQUENCE[0][level][!!wide], &t, (rows_ + TILE - 1) / TILE, cost, 1e7, threads);
+    free(panels);
+    return failed;
+}
+
+/* and back: g of every h to dx and, of a GRU, dp; carry and carry_c come as zeros and become the gradients of the first states */
+EXPORT int regard_sequence_backward(int wide, int most, i64 threads, i64 steps, i64 d, const i64 *at, const i64 *m, const void *g, const void *u,
+                                    const void *kept, const void *before, const void *before_c, void *carry, void *carry_c, void *dx, void *dp) {
+    sequence t = {0};
+    const int level = widest(most);
+    i64 rows_ = 0, all = 0;
+    for (i64 s = 0; s < steps; s++) rows_ = m[s] > rows_ ? m[s] : rows_, all += m[s];
+    t.lstm = carry_c != NULL, t.gates = t.lstm ? 4 : 3, t.at = at, t.m = m, t.steps = steps;
+    t.cell.g = g, t.cell.kept = (void *)kept, t.cell.before = t.lstm ? before_c : before, t.cell.h = carry, t.cell.c = carry_c;
+    t.cell.dx = dx, t.cell.dp = dp, t.cell.d = d;
+    void *panels = PACK[level][!!wide](u, d, t.gates * d, 1, d);
+    if (!panels) return 1;
+    t.packed = panels;
+    const double cost = (double)all * t.gates * d * d;
+    const int failed = run(SEQUENCE[1][level][!!wide], &t, (rows_ + TILE - 1) / TILE, cost, 1e7, threads);
+    free(panels);
+    return failed;
+}
+
+/* out = x / (1 - p), or 0 with the chance p = least / 2^16; the same for the same seed, so that the way back draws it again */
+EXPORT int regard_drop(int wide, int most, i64 threads, i64 n, const void *x, i64 seed, i64 least, double scale, void *out) {
+    drops t = {0};
+    t.x = x, t.out = out, t.n = n, t.least = least, t.seed = (uint64_t)seed, t.scale = scale;
+    return run(DROP[widest(most)][!!wide], &t, (n + 4 * DRAWS - 1) / (4 * DRAWS), (double)n, 1e6, threads);
+}
+
+/* of each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */
+EXPORT int regard_likeliest(int wide, int most, i64 threads, i64 n, i64 v, i64 d, i64 k, const void *x, const void *w, const void *b,
+                            i64 also, i64 nevers, const i64 *never, void *out, i64 *ids, void *told) {
+    vocabulary t = {0};
+    t.x = x, t.w = w, t.b = b, t.n = n, t.v = v, t.d = d, t.k = k, t.also = also, t.nevers = nevers, t.never = never;
+    t.out = out, t.ids = ids, t.told = told;
+    if (n <= 0) return 0;
+    /* as many states as the second cache holds beside a chunk of words, in blocks of one size; more blocks for more threads */
+    const i64 size = wide ? 8 : 4, fit = 262144 / (d * size + 1) + 1, small = (n + 2 * PADDING - 1) / (2 * PADDING);
+    i64 blocks = (n + fit - 1) / fit;
+    if (blocks < threads) blocks = threads < small ? threads : small;
+    t.block = ((n + blocks - 1) / blocks + PADDING - 1) / PADDING * PADDING;
+    blocks = (n + t.block - 1) / t.block;
+    t.spans = (v + SPAN - 1) / SPAN, t.room = blocks * t.block;
+    const i64 kept = t.spans * t.room;
+    char *scratch = malloc((size_t)(kept * k * 8 + kept * (3 + k) * size + t.room * size + blocks * t.spans));
+    if (!scratch) return 1;
+    char *place = scratch;
+    t.word = (i64 *)place, place += kept * k * 8;
+    t.value = place, place += kept * k * size;
+    t.most = place, place += kept * size;
+    t.sum = place, place += kept * size;
+    t.least = place, place += kept * size;
+    t.said = place, place += t.room * size;
+    t.began = (unsigned char *)place;
+    memset(t.began, 0, (size_t)(blocks * t.spans));
+    int failed = run(LIKELIEST[widest(most)][!!wide], &t, blocks * t.spans, (double)n * v * d, 1e7, threads);
+    if (!failed) run(TOGETHER[widest(most)][!!wide], &t, n, (double)n * t.spans * k, 1e5, threads);
+    free(scratch);
+    return failed;
+}
+
+/* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */
+EXPORT void *PyInit__native(void) { return NULL; }

@@ -1,0 +1,204 @@
+/* The k likeliest words of softmax(W x + b), without the logits ever being written. See simd_instance.h for the macros.
+ *
+ * States lie in panels of 2 LANES, a lane each; six words are multiplied with a panel in registers. So a logit is one chain
+ * of sums over d, the same for every state whatever its neighbours are, and what follows is done for LANES states at once. */
+
+
+#define HUGEST ((REAL)(DOUBLE ? DBL_MAX : FLT_MAX))
+#if X86 && LEVEL == 2 && DOUBLE
+#define ABOVE(a, b) ((unsigned)_mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_GT_OQ))
+#elif X86 && LEVEL == 2
+#define ABOVE(a, b) ((unsigned)_mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_GT_OQ))
+#elif X86 && LEVEL == 1 && DOUBLE
+#define ABOVE(a, b) ((unsigned)_mm256_movemask_pd((__m256d)((a) > (b))))
+#elif X86 && LEVEL == 1
+#define ABOVE(a, b) ((unsigned)_mm256_movemask_ps((__m256)((a) > (b))))
+#elif X86 && DOUBLE
+#define ABOVE(a, b) ((unsigned)_mm_movemask_pd((__m128d)((a) > (b))))
+#elif X86
+#define ABOVE(a, b) ((unsigned)_mm_movemask_ps((__m128)((a) > (b))))
+#else
+#define ABOVE(a, b) NAME(above)(a, b)
+TARGET static INLINE unsigned NAME(above)(VEC a, VEC b) {
+    REAL x[LANES], y[LANES];
+    STORE(x, a), STORE(y, b);
+    unsigned bits = 0;
+    for (i64 l = 0; l < LANES; l++) bits |= (unsigned)(x[l] > y[l]) << l;
+    return bits;
+}
+#endif
+
+/* What is known of the states of a block: of the words so far the largest logit, the sum of e^(logit - largest) and, the
+ * largest first and of equals the first, k words that may be said with their logits. */
+typedef struct {
+    REAL *most, *sum, *least, *value, *said; /* (n), (n), (n): the last of k, (n, k), (n): the logit that is told anyway */
+    i64 *word;                               /* (n, k) */
+} NAME(known);
+
+/* logits of `words` words and `vectors` LANES of states; the two are constants where this is inlined */
+TARGET static INLINE void NAME(multiply)(const REAL *const *w, const REAL *x, i64 d, const int words, const int vectors, VEC *c) {
+    VEC sums[2 * WORDS];
+    for (int i = 0; i < words * vectors; i++) sums[i] = ALL(0);
+#if defined(__clang__)
+#pragma clang loop unroll_count(2)
+#elif defined(__GNUC__)
+#pragma GCC unroll 2
+#endif
+    for (i64 j = 0; j < d; j++) {
+        const VEC x0 = LOAD(x + j * 2 * LANES), x1 = vectors > 1 ? LOAD(x + j * 2 * LANES + LANES) : x0;
+#if defined(__clang__)
+#pragma clang loop unroll(full)
+#elif defined(__GNUC__)
+#pragma GCC unroll 12
+#endif
+        for (int i = 0; i < words; i++) {
+            const REAL y = w[i][j];
+            sums[i * vectors] += y * x0;
+            if (vectors > 1) sums[i * vectors + 1] += y * x1;
+        }
+    }
+    for (int i = 0; i < words * vectors; i++) c[i] = sums[i];
+}
+
+/* among the k of a state, behind those that are no smaller */
+TARGET static INLINE void NAME(insert)(const vocabulary *t, NAME(known) *of, i64 row, i64 word, REAL x) {
+    const i64 last = t->k - 1;
+    REAL *value = of->value + row * t->k;
+    i64 *words = of->word + row * t->k, at = last;
+    if (!(x > value[last])) return;
+    for (i64 f = 0; f < t->nevers; f++)
+        if (t->never[f] == word) return;
+    for (; at > 0 && x > value[at - 1]; at--) value[at] = value[at - 1], words[at] = words[at - 1];
+    value[at] = x, words[at] = word;
+    of->least[row] = value[last];
+}
+
+/* e^x, x <= 0; what is smaller than the last bit of any sum may be anything that small */
+TARGET static INLINE VEC NAME(share)(VEC x) { return NAME(exponential)(MAXIMUM(ALL(LOWEST), x)); }
+
+/* WORDS logits of LANES states are taken in; `stride` vectors lie between the words */
+TARGET static INLINE void NAME(take)(const vocabulary *t, NAME(known) *of, i64 first, i64 row, const VEC *c, const int stride) {
+    VEC top = c[0], most = LOAD(of->most + row), sum = LOAD(of->sum + row);
+    const VEC least = LOAD(of->least + row);
+    for (int i = 1; i < WORDS; i++) top = MAXIMUM(c[i * stride], top);
+    /* NaN is above nothing; it is found in the sum */
+    if (ABOVE(top, MINIMUM(least, most))) {
+        for (int i = 0; i < WORDS; i += 3) {
+            uint64_t bits = 0;
+            for (int j = 0; j < 3; j++) bits |= (uint64_t)ABOVE(c[(i + j) * stride], least) << j * LANES;
+            for (; bits; bits &= bits - 1) {
+                const int at = LOWEST_BIT(bits);
+                REAL logits[LANES];
+                STORE(logits, c[(i + at / LANES) * stride]);
+                NAME(insert)(t, of, row + at % LANES, first + i + at / LANES, logits[at % LANES]);
+            }
+        }
+        const VEC now = MAXIMUM(top, most);
+        sum *= NAME(share)(most - now);
+        most = now;
+        STORE(of->most + row, most);
+    }
+    VEC more = ALL(0);
+    for (int i = 0; i < WORDS; i++) more += NAME(share)(c[i * stride] - most);
+    STORE(of->sum + row, sum + more);
+}
+
+/* Words first to last of a panel. `fetch`: the words come from far, and more than one panel needs them. */
+TARGET static INLINE void NAME(panel)(const vocabulary *t, NAME(known) *of, i64 first, i64 last, const REAL *x, i64 row,
+                                      const int fetch, const int words, const int vectors) {
+    const REAL *weight = t->w, *bias = t->b;
+    for (i64 v = first; v < last; v += words) {
+        const REAL *w[2 * WORDS];
+        VEC c[2 * WORDS];
+        for (int i = 0; i < words; i++) w[i] = weight + (v + i < last ? v + i : last - 1) * t->d;
+        if (fetch && v + 3 * words <= t->v) {
+            const REAL *ahead = weight + (v + 2 * words) * t->d;
+            for (i64 j = 0; j < words * t->d; j += 64 / (i64)sizeof(REAL)) PREFETCH(ahead + j);
+        }
+        NAME(multiply)(w, x, t->d, words, vectors, c);
+        for (int i = 0; i < words; i++)
+            for (int j = 0; j < vectors; j++) {
+                VEC *one = c + i * vectors + j;
+                if (v + i >= last) *one = ALL(-INFINITY);
+                else if (bias) *one += bias[v + i];
+            }
+        if (t->also >= v && t->also < v + words && t->also < last)
+            for (int j = 0; j < vectors; j++) STORE(of->said + row + j * LANES, c[(t->also - v) * vectors + j]);
+        for (int j = 0; j < vectors; j++)
+            for (int i = 0; i < words; i += WORDS) NAME(take)(t, of, v + i, row + j * LANES, c + i * vectors + j, vectors);
+    }
+}
+
+/* An item is a span of words for a block of states. The sums of a span are its own, so they do not depend on who did the
+ * others; k words are kept over all spans that are done here one after the other, and stand with the first of them. */
+TARGET static int NAME(likeliest)(const void *context, i64 begin, i64 end) {
+    const vocabulary *t = context;
+    const i64 d = t->d, k = t->k;
+    REAL *x = malloc((size_t)(t->block * d + 1) * sizeof(REAL));
+    if (!x) return 1;
+    i64 packed = -1;
+    NAME(known) of = {0};
+    for (i64 item = begin; item < end; item++) {
+        const i64 block = item / t->spans, span = item % t->spans, from = block * t->block, at = span * t->room + from;
+        const i64 rows = t->n - from < t->block ? t->n - from : t->block;
+        const i64 slots = (rows + 2 * LANES - 1) / (2 * LANES) * (2 * LANES);
+        if (packed != block) {
+            packed = block;
+            const REAL *states = (const REAL *)t->x + from * d;
+            for (i64 row = 0; row < slots; row++) {
+                REAL *to = x + row / (2 * LANES) * (2 * LANES) * d + row % (2 * LANES);
+                for (i64 j = 0; j < d; j++) to[j * 2 * LANES] = row < rows ? states[row * d + j] : 0;
+            }
+            t->began[item] = 1;
+            of.least = (REAL *)t->least + at, of.value = (REAL *)t->value + at * k, of.word = t->word + at * k;
+            for (i64 row = 0; row < slots; row++) of.least[row] = row < rows ? (REAL)-INFINITY : (REAL)INFINITY;
+            for (i64 i = 0; i < rows * k; i++) of.value[i] = (REAL)-INFINITY, of.word[i] = 0;
+        }
+        of.most = (REAL *)t->most + at, of.sum = (REAL *)t->sum + at, of.said = (REAL *)t->said + from;
+        /* finite, as infinities have no difference: below no logit but infinity, and above all where there is no state */
+        for (i64 row = 0; row < slots; row++) of.most[row] = row < rows ? -HUGEST : HUGEST, of.sum[row] = 0;
+        const i64 until = (span + 1) * SPAN < t->v ? (span + 1) * SPAN : t->v;
+        for (i64 first = span * SPAN; first < until; first += CHUNK) {
+            const i64 last = until - first < CHUNK ? until : first + CHUNK;
+            for (i64 row = 0; row < rows; row += 2 * LANES) {
+                if (rows - row > LANES) NAME(panel)(t, &of, first, last, x + row * d, row, row == 0 && rows > 2 * LANES, WORDS, 2);
+                else NAME(panel)(t, &of, first, last, x + row * d, row, 0, 2 * WORDS, 1);
+            }
+        }
+    }
+    free(x);
+    return 0;
+}
+
+/* What the spans of a state found, put together: log p of its k words, and of the one that is told anyway. All are NaN if a
+ * logit was NaN or plus infinity, or if all were minus infinity. */
+TARGET static int NAME(together)(const void *context, i64 begin, i64 end) {
+    const vocabulary *t = context;
+    const i64 k = t->k;
+    for (i64 row = begin; row < end; row++) {
+        const REAL *most = (const REAL *)t->most + row, *sum = (const REAL *)t->sum + row;
+        REAL *value = (REAL *)t->out + row * k;
+        i64 *word = t->ids + row * k;
+        double top = -HUGEST, total = 0;
+        for (i64 s = 0; s < t->spans; s++) top = most[s * t->room] > top ? most[s * t->room] : top;
+        for (i64 s = 0; s < t->spans; s++) total += sum[s * t->room] * exp(most[s * t->room] - top);
+        for (i64 i = 0; i < k; i++) value[i] = (REAL)-INFINITY, word[i] = 0;
+        for (i64 s = 0; s < t->spans; s++) {
+            if (!t->began[row / t->block * t->spans + s]) continue;
+            const REAL *others = (const REAL *)t->value + (s * t->room + row) * k;
+            const i64 *ids = t->word + (s * t->room + row) * k;
+            for (i64 i = 0; i < k && others[i] > value[k - 1]; i++) {
+                i64 at = k - 1;
+                for (; at > 0 && others[i] > value[at - 1]; at--) value[at] = value[at - 1], word[at] = word[at - 1];
+                value[at] = others[i], word[at] = ids[i];
+            }
+        }
+        /* the largest of finite logits has a share of one; NaN is no less than that */
+        const double whole = total < 0.5 ? NAN : log(total);
+        for (i64 i = 0; i < k; i++) value[i] = (REAL)((double)value[i] - top - whole);
+        ((REAL *)t->told)[row] = (REAL)((double)((const REAL *)t->said)[row] - top - whole);
+    }
+    return 0;
+}
+#undef ABOVE
+#undef HUGEST

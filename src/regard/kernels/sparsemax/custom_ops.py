@@ -1,0 +1,67 @@
+"""The sparse normalizers as operators that torch knows by name; see additive_operators.py."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.kernels.native_library import choose
+from regard.kernels.sparsemax import alpha_gradient, threshold_gradient
+from regard.kernels.sparsemax import compute as forms
+
+
+@torch.library.custom_op("regard::sparse", mutates_args=())
+def sparse(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None) -> tuple[Tensor, Tensor]:
+    return forms.sparse_forward(scores, allowed, squared, choose(native, scores))
+
+
+@sparse.register_fake
+def _(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None) -> tuple[Tensor, Tensor]:
+    return scores.new_empty(scores.shape), scores.new_empty(scores.shape[:-1])
+
+
+@torch.library.custom_op("regard::sparse_backward", mutates_args=())
+def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool | None) -> Tensor:
+    return forms.sparse_backward(weights, grad, squared, choose(native, weights))
+
+
+@sparse_backward.register_fake
+def _(weights: Tensor, grad: Tensor, squared: bool, native: bool | None) -> Tensor:
+    return weights.new_empty(weights.shape)
+
+
+@torch.library.custom_op("regard::entmax", mutates_args=())
+def entmax(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
+    return forms.entmax_forward(scores, alpha, allowed).contiguous()
+
+
+@entmax.register_fake
+def _(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
+    shapes = [x.shape for x in (scores, alpha, allowed) if x is not None]
+    return scores.new_empty(torch.broadcast_shapes(*shapes))
+
+
+def _keep_sparse(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[0])
+    ctx.squared, ctx.native = inputs[2:]
+
+
+def _sparse_gradient(ctx: Any, grad: Tensor, grad_tau: Tensor) -> tuple[Tensor | None, ...]:
+    (weights,) = ctx.saved_tensors
+    total = sparse_backward(weights, grad, ctx.squared, ctx.native)
+    return total + threshold_gradient(weights, 1.5 if ctx.squared else 2.0, grad_tau), None, None, None
+
+
+def _keep_entmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output, inputs[1])
+    ctx.shape = inputs[0].shape
+
+
+def _entmax_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    weights, alpha = ctx.saved_tensors
+    of_alpha = alpha_gradient(weights, alpha, grad) if ctx.needs_input_grad[1] else None
+    return forms.project(forms.slopes(weights, alpha), grad).sum_to_size(ctx.shape), of_alpha, None
+
+
+sparse.register_autograd(_sparse_gradient, setup_context=_keep_sparse)
+entmax.register_autograd(_entmax_gradient, setup_context=_keep_entmax)

@@ -1,0 +1,70 @@
+"""Translator: what every model that turns one sequence into another can do, for training, for decoding, for looking."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Need
+from regard.decoding.protocol import Step
+from regard.layers.rnn.decoder_base import Taught
+
+
+class Translator(nn.Module, ABC):
+    """p(y | x) = Π_t p(y_t | y_<t, x).
+
+    `teach` runs over a known target; `start` and `step` go one token at a time, n hypotheses for each of b sentences,
+    on a state that is a value: `state.reorder(index)` picks hypotheses, `state.keep(index)` sentences.
+    """
+
+    output: nn.Linear
+
+    @abstractmethod
+    def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
+        """What the vocabulary layer reads at every step: "b s", "b", "b t" -> "b t d"; the target starts with BOS."""
+
+    @abstractmethod
+    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> Any:  # "b s", "b"
+        """The state before the first step, one hypothesis a sentence.
+
+        `hypotheses`: how many of each sentence will be searched, about. It changes no number, but what it pays to make
+        beforehand.
+        """
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: Any, weights: bool = False) -> Step:  # "b n" -> "b n v"
+        """The logits of the token behind these, and the state with these."""
+
+    def logits(self, states: Tensor) -> Tensor:  # "… d" -> "… v"
+        return self.output(states)
+
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:  # "b s", "b", "b t" -> "b t v"
+        return self.logits(self.teach(source, lengths, target).states)
+
+
+TIED = ("none", "target", "all")
+
+
+def embeddings(
+    source_size: int, target_size: int, width: int, tied: str, padding: int
+) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
+    """Embeddings of both sides and the vocabulary layer; `tied` says which share their matrix  (Press & Wolf 2017)."""
+    checks.known("tied", tied, TIED)
+    if tied == "all" and source_size != target_size:
+        raise ValueError(
+            f"tied='all' shares one vocabulary, got {source_size} words of the source and {target_size} of the target; "
+            "train one tokenizer on both sides, or use tied='target'"
+        )
+    target = nn.Embedding(target_size, width, padding_idx=padding)
+    source = target if tied == "all" else nn.Embedding(source_size, width, padding_idx=padding)
+    output = nn.Linear(width, target_size)
+    for table in (source, target):
+        nn.init.normal_(table.weight, std=width**-0.5)
+        nn.init.zeros_(table.weight[padding].data)
+    nn.init.zeros_(output.bias)
+    if tied == "none":
+        nn.init.normal_(output.weight, std=width**-0.5)
+    else:
+        output.weight = target.weight
+    return source, target, output

@@ -1,0 +1,1 @@
+"""What is computed from a recording: selections, rollout, sinks, words, gradients."""

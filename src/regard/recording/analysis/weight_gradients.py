@@ -1,0 +1,83 @@
+"""The slope of a map: how the loss changes with every weight, from what comes back to the output."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regard.attn.call import exactly
+from regard.attn.maps.attention_map import AttentionMap
+from regard.recording.capture.certificate import spread
+
+
+class Came:
+    """The gradient of an output, once it has come back; of several backward passes the last."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.grad: Tensor | None = None
+
+    def back(self, grad: Tensor) -> None:
+        self.grad = grad.detach().clone()
+
+    def get(self) -> Tensor:
+        if self.grad is None:
+            raise RuntimeError(
+                f"the slope of {self.name!r} is known after a backward pass, and none has reached it; "
+                "call backward() on a loss made of what the model gave while it was recorded"
+            )
+        return self.grad
+
+
+class Slope(AttentionMap):
+    """∂L/∂P = ∂L/∂out · Vᵀ, from the output's gradient and the values: linear memory, and no eager attention.
+
+    Where weights were dropped at random, P stands for those that were left.
+    """
+
+    def __init__(
+        self,
+        came: Came,
+        seen: Callable[[Tensor], Tensor],
+        v: Tensor,
+        shape: tuple[int, ...],
+        picked: tuple[int | slice, ...] = (),
+    ) -> None:
+        self._came, self._seen, self._v, self._whole, self._picked = came, seen, v, shape, picked
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        lead = torch.empty(self._whole[:-2], device="meta")[self._picked]
+        return (*lead.shape, *self._whole[-2:])
+
+    @property
+    def device(self) -> torch.device:
+        return self._v.device
+
+    @torch.no_grad()
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        grad = self._seen(self._came.get())
+        grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
+        values = spread(self._v, grad).to(grad.dtype)
+        with exactly(self.device):
+            grad, values = (t.expand(*self._whole[:-2], *t.shape[-2:])[self._picked] for t in (grad, values))
+            return grad[..., rows, :] @ values.transpose(-1, -2)
+
+    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        whole = [*self._picked, *[slice(None)] * (len(self._whole) - 2 - len(self._picked))]
+        left = [(axis, range(self._whole[axis])[one]) for axis, one in enumerate(whole) if isinstance(one, slice)]
+        for (axis, before), one in zip(left, index, strict=False):
+            taken = before[one]
+            whole[axis] = slice(taken.start, taken.stop, taken.step) if isinstance(taken, range) else taken
+        return type(self)(self._came, self._seen, self._v, self._whole, tuple(whole))
+
+
+class InPlace(Slope):
+    """∂L/∂P = ∂L/∂out ∘ V of a gate, summed where one weight serves several values."""
+
+    @torch.no_grad()
+    def rows(self, rows: Tensor | slice) -> Tensor:
+        grad = self._seen(self._came.get())
+        grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
+        slope = (grad * self._v.to(grad.dtype)).sum_to_size(*self._whole)
+        return slope[self._picked][..., rows, :]

@@ -1,0 +1,1 @@
+"""What is captured while a model runs, and how a map is certified."""

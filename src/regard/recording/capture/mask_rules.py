@@ -1,0 +1,153 @@
+"""Masks as the predicates they stand for, so that a long recording is not quadratic by its mask alone."""
+
+import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attn.call import Call
+from regard.attn.maps.attention_map import Computed, Copyable
+from regard.attn.terms.bias import Added
+from regard.attn.terms.mask import Given, Lengths, Mask, Window
+
+# masks with fewer cells are kept as they are, where each is looked at anew, and where one is looked at for all layers
+LARGE, SMALL = 1 << 20, 1 << 12
+
+
+class Shaped(NamedTuple):
+    """A mask as a tensor with at least two axes, or as causality from a position on."""
+
+    tensor: Tensor
+    causal: int | None = None
+
+
+def shaped(mask: Tensor, q: Tensor, k: Tensor) -> Shaped:
+    """torch's CausalBias is told by its corner; all others by their numbers."""
+    variant = getattr(mask, "variant", None)
+    if variant is not None:
+        upper = variant.name == "UPPER_LEFT"
+        return Shaped(mask, 0 if upper else k.shape[-2] - q.shape[-2])
+    return Shaped(mask if mask.ndim > 1 else mask.unsqueeze(0))
+
+
+def materialized(mask: Tensor, device: torch.device) -> Tensor:
+    """The mask as numbers, also where it is torch's CausalBias."""
+    made = getattr(mask, "_materialize", None)
+    return mask if made is None else made(device)
+
+
+class Compact(NamedTuple):
+    """A mask by predicates, and the position of the first query among the keys."""
+
+    mask: Mask
+    offset: int
+
+
+@torch.no_grad()
+def compact(allowed: Tensor, least: int = LARGE) -> Compact | None:  # bool "*b q k"
+    """start ≤ j < end, −left ≤ j − i − offset ≤ right: a window and padding on both sides; None if it is none of that.
+
+    Every mask of causality, padding before or behind, and sliding windows is one. Rows with nothing allowed fit any.
+    One of fewer cells than `least` is not looked at.
+    """
+    if allowed.numel() < least or any(n > 1 for n in allowed.shape[1:-2]):
+        return None
+    rows = allowed.reshape(-1, *allowed.shape[-2:])  # (b, q, k)
+    queries, keys = rows.shape[-2:]
+    count = rows.sum(-1)
+    first = rows.to(torch.uint8).argmax(-1)
+    last = keys - 1 - rows.flip(-1).to(torch.uint8).argmax(-1)
+    alive = count > 0
+    if not bool(((last - first + 1 == count) | ~alive).all()) or not bool(alive.any()):
+        return None
+    place = torch.arange(queries, device=rows.device)
+    start = first.masked_fill(~alive, keys).amin(-1)
+    end = last.masked_fill(~alive, -1).amax(-1) + 1
+    offset, right = _side(last - place, alive & (last + 1 < end.unsqueeze(-1)), 0)
+    left = _side(place - first, alive & (first > start.unsqueeze(-1)), None)[1]
+    if offset is None or (left is not None and offset + left < 0):
+        return None
+    mask: Mask = Window(None if left is None else left + offset, right)
+    padded = end < keys
+    if bool(padded.any()):
+        mask = mask & Lengths(end)
+    if bool((start > 0).any()):
+        mask = mask & ~Lengths(start)
+    i, j = place + offset, torch.arange(keys, device=rows.device)
+    # it may look like one and be none: every row is asked, some at a time
+    step = max(1, LARGE * 16 // max(len(rows) * keys, 1))
+    for at in range(0, queries, step):
+        made = mask.dense(i[at : at + step], j)
+        if not torch.equal(made.expand_as(rows[:, at : at + step]), rows[:, at : at + step]):
+            return None
+    return Compact(mask, offset)
+
+
+def _side(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None, int | None]:
+    """How far rows reach that are not stopped by padding: one number for all of them, or no limit at all."""
+    found = distance[cut]
+    if found.numel() == 0:
+        return 0, None
+    low, high = int(found.min()), int(found.max())
+    if low != high:
+        return None, None
+    return (low, 0) if right is not None else (0, low)
+
+
+class Rules:
+    """Masks told as rules, each looked at once: the layers of a model share theirs."""
+
+    def __init__(self) -> None:
+        # held, so that no other tensor takes its place in memory
+        self._known: list[tuple[Tensor, int, Compact | None]] = []
+
+    def of(self, weights: Copyable) -> Copyable:
+        """The same map, its matrix of a mask, or of what is added to hide, told by a rule if it follows one."""
+        if not isinstance(weights, Computed):
+            return weights
+        call = weights.call
+        t = _matrix(call)
+        found = None if t is None else self._looked(t)
+        if found is None:
+            return weights
+        i = torch.arange(found.offset, found.offset + call.queries.shape[-2], device=call.q.device)
+        ruled = copy.copy(weights)
+        j = torch.arange(call.keys.shape[-2], device=call.q.device)
+        ruled.call = replace(call, bias=None, mask=found.mask, given=(i, j))
+        return ruled
+
+    def _looked(self, t: Tensor) -> Compact | None:
+        version = -1 if t.is_inference() else t._version
+        for held, known, found in self._known:
+            same = held.data_ptr() == t.data_ptr() and held.shape == t.shape and held.stride() == t.stride()
+            if same and held.dtype == t.dtype and known == version >= 0:
+                return found
+        found = _rule(t)
+        self._known = [*self._known[-3:], (t, version, found)]
+        return found
+
+
+def _matrix(call: Call) -> Tensor | None:
+    """All that hides keys in a call, if that is one tensor, the same for all heads, and large enough to matter."""
+    if isinstance(call.bias, Added) and call.mask is None:
+        t = call.bias.values
+    elif type(call.mask) is Given and call.bias is None:
+        t = call.mask.allowed
+    else:
+        return None
+    shape = (call.queries.shape[-2], call.keys.shape[-2])
+    whole = t.ndim == len(call.batch) + 2 and all(n == 1 for n in t.shape[1:-2])
+    return t if t.numel() >= SMALL and t.shape[-2:] == shape and (t.ndim == 2 or whole) else None
+
+
+@torch.no_grad()
+def _rule(t: Tensor) -> Compact | None:
+    if t.dtype == torch.bool:
+        return compact(t, SMALL)
+    allowed = t > torch.finfo(t.dtype).min / 2
+    # numbers that do more than hide are no mask; a row that is hidden as a whole is one of equal weights
+    if bool((t.masked_fill(~allowed, 0.0) != 0).any()) or not bool(allowed.any(-1).all()):
+        return None
+    return compact(allowed, SMALL)

@@ -1,0 +1,1 @@
+"""HTTP: time limits, security headers, request bodies, metrics."""

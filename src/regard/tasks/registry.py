@@ -1,0 +1,28 @@
+"""TASKS: what can be trained, by the name that a command line types.  No torch here."""
+
+from typing import Any
+
+from regard.common.dataclass_json import restored
+from regard.tasks.caption.options import Caption
+from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.generate_image.options import Generate
+from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.translate.options import Translate
+
+Kind = Translate | ClassifyImage | Caption | Glimpse | Generate
+
+TASKS: dict[str, type[Translate] | type[ClassifyImage] | type[Caption] | type[Glimpse] | type[Generate]] = {
+    "translate": Translate,
+    "classify-image": ClassifyImage,
+    "caption": Caption,
+    "glimpse": Glimpse,
+    "generate": Generate,
+}
+
+
+def told(kind: str, fields: dict[str, Any], run: object) -> Kind:
+    """The task that a run recorded, by the name of its class."""
+    for task in TASKS.values():
+        if task.__name__ == kind:
+            return restored(task, fields)
+    raise ValueError(f"{run} is a run of {kind}, which this version does not know; update regard")

@@ -1,0 +1,253 @@
+"""Interpreter: a translator with its vocabularies, text in and text out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attn.call import Need
+from regard.common.eval_mode import settled
+from regard.data.text.batching import source_batch
+from regard.data.text.corpus import SHORT
+from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
+from regard.decoding.beam import beam
+from regard.decoding.protocol import Decoder, Found, State, greedy, sample
+from regard.models.encoder_decoder import Translator
+from regard.tasks.translate.model import build, longest
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.vocabularies import Vocabularies
+
+# never a translation: what the model says ends with EOS and has no holes
+_FORBIDDEN = (PAD, BOS, UNK)
+# how many tokens a translation may have more than any that was learned from
+SPARE = 5
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The likeliest token at every step, scored as a beam would."""
+
+    length_penalty: float = 1.0
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The `nbest` of the best that `size` hypotheses find."""
+
+    size: int = 5
+    nbest: int = 1
+    length_penalty: float = 1.0
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """`count` translations by chance, the likeliest first: drawn by the seed and the number of the line."""
+
+    count: int = 1
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+
+Search = Greedy | Beam | Draw
+
+
+def hypotheses(search: Search) -> int:
+    """How many of each sentence a search follows."""
+    return search.size if isinstance(search, Beam) else search.count if isinstance(search, Draw) else 1
+
+
+@dataclass(frozen=True)
+class Said:
+    """One translation of a line."""
+
+    text: str
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    finished: bool  # it came to its end within the limit
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """What each piece looked at. The last column is the end of the sentence, and so is the last row, if it was said."""
+
+    source: list[str]
+    target: list[str]
+    weights: Tensor = field(repr=False)  # "t s"
+
+
+def searched(
+    decoder: Decoder, state: State, search: Search, limits: Tensor, numbers: Sequence[int], lengths: Tensor
+) -> list[list[Found]]:  # limits, lengths "b"
+    """What a decoder says from a state on, the best first; `numbers` of the lines decide what is drawn.
+
+    `lengths`: how many places each source has, which a penalty of coverage counts.
+    """
+    if isinstance(search, Greedy):
+        found = greedy(decoder, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)
+        return [[_ranked(one, search.length_penalty)] for one in found]
+    if isinstance(search, Beam):
+        return beam(
+            decoder,
+            state,
+            bos=BOS,
+            eos=EOS,
+            limits=limits,
+            size=search.size,
+            nbest=search.nbest,
+            length_penalty=search.length_penalty,
+            coverage=search.coverage,
+            source_lengths=lengths if search.coverage else None,
+            forbidden=_FORBIDDEN,
+        )
+    steps = int(limits.max())
+    each = [np.random.default_rng((search.seed, number)).random((steps, search.count)) for number in numbers]
+    drawn = sample(
+        decoder,
+        state,
+        bos=BOS,
+        eos=EOS,
+        limits=limits,
+        forbidden=_FORBIDDEN,
+        temperature=search.temperature,
+        top_k=search.top_k,
+        top_p=search.top_p,
+        count=search.count,
+        chance=torch.from_numpy(np.stack(each)).transpose(1, 2).to(limits.device),
+    )
+    return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
+
+
+def _ranked(found: Found, length_penalty: float) -> Found:
+    """With the score that a beam gives it: log p / ((5 + |y|) / 6)^α, where |y| counts the end."""
+    length = len(found.tokens) + found.finished
+    return replace(found, score=found.log_prob / ((5 + length) / 6) ** length_penalty)
+
+
+class Interpreter:
+    """text -> tokens -> search -> text, in batches of lines of like length.
+
+    A translation of n tokens has at most `stretch` (n + SHORT) + SPARE tokens: no pair that was learned from was longer
+    (`Corpus.stretch`). `longest` is how many tokens, with the end of the sentence, the model has places for, and `most`
+    how many a translation may have at all.
+    """
+
+    def __init__(
+        self,
+        model: Translator,
+        vocabularies: Vocabularies,
+        *,
+        batch: int = 64,
+        stretch: float = 2.0,
+        longest: int | None = None,
+        most: int | None = None,
+    ) -> None:
+        self.model, self.vocabularies = model, vocabularies
+        self.batch, self.stretch, self.longest, self.most = batch, stretch, longest, most
+
+    @staticmethod
+    def of(task: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Interpreter":
+        model = build(task, len(vocabularies.source), len(vocabularies.target), vocabularies.shared)
+        return Interpreter(model, vocabularies, stretch=stretch, longest=longest(task))
+
+    @torch.no_grad()
+    def translate(
+        self,
+        lines: Sequence[str],
+        search: Search = Greedy(),
+        *,
+        first: int = 0,
+        done: Callable[[int], object] | None = None,
+    ) -> list[list[Said]]:
+        """The translations of every line, the best first; a line of nothing, or of white space, has the empty one.
+
+        `first` is the number of the first line, where they are a part of many. `done` is told how many lines are
+        translated, after every batch.
+        """
+        encoded = self.vocabularies.source.encode(lines)
+        self._fit(encoded, first)
+        said_there = (n for n, line in enumerate(lines) if line.strip())
+        order = sorted(said_there, key=lambda n: len(encoded[n]))
+        said: list[list[Said]] = [[Said("", (), 0.0, 0.0, True)] for _ in lines]
+        device = next(self.model.parameters()).device
+        with settled(self.model):
+            for at in range(0, len(order), self.batch):
+                here = order[at : at + self.batch]
+                source, lengths = (t.to(device) for t in source_batch([encoded[n] for n in here]))
+                numbers = [first + n for n in here]
+                for n, found in zip(here, self._search(source, lengths, search, numbers), strict=True):
+                    said[n] = [self._said(one) for one in found]
+                if done is not None:
+                    done(len(lines) - len(order) + at + len(here))
+        return said
+
+    def _fit(self, encoded: Sequence[Sequence[int]], first: int) -> None:
+        for n, ids in enumerate(encoded, first + 1):
+            if self.longest is not None and len(ids) + 1 > self.longest:
+                raise ValueError(
+                    f"line {n} has {len(ids)} tokens, but this model knows {self.longest - 1} places; shorten it, or "
+                    f"train with max_length={len(ids) // 2 + 1} or positions='sinusoidal'"
+                )
+
+    def _search(self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]) -> list[list[Found]]:
+        limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
+        for bound in (self.longest, self.most):
+            limits = limits if bound is None else limits.clamp_max(bound)
+        state = self.model.start(source, lengths, hypotheses(search))
+        return searched(self.model, state, search, limits, numbers, lengths)
+
+    def _said(self, found: Found) -> Said:
+        text = self.vocabularies.target.decode(found.tokens)
+        return Said(text, found.tokens, found.log_prob, found.score, found.finished)
+
+    @property
+    def hard(self) -> bool:
+        """Does a word read one place alone, that of the greatest weight?"""
+        attention = getattr(getattr(self.model, "decoder", None), "attention", None)
+        return bool(getattr(getattr(attention, "read", None), "hard", False))
+
+    @torch.no_grad()
+    def align(self, lines: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
+        """What each translation looked at while it was said: the steps again, all at once, on what was found.
+
+        In batches of translations of like length: what stands behind a target changes nothing before it.
+        """
+        encoded = self.vocabularies.source.encode(lines)
+        spoken = [spelled(one) for one in said]
+        order = sorted(range(len(lines)), key=lambda n: len(spoken[n]))
+        looked: list[Tensor] = [torch.empty(0)] * len(lines)
+        with settled(self.model):
+            for at in range(0, len(order), self.batch):
+                here = order[at : at + self.batch]
+                weights = self._looked([encoded[n] for n in here], [spoken[n] for n in here])
+                for n, one in zip(here, weights, strict=True):
+                    looked[n] = one[: len(spoken[n]), : len(encoded[n]) + 1]
+        source, target = self.vocabularies.source, self.vocabularies.target
+        return [
+            Aligned(source.pieces([*ids, EOS]), target.pieces(words), weights)
+            for ids, words, weights in zip(encoded, spoken, looked, strict=True)
+        ]
+
+    def _looked(self, encoded: list[list[int]], spoken: list[list[int]]) -> Tensor:  # -> "b t s"
+        """The weights of all steps of known translations, padding included."""
+        device = next(self.model.parameters()).device
+        source, lengths = (t.to(device) for t in source_batch(encoded))
+        weights = self.model.teach(source, lengths, before(spoken).to(device), Need(weights=True)).weights
+        assert weights is not None
+        return weights.cpu()
+
+
+def spelled(said: Said) -> list[int]:
+    """The tokens with the end of the sentence; what is not finished said none."""
+    return [*said.tokens, EOS] if said.finished else [*said.tokens]
+
+
+def before(spoken: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
+    """What stood before each word."""
+    longest = max(map(len, spoken))
+    return torch.tensor([[BOS, *words[:-1], *[PAD] * (longest - len(words))] for words in spoken])

@@ -1,0 +1,24 @@
+"""The mean of several checkpoints' weights (Polyak & Juditsky 1992; Vaswani et al. 2017, 6.1)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.common.averaging import has_mean
+from regard.training.checkpoint import Stored, read
+
+
+def average(paths: Sequence[Path]) -> Stored:
+    """The mean of every tensor that has one, summed in float64; of others, such as whole numbers, the last."""
+    last = read(paths[-1])
+    sums: dict[str, Tensor] = {
+        name: torch.zeros_like(t, dtype=torch.float64) for name, t in last.tensors.items() if has_mean(name, t)
+    }
+    for path in paths:
+        tensors = read(path).tensors
+        for name in sums:
+            sums[name] += tensors[name].double()
+    means = {name: (sums[name] / len(paths)).to(t.dtype) if name in sums else t for name, t in last.tensors.items()}
+    return Stored(means, last.tied, {})

@@ -1,0 +1,95 @@
+"""What `fit` tells while it trains. Plain values: a terminal, a log or a test decides what to do with them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from regard.training.protocol import Score
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What the task does before its data is ready, where that takes long."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data and model are there; a batch is tried with each of these counts of threads, and Started tells of it."""
+
+    run: Path
+    parameters: int
+    device: str
+    threads: Sequence[int]
+    told: str = ""
+
+
+@dataclass(frozen=True)
+class Started:
+    """Everything is ready and the next step is step + 1."""
+
+    run: Path
+    parameters: int
+    device: str
+    processes: int
+    threads: int
+    # seconds of a step for each count that was tried; empty if the count was given or remembered
+    thread_times: Mapping[int, float]
+    step: int
+    steps: int | None
+    batches: int
+    resumed: bool
+    told: str = ""  # what the task says of its data
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """Progress since the last event of this kind."""
+
+    step: int
+    steps: int | None
+    epoch: float
+    loss: float
+    lr: float
+    norm: float
+    tokens_per_second: float
+    elapsed: float
+    remaining: float | None
+    values: Mapping[str, float] = field(default_factory=dict)
+    counted: str = "tokens"  # what the rate counts
+
+
+@dataclass(frozen=True)
+class Validated:
+    """The score of the weights after `step`, or of the average of several checkpoints."""
+
+    step: int
+    score: Score
+    improved: bool
+    seconds: float
+    of: Literal["step", "average"] = "step"
+
+
+@dataclass(frozen=True)
+class Saved:
+    path: Path
+    step: int
+
+
+@dataclass(frozen=True)
+class Warned:
+    text: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The last event, with a sentence for people."""
+
+    step: int
+    reason: Literal["done", "minutes", "patience", "interrupted", "nothing left"]
+    text: str
+
+
+Event = Ahead | Prepared | Started | Stepped | Validated | Saved | Warned | Stopped

@@ -1,0 +1,36 @@
+"""The files of a run: whole or not there, and their folder for one process at a time."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.common.atomic_files import folder, named, sweep, write
+
+__all__ = ["folder", "locked", "named", "sweep", "write"]
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """The folder for one process at a time, where the system can; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(
+                error.errno, f"another process trains in {path} now; wait for its end, or take another folder"
+            ) from error
+        except OSError as error:
+            # A file system without locks is no reason not to train.
+            if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.EINVAL, errno.EBADF):
+                raise
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""The process that trains: signals, threads, allocator, memory and torch.distributed."""

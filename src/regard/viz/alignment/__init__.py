@@ -1,0 +1,1 @@
+"""Alignments of source and target as figure, page and text."""

@@ -1,0 +1,1 @@
+"""One-file HTML pages with a content security policy."""

@@ -1,0 +1,1 @@
+"""Sheets of sample images, and the script that lays weights over an image."""

@@ -1,0 +1,1 @@
+"""Figures: heat maps, curves, canvases, contours and grids of images."""

@@ -1,0 +1,1 @@
+"""Labels, fonts and heat maps in a terminal."""

@@ -1,0 +1,32 @@
+"""fused: what is added to the scores, at any temperature."""
+
+import pytest
+import torch
+from tests.attn.backends.cases import Case, Sizes, close, tensors, willing
+from torch import Tensor
+
+import regard
+
+S = Sizes(b=2, h=3, q=4, k=4, d=3, v=3)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "given", "lengths"])
+@pytest.mark.parametrize("bias", ["alibi", "t5", "shaw", "xl", "gaussian", "added", "hiding"])
+@torch.no_grad()
+def test_a_temperature_cools_the_bias_too(bias: str, mask: str) -> None:
+    q, k, v = tensors(S)
+    for temperature in (0.3, 1.0, 4.0):
+        terms = Case("dot", bias, mask).terms(S) | {"normalize": regard.Softmax(temperature)}
+        scores = regard.attend(q, k, v, **dict(terms, normalize=Raw()), backend="eager", need=regard.Need(weights=True))
+        hidden = scores.weights == -torch.inf
+        weights = torch.softmax(scores.weights / temperature, -1).masked_fill(hidden, 0.0).nan_to_num(0.0)
+        for backend in ("fused", "blocked", "eager"):
+            assert backend in willing(q, k, v, **terms)
+            close(regard.attention(q, k, v, **terms, backend=backend), weights @ v, f"{backend} at {temperature}")
+
+
+class Raw(regard.Normalizer):
+    """The scores themselves, −inf where nothing may be looked at."""
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)

@@ -1,0 +1,76 @@
+"""The whole product: every score with every bias, mask, normalizer and read, on every backend that accepts it."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.attn.backends.cases import CERTAIN, NORMALIZERS, READS, Case, Sizes, tensors
+
+from regard.attn.backends import BACKENDS
+from regard.attn.call import Call, Need, resolve
+
+TINY = Sizes(b=2, h=2, q=3, k=4, d=2, v=3)
+# one of each kind that is computed in a way of its own; what differs by a number alone meets others in the pairs
+SCORES = (
+    "dot",
+    "bilinear",
+    "additive",
+    "cosine-trained",
+    "distance",
+    "euclid",
+    "trilinear",
+    "location",
+    "kernel-elu",
+)
+BIASES = ("none", "alibi", "t5", "shaw", "xl", "gaussian", "added", "hiding")
+MASKS = (
+    "none",
+    "causal",
+    "window",
+    "prefixes",
+    "lengths",
+    "documents",
+    "given",
+    "causal-lengths",
+    "either",
+    "not-lengths",
+)
+WEIGHERS = (
+    "softmax-cool",
+    "softmax-trained",
+    "sigmoid-trained",
+    "sparsemax",
+    "entmax15",
+    "entmax-trained",
+    "topk",
+    "null-trained",
+    "sum",
+)
+reads = [READS[name]() for name in CERTAIN]
+
+
+def call_of(case: Case, need: Need) -> Call:
+    q, k, v = (t.detach() for t in tensors(TINY))
+    terms = case.terms(TINY)
+    named = [terms[name] for name in ("score", "bias", "mask", "normalize", "read")]
+    return resolve(q, k, v, *named, 0.0, None, need)[0]
+
+
+@pytest.mark.parametrize("score", SCORES)
+@torch.no_grad()
+def test_every_combination_agrees_with_the_equation(score: str) -> None:
+    for bias, mask in itertools.product(BIASES, MASKS):
+        first = call_of(Case(score, bias, mask), Need())
+        for name in WEIGHERS:
+            if not Case(score, bias, mask, name).possible:
+                continue
+            normalize = NORMALIZERS[name](TINY).double()
+            whole = BACKENDS["eager"].run(replace(first, normalize=normalize, need=Need(weights=True)))
+            for read in reads:
+                want = read.take(whole.weights, first.v).out
+                call = replace(first, normalize=normalize, read=read)
+                for backend, module in BACKENDS.items():
+                    if module.refuse(call) is None and (backend != "eager" or read is reads[0]):
+                        far = (module.run(call).out - want).abs().amax()
+                        assert far < 1e-8, f"{Case(score, bias, mask, name)} {read!r}: {backend} is off by {far:.2g}"

@@ -1,0 +1,176 @@
+"""Masks are sets of pairs: joined as sets are, cut as tensors are, and never wrong about a tile."""
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+
+import regard
+from regard import Causal, Documents, Given, Lengths, Mask, Prefix, Window
+from regard.attn.backends._block_plan import spans
+from regard.attn.call import NOTHING, resolve
+from regard.attn.terms.mask import lead, tiles
+
+B, H = 2, 3
+CPU = torch.device("cpu")
+
+
+def dense(mask: Mask, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+    """All pairs, as (b, h, q, k)."""
+    return lead(mask.dense(i, j), 4).expand(B, H, i.shape[-1], j.shape[-1])
+
+
+def leaves(q: int, k: int) -> st.SearchStrategy[Mask]:
+    side = st.one_of(st.none(), st.integers(0, 6))
+    seeds = st.integers(0, 1000)
+
+    def drawn(seed: int, *shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+
+    return st.one_of(
+        st.just(Causal()),
+        st.builds(Window, side, side),
+        st.builds(Prefix, st.integers(0, k)),
+        seeds.map(lambda n: Prefix((drawn(n, B) * (k + 1)).long())),
+        seeds.map(lambda n: Lengths((drawn(n, B) * (k + 1)).long())),
+        seeds.map(lambda n: Documents((drawn(n, B, k) * 3).long(), (drawn(n + 1, B, q) * 3).long())),
+        seeds.map(lambda n: Documents((drawn(n, k) * 3).long().sort().values, (drawn(n + 1, q) * 3).long())),
+        seeds.map(lambda n: Given(drawn(n, B, H, q, k) < 0.6)),
+        seeds.map(lambda n: Given(drawn(n, B, 1, k) < 0.8)),
+        seeds.map(lambda n: Given(drawn(n, 1, H, q, 1) < 0.8)),
+    )
+
+
+def masks(q: int, k: int) -> st.SearchStrategy[Mask]:
+    def joined(inner: st.SearchStrategy[Mask]) -> st.SearchStrategy[Mask]:
+        return st.one_of(
+            st.tuples(inner, inner).map(lambda ab: ab[0] & ab[1]),
+            st.tuples(inner, inner).map(lambda ab: ab[0] | ab[1]),
+            inner.map(lambda a: ~a),
+        )
+
+    return st.recursive(leaves(q, k), joined, max_leaves=4)
+
+
+@st.composite
+def squares(draw: st.DrawFn) -> tuple[Mask, Mask, int, int]:
+    q, k = draw(st.integers(1, 9)), draw(st.integers(1, 11))
+    return draw(masks(q, k)), draw(masks(q, k)), q, k
+
+
+@settings(max_examples=60)
+@given(squares())
+def test_joined_as_sets_are(square: tuple[Mask, Mask, int, int]) -> None:
+    a, b, q, k = square
+    i, j = torch.arange(q), torch.arange(k)
+    of_a, of_b = dense(a, i, j), dense(b, i, j)
+    assert torch.equal(dense(a & b, i, j), of_a & of_b)
+    assert torch.equal(dense(a | b, i, j), of_a | of_b)
+    assert torch.equal(dense(~a, i, j), ~of_a)
+    assert torch.equal(dense(~(a & b), i, j), dense(~a | ~b, i, j))
+    assert torch.equal(dense(~~a, i, j), of_a)
+    assert repr(a & b)
+
+
+@settings(max_examples=80)
+@given(squares(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 5]), st.integers(-3, 3))
+def test_a_verdict_on_a_tile_is_never_wrong(square: tuple[Mask, Mask, int, int], rows: int, step: int, at: int) -> None:
+    mask, _, q, k = square
+    i, j = torch.arange(at, at + q), torch.arange(k)
+    whole = dense(mask, i, j)
+    some, every = (
+        lead(t, 4).expand(B, H, -(-q // rows), -(-k // step)) for t in mask.tiled(tiles(i, rows), tiles(j, step))
+    )
+    for r in range(some.shape[-2]):
+        for c in range(some.shape[-1]):
+            tile = whole[..., r * rows : (r + 1) * rows, c * step : (c + 1) * step].flatten(-2)
+            assert not (tile.any(-1) & ~some[..., r, c]).any(), "an empty verdict on a tile that is not"
+            assert not (~tile.all(-1) & every[..., r, c]).any(), "a full verdict on a tile that is not"
+
+
+@settings(max_examples=50)
+@given(squares(), st.data())
+def test_part_and_sample_are_slices(square: tuple[Mask, Mask, int, int], data: st.DataObject) -> None:
+    mask, _, q, k = square
+    i, j = torch.arange(q), torch.arange(k)
+    mask = mask.fit((B, H), q, k, CPU)
+    whole = dense(mask, i, j)
+    start = data.draw(st.integers(0, q - 1))
+    rows = slice(start, data.draw(st.integers(start + 1, q)))
+    columns = torch.tensor(sorted(data.draw(st.sets(st.integers(0, k - 1), min_size=1))))
+    part = mask.part(rows, columns)
+    assert torch.equal(dense(part, i[rows], j[columns]), whole[..., rows, :][..., columns])
+    for n in range(B):
+        one = lead(part.sample(n).dense(i[rows], j[columns]), 4)
+        assert torch.equal(one.expand(1, H, len(i[rows]), len(columns)), whole[n : n + 1, :, rows][..., columns])
+        other = lead(mask.sample(n).part(rows, columns).dense(i[rows], j[columns]), 4)
+        assert torch.equal(other, one)
+
+
+@settings(max_examples=60)
+@given(squares(), st.sampled_from([1, 2, 3, 16]))
+def test_spans_hold_every_pair_that_may_look(square: tuple[Mask, Mask, int, int], rows: int) -> None:
+    mask, _, q, k = square
+    x = torch.zeros(B, H, q, 2), torch.zeros(B, H, k, 2), torch.zeros(B, H, k, 2)
+    call, _ = resolve(*x, None, None, mask, None, None, 0.0, None, NOTHING)
+    whole = dense(mask, *call.positions())
+    held = torch.zeros_like(whole, dtype=torch.long)
+    for span in spans(call, rows):
+        where = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
+        held[where, :, span.rows, span.columns] += 1
+        if span.full:
+            assert whole[where, :, span.rows, span.columns].all(), "a full span holds a pair that may not look"
+    assert (held <= 1).all(), "no pair lies in two spans"
+    assert (held[whole] == 1).all(), "every pair that may look lies in a span"
+
+
+@pytest.mark.parametrize(
+    ("mask", "rule"),
+    [
+        (Causal(), lambda b, i, j: j <= i),
+        (Window(2, 1), lambda b, i, j: -2 <= j - i <= 1),
+        (Window(None, 1), lambda b, i, j: j - i <= 1),
+        (Window(2, None), lambda b, i, j: j - i >= -2),
+        (Window(None, None), lambda b, i, j: True),
+        (Prefix(3), lambda b, i, j: j <= i or j < 3),
+        (Prefix(torch.tensor([0, 4])), lambda b, i, j: j <= i or j < [0, 4][b]),
+        (Lengths(torch.tensor([2, 5])), lambda b, i, j: j < [2, 5][b]),
+        (Causal() & Lengths(torch.tensor([2, 5])), lambda b, i, j: j <= i and j < [2, 5][b]),
+        (~Causal() | Window(0, 0), lambda b, i, j: j >= i),
+    ],
+    ids=lambda x: repr(x) if isinstance(x, Mask) else "",
+)
+def test_the_rule_of_each_mask(mask: Mask, rule) -> None:
+    i, j = torch.tensor([3, 4, 0, 9]), torch.arange(7)
+    got = dense(mask, i, j)
+    for b in range(B):
+        for row, at in enumerate(i.tolist()):
+            for key in range(7):
+                assert got[b, 0, row, key] == rule(b, at, key)
+
+
+def test_documents_see_only_themselves() -> None:
+    ids = torch.tensor([[0, 0, 1, 1, 1], [4, 4, 4, 2, 2]])
+    i, j = torch.arange(2, 5), torch.arange(5)
+    got = Documents(ids).dense(i, j)
+    assert torch.equal(got, ids[:, 2:, None] == ids[:, None, :])
+    other = torch.tensor([[1, 7], [2, 4]])
+    assert torch.equal(Documents(ids, other).dense(i[:2], j), other[:, :, None] == ids[:, None, :])
+
+
+def test_positions_of_each_sample() -> None:
+    i, j = torch.tensor([[2, 3], [5, 6]]), torch.tensor([[0, 1, 2, 3], [3, 4, 5, 6]])
+    for mask in (Causal(), Window(1, 0), Prefix(1)):
+        apart = [mask.dense(i[n], j[n]) for n in range(2)]
+        assert torch.equal(mask.dense(i, j), torch.stack(apart))
+
+
+def test_a_mask_of_your_own_needs_only_dense() -> None:
+    class Even(Mask):
+        def dense(self, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+            return (j % 2 == 0).unsqueeze(-2).expand(*i.shape, j.shape[-1])
+
+    q, k, v = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 5), torch.randn(2, 3, 6, 7)
+    want = regard.attention(q, k[..., ::2, :], v[..., ::2, :])
+    for backend in ("eager", "fused", "blocked"):
+        torch.testing.assert_close(regard.attention(q, k, v, mask=Even(), backend=backend), want)

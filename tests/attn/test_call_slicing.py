@@ -1,0 +1,93 @@
+"""A map that was picked from is cut before it is computed: every pick is the same part of the weights."""
+
+import pytest
+import torch
+from tests.attn.backends.cases import CASES, Case, close, tensors
+from torch import Tensor
+
+import regard
+from regard.attn.maps.attention_map import Computed
+from regard.attn.terms.normalizer import Normalizer
+
+PICKS: dict[str, tuple[int | slice, ...]] = {
+    "sample": (1,),
+    "head": (slice(None), 2),
+    "both": (-1, 1),
+    "some heads": (0, slice(1, 3)),
+    "some samples": (slice(1, 2), slice(0, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("pick", PICKS)
+@pytest.mark.parametrize("case", CASES[::5], ids=str)
+def test_a_pick_is_a_part_of_the_weights(case: Case, pick: str) -> None:
+    got = regard.attend(*tensors(), **case.terms(), need=regard.Need(map=True, weights=True))
+    one = got.map.pick(*PICKS[pick])
+    want = got.weights.detach()[PICKS[pick]]
+    assert one.shape == want.shape
+    close(one.dense(), want, "dense")
+    close(one[1:4, 2:], want[..., 1:4, 2:], "a part")
+
+
+@pytest.mark.parametrize(
+    "terms", [{}, {"bias": regard.ALiBi(6)}, {"normalize": regard.Softmax(regard.Trained(2.0, 6))}]
+)
+def test_heads_that_share_keys_are_picked_with_theirs(terms: dict[str, object]) -> None:
+    q, k = torch.randn(2, 6, 5, 3), torch.randn(2, 3, 7, 3)
+    lengths = regard.Lengths(torch.tensor([4, 7]))
+    got = regard.attend(q, k, mask=lengths, need=regard.Need(weights=True, map=True), **terms)
+    want = got.weights.detach()
+    for h in range(6):
+        close(got.map.pick(1, h).dense(), want[1, h], "a head")
+    close(got.map.pick(slice(None), slice(1, 6, 2)).dense(), want[:, 1:6:2], "some heads")
+    close(got.map.pick(0).pick(3).dense(), want[0, 3], "a pick of a pick")
+    close(got.map.pick(slice(None), slice(2, 5)).pick(1, 1).dense(), want[1, 3], "a head of some heads")
+
+
+def test_a_mask_for_each_head_is_cut_with_it() -> None:
+    q, k = torch.randn(2, 3, 5, 3), torch.randn(2, 3, 7, 3)
+    allowed = torch.rand(2, 3, 5, 7) > 0.4
+    mask = regard.Given(allowed) & regard.Window(5, 5)
+    got = regard.attend(q, k, mask=mask, need=regard.Need(weights=True, map=True))
+    for n in range(2):
+        for h in range(3):
+            close(got.map.pick(n, h).dense(), got.weights[n, h], "a head")
+
+
+class Uneven(Normalizer):
+    """The softmax of head h at temperature h + 1: what a reader may write."""
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        return torch.softmax(scores / torch.arange(1, scores.shape[-3] + 1).view(-1, 1, 1), -1)
+
+
+def test_a_term_of_ones_own_may_know_its_heads() -> None:
+    q = torch.randn(2, 3, 5, 3)
+    got = regard.attend(q, q, normalize=Uneven(), need=regard.Need(weights=True, map=True))
+    close(got.map.pick(1, 2).dense(), got.weights[1, 2], "a head")
+    close(got.map.pick(slice(None), slice(1, 3)).pick(0, 1).dense(), got.weights[0, 2], "a head of some")
+
+
+def test_a_long_map_is_read_tile_by_tile_and_head_by_head() -> None:
+    n = 32_768
+    q, k = torch.randn(1, 4, n, 8), torch.randn(1, 4, n, 8)
+    call = regard.attend(q[..., :1, :], k, need=regard.Need(map=True)).map.call
+    seen = Computed(call.__class__(**{**{f: getattr(call, f) for f in call.__slots__}, "q": q, "queries": q}))
+    one = seen.pick(0, 3)
+    sizes = []
+    plain = regard.Softmax.weights
+    regard.Softmax.weights = lambda self, s, a: (sizes.append(s.numel()), plain(self, s, a))[1]
+    try:
+        tile = one[20_000:20_016, 100:200]
+    finally:
+        regard.Softmax.weights = plain
+    assert tile.shape == (16, 100)
+    assert sizes == [16 * n]
+    close(tile, torch.softmax(q[0, 3, 20_000:20_016] @ k[0, 3].T / 8**0.5, -1)[:, 100:200], "a tile")
+
+
+@pytest.mark.parametrize("index", [(2,), (0, 3), (-3,)])
+def test_what_is_not_there_is_not_picked(index: tuple[int, ...]) -> None:
+    q = torch.randn(2, 3, 5, 3)
+    with pytest.raises(IndexError, match=r"is not on axis \d of a map, which has \d; use 0 to"):
+        regard.attend(q, q, need=regard.Need(map=True)).map.pick(*index)

@@ -1,0 +1,250 @@
+"""attention, attend and explain: steps, positions, what is asked for, and which backend runs."""
+
+import pytest
+import torch
+from tests.attn.backends.cases import BIASES, MASKS, SCORES, SIZES, Case, Sizes, close, tensors, willing
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import regard
+from regard import Memory, Need
+from regard.attn.backends import BACKENDS
+
+T = 7
+STEPS = Sizes(q=T, k=T)
+# how many positions come at a time; the first three together, because a prefix looks ahead inside itself
+CHUNKS = [3, 1, 2, 1]
+IDS = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [5, 5, 5, 5, 3, 3, 3]])
+GROWING = {
+    "causal": lambda n: regard.Causal(),
+    "window": lambda n: regard.Window(2, 0),
+    "prefix": lambda n: regard.Prefix(3),
+    "documents": lambda n: regard.Causal() & regard.Documents(IDS[:, :n]),
+    "lengths": lambda n: regard.Causal() & regard.Lengths(torch.tensor([5, 7])),
+}
+
+
+@pytest.mark.parametrize("mask", GROWING)
+@pytest.mark.parametrize("bias", ["none", "alibi", "t5", "t5-back", "shaw", "xl"])
+@pytest.mark.parametrize("score", ["dot", "additive", "cosine", "trilinear", "distance", "bilinear"])
+def test_one_step_at_a_time_equals_all_at_once(score: str, bias: str, mask: str) -> None:
+    q, k, v = (t.detach() for t in tensors(STEPS))
+    terms = Case(score, bias).terms(STEPS)
+    whole = regard.attention(q, k, v, **dict(terms, mask=GROWING[mask](T)))
+    memory = Memory(terms["score"].keys(k[..., :0, :]).detach(), v[..., :0, :])
+    start, outs = 0, []
+    for n in CHUNKS:
+        here = slice(start, start + n)
+        memory = memory.extend(terms["score"].keys(k[..., here, :]).detach(), v[..., here, :])
+        start += n
+        outs.append(regard.attention(q[..., here, :], memory, **dict(terms, mask=GROWING[mask](start))))
+    close(torch.cat(outs, -2), whole, "steps")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_is_the_last_row(backend: str) -> None:
+    case = {"tanh": Case("additive"), "linear": Case("kernel-elu", normalize="sum")}.get(backend, Case())
+    terms = case.terms()
+    q, k, v = (t.detach() for t in tensors(STEPS))
+    whole = regard.attention(q, k, v, **dict(terms, mask=regard.Causal()), backend="eager")
+    last = dict(terms, mask=None if backend == "linear" else regard.Causal())
+    close(regard.attention(q[..., -1:, :], k, v, **last, backend=backend), whole[..., -1:, :], "step")
+
+
+@pytest.mark.parametrize("score", [name for name in SCORES if name != "location"])
+def test_kept_keys_equal_fresh_keys(score: str) -> None:
+    q, k, v = (t.detach() for t in tensors())
+    terms = Case(score, mask="lengths").terms()
+    memory = Memory(terms["score"].keys(k), v)
+    close(regard.attention(q, memory, **terms), regard.attention(q, k, v, **terms), "kept")
+    assert torch.equal(regard.Attention(terms["score"]).remember(k, v).keys, terms["score"].keys(k))
+
+
+def test_positions_of_a_memory_are_used() -> None:
+    q, k, v = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5, 6)
+    j = torch.tensor([0, 3, 4, 8, 9])
+    mask = regard.Window(1, 0)
+    got = regard.attention(q, Memory(k, v, j), mask=mask)
+    want = regard.attention(q, k, v, mask=regard.Given(mask.dense(j[2:], j)))
+    close(got, want, "positions")
+    close(regard.attention(q, k, v, mask=mask, positions=(j[2:], j)), want, "positions")
+
+
+@pytest.mark.parametrize("bias", [name for name in BIASES if not name.startswith(("added", "hiding"))])
+def test_positions_may_start_anywhere(bias: str) -> None:
+    q, k, v = (t.detach() for t in tensors())
+    terms = Case(bias=bias, mask="causal").terms()
+    i, j = torch.arange(2, 7), torch.arange(7)
+    here = regard.attention(q, k, v, **terms)
+    close(regard.attention(q, k, v, **terms, positions=(i, j)), here, "the default positions")
+    if bias != "gaussian":  # which counts from the start of the keys
+        moved = regard.attention(q, k, v, **terms, positions=(i + 100, j + 100))
+        close(moved, here, "moved", rtol=1e-4, atol=1e-5)  # angles are float32
+
+
+def test_keys_are_the_values_unless_given() -> None:
+    q, k = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    assert torch.equal(regard.attention(q, k), regard.attention(q, k, k))
+
+
+def test_attended_has_what_was_asked_for_and_nothing_else() -> None:
+    q, k = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    assert regard.attend(q, k)[1:] == (None,) * (len(regard.Attended._fields) - 1)
+    for name in ("weights", "lse", "map", "entropy"):
+        got = regard.attend(q, k, need=Need(**{name: True}))
+        assert [f for f in got._fields if getattr(got, f) is not None] == ["out", name]
+    for name in ("log_prob", "place", "entropy", "weights"):
+        got = regard.attend(q, k, read=regard.Sample(), need=Need(**{name: True}))
+        assert [f for f in got._fields if getattr(got, f) is not None] == ["out", name]
+
+
+def test_weights_keep_the_values_type_and_do_not_show_dropout() -> None:
+    q, k = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    got = regard.attend(q, k, dropout=0.9, need=Need(weights=True))
+    close(got.weights, torch.softmax(q @ k.mT / 2, -1), "weights", rtol=1e-5, atol=1e-6)
+    half = regard.attend(q.half(), k.half(), need=Need(weights=True, lse=True))
+    assert half.weights.dtype == torch.float16
+    assert half.lse.dtype == torch.float32
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "lengths", "documents"])
+@pytest.mark.parametrize("score", ["dot", "additive", "euclid", "kernel-elu"])
+@pytest.mark.parametrize("normalize", ["softmax", "sparsemax", "sum"])
+@pytest.mark.parametrize("size", [7, 600])
+def test_explain_names_the_backend_that_runs(
+    score: str, mask: str, normalize: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(score, mask=mask, normalize=normalize)
+    if not case.possible:
+        return
+    sizes = Sizes(q=size, k=size)
+    q, k, v = (t.detach() for t in tensors(sizes, torch.float32))
+    terms = case.terms(sizes, torch.float32)
+    said = regard.explain(q, k, v, **terms)
+    ran = []
+    for name, backend in BACKENDS.items():
+        plain = backend.run
+        monkeypatch.setattr(backend, "run", lambda call, name=name, plain=plain: (ran.append(name), plain(call))[1])
+    regard.attention(q, k, v, **terms)
+    lines = {line.split()[0]: line for line in said.splitlines()[2:]}
+    assert set(lines) == set(BACKENDS)
+    assert [name for name, line in lines.items() if " runs: " in line] == ran[:1]
+    for name in BACKENDS:
+        assert (" cannot: " in lines[name]) == (name not in willing(q, k, v, **terms))
+
+
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])
+def test_a_forced_backend_that_cannot_run_raises_what_explain_says(backend: str) -> None:
+    q = torch.randn(2, 3, 4)
+    terms = {"score": regard.Distance(power=1), "normalize": regard.Sparsemax(), "need": Need(weights=True)}
+    said = regard.explain(q, q, **terms)
+    sentence = next(line for line in said.splitlines() if line.split()[0] == backend).split("cannot: ")[1]
+    with pytest.raises(ValueError, match=f"backend '{backend}' cannot run this") as caught:
+        regard.attend(q, q, **terms, backend=backend)
+    assert sentence in str(caught.value)
+    assert "leave backend out" in str(caught.value)
+
+
+class Unread(TorchDispatchMode):
+    """Raises where a number in a tensor would be looked at."""
+
+    READS = frozenset(
+        {"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "unique", "_unique2"}
+    )
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ not in self.READS, f"{func} reads values"
+        return func(*args, **(kwargs or {}))
+
+
+class Untold(TorchFunctionMode):
+    """Raises where Python is told a number in a tensor: some ways of reading never reach the dispatcher."""
+
+    READS = frozenset(
+        {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "__iter__"}
+    )
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert getattr(func, "__name__", "") not in self.READS, f"{func} reads values"
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_watch_sees_what_reads_values() -> None:
+    x = torch.ones(1)
+    for read in (
+        bool,
+        int,
+        float,
+        Tensor.tolist,
+        Tensor.item,
+        Tensor.numpy,
+        lambda t: torch.equal(t, t),
+        torch.nonzero,
+    ):
+        with pytest.raises(AssertionError, match="reads values"), Untold(), Unread():
+            read(x)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_explain_reads_no_values(mask: str) -> None:
+    """Not a number of q, k, v, bias or mask, whatever their kind: what is said depends on shapes and types."""
+    for size, score, bias, normalize in (
+        (7, "dot", "none", "softmax"),
+        (600, "dot", "none", "softmax"),
+        (7, "dot", "xl", "softmax"),
+        (7, "additive", "hiding", "softmax"),
+        (7, "euclid", "t5", "sparsemax"),
+        (7, "kernel-elu", "none", "sum"),
+        (7, "location", "gaussian", "topk"),
+    ):
+        sizes = Sizes(q=size, k=size)
+        terms = Case(score, bias, mask, normalize).terms(sizes)
+        q, k, v = tensors(sizes)
+        q.data[0, 0, 0] = k.data[0, 0, 0] = torch.nan
+        places = torch.arange(size).expand(sizes.b, size)
+        layer = regard.MultiHead(6, sizes.h, attention=regard.Attention(normalize=terms["normalize"]))
+        x = torch.randn(sizes.b, size, 6, dtype=torch.float64)
+        layer.double()
+        with Untold(), Unread():
+            for positions in (None, (places, places)):
+                assert " runs: " in regard.explain(q, k, v, **terms, positions=positions)
+            memory = Memory(terms["score"].keys(k), v)
+            assert " runs: " in regard.explain(q, memory, **terms, need=Need(lse=normalize == "softmax"))
+            assert " runs: " in layer.explain(x, mask=terms["mask"])
+
+
+def test_explain_needs_no_values() -> None:
+    """On a device that keeps shapes alone there is nothing to read."""
+    q = torch.randn(2, 3, 5, 4, device="meta")
+    lengths, ids = torch.empty(2, dtype=torch.long, device="meta"), torch.empty(2, 5, dtype=torch.long, device="meta")
+    masks = [
+        None,
+        regard.Causal(),
+        regard.Lengths(lengths),
+        regard.Prefix(lengths) & regard.Documents(ids),
+        regard.Given(torch.empty(2, 1, 5, 5, dtype=torch.bool, device="meta")) | regard.Window(2, 0),
+        ~regard.Documents(ids),
+    ]
+    for mask in masks:
+        assert "runs: " in regard.explain(q, q, mask=mask)
+    big = torch.empty(1, 1, 1 << 17, 64, device="meta")
+    assert "runs: " in regard.explain(big, big, mask=regard.Window(64, 0))
+
+
+@pytest.mark.parametrize("backend", ["eager", "fused", "blocked"])
+def test_a_bias_tensor_that_hides_is_a_mask(backend: str) -> None:
+    q, k, v = (t.detach() for t in tensors())
+    allowed = torch.rand(SIZES.b, SIZES.h, SIZES.q, SIZES.k) < 0.5
+    allowed[0, 0, 0] = False
+    hiding = torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(~allowed, -torch.inf)
+    got = regard.attention(q, k, v, bias=hiding, backend=backend)
+    close(got, regard.attention(q, k, v, mask=allowed, backend="eager"), "bias of -inf")
+
+
+def test_bare_calls_on_grouped_odd_and_empty_shapes_equal_the_equation() -> None:
+    for lead_q, lead_k in (((2, 6), (2, 2)), ((2, 6), (2, 1)), ((), ()), ((3,), (1,)), ((2, 3), (2, 3))):
+        for n, m in ((3, 3), (1, 5), (0, 3), (3, 0), (5, 2)):
+            q, k, v = torch.randn(*lead_q, n, 4), torch.randn(*lead_k, m, 4), torch.randn(*lead_k, m, 4)
+            got = regard.attention(q, k, v)
+            close(got, regard.attention(q, k, v, backend="eager"), f"{q.shape} {k.shape}", rtol=1e-5, atol=1e-6)

@@ -1,0 +1,89 @@
+"""regard list and regard explain."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Regard
+
+import regard as package
+from regard.cli.mechanism_docs import page, terms
+from regard.data.embedded import EMBEDDED, PICTURES
+from regard.models import MODELS
+from regard.tasks.registry import TASKS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_everything_has_a_line(regard: Regard) -> None:
+    ran = regard("list")
+    assert ran.code == 0
+    for name in ["none", *package.GATES, *package.MECHANISMS, *MODELS, *EMBEDDED, *PICTURES]:
+        (line,) = [line for line in ran.out.splitlines() if line.startswith(f"  {name} ")]
+        assert len(line.split(maxsplit=1)[1]) > 20
+
+
+def test_one_kind(regard: Regard) -> None:
+    ran = regard("list", "data")
+    assert [line.split()[0] for line in ran.out.splitlines()] == [*EMBEDDED, *PICTURES]
+    assert {"dates", "reverse", "pronounce", "digits", "scenes"} <= {*EMBEDDED, *PICTURES}
+
+
+def test_a_list_that_is_not_there(regard: Regard) -> None:
+    said = "unknown list 'mechanism'; did you mean 'mechanisms'? known are: mechanisms, gates, models, data"
+    assert regard("list", "mechanism") == (2, "", f"regard: {said}\n")
+
+
+@pytest.mark.parametrize("what", ["mechanisms", "data"])
+def test_who_waits_at_a_terminal_is_told(what: str, regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert regard("list", what).err == ""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    regard("list", what)
+    assert terminal.getvalue() == ("" if what == "data" else "regard: torch is loaded, which takes a moment\n")
+
+
+def test_every_name_of_embedded_data_is_listed() -> None:
+    names = {name for task in TASKS.values() for name in {**task.MINUTES, **task.STEPS}} - {"files"}
+    assert names == {*EMBEDDED, *PICTURES}
+
+
+def test_no_two_mechanisms_have_the_same_line(regard: Regard) -> None:
+    said = [line.split(maxsplit=1)[1] for line in regard("list", "mechanisms").out.splitlines()]
+    assert len(set(said)) == len(said) == len(package.MECHANISMS)
+
+
+@pytest.mark.parametrize("name", package.MECHANISMS)
+def test_every_mechanism_is_explained(name: str, regard: Regard) -> None:
+    ran = regard("explain", name, "--queries", 5, "--keys", 7, "--width", 6)
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(f"{name}\n")
+    for term in terms(package.mechanism(name, 6)):
+        assert term.formula in ran.out
+    assert "runs:" in ran.out or "does not tell which backends" in ran.out
+    assert (ROOT / page(name)).exists()
+    assert f"`{name}`" in (ROOT / page(name)).read_text(encoding="utf-8")
+
+
+def test_a_call_of_a_size(regard: Regard) -> None:
+    ran = regard("explain", "general", "--queries", 5, "--keys", 7, "--width", 6, "--key-width", 4, "--batch", 3)
+    assert "q (3, 5, " in ran.out
+    assert "v (3, 7, 4)" in ran.out
+    assert "Causal()" in regard("explain", "dot", "--causal").out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["adtive"], "unknown mechanism 'adtive'; did you mean 'additive'?"),
+        (["bahdanau"], "bahdanau is a --decoder of regard train translate, whose attention is additive; try additive"),
+        (["dot", "--keys", "0"], "--keys must be 1 or more, got 0; try --keys 64"),
+        (["dot", "--key-width", "5"], "compares q and k of one width"),
+    ],
+)
+def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard) -> None:
+    ran = regard("explain", *args)
+    assert ran.code == 2
+    assert said in ran.err

@@ -1,0 +1,286 @@
+"""regard record: folders of transformers and of trainings, read while they are recorded."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.cli.conftest import Regard
+from tests.cli.models import READ, TEXT, saved
+
+from regard.cli.main import main
+from regard.recording.recording import Recording
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {name: saved(name, root / name) for name in ("bert", "gpt2", "t5")}
+
+
+@pytest.fixture(scope="session")
+def heads(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a Transformer."""
+    run = tmp_path_factory.mktemp("heads") / "run"
+    sizes = ["--model", "transformer", "--tokens", "words", "--width", "6", "--heads", "2", "--layers", "2"]
+    rest = ["--steps", "1", "--batch", "96", "--threads", "1", "--out", str(run)]
+    assert main(["train", "translate", "--train", str(pairs), *sizes, *rest]) == 0
+    return run
+
+
+def eager(folder: Path) -> list[torch.Tensor]:
+    """The weights as transformers gives them, when it is told to form them."""
+    from transformers import AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    read = AutoTokenizer.from_pretrained(folder)(TEXT, return_tensors="pt")
+    with torch.no_grad():
+        return list(model(input_ids=read["input_ids"], output_attentions=True).attentions)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_what_is_recorded_is_what_the_model_uses(
+    name: str, regard: Regard, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.safetensors"
+    ran = regard("record", folders[name], TEXT, "--out", path)
+    assert ran.code == 0, ran.err
+    assert ran.out == ""
+    assert ran.err == (
+        "regard: 2 maps of 2 modules, each checked against what the model computed\n"
+        f"regard: what was recorded is in {path}; look at it: regard view {path}\n"
+    )
+    tape = Recording.load(path)
+    assert [list(pieces) for pieces in tape.labels(tape[0])] == [READ, READ]
+    assert tape.about["text"] == TEXT
+    right = eager(folders[name])
+    assert len(tape) == len(right)
+    for one, weights in zip(tape, right, strict=True):
+        torch.testing.assert_close(one.weights.dense(), weights, rtol=0, atol=1e-6)
+    # by the same weights, what the papers make of them
+    mixed = torch.stack(right).mean(2, keepdim=True)
+    for way in (tape.mean("maps")[0].weights.dense(), tape.mean("heads").mean("layers")[0].weights.dense()):
+        torch.testing.assert_close(way, mixed.mean(0), rtol=0, atol=1e-6)
+    through = torch.eye(len(READ)).expand(1, 1, -1, -1)
+    for weights in mixed:
+        through = (0.5 * weights + 0.5 * torch.eye(len(READ))) @ through
+    torch.testing.assert_close(tape.rollout()[0].weights.dense(), through, rtol=0, atol=1e-6)
+
+
+def test_without_a_file_it_is_shown(regard: Regard, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    ran = regard("record", folders["bert"], TEXT)
+    assert ran.code == 0, ran.err
+    assert "encoder.layer.1.attention.self" in ran.out
+    assert "##happi" in ran.out
+    assert "UNVERIFIED" not in ran.out
+
+
+def test_a_model_that_translates(regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    ran = regard("record", folders["t5"], TEXT, "--out", tmp_path / "a.safetensors", "--alignment", tmp_path / "a.txt")
+    assert ran.code == 0, ran.err
+    assert ran.out.count("\n") == 1
+    tape = Recording.load(tmp_path / "a.safetensors")
+    assert tape.about["translation"].replace("\n", " ") + "\n" == ran.out
+    assert [one.kind for one in tape] == ["self", "self", "self", "cross", "self", "cross"]
+    assert all(one.verified for one in tape)
+    assert [tape.labels(one)[1] for one in tape[:1]] == [tuple(READ)]
+    rows, columns = tape.labels(tape[3])
+    assert rows == tape.queries
+    assert columns == tuple(READ)
+    assert f"source       {TEXT}\n" in (tmp_path / "a.txt").read_text(encoding="utf-8")
+
+
+def test_some_layers(regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    ran = regard("record", folders["gpt2"], TEXT, "--layers", "h.1*", "--out", tmp_path / "a.npz")
+    assert ran.code == 0, ran.err
+    with np.load(tmp_path / "a.npz") as held:
+        assert held["names"].tolist() == ["h.1.attn"]
+        assert held["0"].shape == (1, 3, len(READ), len(READ))
+
+
+def test_words(regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    ran = regard("record", folders["bert"], TEXT, "--words", "--out", tmp_path / "a.npz")
+    assert ran.code == 0, ran.err
+    with np.load(tmp_path / "a.npz") as held:
+        assert held["queries"].tolist() == [
+            "[CLS]",
+            "the",
+            "cats",
+            "sat",
+            "unhappily",
+            "on",
+            "the",
+            "mat",
+            ".",
+            "[SEP]",
+        ]
+        np.testing.assert_allclose(held["0"].sum(-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".txt"])
+def test_pictures(suffix: str, regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    one, two = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    for path in (one, two):
+        assert regard("record", folders["bert"], "the cat", "--out", path).code == 0
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_training(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    said = regard("translate", trained, "a b c").out
+    ran = regard("record", trained, "a b c", "--out", tmp_path / "a.safetensors", "--alignment", tmp_path / "a.html")
+    assert (ran.code, ran.out) == (0, said)
+    tape = Recording.load(tmp_path / "a.safetensors")
+    assert [one.kind for one in tape] == ["alignment"]
+    assert tape[0].verified
+    assert tape.keys[:3] == ("a", "b", "c")
+    assert tape.about["translation"] == said.rstrip("\n")
+
+
+def test_a_training_of_a_transformer(regard: Regard, heads: Path, tmp_path: Path) -> None:
+    from regard.cli.loading import load
+    from regard.tasks.translate.predictor import Beam
+
+    ran = regard("record", heads, "a b c", "--weights", "last", "--out", tmp_path / "a.safetensors")
+    assert ran.code == 0, ran.err
+    tape = Recording.load(tmp_path / "a.safetensors")
+    assert {one.kind for one in tape} == {"self", "cross"}
+    assert all(one.verified and one.shape[:2] == (1, 2) for one in tape)
+    # the alignment is the mean over the heads of the layer before the last
+    interpreter = load(heads, "last", "cpu", 1).by
+    ((said,),) = interpreter.translate(["a b c"], Beam(5))
+    (seen,) = interpreter.align(["a b c"], [said])
+    cross = tape.select(kind="cross").mean("heads")[0].weights.dense()[0, 0]
+    torch.testing.assert_close(cross, seen.weights, rtol=0, atol=1e-6)
+    # a decoder that looks at itself has what it has read at its columns
+    assert len(tape.queries) == len(seen.target)
+    assert tape.queries[1:] == tuple(seen.target[:-1])
+
+
+def broken(folders: dict[str, Path], at: Path, *names: str, **files: str) -> Path:
+    """A copy of a model without some of its files, and with others."""
+    shutil.copytree(folders["bert"], at)
+    for name in names:
+        (at / name).unlink()
+    for name, text in files.items():
+        (at / name).write_text(text, encoding="utf-8")
+    return at
+
+
+def test_pickled_weights_are_refused(regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    at = broken(folders, tmp_path / "m", "model.safetensors", **{"pytorch_model.bin": "\x80"})
+    assert regard("record", at, TEXT) == (
+        2,
+        "",
+        f"regard: {at} must hold weights in .safetensors, got only pytorch_model.bin, a pickle, which could run code; "
+        "save it with save_pretrained\n",
+    )
+    (at / "pytorch_model.bin").unlink()
+    assert "must hold weights in .safetensors, got none" in regard("record", at, TEXT).err
+
+
+def test_code_of_the_folder_is_not_run(regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    at = broken(folders, tmp_path / "m", **{"own.py": "raise SystemExit('ran')"})
+    told = json.loads((at / "config.json").read_text(encoding="utf-8"))
+    told |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"}}
+    (at / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    ran = regard("record", at, TEXT)
+    assert ran.code == 2
+    assert ran.err.startswith(f"regard: transformers cannot load {at} (")
+    assert ran.err.count("\n") == 1
+
+
+def test_folders_that_cannot_be_read(regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    for n, (names, files) in enumerate(
+        [
+            ([], {"config.json": "{"}),
+            ([], {"model.safetensors": "damaged"}),
+        ]
+    ):
+        ran = regard("record", broken(folders, tmp_path / str(n), *names, **files), TEXT)
+        assert ran.code == 2
+        assert "transformers cannot load" in ran.err
+        assert "save the model and its tokenizer there with save_pretrained" in ran.err
+        assert ran.err.count("\n") == 1
+
+
+def test_a_folder_without_a_tokenizer(regard: Regard, folders: dict[str, Path], tmp_path: Path) -> None:
+    at = broken(folders, tmp_path / "m", "tokenizer.json")
+    said = f"regard: {at} holds no tokenizer; save it beside the model with tokenizer.save_pretrained\n"
+    assert regard("record", at, TEXT) == (2, "", said)
+
+
+def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    ran = regard("record", folders["bert"], TEXT)
+    assert ran.code == 2
+    assert "holds a model of transformers, which must be installed: pip install transformers" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["{nowhere}", "a"], "nowhere; name one that holds a model, or a training"),
+        (["{empty}", "a"], "holds neither config.json, a model that transformers saved, nor run.json, a training"),
+        (["{bert}", "the " * 40], "the text has 42 tokens, and the model of "),
+        (["{bert}", TEXT, "--weights", "last"], "--weights last is for the folder of a training, and "),
+        (["{bert}", TEXT, "--layers", "encodr.*"], "encodr.*"),
+        (["{bert}", TEXT, "--layers", "embeddings"], "none of embeddings in "),
+        (["{bert}", TEXT, "--alignment", "x.html"], "--alignment needs a model that translates, and "),
+        (["{bert}", TEXT, "--out", "x.doc"], "unknown suffix of --out '.doc'; known are: .safetensors, .html,"),
+        (["{bert}", TEXT, "--out", "nix/x.png"], "--out nix/x.png: there is no folder nix; make it first"),
+        (["{bert}", TEXT, "--alignment", "x.npz"], "unknown suffix of --alignment '.npz'"),
+        (["{trained}", " "], "the text is empty, so there is nothing to look at; give a sentence"),
+        (["{unattended}", "a b"], "does not attend (decoder fixed), so there is nothing to see"),
+        (["{trained}", "a b", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    args: list[str],
+    said: str,
+    regard: Regard,
+    folders: dict[str, Path],
+    trained: Path,
+    unattended: Path,
+    tmp_path: Path,
+) -> None:
+    known = {"bert": folders["bert"], "trained": trained, "unattended": unattended, "empty": tmp_path}
+    typed = [one.format(**known, nowhere=tmp_path / "nowhere") for one in args]
+    ran = regard("record", *typed)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_what_does_not_fit_into_memory(
+    regard: Regard, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("the budget of 2 GB will not do")
+
+    monkeypatch.setattr("regard.cli.listening.record", full)
+    said = "regard: the budget of 2 GB will not do; a shorter text, a smaller picture or --layers takes less\n"
+    assert regard("record", folders["bert"], TEXT) == (2, "", said)
+
+
+def test_a_text_without_tokens(regard: Regard, tmp_path: Path) -> None:
+    from tests.cli.models import tokenizer
+
+    bare = saved("gpt2", tmp_path / "m")
+    made = tokenizer()
+    made.backend_tokenizer.post_processor = None
+    told = json.loads(made.backend_tokenizer.to_str())
+    told["post_processor"] = None
+    (bare / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
+    ran = regard("record", bare, "")
+    assert ran.code == 2
+    assert "the text has no tokens, so there is nothing to look at; give a sentence" in ran.err
+
+
+def test_help_names_every_option(regard: Regard) -> None:
+    said = regard("record", "--help").out
+    for word in ("FOLDER", "TEXT", "--out FILE", "--layers", "--words", "--alignment FILE", "--weights"):
+        assert word in said, word

@@ -1,0 +1,355 @@
+"""regard translate: from words, files, pipes and people, to lines and pictures."""
+
+import gzip
+import io
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import LINES, TINY, Ran, Regard
+
+from regard.cli.verbs.translate import _ordinal
+from regard.data.text.tokenizer import Tokens
+from regard.tasks.translate.predictor import Aligned, Beam, Greedy, Interpreter, Said, Search
+from regard.viz.alignment import alignment, figure
+from regard.viz.text import fonts
+
+COVERED = ["--coverage", 1e-9]
+
+
+def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+
+
+@pytest.fixture
+def right(trained: Path) -> list[str]:
+    """What the model says of every line, without the command line."""
+    from regard.cli.loading import load
+
+    found = load(trained, "best", "cpu", 1).by.translate(LINES, Beam(5))
+    return [said[0].text for said in found]
+
+
+def lines(ran: Ran) -> list[str]:
+    assert ran.code == 0, ran.err
+    assert ran.out.endswith("\n")
+    return ran.out[:-1].split("\n")
+
+
+def test_words(regard: Regard, trained: Path, right: list[str]) -> None:
+    assert lines(regard("translate", trained, *LINES[:3])) == right[:3]
+    assert lines(regard("translate", trained, "\n".join(LINES[:3]))) == right[:3]
+
+
+def test_a_file_and_an_empty_line(regard: Regard, trained: Path, right: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress("\n".join([*LINES, "", LINES[0]]).encode()))
+    assert lines(regard("translate", trained, "--file", path)) == [*right, "", right[0]]
+
+
+@pytest.mark.parametrize("dash", [["-"], []], ids=["dash", "pipe"])
+def test_a_pipe(
+    dash: list[str], regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped("\r\n".join(LINES).encode(), monkeypatch)
+    assert lines(regard("translate", trained, *dash)) == right
+
+
+def test_a_mark_of_byte_order_is_no_text(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "marked.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + "\n".join(LINES[:2]).encode())
+    piped(path.read_bytes(), monkeypatch)
+    for given in (["-"], ["--file", path]):
+        told = [json.loads(line) for line in lines(regard("translate", trained, "--json", *given))]
+        assert [one["source"] for one in told] == LINES[:2]
+
+
+def test_an_empty_pipe_says_nothing(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(b"", monkeypatch)
+    assert regard("translate", trained) == (0, "", "")
+
+
+def test_bad_bytes_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(b"a b\nx\xff\n", monkeypatch)
+    ran = regard("translate", trained, "-")
+    assert ran.code == 2
+    assert ran.err == (
+        "regard: stdin:2: byte 0xff at place 2 is not UTF-8; convert it, as in: iconv -f latin1 -t utf8\n"
+    )
+
+
+def test_a_person(regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{LINES[0]}\n{LINES[1]}\n"))
+    ran = regard("translate", trained)
+    assert lines(ran) == right[:2]
+    assert ran.err.startswith("regard: type a line to translate, Ctrl-D to end\n> > > \n")
+
+
+def test_beam_one_is_greedy(regard: Regard, trained: Path) -> None:
+    from regard.cli.loading import load
+
+    found = load(trained, "best", "cpu", 1).by.translate(LINES, Greedy())
+    assert lines(regard("translate", trained, "--beam", 1, *LINES)) == [said[0].text for said in found]
+
+
+def test_the_score_of_beam_one_is_that_of_any_beam(
+    regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[Search] = []
+    translate = Interpreter.translate
+
+    def heard(self: Interpreter, texts: Sequence[str], search: Search, *, first: int) -> list[list[Said]]:
+        searches.append(search)
+        return translate(self, texts, search, first=first)
+
+    monkeypatch.setattr(Interpreter, "translate", heard)
+    args = ["translate", trained, *LINES[:3], "--beam", 1, "--json"]
+    for penalty in ([], ["--length-penalty", 0.5]):
+        # a coverage that changes nothing is for a beam alone
+        quick, slow = ([json.loads(line) for line in lines(regard(*args, *penalty, *by))] for by in ([], COVERED))
+        for one, other in zip(quick, slow, strict=True):
+            (one,), (other,) = one["translations"], other["translations"]
+            assert one["text"] == other["text"]
+            assert one["score"] == pytest.approx(other["score"], rel=1e-5)
+    assert searches == [Greedy(), Beam(1, coverage=1e-9), Greedy(0.5), Beam(1, length_penalty=0.5, coverage=1e-9)]
+
+
+def test_nbest_is_a_numbered_list(regard: Regard, trained: Path, right: list[str]) -> None:
+    rows = [line.split("\t") for line in lines(regard("translate", trained, *LINES[:2], "--nbest", 3))]
+    assert [row[0] for row in rows] == ["1", "2", "3"] * 2
+    assert [rows[0][2], rows[3][2]] == right[:2]
+    scores = [float(row[1]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+
+
+def test_json(regard: Regard, trained: Path, right: list[str]) -> None:
+    told = [json.loads(line) for line in lines(regard("translate", trained, *LINES[:2], "--nbest", 2, "--json"))]
+    assert [one["source"] for one in told] == LINES[:2]
+    assert [one["translations"][0]["text"] for one in told] == right[:2]
+    assert set(told[0]["translations"][1]) == {"text", "score", "log_prob", "finished"}
+
+
+def test_draws_repeat_with_their_seed(regard: Regard, trained: Path) -> None:
+    args = ["translate", trained, *LINES[:2], "--sample", "--nbest", 4, "--temperature", 2, "--top-k", 5]
+    one, same, other = (regard(*args, "--seed", seed).out for seed in (3, 3, 4))
+    assert one == same != other
+
+
+def test_what_the_model_cannot_read_is_noted(regard: Regard, trained: Path) -> None:
+    ran = regard("translate", trained, "a zzz yyy")
+    assert "regard: 2 tokens were not in the vocabulary, so the model could not read them\n" in ran.err
+    assert ran.out.count("\n") == 1
+
+
+def test_a_line_feed_in_a_translation_makes_no_line(
+    regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tokens, "decode", lambda self, ids: "a\nb")
+    assert regard("translate", trained, LINES[0]).out == "a b\n"
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".svg", ".pdf", ".txt"])
+def test_alignments(suffix: str, regard: Regard, trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"seen{suffix}"
+    ran = regard("translate", trained, *LINES[:2], "", "--alignment", path)
+    assert len(lines(ran)) == 3
+    assert f"regard: what was looked at is drawn in {path}\n" in ran.err
+    assert path.stat().st_size > 300
+
+
+def test_alignments_of_several_translations_are_counted(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "seen.txt"
+    ran = regard("translate", trained, *LINES[:2], "--nbest", 3, "--alignment", path)
+    notes = [f"line {line}, {place}, score " for line in (1, 2) for place in ("1st", "2nd", "3rd")]
+    scores = [printed.split("\t")[1] for printed in ran.out.splitlines()]
+    told = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("line ")]
+    assert told == [note + score for note, score in zip(notes, scores, strict=True)]
+
+
+def test_lines_are_aligned_together(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    align = Interpreter.align
+
+    def heard(self: Interpreter, texts: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
+        counts.append(len(texts))
+        return align(self, texts, said)
+
+    monkeypatch.setattr(Interpreter, "align", heard)
+    path, seen = tmp_path / "lines.txt", tmp_path / "seen.txt"
+    # of white space nothing was read
+    path.write_text("\n".join([LINES[0], "  ", *LINES[1:7], ""]), encoding="utf-8")
+    assert len(lines(regard("translate", trained, "--file", path, "--nbest", 2, "--alignment", seen))) == 1 + 7 * 2
+    assert counts == [7 * 2]
+    told = [line.partition(",")[0] for line in seen.read_text(encoding="utf-8").splitlines() if line[:5] == "line "]
+    assert told == [f"line {n}" for n in (1, *range(3, 9)) for _ in range(2)]
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".txt"])
+def test_a_file_that_is_full_has_the_first(
+    suffix: str, regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alignment, "_WEIGHTS", 99)
+    monkeypatch.setattr(figure, "_HIGH", 5.0)
+    path = tmp_path / f"seen{suffix}"
+    ran = regard("translate", trained, *LINES, "--alignment", path)
+    assert len(lines(ran)) == len(LINES)
+    assert f"regard: what was looked at is drawn in {path}\n" in ran.err
+    told = re.search(rf"regard: it has room for the first (\d+) of {len(LINES)} translations; .txt has room", ran.err)
+    if suffix == ".txt":
+        assert told is None
+        assert path.read_text(encoding="utf-8").count("\nsource ") == len(LINES)
+        return
+    assert told is not None
+    shown = int(told[1])
+    assert 1 < shown < len(LINES)
+    if suffix == ".html":
+        said = path.read_text(encoding="utf-8")
+        assert f"line {shown}, score" in said
+        assert f"line {shown + 1}, score" not in said
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])
+def test_ordinals(n: int, said: str) -> None:
+    assert _ordinal(n) == said
+
+
+def test_what_hard_attention_read_is_told(regard: Regard, pairs: Path, trained: Path, tmp_path: Path) -> None:
+    run, path = tmp_path / "run", tmp_path / "seen.txt"
+    regard("train", "translate", "--train", pairs, *TINY, "--steps", 1, "--attention", "hard", "--out", run)
+    for one, told in ((run, 1), (trained, 0)):
+        assert regard("translate", one, LINES[0], "--alignment", path).code == 0
+        assert path.read_text(encoding="utf-8").count("hard attention: of each piece, only the place") == told
+
+
+def test_lines_longer_than_any_that_was_learned_from_are_told(regard: Regard, trained: Path) -> None:
+    ran = regard("translate", trained, "a b", "a " * 200 + "a", "b " * 1202 + "b")
+    said = "regard: line 3 has 1,203 tokens (1 other line also too many); training saw no line of more than 200\n"
+    assert said in ran.err
+    assert "regard: line 2 has 201 tokens; training saw" in regard("translate", trained, "", "a " * 200 + "a").err
+    assert "training saw" not in regard("translate", trained, "a " * 199 + "a").err
+
+
+def test_letters_that_no_font_has_are_told(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fonts, "_installed", dict)
+    for suffix, told in ((".png", True), (".html", False)):
+        ran = regard("translate", trained, "a 月", "--alignment", tmp_path / f"seen{suffix}")
+        assert ("install Noto Sans CJK (for U+6708), or write .html, which has every letter" in ran.err) == told
+
+
+def test_an_alignment_is_of_what_was_said(regard: Regard, trained: Path, right: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "seen.txt"
+    regard("translate", trained, LINES[3], "--alignment", path)
+    said = path.read_text(encoding="utf-8")
+    assert f"source       {LINES[3]}\n" in said
+    assert f"translation  {right[3] or '(nothing)'}\n" in said
+    assert said.startswith("line 1, score ")
+
+
+def test_nothing_to_draw(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    ran = regard("translate", trained, "", "--alignment", tmp_path / "seen.txt")
+    assert ran.code == 0
+    assert "nothing was translated, so there is nothing to draw" in ran.err
+
+
+def test_without_attention_nothing_is_drawn(regard: Regard, unattended: Path, tmp_path: Path) -> None:
+    ran = regard("translate", unattended, "a b", "--alignment", tmp_path / "seen.html")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "regard: --alignment needs attention, and this model has none (decoder fixed); leave --alignment out\n"
+    )
+    ran = regard("translate", unattended, "a b", "--coverage", "0.5")
+    assert ran == (
+        2,
+        "",
+        "regard: --coverage needs attention, and this model has none (decoder fixed); leave --coverage out\n",
+    )
+    assert regard("translate", unattended, "a b", "--coverage", "0").code == 0
+
+
+def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("a b\n", encoding="utf-8")
+    ran = regard("translate", trained, "--file", path, "--alignment", path)
+    said = f"regard: --alignment {path} is the file of --file and would be written over; name another file\n"
+    assert ran == (2, "", said)
+    assert path.read_text(encoding="utf-8") == "a b\n"
+
+
+def test_one_is_told_as_one(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = regard("translate", trained, "a zzz")
+    assert "regard: 1 token was not in the vocabulary, so the model could not read it\n" in ran.err
+    endless = [[Said("a", (5,), -1.0, -1.0, finished=False)]]
+    monkeypatch.setattr(Interpreter, "translate", lambda self, lines, search, first=0: endless * len(lines))
+    assert regard("translate", trained, "a").err == "regard: 1 translation came to no end and was cut off\n"
+    assert regard("translate", trained, "a", "b").err == "regard: 2 translations came to no end and were cut off\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["a", "--file", "x"], "--file x and the text 'a' exclude each other; give one of them"),
+        (["-", "a"], "- reads all text from stdin, so it must stand alone; leave the other words out"),
+        (["a", "--sample", "--beam", "3"], "--beam 3 means nothing with --sample; leave one of them out"),
+        (["a", "--top-k", "3"], "--top-k 3 means nothing without --sample; add --sample or leave it out"),
+        (["a", "--beam", "0"], "--beam must be 1 or more, got 0; try --beam 5"),
+        (["a", "--nbest", "0"], "--nbest must be 1 or more, got 0; leave it out"),
+        (["a", "--sample", "--seed", "-1"], "--seed must be 0 or more and below 2^63, got -1; try --seed 1"),
+        (["a", "--length-penalty", "nan"], "--length-penalty must be a finite number, got nan; try --length-penalty 1"),
+        (["a", "--length-penalty", "inf"], "--length-penalty must be a finite number, got inf; try --length-penalty 1"),
+        (["a", "--coverage", "nan"], "--coverage must be a finite number, got nan; try --coverage 0"),
+        (["a", "--sample", "--temperature", "0"], "--temperature must be more than 0, got 0; try --temperature 1"),
+        (
+            ["a", "--sample", "--temperature", "inf"],
+            "--temperature must be a finite number, got inf; try --temperature",
+        ),
+        (["a", "--nbest", "6"], "--nbest 6 wants more than --beam 5 finds; raise --beam"),
+        (["a", "--sample", "--top-p", "7"], "--top-p must be above 0 and at most 1, got 7; try --top-p 0.9"),
+        (["a", "--alignment", "x.doc"], "unknown suffix of --alignment '.doc'; known are: .html, .png, .svg"),
+        (["a", "--alignment", "nix/x.txt"], "--alignment nix/x.txt: there is no folder nix; make it first"),
+        (["a", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
+        (["a", "--weights", "bst"], "unknown --weights 'bst'; did you mean 'best'?"),
+        (["--file", "nix"], "there is no file nix"),
+    ],
+)
+def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, trained: Path) -> None:
+    ran = regard("translate", trained, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_damaged_run(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    for path in trained.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "best.safetensors").write_bytes(b"damaged")
+    ran = regard("translate", tmp_path, "a")
+    assert ran.code == 2
+    assert "best.safetensors is damaged or no safetensors file" in ran.err
+    (tmp_path / "tokens.source.json").write_text("{", encoding="utf-8")
+    assert "tokens.source.json is no vocabulary" in regard("translate", tmp_path, "a").err
+
+
+def test_a_run_without_weights(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes((trained / "run.json").read_bytes())
+    ran = regard("translate", tmp_path, "a")
+    assert ran.code == 2
+    assert f"has no best.safetensors yet; train it: regard train --resume {tmp_path}" in ran.err
+
+
+def test_a_run_of_another_kind(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    told = json.loads((trained / "run.json").read_text(encoding="utf-8"))
+    (tmp_path / "run.json").write_text(json.dumps({**told, "kind": "Paint"}), encoding="utf-8")
+    assert "is a run of Paint, and this is for translators" in regard("translate", tmp_path, "a").err

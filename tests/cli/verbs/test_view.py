@@ -1,0 +1,190 @@
+"""regard view: a saved recording or a training, in the terminal, a file, a browser."""
+
+import threading
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from tests.cli.conftest import Regard
+from tests.recording.toy import kept, stack
+
+from regard.recording.recording import Recording
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    return stack(2).save(tmp_path / "tape.safetensors")
+
+
+def test_a_recording_is_shown(regard: Regard, tape: Path) -> None:
+    ran = regard("view", tape)
+    assert ran.code == 0
+    assert ran.err == "regard: 2 maps of 2 modules, each checked against what the model computed\n"
+    assert "layers.1" in ran.out
+    assert "w4" in ran.out
+
+
+def test_pieces_of_which_none_is_a_part_are_words(regard: Regard, tape: Path) -> None:
+    assert regard("view", tape, "--words").out == regard("view", tape).out
+
+
+def test_a_folder_that_holds_one(regard: Regard, tmp_path: Path) -> None:
+    stack(2).save(tmp_path / "folder")
+    assert regard("view", tmp_path / "folder").code == 0
+
+
+def test_unverified_maps_are_counted(regard: Regard, tmp_path: Path) -> None:
+    bad = Recording((kept("a", 1, 1, 2, 2), kept("b", 1, 1, 2, 2, tolerance=1e-9))).save(tmp_path / "a.safetensors")
+    ran = regard("view", bad)
+    assert ran.err == "regard: 2 maps of 2 modules, 1 of them UNVERIFIED\n"
+    assert "UNVERIFIED" in ran.out
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".svg", ".pdf", ".npz", ".txt", ".safetensors"])
+def test_a_file_by_its_suffix(suffix: str, regard: Regard, tape: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"seen{suffix}"
+    ran = regard("view", tape, "--out", path)
+    assert (ran.code, ran.out) == (0, "")
+    assert f"regard: it is in {path}\n" in ran.err
+    assert path.stat().st_size > 150
+
+
+def test_some_of_it(regard: Regard, tape: Path, tmp_path: Path) -> None:
+    out = tmp_path / "some.safetensors"
+    assert regard("view", tape, "--layers", "*.1", "--sample", 1, "--out", out).code == 0
+    found = Recording.load(out)
+    assert found.names == ("layers.1",)
+    assert torch.equal(found[0].weights.dense(), stack(2)[1].weights.dense()[1:])
+
+
+def test_a_training(regard: Regard, trained: Path) -> None:
+    first = regard("view", trained)
+    assert first.code == 0, first.err
+    assert "alignment" in first.out
+    other = regard("view", trained, "e d c", "--weights", "last")
+    assert other.code == 0, other.err
+    assert "e d c" in other.out
+
+
+def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verb gives the recording to the server, which answers on this machine."""
+    from regard.viz.recording import tile_server
+
+    pages: list[bytes] = []
+
+    def serve(recording: Recording, host: str = "127.0.0.1", port: int = 0, image: torch.Tensor | None = None) -> None:
+        with tile_server.Server(recording, host, port, sample=0, image=image) as server:
+            thread = threading.Thread(target=server.serve_forever, daemon=True)
+            thread.start()
+            with urllib.request.urlopen(server.address) as answer:
+                pages.append(answer.read())
+            server.shutdown()
+            thread.join()
+
+    monkeypatch.setattr(tile_server, "serve", serve)
+    assert regard("view", tape, "--serve").code == 0
+    assert pages[0].startswith(b"<!doctype html>")
+    assert b"layers.1" in pages[0]
+    assert b'"image":null' in pages[0]
+    # over the picture that was looked at
+    Image.new("RGB", (4, 3)).save(tape.parent / "a.png")
+    looked = replace(stack(1), maps=tuple(replace(one, grid=(1, one.shape[-1])) for one in stack(1)))
+    tape = looked.save(tape.parent / "looked.safetensors")
+    assert regard("view", tape, "--serve", "--image", tape.parent / "a.png").code == 0
+    assert b'"image":"data:image/png;base64,' in pages[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["{nowhere}"], "there is no run or recording "),
+        (["{tape}", "a text"], "is a recording, which has its text or picture; leave 'a text' out"),
+        (["{tape}", "two", "texts"], "one text at a time, got 2; quote a sentence"),
+        (["{tape}", "--layers", "layer.0"], "unknown --layers 'layer.0'; did you mean 'layers.0'?"),
+        (["{tape}", "--sample", "2"], "--sample=2 is not there in 'layers.0'; there are 0 to 1"),
+        (["{tape}", "--weights", "last"], "--weights last is for the folder of a training; leave it out"),
+        (["{tape}", "--port", "80"], "--port 80 means nothing without --serve; add --serve or leave it out"),
+        (["{tape}", "--serve", "--port", "80000"], "--port must be 0 to 65535, got 80000; 0 takes a free one"),
+        (["{tape}", "--serve", "--out", "a.png"], "--serve and --out a.png exclude each other; give one of them"),
+        *[
+            (
+                ["{tape}", "--image", "a.png", "--out", f"a{suffix}"],
+                f"--image a.png is for a page or a figure, and a{suffix} is none; write .html, .png, .svg or .pdf, or "
+                "leave --image out",
+            )
+            for suffix in (".npz", ".txt", ".safetensors")
+        ],
+        (["{tape}", "--out", "a.doc"], "unknown suffix of --out '.doc'"),
+        (["{tape}", "--out", "nix/a.png"], "--out nix/a.png: there is no folder nix; make it first"),
+        (["{text}"], "a recording is a .safetensors file or a folder, got "),
+        (["{bad}"], "is damaged or no safetensors file"),
+        (["{empty}"], "holds no maps, so there is nothing to see; record a model that attends"),
+        (["{folder}"], "holds neither config.json, a model that transformers saved, nor run.json, a training"),
+    ],
+)
+def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, tape: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text", encoding="utf-8")
+    (tmp_path / "bad.safetensors").write_text("text", encoding="utf-8")
+    Recording().save(tmp_path / "empty.safetensors")
+    (tmp_path / "folder").mkdir()
+    known = {"tape": tape, "nowhere": tmp_path / "nowhere", "text": tmp_path / "a.txt", "folder": tmp_path / "folder"}
+    known |= {"bad": tmp_path / "bad.safetensors", "empty": tmp_path / "empty.safetensors"}
+    ran = regard("view", *[one.format(**known) for one in args])
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, tape: Path, tmp_path: Path) -> None:
+    picture, best = tmp_path / "three.png", trained / "best.safetensors"
+    Image.new("L", (5, 4)).save(picture)
+    for args, out, what in (
+        (["view", tape, "--sample", 0], tape, "the recording to see"),
+        (["view", trained, picture], picture, "the picture to look at"),
+        (["view", tape, "--image", picture], picture, "the file of --image"),
+        (["view", trained, "a b", "--other", tape], tape, "the file of --other"),
+        (["view", trained, "a b"], best, f"a file of {trained}"),
+        (["record", trained, picture], picture, "the picture to look at"),
+        (["record", trained, "a b"], best, f"a file of {trained}"),
+    ):
+        before = out.read_bytes()
+        ran = regard(*args, "--out", out)
+        assert ran == (2, "", f"regard: --out {out} is {what} and would be written over; name another file\n")
+        assert out.read_bytes() == before
+
+
+def test_a_model_of_transformers_needs_a_text(regard: Regard, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    ran = regard("view", tmp_path)
+    assert ran.code == 2
+    assert "holds a model of transformers, which has no text of its own; give one" in ran.err
+
+
+def test_help_names_every_option(regard: Regard) -> None:
+    said = regard("view", "--help").out
+    for word in (
+        "RUN|FILE",
+        "[TEXT|PICTURE]",
+        "--out FILE",
+        "--layers",
+        "--sample INT",
+        "--words",
+        "--serve",
+        "--port INT",
+    ):
+        assert word in said, word
+
+
+def test_the_options_of_a_figure(regard: Regard, tape: Path, tmp_path: Path) -> None:
+    assert regard("view", tape, "--what", "text", "--layer", "1", "--query", "2", "--out", tmp_path / "a.svg").code == 0
+    assert "query 2" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert regard("view", tape, "--other", tape, "--out", tmp_path / "b.svg").code == 0
+    assert "difference" in (tmp_path / "b.svg").read_text(encoding="utf-8")
+    assert "layers.1 · head 2 of 3" in regard("view", tape, "--layer", "layers.1", "--head", "2").out
+    said = regard("view", tape, "--what", "difference", "--out", tmp_path / "c.svg").err
+    assert "--what difference needs other" in said
+    assert "--what map is for a file; add --out" in regard("view", tape, "--what", "map").err
+    assert "--head 1 means nothing with --serve" in regard("view", tape, "--head", "1", "--serve").err

@@ -1,0 +1,109 @@
+"""Pairs from files: what a line is, and sentences that name the file and the line of what is wrong."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from regard.data.text.pairs import Pairs, read_lines, read_pairs
+
+ENGLISH = ["one", "", "two\u2028and \x0b\x0c\x1c\x85a half", " three\u00a0", "four"]
+GERMAN = ["eins", "null", "zwei", "drei", "vier\rfünf"]
+
+
+def put(path: Path, text: str | bytes) -> Path:
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize("held", [0, 9, 1000])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_files_of_every_make_give_the_same_pairs(
+    tmp_path: Path, held: int, suffix: str, end: str, last: bool, mark: str
+) -> None:
+    def text(lines: list[str]) -> str:
+        return mark + end.join(lines) + (end if last else "")
+
+    one, two = put(tmp_path / f"a.en{suffix}", text(ENGLISH)), put(tmp_path / "a.de", text(GERMAN))
+    tabbed = put(tmp_path / f"a.tsv{suffix}", text([f"{a}\t{b}" for a, b in zip(ENGLISH, GERMAN, strict=True)]))
+    for pairs in (read_pairs([one, two], held=held), read_pairs([tabbed], held=held)):
+        assert len(pairs) == 5
+        assert list(pairs.source) == ENGLISH
+        assert list(pairs.target) == GERMAN
+        assert list(pairs.source[1:4]) == ENGLISH[1:4]
+
+
+def test_a_mark_inside_a_file_is_text(tmp_path: Path) -> None:
+    assert list(read_lines(put(tmp_path / "a", "a\n\ufeffb"))) == ["a", "\ufeffb"]
+
+
+def test_lines_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+    lines = read_lines(put(tmp_path / "a", b"a\nb\n\xff"))
+    assert [next(lines), next(lines)] == ["a", "b"]
+    with pytest.raises(ValueError, match="a:3: byte 0xff"):
+        next(lines)
+
+
+def told(paths: list[Path], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        read_pairs(paths)
+
+
+def test_bad_bytes_are_found(tmp_path: Path) -> None:
+    good = put(tmp_path / "good", "a\nb\nc\n")
+    bad = put(tmp_path / "bad.gz", "a\nGrü".encode() + "ße\nc\n".encode("latin1"))
+    told([good, bad], r"bad.gz:2: byte 0xdf at place 5 is not UTF-8; convert it, as in: iconv -f latin1 -t utf8")
+    told([bad, good], "bad.gz:2: byte 0xdf")
+    told([put(tmp_path / "wide.tsv", "a\tb\n".encode("utf-16"))], "wide.tsv:1: byte 0xff at place 1 is not UTF-8")
+
+
+def test_files_of_unequal_length(tmp_path: Path) -> None:
+    two, three = put(tmp_path / "two", "a\nb\n"), put(tmp_path / "three", "a\nb\nc")
+    told([two, three], "two ends at line 2, .*three has 3 lines; line n of one must translate line n of the other")
+    told([three, two], "two ends at line 2, .*three has 3 lines")
+
+
+def test_tabs(tmp_path: Path) -> None:
+    told([put(tmp_path / "a", "a\tb\nc\n")], "a:2: a line must be source, tab, target, got 0 tabs; or pass two files")
+    told([put(tmp_path / "b", "a\tb\tc\n")], "b:1: a line must be .* got 2 tabs; keep two columns with: cut -f1,2")
+    # in a file of one language a tab is text
+    assert read_pairs([put(tmp_path / "c", "a\tb"), put(tmp_path / "d", "c")]).source[0] == "a\tb"
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    good, empty = put(tmp_path / "good", "a\n"), put(tmp_path / "empty.gz", "")
+    told([good, empty], "empty.gz is empty; it must hold a sentence a line")
+    told([empty], "empty.gz is empty; it must hold source, tab, target, a line each")
+    told([tmp_path / "none", good], "there is no file .*none; name one that is there")
+    told([good, tmp_path], "is a directory; name the file in it")
+    (tmp_path / "plain.gz").write_text("a\n")
+    told([good, tmp_path / "plain.gz"], r"plain.gz:1: cannot be unpacked \(Not a gzipped file .*; pack it again")
+    whole = gzip.compress(b"".join(b"line %d\n" % n for n in range(9000)))
+    (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    told([tmp_path / "cut.gz"], "cut.gz:1: a line must be")
+    with pytest.raises(ValueError, match=r"cut.gz:\d+: cannot be unpacked .*; pack it again with gzip"):
+        list(read_lines(tmp_path / "cut.gz"))
+    (tmp_path / "torn.gz").write_bytes(whole[:20] + bytes(200) + whole[220:])
+    with pytest.raises(ValueError, match=r"torn.gz:\d+: cannot be unpacked"):
+        list(read_lines(tmp_path / "torn.gz"))
+
+
+def test_the_number_of_files(tmp_path: Path) -> None:
+    told([], "paths must be one file or two, got 0; join the parts of a corpus with: cat")
+    told([tmp_path] * 3, "paths must be one file or two, got 3")
+    for path in (tmp_path, str(tmp_path)):
+        with pytest.raises(TypeError, match=r"paths must be a list of one or two files, got .*; write \[path\]"):
+            read_pairs(path)  # type: ignore[arg-type]
+
+
+def test_pairs_are_pairs() -> None:
+    with pytest.raises(ValueError, match="source and target must have a line for each other, got 2 and 1 lines"):
+        Pairs(["a", "b"], ["c"])
+    with pytest.raises(ValueError, match="references must be one sequence for each of 1 lines, got 2; give every line"):
+        Pairs(["a"], ["b"], references=[["b"], ["c"]])
+    assert Pairs(["a"], ["b"]).answers == [("b",)]
+    assert Pairs(["a"], ["b"], references=[["b", "c"]]).answers == [["b", "c"]]

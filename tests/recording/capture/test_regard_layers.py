@@ -1,0 +1,231 @@
+"""This library's layers and models: recorded by themselves, one map a layer, whatever it is made of."""
+
+from typing import Any
+
+import pytest
+import torch
+from tests.attn.test_catalogue import ALL, B, D, E, K, Q, built, dims
+from torch import Tensor, nn
+
+import regard
+from regard.attn import observer
+from regard.decoding.protocol import greedy
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer
+
+SOURCE, TARGET = (
+    torch.tensor([[5, 6, 7, 8, 9, 3], [4, 5, 6, 7, 0, 0]]),
+    torch.tensor([[1, 4, 5, 6, 7], [1, 8, 9, 4, 0]]),
+)
+LENGTHS = torch.tensor([6, 4])
+
+
+def inputs(name: str) -> tuple[Tensor, Tensor]:
+    d, e = dims(name)
+    return torch.randn(B, Q, d), torch.randn(B, K, e)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_mechanism_is_recorded_and_certified(name: str) -> None:
+    layer = built(name).eval()
+    q, k = inputs(name)
+    with torch.no_grad():
+        want = layer(q, k)
+        with regard.record(layer) as tape:
+            got = layer(q, k)
+        asked = layer.attend(q, k, need=regard.Need(weights=True))
+    torch.testing.assert_close(got, want, rtol=0.0, atol=0.0)
+    hard = name in ("hard", "hard-argmax", "gumbel")  # in evaluation they read at the greatest weight
+    assert all(one.verified and one.how == ("regard, hard" if hard else "regard") for one in tape)
+    assert tape[0].name == {"pooling": "pool", "co-attention": "both"}.get(name, "")
+    torch.testing.assert_close(tape[0].weights.dense(), asked.weights, rtol=1e-5, atol=1e-6)
+    assert len(tape) == (2 if name in ("co-attention", "bidaf") else 1)
+
+
+def test_both_directions_of_one_matrix_are_two_maps() -> None:
+    for name, shapes in (("co-attention", [(B, Q, K), (B, K, Q)]), ("bidaf", [(B, Q, K), (B, 1, Q)])):
+        layer = built(name)
+        with regard.record(layer) as tape:
+            layer(*inputs(name))
+        assert [one.shape for one in tape] == shapes
+        assert [one.call for one in tape] == [0, 1]
+
+
+def test_kinds_are_told() -> None:
+    for layer, args, kind in (
+        (regard.MultiHead(12, 3), (torch.randn(B, Q, 12),), "self"),
+        (regard.MultiHead(12, 3), (torch.randn(B, Q, 12), torch.randn(B, Q, 12)), "cross"),
+        (regard.Hop(), (torch.randn(B, 1, 12), torch.randn(B, K, 12)), "hop"),
+        (regard.Attention(), (torch.randn(B, Q, 12), torch.randn(B, K, 12)), "cross"),
+    ):
+        with regard.record(layer) as tape:
+            layer(*args)
+        assert [one.kind for one in tape] == [kind]
+
+
+@pytest.mark.parametrize("name", ["hard", "gumbel", "straight-through", "hard-argmax"])
+def test_a_hard_read_is_certified_in_training_too_and_draws_the_same(name: str) -> None:
+    layer = built(name).train()
+    q, k = inputs(name)
+    torch.manual_seed(5)
+    want = layer(q, k)
+    torch.manual_seed(5)
+    with regard.record(layer) as tape:
+        got = layer(q, k)
+    assert torch.equal(want, got)
+    assert tape[0].verified == (name != "gumbel")  # a soft mixture that was drawn is no map's
+
+
+@pytest.mark.parametrize(
+    ("decoder", "attention", "heads"),
+    [
+        ("bahdanau", None, ()),
+        ("luong", "general", ()),
+        ("luong-feeding", "dot", ()),
+        ("luong-feeding", "multi-head", (4,)),
+        ("bahdanau", "monotonic", (1,)),
+        ("bahdanau", "location-sensitive", (1,)),
+        ("luong-feeding", "local-p", ()),
+    ],
+)
+def test_a_decoders_steps_are_one_alignment(decoder: str, attention: str | None, heads: tuple[int, ...]) -> None:
+    model = Seq2Seq(20, 20, width=8, hidden=8, decoder=decoder, attention=attention).eval()
+    if attention == "monotonic":  # at -4 it stops nowhere
+        model.decoder.attention.offset.data.zero_()
+    want = model(SOURCE, LENGTHS, TARGET)
+    with regard.record(model) as tape:
+        got = model(SOURCE, LENGTHS, TARGET)
+    assert torch.equal(want, got)
+    (one,) = tape
+    assert (one.name, one.kind, one.shape) == ("decoder.attention", "alignment", (2, *heads, 5, 6))
+    assert one.verified
+    asked = model.teach(SOURCE, LENGTHS, TARGET, regard.Need(weights=True)).weights
+    seen = one.weights.dense().mean(1) if heads else one.weights.dense()
+    torch.testing.assert_close(seen, asked, rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("attention", ["additive", "monotonic", "location-sensitive"])
+def test_the_steps_of_a_search_are_stitched(attention: str) -> None:
+    model = Seq2Seq(20, 20, width=8, hidden=8, decoder="bahdanau", attention=attention).eval()
+    if attention == "monotonic":  # at -4 it stops nowhere
+        model.decoder.attention.offset.data.zero_()
+    model.output.bias.data[2] = -99.0  # never the end
+    for _ in range(2):
+        with regard.record(model) as tape, torch.no_grad():
+            (found,) = greedy(model, model.start(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
+    assert [one.step for one in tape] == [0, 1, 2, 3, 4]
+    (whole,) = tape.stitched()
+    said = torch.tensor([[1, *found.tokens[:4]]])
+    with torch.no_grad(), regard.record(model) as taught:
+        model(SOURCE[:1], LENGTHS[:1], said)
+    torch.testing.assert_close(whole.weights.dense(), taught[0].weights.dense(), rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("attention", [None, "additive", ["dot", "entmax"]])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_transformer_is_recorded_layer_by_layer(attention: Any, training: bool) -> None:
+    model = Transformer(20, 20, width=8, layers=2, heads=2, attention=attention).train(training)
+    torch.manual_seed(7)
+    want = model(SOURCE, LENGTHS, TARGET)
+    torch.manual_seed(7)
+    with regard.record(model) as tape:
+        got = model(SOURCE, LENGTHS, TARGET)
+    assert torch.equal(want, got)
+    assert [(one.name, one.kind, one.call) for one in tape] == [
+        ("encoder.0.attention", "self", 0),
+        ("encoder.1.attention", "self", 0),
+        ("decoder.0.self_attention", "self", 0),
+        ("decoder.0.cross_attention", "cross", 0),
+        ("decoder.1.self_attention", "self", 0),
+        ("decoder.1.cross_attention", "cross", 0),
+    ]
+    assert [one.shape[1:] for one in tape[1:4]] == [(2, 6, 6), (2, 5, 5), (2, 5, 6)]
+    assert all(one.verified for one in tape)
+
+
+def test_a_transformers_search_is_the_map_of_one_pass() -> None:
+    model = Transformer(20, 20, width=8, layers=2, heads=2).eval()
+    model.output.bias.data[2] = -99.0
+    with regard.record(model) as tape, torch.no_grad():
+        (found,) = greedy(model, model.start(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
+    with torch.no_grad(), regard.record(model) as taught:
+        model(SOURCE[:1], LENGTHS[:1], torch.tensor([[1, *found.tokens[:4]]]))
+    for one, same in zip(tape.stitched(), taught, strict=True):
+        assert (one.name, one.kind) == (same.name, same.kind)
+        torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
+
+
+def test_functions_are_heard_inside_a_module() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return regard.attention(x, x, x) + regard.attention(x, x, x, mask=regard.Causal())
+
+    x = torch.randn(B, 2, Q, 4)
+    model = Model()
+    want = model(x)
+    with regard.record(model) as tape:
+        got = model(x)
+    assert torch.equal(want, got)
+    assert [one.call for one in tape] == [0, 1]
+    assert not tape[1].weights.dense()[..., 0, 1:].any()
+
+
+def test_a_layer_that_lies_in_two_places_is_named_by_where_it_runs() -> None:
+    shared = regard.Attention(regard.Additive(D, E, 4))
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.look = shared
+
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return self.look(q, k)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Block(), Block()
+
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return self.first(q, k) + self.second(q, k)
+
+    model = Model()
+    with regard.record(model) as tape:
+        model(torch.randn(B, Q, D), torch.randn(B, K, E))
+    assert list(tape.names) == ["first.look", "second.look"]
+
+
+def test_training_after_it_does_not_change_a_map() -> None:
+    layer = regard.Attention(regard.Additive(D, E, 4))
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
+    with regard.record(layer) as tape:
+        layer(q, k)
+    before = tape[0].weights.dense().clone()
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.add_(1.0)
+    assert torch.equal(tape[0].weights.dense(), before)
+
+
+def test_a_grid_that_is_told_outlives_the_modules_that_run_meanwhile() -> None:
+    """Also where a method is called instead of the model, so that every module is the outermost."""
+
+    class Looks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Sequential(nn.Linear(5, 5))
+            self.attention = regard.Attention(regard.Dot())
+
+        def look(self, x: Tensor) -> Tensor:
+            with observer.lying((2, 3)):
+                x = self.first(x)
+                return self.attention(x, x)[:, :4] + self.attention(x[:, :4], x[:, :4])
+
+    model = Looks()
+    with regard.record(model) as tape:
+        model.look(torch.randn(2, 7, 5))
+    # a token before six places; and four, which are not those
+    assert [one.grid for one in tape] == [(2, 3), None]
+    with regard.record(model) as after:
+        model.attention(torch.randn(2, 6, 5), torch.randn(2, 6, 5))
+    assert after[0].grid is None

@@ -1,0 +1,284 @@
+"""Recording: some of it, several in one, one minus another."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.recording.toy import computed, kept, stack, weights
+
+from regard.attn.maps.attention_map import Kept
+from regard.recording.analysis.words import Words
+from regard.recording.recorded_map import Recorded
+from regard.recording.recording import Recording
+
+PAIR = Recording(
+    (
+        kept("encoder.0", 2, 3, 7, 7, seed=1),
+        kept("decoder.0", 2, 3, 5, 5, seed=2),
+        kept("decoder.0.source", 2, 3, 5, 7, seed=3, kind="cross"),
+    )
+).labelled([f"t{i}" for i in range(5)], [f"s{i}" for i in range(7)])
+
+
+def dense(recording: Recording, index: int = 0) -> torch.Tensor:
+    return recording[index].weights.dense()
+
+
+def test_all_of_it_is_itself() -> None:
+    tape = stack()
+    same = tape.select("*", heads=slice(None), kind=("self", "cross"), calls=slice(None))
+    assert same.names == tape.names
+    assert (same.queries, same.keys) == (tape.queries, tape.keys)
+    assert all(torch.equal(dense(same, n), dense(tape, n)) for n in range(3))
+    assert tape.select() == tape
+
+
+def test_some_layers() -> None:
+    tape = stack(11)
+    assert tape.select("layers.1*").names == ("layers.1", "layers.10")
+    assert tape.select(["layers.7", "layers.[23]"]).names == ("layers.2", "layers.3", "layers.7")
+    assert PAIR.select(kind="cross").names == ("decoder.0.source",)
+    assert PAIR.select("decoder*", kind="self").names == ("decoder.0",)
+
+
+@pytest.mark.parametrize("index", [1, -1, slice(1, None), [2, 0], [0, 2], [1, 1]], ids=str)
+@pytest.mark.parametrize("lazy", [False, True], ids=["kept", "computed"])
+def test_some_heads(index: object, lazy: bool) -> None:
+    one = computed() if lazy else Kept(weights(2, 3, 5, 5))
+    tape = Recording((Recorded("a", "self", one, slope=Kept(weights(2, 3, 5, 5, seed=9))),))
+    found = tape.select(heads=index)
+    whole = torch.arange(3)[[index] if isinstance(index, int) else index]
+    torch.testing.assert_close(dense(found), one.dense()[:, whole])
+    torch.testing.assert_close(found[0].slope.dense(), weights(2, 3, 5, 5, seed=9)[:, whole])
+    assert found[0].weights.pick(1, 0).shape == (5, 5)
+    torch.testing.assert_close(found[0].weights.pick(1, 0).dense(), one.dense()[1, whole[0]])
+
+
+def test_heads_keep_their_numbers() -> None:
+    few = stack().select(heads=[2, 0])
+    assert few[0].heads == (2, 0)
+    assert torch.equal(dense(few.select(heads=0)), dense(stack())[:, :1])
+    assert few.select(heads=slice(0, 1))[0].heads == (2,)
+    assert few.select(heads=[0, 2])[0].heads == few.without([0]).select(heads=[0, 2])[0].heads == (0, 2)
+    assert few.mean("heads")[0].heads is None
+    assert few.mean("layers")[0].heads == (2, 0)
+
+
+def test_some_rows_keep_their_labels() -> None:
+    one = kept("a", 1, 1, 2, 5, rows=(1, 4))
+    tape = Recording((one,)).labelled(list("abcde"))
+    assert tape.labels(one) == (("b", "e"), ("a", "b", "c", "d", "e"))
+    assert tape.without([0])[0].rows == (1, 4)
+
+
+def test_a_sample_and_its_labels() -> None:
+    tape = stack()
+    first, second = tape.select(sample=0), tape.select(sample=1)
+    assert first[0].shape == second[0].shape == (1, 3, 5, 5)
+    assert torch.equal(dense(second), dense(tape)[1:])
+    # the pieces are those of sample 0
+    assert first.queries == tape.queries
+    assert second.queries is second.keys is None
+
+
+def test_some_calls() -> None:
+    tape = Recording(tuple(kept("a", 1, 1, 2, 3, seed=n, call=n) for n in range(5)))
+    assert [one.call for one in tape.select(calls=slice(1, 4, 2))] == [1, 3]
+    assert [one.call for one in tape.select(calls=-1)] == [4]
+    assert [one.call for one in tape.select(calls=[0, 3])] == [0, 3]
+
+
+def test_labels_are_those_of_the_map() -> None:
+    target, source = PAIR.queries, PAIR.keys
+    assert [PAIR.labels(one) for one in PAIR] == [(source, source), (target, target), (target, source)]
+    # as many pieces on both sides: the names tell
+    even = Recording((kept("encoder.0", 1, 1, 3, 3), kept("decoder.0", 1, 1, 3, 3))).labelled(
+        ["d", "e", "f"], list("abc")
+    )
+    assert [even.labels(one)[0] for one in even] == [("a", "b", "c"), ("d", "e", "f")]
+    late = kept("a", 1, 1, 1, 4, step=3)
+    assert Recording((late,)).labelled("abcd".replace("", " ").split()).labels(late) == (("d",), ("a", "b", "c", "d"))
+    assert Recording((late,)).labelled(["a"]).labels(late) == (None, None)
+    assert Recording((late,)).labels(late) == (None, None)
+
+
+def test_columns_have_no_words_that_they_do_not_stand_for() -> None:
+    cross, gate = kept("a", 1, 1, 3, 2, kind="cross"), kept("b", 1, 1, 2, 2, kind="gate")
+    step = kept("c", 1, 1, 1, 2, step=1)
+    tape = Recording((cross, gate, step)).labelled(["a", "b", "c"])
+    assert tape.labels(cross) == (("a", "b", "c"), None)
+    assert tape.labels(gate) == (None, None)
+    assert tape.labels(step) == (("b",), ("a", "b"))
+    # a window that has lost the first keys: its columns are not the beginning of the text, but the last of it
+    assert tape.labels(kept("c", 1, 1, 1, 2, step=2)) == (("c",), ("b", "c"))
+    assert tape.labels(kept("c", 1, 1, 1, 2, step=3)) == (None, None)
+    # of several queries, of which one was recorded, nobody knows which were the last
+    assert tape.labels(kept("c", 1, 1, 1, 2, step=1, rows=(1,))) == (("c",), None)
+    # the keys of a square one are another text all the same
+    square = kept("c", 1, 1, 3, 3, kind="cross")
+    assert Recording((square,)).labelled(["a", "b", "c"]).labels(square) == (("a", "b", "c"), None)
+    assert tape.labelled(["a", "b", "c"], ["d", "e"]).labels(cross) == (("a", "b", "c"), ("d", "e"))
+    assert tape.labelled(["a", "b", "c"], ["d", "e", "f"]).labels(cross)[1] is None
+
+
+def test_means() -> None:
+    tape = stack()
+    every = torch.stack([dense(tape, n) for n in range(3)])
+    heads, layers, maps = (tape.mean(over) for over in ("heads", "layers", "maps"))
+    assert [len(one) for one in (heads, layers, maps)] == [3, 1, 1]
+    torch.testing.assert_close(dense(heads, 2), every[2].mean(1, keepdim=True))
+    torch.testing.assert_close(dense(layers), every.mean(0))
+    torch.testing.assert_close(dense(maps), every.mean((0, 2)).unsqueeze(1))
+    assert heads.names == tape.names
+    assert maps[0].shape == (2, 1, 5, 5)
+    for one in (heads, layers, maps):
+        torch.testing.assert_close(one[0].weights.pick(1).dense(), dense(one)[1])
+        torch.testing.assert_close(one[0].weights.pick(1, 0).dense(), dense(one)[1, 0])
+
+
+def test_what_is_made_of_an_unverified_map_is_unverified() -> None:
+    sure, unsure = kept("a", 1, 2, 3, 3), Recorded("b", "self", Kept(weights(1, 2, 3, 3)))
+    assert Recording((sure,)).mean("layers")[0].verified
+    both = Recording((sure, unsure))
+    assert not both.mean("layers")[0].verified
+    assert [one.verified for one in both.mean("heads")] == [True, False]
+    assert not both.rollout()[0].verified
+    wrong = Recorded("a", "self", Kept(weights(1, 2, 3, 3)), certificate=0.5)
+    assert not Recording((sure,)).minus(Recording((wrong,)))[0].verified
+    assert "mean of regard" in both.mean("layers")[0].how
+
+
+def test_a_difference() -> None:
+    one, other = stack(), Recording(tuple(kept(f"layers.{n}", 2, 3, 5, 5, seed=n + 7) for n in range(3)))
+    found = one.minus(other)
+    assert found.names == one.names
+    torch.testing.assert_close(dense(found, 1), dense(one, 1) - dense(other, 1))
+    assert all(dense(found, n).abs().amax() <= 1 for n in range(3))
+    assert not dense(one.minus(one)).any()
+    torch.testing.assert_close(dense(other.minus(one)), -dense(found))
+
+
+def test_shares() -> None:
+    raw = torch.rand(2, 3, 5, 5) * 4
+    raw[0, 0, 2] = 0
+    found = dense(Recording((Recorded("a", "self", Kept(raw)),)).shares())
+    expected = torch.ones(2, 3, 5)
+    expected[0, 0, 2] = 0
+    torch.testing.assert_close(found.sum(-1), expected)
+
+
+def test_entropy() -> None:
+    tape = stack()
+    p = dense(tape, 1)
+    torch.testing.assert_close(tape.entropy()[1], -(p * p.log()).sum(-1))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 4), st.lists(st.integers(1, 3), min_size=1, max_size=5))
+def test_steps_are_stitched_by_position(first: int, steps: list[int]) -> None:
+    """Rows of a causal map, cut into steps as a cache would, are that map again."""
+    n = first + sum(steps)
+    whole = torch.randn(2, 3, n, n).masked_fill(torch.ones(n, n).triu(1).bool(), -torch.inf).softmax(-1)
+    maps, start = [], 0
+    for call, rows in enumerate([first, *steps]):
+        piece = whole[..., start : start + rows, : start + rows]
+        maps.append(Recorded("a", "self", Kept(piece), call=call, step=start, certificate=0.0))
+        start += rows
+    found = Recording(tuple(maps)).stitched()
+    assert len(found) == 1
+    assert torch.equal(dense(found), whole)
+    assert torch.equal(found[0].weights[-1], whole[..., -1, :])
+    backwards = torch.arange(n - 1, -1, -1)
+    assert torch.equal(found[0].weights.rows(backwards), whole.flip(-2))
+    assert found[0].weights.rows(slice(0, 0)).shape == (2, 3, 0, n)
+    assert torch.equal(found[0].weights.pick(1, 2).dense(), whole[1, 2])
+
+
+def test_a_single_call_is_stitched_already() -> None:
+    tape = stack()
+    assert tape.stitched().maps == tape.maps
+
+
+EMPTY, RNN = Recording(), Recording((kept("rnn", 2, 5, 7, kind="alignment"),))
+MIXED = Recording((kept("a", 2, 3, 5, 5), kept("b", 2, 3, 7, 7)))
+CROSSED = Recording((kept("a", 2, 3, 5, 5), kept("b", 2, 3, 5, 5, kind="cross")))
+APART = Recording((kept("a", 1, 3, 2, 2), kept("a", 1, 3, 1, 5, call=1, step=4)))
+BATCHES = Recording((kept("a", 1, 3, 2, 2), kept("a", 2, 3, 1, 3, call=1, step=2)))
+
+ROWS = Recording((kept("a", 1, 3, 5, 5, rows=(0, 1, 2, 3, 5)), kept("b", 1, 3, 5, 5)))
+
+BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
+    "name": (ValueError, lambda: stack()["layers.9"], "unknown name 'layers.9'; did you mean 'layers.2'?"),
+    "layers": (ValueError, lambda: stack().select("layer.0"), "unknown layers 'layer.0'; did you mean 'layers.0'?"),
+    "kind": (ValueError, lambda: stack().select(kind="slef"), "unknown kind 'slef'; did you mean 'self'?"),
+    "heads": (IndexError, lambda: stack().select(heads=3), "heads=3 is not there in 'layers.0'; there are 0 to 2"),
+    "a head of another type": (TypeError, lambda: stack().select(heads=["a"]), "heads must be whole numbers"),
+    "a head that is a boolean": (TypeError, lambda: stack().select(heads=True), "got True; try heads=0"),
+    "no heads": (IndexError, lambda: stack().select(heads=[]), "heads=[] chooses none of 3; leave it out for all"),
+    "heads of what has none": (
+        ValueError,
+        lambda: RNN.select(heads=0),
+        "'rnn' has no heads: its map is (2, 5, 7), (sample, query, key); leave heads out",
+    ),
+    "a head not recorded": (
+        IndexError,
+        lambda: stack().select(heads=[2, 0]).select(heads=1),
+        "heads=1 was not recorded of 'layers.0'; there are 2, 0",
+    ),
+    "mean of other rows": (ValueError, lambda: ROWS.mean("layers"), "is of maps of one shape, rows and heads"),
+    "rollout of some rows": (ValueError, lambda: ROWS.rollout(), "rollout follows self attention from layer to layer"),
+    "words of some rows": (ValueError, lambda: ROWS.merged(Words(("a",), (0,) * 5)), "words must be made of 5 queries"),
+    "minus other rows": (ValueError, lambda: ROWS[:1].minus(ROWS[1:]), "call 0 of 'a' is in the first"),
+    "sample": (IndexError, lambda: stack().select(sample=2), "sample=2 is not there in 'layers.0'; there are 0 to 1"),
+    "sample of a matrix": (
+        ValueError,
+        lambda: Recording((kept("a", 5, 7),)).select(sample=0),
+        "'a' has no samples: its map is (5, 7), (query, key); leave sample out",
+    ),
+    "calls": (IndexError, lambda: stack().select(calls=1), "calls=1 is not there; there are 0 to 0"),
+    "calls of nothing": (IndexError, lambda: EMPTY.select(calls=0), "calls=0 is not there; there are none"),
+    "over": (ValueError, lambda: stack().mean("head"), "unknown over 'head'; did you mean 'heads'?"),
+    "mean of nothing": (
+        ValueError,
+        lambda: EMPTY.mean("layers"),
+        "mean needs at least one map, got an empty recording; record a model that attends",
+    ),
+    "mean of no heads": (
+        ValueError,
+        lambda: RNN.mean("maps"),
+        "'rnn' has no heads: its map is (2, 5, 7), (sample, query, key); mean(over='layers')",
+    ),
+    "mean of two shapes": (ValueError, lambda: MIXED.mean("layers"), "got (2, 3, 5, 5) and (2, 3, 7, 7)"),
+    "mean of two kinds": (ValueError, lambda: CROSSED.mean("maps"), "is of one kind of attention, got ['cross', 's"),
+    "text for pieces": (TypeError, lambda: stack().labelled("a b"), "queries must be pieces, got the text 'a b'"),
+    "text for keys": (TypeError, lambda: stack().labelled(["a"], "b"), "keys must be pieces, got the text 'b'"),
+    "minus a map": (TypeError, lambda: stack().minus(3), "other must be a Recording, got 3"),
+    "minus fewer": (
+        ValueError,
+        lambda: stack(3).minus(stack(2)),
+        "call 0 of 'layers.2' is in the first recording alone; take the maps that both have, as in select(layers)",
+    ),
+    "minus more": (ValueError, lambda: stack(2).minus(stack(3)), "call 0 of 'layers.2' is in the second recording"),
+    "minus another length": (
+        ValueError,
+        lambda: stack().minus(stack(n=7)),
+        "is (2, 3, 5, 5) in the first recording and (2, 3, 7, 7) in the second, or of other rows or heads; "
+        "compare texts of as many pieces, or merged() by as many words",
+    ),
+    "steps with a hole": (ValueError, APART.stitched, "call 1 of 'a' begins at position 4, and the calls before"),
+    "steps of two batches": (
+        ValueError,
+        BATCHES.stitched,
+        "or of some rows only, [(1, 3, 2, 2), (2, 3, 1, 3)]; stitch",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case: str) -> None:
+    kind, act, said = BAD[case]
+    with pytest.raises(kind) as caught:
+        act()
+    assert said in str(caught.value)

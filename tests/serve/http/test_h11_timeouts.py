@@ -1,0 +1,207 @@
+"""Clients that hang, and the end: a real socket, and a server in a thread of this process."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.serve.conftest import Gated
+
+from regard.serve.endpoint import Served
+from regard.serve.limits import Limits
+from regard.serve.server import address, listen, server
+
+BODY = b'{"word": "a"}'
+HEAD = b"POST /v1/shout HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+WHOLE = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+@contextlib.contextmanager
+def running(served: Served, **limits: Any) -> Iterator[tuple[int, Any]]:
+    """The port of a service, and the service."""
+    with listen("127.0.0.1", 0) as at:
+        port = at.getsockname()[1]
+        made = server(served, Limits(**{"arrival": 0.5, "seconds": 2.0, **limits}), host="127.0.0.1")
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [at]})
+        thread.start()
+        try:
+            yield port, made
+        finally:
+            getattr(served, "gate", threading.Event()).set()
+            made.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def answered(at: socket.socket) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of what comes until the other side closes or the body is whole."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        more = at.recv(65536)
+        assert more, got
+        got += more
+    head, _, body = got.partition(b"\r\n\r\n")
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    while len(body) < length:
+        body += at.recv(65536)
+    return int(head.split(b" ")[1]), json.loads(body)
+
+
+def closed(at: socket.socket) -> bool:
+    return at.recv(65536) == b""
+
+
+def test_clients_that_hang_are_told_and_let_go(gated: Gated) -> None:
+    """Nothing, half a head, half a body, drop by drop: none blocks the others, all end."""
+    with running(gated) as (port, _):
+        silent, half_head, half_body, dripping = (connected(port) for _ in range(4))
+        half_head.sendall(HEAD)
+        half_body.sendall(HEAD + b"content-length: 99\r\n\r\n" + BODY)
+        start = time.monotonic()
+        with connected(port) as other:
+            other.sendall(WHOLE)
+            assert answered(other) == (200, {"said": "A"})
+        with contextlib.suppress(OSError):
+            for letter in HEAD[:30]:
+                dripping.sendall(bytes([letter]))
+                time.sleep(0.05)
+        late = (408, {"error": "the request did not arrive within 0.5 seconds"})
+        assert answered(silent) == answered(half_head) == answered(dripping) == late
+        assert answered(half_body) == (408, {"error": "the body did not arrive within 0.5 seconds; send it faster"})
+        assert all(map(closed, (silent, half_head, half_body)))
+        assert time.monotonic() - start < 10
+        for one in (silent, half_head, half_body, dripping):
+            one.close()
+
+
+def test_a_kept_connection_that_hangs_at_its_second_request(gated: Gated) -> None:
+    with running(gated) as (port, _), connected(port) as one:
+        one.sendall(WHOLE)
+        assert answered(one)[0] == 200
+        one.sendall(HEAD)
+        assert answered(one) == (408, {"error": "the request did not arrive within 0.5 seconds"})
+        assert closed(one)
+
+
+def test_two_requests_at_once(gated: Gated) -> None:
+    with running(gated) as (port, _), connected(port) as one:
+        one.sendall(WHOLE + WHOLE)
+        assert answered(one) == (200, {"said": "A"})
+        assert answered(one) == (200, {"said": "A"})
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"GET /\r\n\r\n", b"x" * 70_000]
+)
+def test_what_is_no_http(sent: bytes, gated: Gated) -> None:
+    with running(gated) as (port, _), connected(port) as one:
+        one.sendall(sent + b"\r\n\r\n")
+        assert answered(one) == (400, {"error": "this is no HTTP request that the service understands"})
+
+
+def test_who_never_reads(gated: Gated) -> None:
+    """An answer too long for all buffers between is given up; others are answered."""
+    gated.answer = lambda asked: [{"said": "a" * 30_000_000 if one.word == "much" else "b"} for one in asked]  # type: ignore[method-assign]
+    # on a busy machine it takes a while to write that much
+    with running(gated, seconds=4.0) as (port, made), connected(port) as deaf, connected(port) as other:
+        body = b'{"word": "much"}'
+        deaf.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+        other.sendall(WHOLE)
+        assert answered(other) == (200, {"said": "b"})
+        until = time.monotonic() + 15
+        while len(made.server_state.connections) > 1 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(made.server_state.connections) <= 1
+
+
+def test_too_many_connections(gated: Gated) -> None:
+    with running(gated, connections=3, arrival=5.0) as (port, _):
+        several = [connected(port) for _ in range(3)]
+        several[0].sendall(WHOLE)
+        assert answered(several[0])[0] == 200
+        with connected(port) as one:
+            assert answered(one) == (503, {"error": "too many are connected already; come back in a moment"})
+        for one in several:
+            one.close()
+
+
+def test_a_refused_body_is_read_to_its_end(gated: Gated) -> None:
+    """Whoever sends ten megabytes before reading still gets to read why."""
+    with running(gated, arrival=10.0) as (port, _):
+        for line in (b"POST /v1/shout", b"POST /none", b"PUT /v1/shout"):
+            with connected(port) as one:
+                one.sendall(line + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10000000\r\n\r\n")
+                for _ in range(100):
+                    one.sendall(b"a" * 100_000)
+                status, said = answered(one)
+                assert status in (404, 405, 415)
+                assert "error" in said
+                assert closed(one)
+
+
+def test_who_asks_before_sending_need_not_send(gated: Gated) -> None:
+    with running(gated, arrival=10.0) as (port, _), connected(port) as one:
+        start = time.monotonic()
+        one.sendall(HEAD + b"content-length: 10000000\r\nexpect: 100-continue\r\n\r\n")
+        assert answered(one)[0] == 413
+        assert time.monotonic() - start < 5
+        assert closed(one)
+
+
+def test_who_hangs_up_is_not_answered(gated: Gated) -> None:
+    gated.gate.clear()
+    with running(gated, seconds=20.0) as (port, _), connected(port) as first:
+        first.sendall(WHOLE)
+        assert gated.begun.wait(10)
+        with connected(port) as second:
+            second.sendall(WHOLE)
+            time.sleep(0.2)
+        time.sleep(0.2)
+        gated.gate.set()
+        assert answered(first) == (200, {"said": "A"})
+    assert gated.calls == [["a"]]
+
+
+def test_the_end_waits_for_what_was_asked(gated: Gated) -> None:
+    gated.gate.clear()
+    with running(gated, seconds=20.0, batch=1) as (port, made):
+        several = [connected(port) for _ in range(5)]
+        idle = connected(port)
+        for one in several:
+            one.sendall(WHOLE)
+        assert gated.begun.wait(10)
+        time.sleep(0.3)
+        made.should_exit = True
+        time.sleep(0.3)
+        with pytest.raises(OSError):  # noqa: PT011
+            connected(port)
+        gated.gate.set()
+        for one in several:
+            assert answered(one) == (200, {"said": "A"})
+            assert closed(one)
+        assert closed(idle)
+        for one in (*several, idle):
+            one.close()
+
+
+def test_addresses() -> None:
+    with listen("127.0.0.1", 0) as at:
+        port = at.getsockname()[1]
+        assert address(at) == f"http://127.0.0.1:{port}"
+        with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 cannot be listened at .*; try --port 0"):
+            listen("127.0.0.1", port)
+    with pytest.raises(ValueError, match="host 'no.such.invalid' is no address of this machine; try 127.0.0.1"):
+        listen("no.such.invalid", 0)
+    try:
+        with listen("::1", 0) as at:
+            assert address(at) == f"http://[::1]:{at.getsockname()[1]}"
+    except ValueError as error:
+        assert "cannot be listened at" in str(error)  # a machine without IPv6  # noqa: PT017

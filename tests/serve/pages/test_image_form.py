@@ -1,0 +1,244 @@
+"""The page of pictures in a browser: one drops a picture, sees what it is and where the model looked."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+from tests.serve.http.test_h11_timeouts import running
+from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
+from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent
+
+from regard.serve.image_endpoint import Seeing
+from regard.serve.limits import Limits
+
+pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
+
+# a file as a mouse lets it go over the page
+DROP = """([name, type, data]) => {
+  const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([bytes], name, { type }));
+  for (const kind of ["dragover", "drop"])
+    document.body.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: transfer }));
+}"""
+READY = "#outcome:not(:empty), #wrong:not(:empty)"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with running(seeing("spatial-conv", body=300_000), seconds=20.0, arrival=5.0, body=300_000) as (port, _):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def seen(chromium: Any, address: str) -> Iterator[Seen]:  # noqa: F811
+    context = chromium.new_context(viewport={"width": 900, "height": 900})
+    made = Seen(context.new_page(), address)
+    made.page.goto(address)
+    yield made
+    context.close()
+    assert made.complaints == []
+    assert all(url.startswith((f"{address}/", "data:")) for url in made.requests)
+
+
+def dropped(seen: Seen, data: bytes, name: str = "a.png", kind: str = "image/png") -> None:
+    seen.page.evaluate("for (const id of ['outcome', 'wrong']) document.getElementById(id).textContent = ''")
+    seen.page.evaluate(DROP, [name, kind, base64.b64encode(data).decode()])
+    seen.page.wait_for_selector(READY)
+
+
+def asked(address: str, data: bytes) -> Any:
+    return httpx.post(f"{address}/v1/classify", json={"image": sent(data), "maps": True}).json()["answers"][0]
+
+
+def test_one_drops_a_picture_and_sees(seen: Seen) -> None:
+    page, data = seen.page, packed(drawn(3))
+    assert page.title() == "Classify pictures with tiny"
+    assert page.evaluate("document.activeElement.id") == "file"
+    assert not page.locator("#results").is_visible()
+    dropped(seen, data)
+    answer = asked(seen.address, data)
+    best = answer["classes"][0]
+    assert seen.text("#outcome") == f"{best['name']}, {100 * best['probability']:.1f} %"
+    rows = page.locator("#chances tbody tr")
+    assert [rows.nth(n).locator("th").text_content() for n in range(3)] == [c["name"] for c in answer["classes"]]
+    assert page.locator("#chooser option").count() == 2
+
+    # every weight is in the table
+    look = answer["maps"][0]
+    page.locator("#places summary").click()
+    cells = page.locator("#places tbody tr")
+    cells.first.wait_for()
+    found = [[float(w) for w in cells.nth(r).locator("td").all_text_contents()] for r in range(cells.count())]
+    assert np.allclose(found, look["weights"][0], atol=6e-5)
+    # another module: another map
+    page.locator("#chooser").select_option("1")
+    page.wait_for_function("document.querySelectorAll('#places tbody tr').length === 4")
+
+
+def test_colours_lie_over_the_places(seen: Seen) -> None:
+    """The greatest weight has the strongest colour, the least one the palest; without the map it is the picture."""
+    grey = Image.new("L", (110, 70), 200)
+    grey.paste(0, (0, 0, 55, 70))
+    data = packed(grey)
+    dropped(seen, data)
+    weights = np.array(asked(seen.address, data)["maps"][0]["weights"][0])
+    probe = """([r, c, rows, columns]) => {
+      const sheet = document.querySelector('#board canvas');
+      const x = Math.floor((c + 0.5) * sheet.width / columns), y = Math.floor((r + 0.5) * sheet.height / rows);
+      const copy = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+      copy.drawImage(sheet, -x, -y);
+      return [...copy.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+    }"""
+    shape = weights.shape
+    seen.page.wait_for_function("document.querySelector('#board canvas').height > 1")
+
+    def at(n: int) -> list[int]:
+        return list(seen.page.evaluate(probe, [*map(int, np.unravel_index(n, shape)), *shape]))
+
+    # the colours of the scale, whatever lies under them
+    assert at(int(weights.argmax())) == [0, 34, 78]
+    assert at(int(weights.argmin())) == [247, 246, 241]
+    seen.page.locator("#covering").uncheck()
+    assert at(0) == [0, 0, 0]
+    assert at(shape[1] - 1) == [200, 200, 200]
+
+
+def test_by_keys_alone(seen: Seen, tmp_path: Path) -> None:
+    (tmp_path / "b.jpg").write_bytes(packed(drawn(5), "JPEG"))
+    seen.page.locator("#file").set_input_files(tmp_path / "b.jpg")
+    seen.page.wait_for_selector(READY)
+    assert " of 7, column " in seen.text("#told")
+    seen.page.locator("#board").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight", "ArrowRight"):
+        seen.page.keyboard.press(key)
+    weights = asked(seen.address, (tmp_path / "b.jpg").read_bytes())["maps"][0]["weights"][0]
+    said = seen.text("#told")
+    assert said.startswith("row 2 of 7, column 3 of 11: ")
+    assert float(said.rpartition(" ")[2]) == pytest.approx(weights[1][2], abs=6e-5)
+    assert seen.page.locator("#told").get_attribute("role") == "status"
+
+
+def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
+    for data, name, kind, sentence in (
+        (b"not a picture", "a.txt", "text/plain", "the picture must be a PNG or JPEG file, got text/plain"),
+        (b"not a picture", "a.png", "image/png", "image cannot be read as a picture (none of PNG, JPEG)"),
+        (bytes(300_000), "a.png", "image/png", "the picture may have at most 224,850 bytes, got 300,000"),
+    ):
+        dropped(seen, data, name, kind)
+        assert seen.text("#wrong").startswith(sentence)
+        assert not seen.page.locator("#results").is_visible()
+    # the browser notes that something was refused; the page itself says nothing
+    assert all("422" in complaint for complaint in seen.complaints)
+    seen.complaints.clear()
+    dropped(seen, packed(drawn(1)))
+    assert seen.text("#wrong") == ""
+    assert seen.page.locator("#results").is_visible()
+
+
+def test_what_one_sees_through_is_white_as_for_the_model(seen: Seen) -> None:
+    seen.page.emulate_media(color_scheme="dark")
+    dropped(seen, packed(Image.new("RGBA", (22, 14), (0, 0, 0, 0))))
+    read = "(sheet) => [...sheet.getContext('2d').getImageData(3, 3, 1, 1).data]"
+    assert seen.page.get_by_label("the picture as it is").evaluate(read) == [255, 255, 255, 255]
+    seen.page.locator("#covering").uncheck()
+    assert seen.page.locator("#board canvas").evaluate(read) == [255, 255, 255, 255]
+
+
+def test_who_complains_is_not_busy(seen: Seen) -> None:
+    """A file that is not sent takes the place of one that is on its way."""
+    seen.page.route("**/v1/classify", lambda route: None)  # never answered
+    seen.page.evaluate(DROP, ["a.png", "image/png", sent(packed(drawn(1)))])
+    seen.page.wait_for_selector("#ask[aria-busy=true]")
+    dropped(seen, b"not a picture", "a.txt", "text/plain")
+    assert seen.text("#wrong").startswith("the picture must be a PNG or JPEG file")
+    assert seen.page.locator("#ask").get_attribute("aria-busy") is None
+    seen.page.unroute("**/v1/classify")
+    dropped(seen, packed(drawn(1)))
+    seen.page.wait_for_selector("#ask:not([aria-busy])")
+    assert seen.text("#wrong") == ""
+
+
+def test_the_same_file_may_be_chosen_again(seen: Seen, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(packed(drawn(5)))
+    file = seen.page.locator("#file")
+    file.set_input_files(tmp_path / "a.png")
+    seen.page.wait_for_selector(READY)
+    assert file.input_value().endswith("a.png")
+    # a browser says nothing of a choice that changes nothing
+    with seen.page.expect_file_chooser():
+        file.click()
+    assert file.input_value() == ""
+    assert seen.page.locator("#results").is_visible()
+
+
+def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:  # noqa: F811
+    with running(seeing(None), seconds=20.0, arrival=5.0) as (port, _):
+        context = chromium.new_context()
+        seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
+        seen.page.goto(seen.address)
+        dropped(seen, packed(drawn(1)))
+        assert seen.page.get_by_text("This model does not say where it looks").is_visible()
+        assert seen.page.locator("#board canvas").is_visible()
+        assert not seen.page.locator("#places .legend").is_visible()
+        context.close()
+    assert seen.complaints == []
+
+
+def opened(chromium: Any, port: int) -> Seen:  # noqa: F811
+    made = Seen(chromium.new_context().new_page(), f"http://127.0.0.1:{port}")
+    made.page.goto(made.address)
+    return made
+
+
+def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F811
+    with running(Seeing(glimpsing(), Limits(), run="eye", step=1), seconds=20.0, arrival=5.0) as (port, _):
+        seen = opened(chromium, port)
+        assert seen.page.title() == "Look around in pictures with eye"
+        dropped(seen, packed(drawn(1)))
+        assert seen.page.locator("#chances tbody tr").count() == 3
+        assert seen.text("#told").startswith("At look 1: most at row ")
+        seen.page.locator("#stepper").focus()
+        seen.page.keyboard.press("ArrowRight")
+        seen.page.wait_for_function("document.getElementById('told').textContent.startsWith('At look 2: ')")
+        seen.page.context.close()
+    assert seen.complaints == []
+
+
+def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:  # noqa: F811
+    with running(Seeing(captioning(), Limits(), run="teller", step=1), seconds=20.0, arrival=5.0) as (port, _):
+        seen, data = opened(chromium, port), packed(drawn(1))
+        dropped(seen, data)
+        got = httpx.post(f"{seen.address}/v1/caption", json={"image": sent(data), "maps": True}).json()["answers"][0]
+        assert seen.text("#outcome") == (got["text"] or "(nothing)").strip()
+        assert not seen.page.locator("#chances").is_visible()
+        assert seen.text("#told").startswith(f"At '{got['words'][0]}': " if len(got["words"]) > 1 else "most at row ")
+        if len(got["words"]) > 1:
+            seen.page.locator("#stepper").fill("1")
+            seen.page.wait_for_function("(word) => document.getElementById('told').textContent.startsWith(word)",
+                                        arg=f"At '{got['words'][1]}': ")  # fmt: skip
+        seen.page.context.close()
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:  # noqa: F811
+    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
+    context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
+    seen = Seen(context.new_page(), address)
+    seen.page.goto(address)
+    dropped(seen, packed(drawn(2, 200, 40)))
+    seen.page.locator("#places summary").click()
+    seen.page.locator("#places tbody tr").first.wait_for()
+    assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    found = axe.run(seen.page)["violations"]
+    serious = {one["id"]: one["nodes"][0]["html"] for one in found if one["impact"] in ("serious", "critical")}
+    assert not serious, json.dumps(serious, indent=1)
+    assert seen.complaints == []
+    context.close()

@@ -1,0 +1,176 @@
+"""The page in a browser: one types, sees the translation and what it looked at; nothing is asked of anyone else."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.serve.conftest import Service
+from tests.serve.http.test_h11_timeouts import running
+
+from regard.cli.loading import Loaded
+from regard.serve.limits import Limits
+from regard.serve.translate_endpoint import Translating
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Interpreter
+
+sync_api = pytest.importorskip("playwright.sync_api")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(browser is None, reason=f"none of these browsers is installed: {', '.join(BROWSERS)}")
+
+
+class Seen:
+    """A page with all that it asked for and complained about."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page, self.address = page, address
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def typed(self, text: str) -> None:
+        """Types, and waits for what is shown next."""
+        self.page.evaluate("document.getElementById('outcome').textContent = ''")
+        self.page.locator("#text").fill("")
+        self.page.locator("#text").press_sequentially(text)
+        self.page.wait_for_selector("#outcome:not(:empty), #wrong:not(:empty)")
+
+    def text(self, place: str) -> str:
+        return str(self.page.locator(place).first.text_content())
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    # the superuser cannot have a sandbox
+    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=browser, args=flags)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def seen(chromium: Any, service: Service) -> Iterator[Seen]:
+    context = chromium.new_context(viewport={"width": 900, "height": 900})
+    made = Seen(context.new_page(), service.address)
+    made.page.goto(service.address)
+    yield made
+    context.close()
+    assert made.complaints == []
+    assert all(url.startswith((f"{service.address}/", "data:")) for url in made.requests)
+
+
+def test_one_types_and_sees(seen: Seen) -> None:
+    page = seen.page
+    assert page.title() == "Translate with tiny"
+    assert page.evaluate("document.activeElement.id") == "text"
+    assert not page.locator("#results").is_visible()
+    seen.typed("c a b")
+    answer = httpx.post(f"{seen.address}/v1/translate", json={"text": "c a b", "alignment": True}).json()
+    (best,) = answer["answers"][0]["translations"]
+    assert seen.text("#outcome") == f"Translated: {best['text'] or '(nothing)'}"
+    # typed letter by letter, asked once
+    assert len([url for url in seen.requests if url.endswith("/v1/translate")]) == 1
+    assert [page.locator(".text").nth(n).text_content() for n in (0, 1)] == ["c a b", best["text"]]
+
+    page.locator("summary").click()
+    rows = page.locator("tbody tr")
+    rows.first.wait_for()  # the table is written when it is opened
+    assert rows.count() == len(best["alignment"]["target"])
+    weights, pieces = best["alignment"]["weights"], best["alignment"]["source"]
+    for t, row in enumerate(weights):
+        cells = rows.nth(t).locator("th, td").all_text_contents()
+        most = max(range(len(row)), key=lambda s: (row[s], -s))
+        assert cells[1] == best["alignment"]["target"][t]
+        assert cells[2].startswith(f"'{pieces[most]}' ")
+        assert float(cells[2].split(" ")[-1]) == pytest.approx(row[most], abs=1e-4)
+
+
+def test_by_keys_alone(seen: Seen) -> None:
+    page = seen.page
+    page.keyboard.type("a b")
+    stops = []
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert stops == ["beam", "nbest", "Translate"]
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#results:not([hidden])")
+    page.locator(".map").focus()
+    page.keyboard.press("ArrowRight")
+    assert " looks at " in seen.text("#said")
+    assert page.locator("#said").get_attribute("role") == "status"
+    assert page.locator("#outcome").get_attribute("role") == "status"
+    assert page.locator("#wrong").get_attribute("role") == "alert"
+
+
+def test_several_lines_and_translations(seen: Seen) -> None:
+    seen.page.locator("#nbest").fill("2")
+    seen.typed("a b\n\nc")
+    assert seen.text("#outcome").startswith("4 translations; the first: ")
+    assert seen.page.locator("#chooser option").count() == 4
+    seen.page.get_by_role("button", name="next alignment").click()
+    seen.page.get_by_role("button", name="next alignment").click()
+    assert seen.text(".text") == "c"
+
+
+def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
+    page = seen.page
+    page.locator("#text").fill("a " * 500)
+    page.wait_for_selector("#wrong:not(:empty)")
+    assert seen.text("#wrong") == "texts[0] must have at most 200 tokens, got 501; ask sentence by sentence"
+    assert not page.locator("#results").is_visible()
+    # the browser notes that something was not found; the page itself says nothing
+    assert all("422" in complaint for complaint in seen.complaints)
+    seen.complaints.clear()
+    page.locator("#text").fill("a")
+    page.wait_for_selector("#outcome:not(:empty)")
+    assert seen.text("#wrong") == ""
+    page.locator("#text").fill("")
+    page.wait_for_selector("#results", state="hidden")
+    assert seen.text("#outcome") == ""
+
+
+def test_what_looks_like_markup_is_text(seen: Seen) -> None:
+    seen.typed("<img src=x onerror=alert(1)> b")
+    assert seen.text(".text") == "<img src=x onerror=alert(1)> b"
+    assert seen.page.locator("img").count() == 0
+    assert "tokens are not in the vocabulary" in seen.text("#results .note")
+
+
+def test_a_model_without_attention(chromium: Any, loaded: Loaded) -> None:
+    task = Translate(train=loaded.task.train, tokens="words", width=6, hidden=8, decoder="fixed")
+    interpreter = Interpreter.of(task, loaded.by.vocabularies)
+    with running(Translating(task, interpreter, Limits(), run="x", step=1), seconds=20.0) as (port, _):
+        context = chromium.new_context()
+        seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
+        seen.page.goto(seen.address)
+        seen.typed("a b")
+        assert seen.text("#outcome").startswith("Translated: ")
+        assert seen.page.get_by_text("This model has no attention, so there is nothing else to see.").is_visible()
+        assert seen.page.locator("#results .card:visible").count() == 0
+        context.close()
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_is_accessible(scheme: str, chromium: Any, service: Service) -> None:
+    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
+    context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
+    seen = Seen(context.new_page(), service.address)
+    seen.page.goto(service.address)
+    seen.typed("a b c d")
+    seen.page.locator("summary").click()
+    assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    found = axe.run(seen.page)["violations"]
+    serious = {one["id"]: one["nodes"][0]["html"] for one in found if one["impact"] in ("serious", "critical")}
+    assert not serious, json.dumps(serious, indent=1)
+    assert seen.page.evaluate("document.querySelectorAll('h1').length") == 1
+    assert seen.complaints == []
+    context.close()

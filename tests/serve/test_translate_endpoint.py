@@ -1,0 +1,132 @@
+"""A run behind the service: answers are the interpreter's own, and bad requests get a sentence."""
+
+from typing import Any
+
+import pytest
+import torch
+from tests.serve.conftest import LINES, Make
+
+from regard.cli.loading import Loaded
+from regard.serve.errors import Refused
+from regard.serve.limits import Limits
+from regard.serve.translate_endpoint import Asks, Translating
+from regard.serve.translate_schema import REQUEST
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Beam, Greedy, Interpreter
+
+BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "nothing": ({}, ["give text", "texts", "not both"]),
+    "both": ({"text": "a", "texts": ["a"]}, ["not both"]),
+    "a number": ({"text": 3}, ["text must be a string", "a number"]),
+    "null": ({"text": None}, ["text must be a string", "null"]),
+    "a string of texts": ({"texts": "a"}, ["texts must be a list", "a string", "write text"]),
+    "no texts": ({"texts": []}, ["texts is an empty list; give 1 to 7"]),
+    "too many": ({"texts": ["a"] * 8}, ["texts must be 1 to 7", "got 8", "several times"]),
+    "a list of texts": ({"texts": ["a", ["b"]]}, ["texts[1] must be a string", "a list"]),
+    "characters": ({"text": "a" * 101}, ["text must have at most 100 characters", "101", "sentence by sentence"]),
+    "tokens": ({"texts": ["a", "a b " * 7]}, ["texts[1] must have at most 13 tokens", "got 15"]),
+    "half a character": ({"text": "a\ud800"}, ["text holds half a character", "place 2"]),
+    "an unknown field": ({"text": "a", "beems": 3}, ["unknown field 'beems'", "did you mean 'beam'?", "nbest"]),
+    "a far field": ({"text": "a", "x" * 99: 3}, ["unknown field 'xxx", "…'; known are: text"]),
+    "beam of nought": ({"text": "a", "beam": 0}, ["beam must be a whole number from 1 to 5", "got 0"]),
+    "beam too large": ({"text": "a", "beam": 6}, ["beam must be a whole number from 1 to 5", "got 6"]),
+    "beam of a half": ({"text": "a", "beam": 2.5}, ["beam must be a whole number", "got 2.5"]),
+    "beam of words": ({"text": "a", "beam": "5"}, ["beam must be a whole number", "got a string"]),
+    "beam of truth": ({"text": "a", "beam": True}, ["beam must be a whole number", "got true or false"]),
+    "beam of many digits": ({"text": "a", "beam": 10**99}, ["beam must be a whole number", "1000"]),
+    "nbest of none": ({"text": "a", "nbest": None}, ["nbest must be a whole number", "got null"]),
+    "nbest above beam": ({"text": "a", "beam": 2, "nbest": 3}, ["nbest=3", "beam=2", "raise beam"]),
+    "alignment of one": ({"text": "a", "alignment": 1}, ["alignment must be true or false", "a number"]),
+    "many pictures": (
+        {"texts": ["a", "b"], "nbest": 3, "alignment": True},
+        ["at most 5 translations", "2 texts with nbest=3", "leave alignment out"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence(name: str, translating: Make) -> None:
+    body, parts = BAD[name]
+    served = translating(texts=7, characters=100, tokens=13, beam=5, pictures=5)
+    with pytest.raises(Refused) as caught:
+        served.read(body)
+    assert caught.value.status == 422
+    assert len(caught.value.sentence) < 250
+    for part in parts:
+        assert part in caught.value.sentence
+
+
+def test_what_is_left_out(translating: Make) -> None:
+    assert translating().read({"text": "a b"}) == Asks(("a b",), Beam(5, 1), alignment=False)
+    assert translating(beam=3).read({"text": ""}).search == Beam(3, 1)
+    assert translating().read({"texts": ["a", "b"], "beam": 1}) == Asks(("a", "b"), Greedy(), alignment=False)
+    assert set(REQUEST["properties"]) == {"text", "texts", "beam", "nbest", "alignment"}
+    translating().read(REQUEST["example"])
+
+
+def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
+    """Requests of every kind in one call: each answer is what the interpreter says to it alone."""
+    served = translating()
+    bodies: list[dict[str, Any]] = [
+        {"text": "a b c"},
+        {"texts": LINES[:7], "beam": 1},
+        {"texts": ["e d", "", "  ", "b c d e a b c"], "nbest": 3, "alignment": True},
+        {"text": "x y a", "beam": 2, "nbest": 2},
+        {"texts": LINES[7:12], "alignment": True},
+    ]
+    asked = [served.read(body) for body in bodies]
+    for ask, answer in zip(asked, served.answer(asked), strict=True):
+        answers: Any = answer["answers"]
+        assert [one["source"] for one in answers] == list(ask.texts)
+        for text, one in zip(ask.texts, answers, strict=True):
+            (found,) = loaded.by.translate([text], ask.search)
+            assert [t["text"] for t in one["translations"]] == [said.text for said in found]
+            assert [t["finished"] for t in one["translations"]] == [said.finished for said in found]
+            for t, said in zip(one["translations"], found, strict=True):
+                assert t["score"] == pytest.approx(said.score, abs=1e-5)
+                assert t["log_prob"] == pytest.approx(said.log_prob, abs=1e-5)
+                if not ask.alignment:
+                    assert "alignment" not in t
+                    continue
+                (seen,) = loaded.by.align([text], [said])
+                assert [t["alignment"]["source"], t["alignment"]["target"]] == [seen.source, seen.target]
+                torch.testing.assert_close(torch.tensor(t["alignment"]["weights"]), seen.weights, atol=2e-6, rtol=0)
+    # x and y are no words of the vocabulary
+    assert served.answer([asked[3]])[0]["answers"][0]["unknown"] == 2  # type: ignore[index]
+
+
+def test_a_model_without_attention(loaded: Loaded) -> None:
+    task = Translate(train=(loaded.task.train), tokens="words", width=6, hidden=8, decoder="fixed")
+    served = Translating(task, Interpreter.of(task, loaded.by.vocabularies), Limits(), run="x", step=1)
+    assert served.about()["attends"] is False
+    with pytest.raises(Refused, match="this model has none .decoder fixed.; leave it out"):
+        served.read({"text": "a", "alignment": True})
+    (answer,) = served.answer([served.read({"text": "a"})])
+    assert len(answer["answers"]) == 1  # type: ignore[arg-type]
+
+
+def test_learned_places_bound_the_tokens(loaded: Loaded) -> None:
+    task = Translate(
+        train=(loaded.task.train),
+        tokens="words",
+        width=6,
+        heads=2,
+        model="transformer",
+        positions="learned",
+        max_length=5,
+    )
+    interpreter = Interpreter.of(task, loaded.by.vocabularies)
+    Translating(task, interpreter, Limits(tokens=11), run="x", step=1)
+    with pytest.raises(ValueError, match="tokens=12 is more than the 11 places that this model learned; try tokens=5"):
+        Translating(task, interpreter, Limits(tokens=12), run="x", step=1)
+
+
+def test_limits_are_checked() -> None:
+    with pytest.raises(ValueError, match="batch must be more than 0 and finite, got 0; the default is 64"):
+        Limits(batch=0)
+    with pytest.raises(ValueError, match="seconds must be more than 0 and finite, got inf"):
+        Limits(seconds=float("inf"))
+    with pytest.raises(
+        ValueError, match="waiting must hold the texts of one request, 32, got 5; try waiting=32 or texts=5"
+    ):
+        Limits(waiting=5)

@@ -1,0 +1,228 @@
+"""Images to classes: what is read, what is learned, what is said; a run goes on with its own images alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from tests.data.images.test_labelled import LABELS, idx
+
+from regard.common.dataclass_json import restored
+from regard.gates.catalogue import GATES
+from regard.models.row_reader import RowReader
+from regard.tasks._image_data import read, recalled, scored, shifted, split_of
+from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.classify_image.task import evaluate, probabilities
+from regard.training.checkpoint import load
+from regard.training.checkpoint import read as stored
+from regard.training.config import Training
+from regard.training.fit import fit
+
+SMALL: dict[str, Any] = {"width": 4, "depths": (1, 1)}
+
+
+def test_digits_are_parted_and_planned(tmp_path: Path) -> None:
+    work = ClassifyImage(**SMALL, batch=100, seed=3).prepare(tmp_path)
+    train, test = read(work.task)
+    assert len(train) + len(test) == 1797
+    assert len(work.train) + len(work.valid) == len(train)
+    assert work.told == f"{len(work.train):,} images to train on, {len(work.valid)} to validate, 10 classes"
+    assert len(split_of(work.task, "valid")) == len(work.valid)
+    assert len(split_of(work.task, "test")) == len(test)
+    plan = work.batches(2)
+    assert sorted(np.concatenate([index for _, index in plan]).tolist()) == list(range(len(work.train)))
+    again, other = work.batches(2), work.batches(3)
+    assert all(a == b and np.array_equal(x, y) for (a, x), (b, y) in zip(plan, again, strict=True))
+    assert not np.array_equal(plan[0][1], other[0][1])
+    batch = work.batch(plan[0], 0, 1)
+    assert batch is not None
+    assert batch.x.shape == (100, 1, 8, 8)
+    halves = [work.batch(plan[0], rank, 2) for rank in (0, 1)]
+    assert all(half is not None for half in halves)
+    assert torch.equal(halves[1].x, batch.x[1::2])  # type: ignore[union-attr]
+    assert work.batch((0, plan[0][1][:1]), 1, 2) is None
+
+
+def test_no_batch_is_of_one_image(tmp_path: Path) -> None:
+    work = ClassifyImage(**SMALL).prepare(tmp_path)
+    size = len(work.train) - 1
+    assert [len(index) for _, index in ClassifyImage(**SMALL, batch=size).prepare(tmp_path).batches(0)] == [size + 1]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_is_the_cross_entropy(tmp_path: Path, smoothing: float) -> None:
+    work = ClassifyImage(**SMALL, smoothing=smoothing, dropout=0.0).prepare(tmp_path)
+    model, batch = work.model().eval(), work.batch(work.batches(0)[0], 0, 1)
+    loss = work.loss(model, batch)
+    want = F.cross_entropy(model(batch.x), batch.labels, label_smoothing=smoothing)
+    torch.testing.assert_close(loss.total / loss.count, want)
+    assert loss.count == work.count(batch) == 64
+    right = (model(batch.x).argmax(-1) == batch.labels).float().mean()
+    assert float(loss.sums["accuracy"]) / loss.count == pytest.approx(100 * float(right))
+
+
+def test_what_is_left_open_suits_the_model(tmp_path: Path) -> None:
+    assert ClassifyImage().choice("width") == 32
+    assert ClassifyImage(model="rows").choice("width") == 16
+    assert ClassifyImage(model="rows", width=5).choice("width") == 5
+    assert ClassifyImage().choice("metric") == "nll"
+    assert ClassifyImage(model="rows").title == "a reader of rows on digits"
+    reader = ClassifyImage(model="rows", heads=2, width=4, stride=3).prepare(tmp_path).model()
+    assert isinstance(reader, RowReader)
+    assert (reader.cell.size, reader.embed.stride, reader.size) == (8, (3, 3), (8, 8))
+    again = ClassifyImage(model="rows", heads=2, width=4, stride=3).fresh(tmp_path)
+    assert {name: p.shape for name, p in again.state_dict().items()} == {
+        name: p.shape for name, p in reader.state_dict().items()
+    }
+    ClassifyImage(model="rows", stride=9).rehearse()
+
+
+def test_shifts_are_those_of_every_image() -> None:
+    x = torch.randn(5, 2, 6, 7)
+    assert shifted(x, 0, 3) is x
+    got = shifted(x, 2, 3)
+    wide = F.pad(x, (2, 2, 2, 2), mode="replicate")
+    moves = np.random.default_rng(3).integers(0, 5, (5, 2))
+    for n, (down, right) in enumerate(moves.tolist()):
+        assert torch.equal(got[n], wide[n, :, down : down + 6, right : right + 7])
+    assert len({tuple(move) for move in moves.tolist()}) > 1
+
+
+def test_scores() -> None:
+    chances = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
+    found = scored(chances, np.array([0, 0, 1, 1]))
+    assert found["accuracy"] == 25.0
+    assert found["nll"] == pytest.approx(-np.log([0.7, 0.2, 0.5, 1e-300]).mean())
+
+
+@pytest.mark.parametrize("gate", [None, *GATES])
+def test_every_gate_is_built_and_called(gate: str | None) -> None:
+    ClassifyImage(**SMALL, gate=gate).rehearse()
+
+
+def test_learning_and_going_on(tmp_path: Path) -> None:
+    """A few epochs read digits; a run that is resumed ends with the weights of one that was not stopped."""
+    task = ClassifyImage(width=8, depths=(1, 1), gate="simam")
+    training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 45, "save_every": 45, "threads": 1}
+    for _ in fit(task, tmp_path / "a", Training(steps=90, **training)):  # type: ignore[arg-type]
+        pass
+    for _ in fit(task, tmp_path / "b", Training(steps=45, **training)):  # type: ignore[arg-type]
+        pass
+    for _ in fit(task, tmp_path / "b", Training(steps=90, **training), resume=True):  # type: ignore[arg-type]
+        pass
+    a, b = (stored(tmp_path / name / "last.safetensors") for name in "ab")
+    assert a.tensors.keys() == b.tensors.keys()
+    assert all(torch.equal(value, b.tensors[name]) for name, value in a.tensors.items())
+    assert a.facts["step"] == 90
+    model = task.fresh(tmp_path / "a")
+    load(model, tmp_path / "a" / "best.safetensors")
+    facts = recalled(tmp_path / "a")
+    test = split_of(task, "test")
+    found = evaluate(model.eval(), test, facts)
+    assert found["accuracy"] > 60  # ten classes
+    assert probabilities(model, test.pixels, facts).sum(-1) == pytest.approx(1.0)
+
+
+def files(folder: Path, labels: Any = LABELS) -> Path:
+    folder.mkdir(exist_ok=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (len(labels), 6, 5), np.uint8)
+    for split in ("train", "t10k"):
+        idx(folder / f"{split}-images-idx3-ubyte", pixels)
+        idx(folder / f"{split}-labels-idx1-ubyte.gz", np.array(labels, np.uint8))
+    return folder
+
+
+def test_files_with_a_split_of_their_own(tmp_path: Path) -> None:
+    task = ClassifyImage(train=files(tmp_path / "data"), **SMALL)
+    train, test = read(task)
+    assert len(train) == len(test) == 7
+    work = task.prepare(tmp_path / "run")
+    assert (work.facts.height, work.facts.width, work.facts.classes) == (6, 5, ["0", "1", "2"])
+    task.prepare(tmp_path / "run", new=False)
+    files(tmp_path / "data", LABELS[::-1])
+    with pytest.raises(
+        ValueError, match=r"the images of .*run have changed: they were 6 × 5 of 3 classes; put the files"
+    ):
+        task.prepare(tmp_path / "run", new=False)
+
+
+def test_test_images_of_fewer_or_other_classes(tmp_path: Path) -> None:
+    folder = files(tmp_path / "data")
+    idx(folder / "t10k-labels-idx1-ubyte.gz", np.minimum(LABELS, 1))
+    _, test = read(ClassifyImage(train=folder))
+    assert test.classes == ("0", "1", "2")
+    idx(folder / "t10k-labels-idx1-ubyte.gz", LABELS + 5)
+    with pytest.raises(
+        ValueError, match=r"test images of .* are \(6, 5, 1\) of classes 0, .*; give both the same, or size"
+    ):
+        read(ClassifyImage(train=folder))
+
+
+def test_a_class_of_one_image_is_told(tmp_path: Path) -> None:
+    task = ClassifyImage(train=files(tmp_path / "data", [0, 0, 1, 2, 2]), **SMALL)
+    with pytest.raises(
+        ValueError, match="every class needs an image to learn from and one .*, but 1 has 1 after the test"
+    ):
+        task.prepare(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "holds no images.json; name the folder"), ("[]", "does not tell of images .*; restore it, or train in")],
+)
+def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / "images.json").write_text(text)
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        ClassifyImage().fresh(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
+        ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
+        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
+        ({"width": 0}, "width must be 1 or more, got 0; try width=16"),
+        ({"model": "columns"}, "unknown model 'columns'; known are: convnet, rows"),
+        ({"model": "rows", "gate": "se"}, "gate='se' belongs to model='convnet', not to 'rows'; leave it out"),
+        ({"model": "rows", "depths": (1, 1)}, "depths=\\(1, 1\\) belongs to model='convnet', not to 'rows'"),
+        ({"heads": 2}, "heads=2 belongs to model='rows', not to 'convnet'; leave it out or choose the other model"),
+        ({"stride": 2}, "stride=2 belongs to model='rows', not to 'convnet'"),
+        ({"shift": -1}, "shift must be 0 or more, got -1; try shift=0"),
+        ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout=0.1"),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ClassifyImage(**options)
+
+
+def test_an_unknown_gate_is_told_the_nearest() -> None:
+    with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'[?] known are: none, se, "):
+        ClassifyImage(gate="simm").rehearse()
+    assert ClassifyImage(gate="none") == ClassifyImage()
+
+
+def test_what_a_command_line_asks() -> None:
+    task = ClassifyImage(train=Path("x"), **SMALL)
+    assert [one.gate for one in task.versions(["none", "se"]).values()] == [None, "se"]
+    assert task.versions(["se"])["se"].words() == ["--gate", "se"]
+    assert task.words() == []
+    assert task.title == "a network on x"
+    kept = {**vars(task), "train": "x", "depths": [1, 1]}
+    assert restored(ClassifyImage, json.loads(json.dumps(kept))) == task
+
+
+def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    for n in range(9):
+        Image.fromarray(np.full((5, 4), n, np.uint8)).save(tmp_path / "cats" / f"{n}.png")
+    with pytest.raises(
+        ValueError, match="holds one class, cats, and there is nothing to tell apart; put pictures of an"
+    ):
+        ClassifyImage(train=tmp_path).prepare(tmp_path / "run")

@@ -1,0 +1,377 @@
+"""Generate: who learns from what, how drawings are judged, and that a run goes on to the same weights."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.data.images.test_labelled import idx
+from torch import nn
+
+from regard.data.images.labelled import Images
+from regard.losses import hinge
+from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
+from regard.tasks._image_data import Facts, recalled, split_of
+from regard.tasks.generate_image.judge import Judge, Real, frechet, spread
+from regard.tasks.generate_image.options import PLACES, Generate
+from regard.tasks.generate_image.task import (
+    Generation,
+    build,
+    chosen_by,
+    drawn,
+    first_judge,
+    other_judge,
+    rehearse,
+    show,
+    signed,
+)
+from regard.training.checkpoint import load, read
+from regard.training.config import Training
+from regard.training.fit import fit
+from regard.training.step import optimizer
+
+SMALL: dict[str, Any] = {"width": 4, "noise": 5, "judge": 4}
+QUICK: dict[str, Any] = {**Generate.TRAINING, "validate_every": 3, "save_every": 3, "log_every": 2, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Generation:
+    return Generate(**SMALL, batch=32).prepare(tmp_path_factory.mktemp("work"))
+
+
+def gan(work: Generation) -> SelfAttentionGAN:
+    torch.manual_seed(0)
+    model = work.model()
+    assert isinstance(model, SelfAttentionGAN)
+    for part in (model.generator, model.discriminator):
+        nn.init.constant_(part.attention.residual, 0.5)
+    return model
+
+
+def gradients(part: nn.Module) -> dict[str, torch.Tensor]:
+    found = {name: p.grad for name, p in part.named_parameters() if p.grad is not None}
+    part.zero_grad()
+    return found
+
+
+def test_each_network_learns_from_its_own_loss_alone(work: Generation) -> None:
+    """In evaluation mode, where no call changes what the next one finds."""
+    model, batch = gan(work).eval(), work.batch(work.batches(0)[0], 0, 1)
+    assert batch is not None
+    torch.manual_seed(1)
+    loss = work.loss(model, batch)
+    assert loss.count == work.count(batch) == 32
+    loss.total.backward()
+    to_generator, to_discriminator = gradients(model.generator), gradients(model.discriminator)
+    assert to_generator.keys() == dict(model.generator.named_parameters()).keys()
+    assert to_discriminator.keys() == dict(model.discriminator.named_parameters()).keys()
+
+    torch.manual_seed(1)
+    fake, y = model.draw(torch.randn(32, model.noise), batch.labels), batch.labels
+    of_generator = -model.discriminator(fake, y).sum()
+    of_generator.backward()
+    want = gradients(model.generator)
+    assert all(torch.allclose(to_generator[name], want[name], rtol=1e-4, atol=1e-5) for name in want)
+    model.zero_grad()
+    real, seen = model.discriminator(batch.x, y), model.discriminator(fake.detach(), y)
+    of_discriminator = hinge(real, seen).sum()
+    of_discriminator.backward()
+    want = gradients(model.discriminator)
+    assert all(torch.allclose(to_discriminator[name], want[name], rtol=1e-4, atol=1e-4) for name in want)
+    assert not gradients(model.generator)
+    torch.testing.assert_close(loss.total, of_generator + of_discriminator)
+    torch.testing.assert_close(loss.sums["real"], real.sum())
+    torch.testing.assert_close(loss.sums["fake"], seen.sum())
+
+
+def test_a_loss_draws_anew_and_leaves_the_average(work: Generation) -> None:
+    model, batch = gan(work), work.batch(work.batches(0)[0], 0, 1)
+    assert batch is not None
+    before = {name: t.clone() for name, t in model.average.state_dict().items()}
+    nn.init.normal_(model.generator.last.parametrizations.weight.original)
+    totals = [work.loss(model, batch).total.item() for _ in range(2)]
+    assert totals[0] != totals[1]
+    assert all(torch.equal(t, before[name]) for name, t in model.average.state_dict().items())
+
+
+def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """faster is the rate of the discriminator; keep is kept once a step, of however many batches."""
+    task = Generate(**{**SMALL, "judge": 1}, faster=3.0, keep=0.75)
+    keeps, follow = [], SelfAttentionGAN.follow
+
+    def spied(model: SelfAttentionGAN, keep: float) -> None:
+        before, now = (p.parametrizations.weight.original.clone() for p in (model.average.last, model.generator.last))
+        follow(model, keep)
+        torch.testing.assert_close(model.average.last.parametrizations.weight.original, before.lerp(now, 0.25))
+        keeps.append(keep)
+
+    monkeypatch.setattr(SelfAttentionGAN, "follow", spied)
+    for _ in fit(task, tmp_path, Training(steps=3, accumulate=2, **QUICK)):
+        pass
+    assert keeps == [0.75] * 3
+    model = task.fresh(tmp_path)
+    assert isinstance(model, SelfAttentionGAN)
+    assert model.rates == {"generator": 1.0, "discriminator": 3.0}
+
+
+def test_norms_of_a_class_do_not_decay(work: Generation) -> None:
+    model = gan(work)
+    made = optimizer(model, Training(steps=1, weight_decay=0.1), torch.device("cpu"))
+    decays = {id(p): group["weight_decay"] for group in made.param_groups for p in group["params"]}
+    norms = [m for m in model.generator.modules() if isinstance(m, ConditionalBatchNorm)]
+    assert norms
+    assert all(decays[id(p)] == 0 for norm in norms for p in (norm.scale, norm.shift))
+    assert decays[id(model.generator.last.parametrizations.weight.original)] == 0.1
+
+
+def test_a_run_that_is_resumed_ends_with_the_same_weights(tmp_path: Path) -> None:
+    task = Generate(**SMALL)
+    for _ in fit(task, tmp_path / "a", Training(steps=7, **QUICK)):
+        pass
+    for _ in fit(task, tmp_path / "b", Training(steps=3, **QUICK)):
+        pass
+    for _ in fit(task, tmp_path / "b", Training(steps=7, **QUICK), resume=True):
+        pass
+    a, b = (read(tmp_path / name / "last.safetensors") for name in "ab")
+    assert a.tensors.keys() == b.tensors.keys()
+    assert all(torch.equal(t, b.tensors[name]) for name, t in a.tensors.items())
+    for name in ("samples/3.png", "samples/6.png", "samples/7.png", "judge.safetensors"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    model = task.fresh(tmp_path / "a")
+    assert load(model, tmp_path / "a" / "best.safetensors")["main"] == "distance"
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    """Of two digits, in some seconds: what is drawn comes much nearer to what is real."""
+    from regard.data.images.labelled import digits
+
+    found = digits()
+    two = found[np.flatnonzero(found.labels < 2)]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    idx(folder / "train-images-idx3-ubyte", two.pixels[..., 0])
+    idx(folder / "train-labels-idx1-ubyte", two.labels.astype(np.uint8))
+    task = Generate(train=folder, width=6, noise=8, batch=16, judge=40, attention="half", keep=0.9)
+    training = {**QUICK, "lr": 1e-3, "validate_every": 60}
+    scores = [
+        event.score.values
+        for event in fit(task, tmp_path / "run", Training(steps=180, **training))
+        if type(event).__name__ == "Validated"
+    ]
+    assert len(scores) == 3
+    assert scores[-1]["distance"] < 0.5 * scores[0]["distance"]
+    assert scores[-1]["spread"] > 0.2 * scores[-1]["real spread"]
+
+
+def test_a_judge_is_trained_saved_and_read(work: Generation, tmp_path: Path) -> None:
+    calls = []
+
+    def learn() -> Judge:
+        calls.append(1)
+        return Judge.learned(work.train[:200], work.train[200:300], work.facts, 60, 3)
+
+    path = tmp_path / "judge.safetensors"
+    state = torch.random.get_rng_state()
+    first = Judge.of(path, True, work.facts, learn)
+    again = Judge.of(path, False, work.facts, learn)
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert len(calls) == 1
+    assert first.accuracy == again.accuracy > 60
+    pixels = work.train.pixels[:50]
+    assert np.array_equal(first.says(pixels), again.says(pixels))
+    same = learn()
+    assert all(torch.equal(t, same.model.state_dict()[name]) for name, t in first.model.state_dict().items())
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match=r"judge.safetensors holds no classifier of this run .*; delete it, another"):
+        Judge.of(path, False, work.facts, learn)
+
+
+def test_a_judge_that_learns_is_told(tmp_path: Path) -> None:
+    task = Generate(judge=7)
+    said = "a classifier that is to judge drawings learns first, 7 steps"
+    assert task.ahead(tmp_path, True) == task.ahead(tmp_path, False) == said
+    (tmp_path / "judge.safetensors").write_bytes(b"")
+    assert (task.ahead(tmp_path, True), task.ahead(tmp_path, False)) == (said, "")
+
+
+def test_no_judge_has_learned_from_images_that_it_is_held_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, taught, learned = Generate(**SMALL), [], Judge.learned
+
+    def spied(train: Images, held: Images, *rest: Any) -> Judge:
+        taught.append((train, held))
+        return learned(train, held, *rest)
+
+    monkeypatch.setattr(Judge, "learned", spied)
+    work = task.prepare(tmp_path)
+    judge, test = other_judge(task, tmp_path)
+    assert len(test) == 359
+    assert (tmp_path / "judge-test.safetensors").exists()
+    assert other_judge(task, tmp_path)[0].accuracy == judge.accuracy
+    one, two = judge.model.state_dict(), work.real.judge.model.state_dict()
+    assert not torch.equal(one["stem.0.weight"], two["stem.0.weight"])
+    held = [{image.tobytes() for image in some.pixels} for some in (split_of(task, "valid"), test)]
+    # no two of the embedded digits are the same
+    assert [len(some) for some in held] == [len(split_of(task, "valid")), len(test)]
+    assert len(taught) == 2
+    for (train, measured), apart in zip(taught, held, strict=True):
+        assert {image.tobytes() for image in measured.pixels} == apart
+        assert not apart & {image.tobytes() for image in train.pixels}
+        assert len(train) > 1000
+    # neither has seen what only the end looks at
+    assert not held[1] & {image.tobytes() for image in taught[0][0].pixels}
+
+
+def test_a_run_judges_with_what_it_holds(tmp_path: Path) -> None:
+    """Without its images where none are needed; and images that have changed are noticed."""
+    folder, labels = tmp_path / "data", np.arange(40, dtype=np.uint8) % 2
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    idx(folder / "train-labels-idx1-ubyte", labels)
+    idx(folder / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
+    task, run = Generate(train=folder, **SMALL), tmp_path / "run"
+    work = task.prepare(run)
+    assert np.array_equal(chosen_by(task, run)[1].pixels, split_of(task, "valid").pixels)
+    other_judge(task, run)
+    idx(folder / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
+    # also where a judge of the images as they were is kept
+    for asked in (chosen_by, other_judge):
+        with pytest.raises(ValueError, match="the images of .*run have changed: .*; put the files back as they were"):
+            asked(task, run)
+    shutil.rmtree(folder)
+    judge = first_judge(task, run)
+    assert judge.accuracy == work.real.judge.accuracy
+    want = work.real.judge.model.state_dict()
+    assert all(torch.equal(t, want[name]) for name, t in judge.model.state_dict().items())
+
+
+def test_scores_of_real_images_and_of_one_that_is_repeated(work: Generation) -> None:
+    judge = Judge.learned(work.train, work.train[:100], work.facts, 60, 0)
+    real = Real.of(judge, work.train)
+    found = real.scores(work.train.pixels, work.train.labels)
+    assert found["recognised"] > 80
+    assert found["real spread"] == pytest.approx(found["spread"], rel=0.01)
+    assert found["distance"] == pytest.approx(0, abs=1e-6)
+    first = np.array([np.flatnonzero(work.train.labels == n)[0] for n in range(10)]).repeat(20)
+    found = real.scores(work.train.pixels[first], work.train.labels[first])
+    assert found["spread"] == 0
+    assert found["distance"] > 0.1
+
+
+def test_spread_is_the_mean_distance_of_two() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (5, 3, 2, 1), np.uint8)
+    flat = pixels.reshape(5, -1) / 255
+    want = np.mean([np.linalg.norm(flat[i] - flat[j]) for i in range(5) for j in range(i)])
+    assert spread(pixels) == pytest.approx(want)
+
+
+def test_the_distance_is_that_of_scipy_s_root() -> None:
+    from scipy.linalg import sqrtm
+
+    draw = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(9, 4, generator=draw, dtype=torch.float64) for _ in range(2))
+    moments = [(t.mean(0), t.T.cov()) for t in (a, b)]
+    (one, left), (two, right) = moments
+    want = (one - two).square().sum() + (left + right).trace() - 2 * np.trace(sqrtm((left @ right).numpy())).real
+    assert frechet(moments[0], moments[1]) == pytest.approx(float(want))
+    assert frechet(moments[0], moments[0]) == pytest.approx(0, abs=1e-9)
+
+
+def test_drawings_are_pixels_of_one_seed(work: Generation, tmp_path: Path) -> None:
+    model, asked = gan(work).eval(), np.arange(10).repeat(3)
+    found = drawn(model, asked, 7)
+    assert (found.shape, found.dtype) == ((30, 8, 8, 1), np.uint8)
+    assert np.array_equal(found, drawn(model, asked, 7))
+    assert not np.array_equal(found, drawn(model, asked, 8))
+    z = torch.randn(30, model.noise, generator=torch.Generator().manual_seed(7))
+    want = model(z, torch.from_numpy(asked))
+    assert (signed(found) - want).abs().max() <= 0.5 / 127.5 + 1e-5
+    show(model, [3, 1], 4, 0, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_shares_of_two_processes_are_the_batch(work: Generation) -> None:
+    plan = work.batches(1)
+    whole = work.batch(plan[0], 0, 1)
+    halves = [work.batch(plan[0], rank, 2) for rank in (0, 1)]
+    assert whole is not None
+    assert all(half is not None and torch.equal(half.x, whole.x[rank::2]) for rank, half in enumerate(halves))
+    assert whole.x.min() == -1
+    assert whole.x.max() == 1
+    assert work.batch((0, plan[0][1][:1]), 1, 2) is None
+
+
+@pytest.mark.parametrize("attention", PLACES)
+def test_every_attention_is_built_and_called(attention: Any) -> None:
+    rehearse(Generate(**SMALL, attention=attention))
+
+
+def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    labels = np.arange(12, dtype=np.uint8) % 2
+    idx(folder / "train-images-idx3-ubyte", np.zeros((12, 6, 6), np.uint8))
+    idx(folder / "train-labels-idx1-ubyte", labels)
+    with pytest.raises(ValueError, match="images must be as high as wide, a multiple of 4, got 6 × 6; make them so"):
+        Generate(train=folder).prepare(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
+        ({"attention": "all"}, "unknown attention 'all'; known are: none, quarter, half, whole"),
+        ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
+        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
+        ({"size": 30, "train": "x"}, "size must be a multiple of 4, got 30; try size=28"),
+        ({"width": 0}, "width must be 1 or more, got 0; try width=32"),
+        ({"batch": 1}, "batch must be 2 or more: one image has no spread, got 1; try batch=32"),
+        ({"shift": -1}, "shift must be 0 or more, got -1; try shift=0"),
+        ({"faster": 0.0}, "faster must be positive, got 0.0; try faster=8"),
+        ({"keep": 1.0}, "keep must be 0 or more and below 1, got 1.0; try keep=0.995"),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Generate(**options)
+
+
+def test_what_a_command_line_asks() -> None:
+    task = Generate(train=Path("x"), **SMALL)
+    assert [one.attention for one in task.versions(["none", "half"]).values()] == ["none", "half"]
+    assert task.versions(["half"])["half"].words() == ["--attention", "half"]
+    assert task.title == "a generator on x"
+    assert (task.choice("metric"), task.choice("width")) == ("distance", 4)
+    assert (task.higher("distance"), task.higher("recognised")) == (False, True)
+
+
+def test_the_model_is_built_by_what_the_run_knows(tmp_path: Path) -> None:
+    task = Generate(**SMALL, attention="none")
+    work = task.prepare(tmp_path)
+    assert "10 classes; drawings are judged by a classifier that recognises" in work.told
+    assert recalled(tmp_path) == work.facts
+    keys = task.fresh(tmp_path).state_dict().keys()
+    assert keys == work.model().state_dict().keys()
+    wide = build(task, Facts(3, 12, 12, ["a"], 0.0, 1.0, ""))
+    assert wide(torch.zeros(1, 5), torch.zeros(1).long()).shape == (1, 3, 12, 12)
+
+
+def test_pictures_of_one_s_own(tmp_path: Path) -> None:
+    """In colour, of any size, made as large as it is told."""
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for n in range(6):
+            Image.fromarray(draw.integers(0, 255, (9, 14, 3), np.uint8)).save(tmp_path / "data" / name / f"{n}.png")
+    task = Generate(train=tmp_path / "data", size=12, **SMALL)
+    for _ in fit(task, tmp_path / "run", Training(steps=1, **QUICK)):
+        pass
+    model = task.fresh(tmp_path / "run")
+    load(model, tmp_path / "run" / "best.safetensors")
+    assert isinstance(model, SelfAttentionGAN)
+    assert drawn(model.eval(), np.array([0, 1]), 0).shape == (2, 12, 12, 3)
+    with Image.open(tmp_path / "run" / "samples" / "1.png") as image:
+        assert image.mode == "RGB"

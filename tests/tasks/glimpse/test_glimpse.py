@@ -1,0 +1,164 @@
+"""Glimpses as a task: scenes by seed and epoch, losses that are told apart, runs that go on."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.tasks.classify_image.test_classify_image import files
+
+from regard.losses import reinforce
+from regard.models.ram import RAM
+from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.glimpse.task import evaluate, paths, split_of
+from regard.training.checkpoint import load
+from regard.training.checkpoint import read as stored
+from regard.training.config import Training
+from regard.training.fit import fit
+
+SMALL: dict[str, Any] = {"what": 8, "where": 8, "glimpse": 16, "hidden": 16, "glimpses": 3}
+
+
+def test_scenes_are_those_of_seed_and_epoch(tmp_path: Path) -> None:
+    work = Glimpse(**SMALL, scene="cluttered", canvas=19, seed=3, batch=100).prepare(tmp_path)
+    assert (work.facts.height, work.facts.width, work.facts.mean) == (19, 19, 0.0)
+    assert work.told.endswith("10 classes, cluttered on 19 × 19")
+    plan = work.batches(1)
+    a, again, other = (work.batch(one, 0, 1) for one in (plan[0], plan[0], (plan[0][0] + 1, plan[0][1])))
+    assert a is not None
+    assert again is not None
+    assert other is not None
+    assert torch.equal(a.x, again.x)
+    assert a.x.shape == (100, 1, 19, 19)
+    # the same digits, elsewhere
+    assert torch.equal(a.labels, other.labels)
+    assert not torch.equal(a.x, other.x)
+    # black is 0, as what lies outside is
+    assert float(a.x.min()) == 0.0
+    halves = [work.batch(plan[0], rank, 2) for rank in (0, 1)]
+    assert torch.equal(halves[1].x, a.x[1::2])  # type: ignore[union-attr]
+    assert work.batch((0, plan[0][1][:1]), 1, 2) is None
+    # what is judged on stays
+    again_work = Glimpse(**SMALL, scene="cluttered", canvas=19, seed=3).prepare(tmp_path, new=False)
+    assert np.array_equal(work.valid.pixels, again_work.valid.pixels)
+    assert np.array_equal(split_of(work.task, "valid").pixels, work.valid.pixels)
+    assert not np.array_equal(split_of(work.task, "test").pixels[:9], work.valid.pixels[:9])
+
+
+@pytest.mark.parametrize(
+    ("options", "side", "patch", "scales"),
+    [
+        ({}, 8, 4, 1),
+        ({"scene": "translated"}, 20, 6, 3),
+        ({"scene": "cluttered", "canvas": 24, "patch": 5, "scales": 2}, 24, 5, 2),
+    ],
+)
+def test_what_is_left_open(tmp_path: Path, options: dict[str, Any], side: int, patch: int, scales: int) -> None:
+    task = Glimpse(**SMALL, **options)
+    work = task.prepare(tmp_path)
+    model = work.model()
+    assert isinstance(model, RAM)
+    assert (work.facts.height, model.retina.patch, model.retina.scales) == (side, patch, scales)
+    fresh = task.fresh(tmp_path)
+    assert fresh.state_dict().keys() == model.state_dict().keys()
+    task.rehearse()
+
+
+def test_files_decide_the_canvas(tmp_path: Path) -> None:
+    work = Glimpse(train=files(tmp_path / "data"), scene="cluttered", piece=2, **SMALL).prepare(tmp_path / "run")
+    assert (work.facts.height, work.facts.width) == (16, 14)  # of 6 × 5
+    assert work.valid.pixels.shape[1:] == (16, 14, 1)
+
+
+def test_the_loss_is_its_three_parts(tmp_path: Path) -> None:
+    work = Glimpse(**SMALL, smoothing=0.1, draws=2, batch=10).prepare(tmp_path)
+    model, batch = work.model(), work.batch(work.batches(0)[0], 0, 1)
+    torch.manual_seed(4)
+    loss = work.loss(model, batch)
+    torch.manual_seed(4)
+    assert isinstance(model, RAM)
+    seen = model.look(torch.cat([batch.x, batch.x]))
+    labels = torch.cat([batch.labels, batch.labels])
+    right = (seen.logits.argmax(-1) == labels).float()
+    reward = right[:, None].expand(20, 3)
+    # a mean over all of the sum over steps
+    policy = -((reward - seen.baseline).detach() * seen.log_prob).sum(1).mean()
+    torch.testing.assert_close(policy, 3 * reinforce(seen.log_prob, reward, seen.baseline))
+    answer = F.cross_entropy(seen.logits, labels, label_smoothing=0.1)
+    want = answer + 0.05 * policy + (seen.baseline - reward).square().mean()
+    torch.testing.assert_close(loss.total, 10 * want)
+    assert loss.count == work.count(batch) == 10
+    assert float(loss.sums["accuracy"]) / 10 == pytest.approx(100 * float(right.mean()))
+    torch.testing.assert_close(loss.sums["answer"], 10 * answer)
+
+
+def test_paths_are_drawn_behind_the_one_at_the_means(tmp_path: Path) -> None:
+    work = Glimpse(**SMALL, std=0.5).prepare(tmp_path)
+    model = work.model().eval()
+    means, one, two = paths(model, work.valid.pixels[:9], work.facts, 2)
+    assert means.sum(-1) == pytest.approx(1.0)
+    assert np.array_equal(means, next(paths(model, work.valid.pixels[:9], work.facts)))
+    assert not np.array_equal(one, two)
+    assert model.training is False
+    assert set(evaluate(model, work.valid, work.facts)) == {"accuracy", "nll"}
+
+
+def test_learning_and_going_on(tmp_path: Path) -> None:
+    """A little training reads digits by glimpses; a resumed run ends with the weights of one that was not stopped."""
+    task = Glimpse(what=32, where=16, glimpse=64, hidden=64, glimpses=4)
+    training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 80, "save_every": 80, "threads": 1}
+    for _ in fit(task, tmp_path / "a", Training(steps=160, **training)):  # type: ignore[arg-type]
+        pass
+    for _ in fit(task, tmp_path / "b", Training(steps=80, **training)):  # type: ignore[arg-type]
+        pass
+    for _ in fit(task, tmp_path / "b", Training(steps=160, **training), resume=True):  # type: ignore[arg-type]
+        pass
+    a, b = (stored(tmp_path / name / "last.safetensors") for name in "ab")
+    assert all(torch.equal(value, b.tensors[name]) for name, value in a.tensors.items())
+    model = task.fresh(tmp_path / "a")
+    load(model, tmp_path / "a" / "best.safetensors")
+    work = task.prepare(tmp_path / "a", new=False)
+    assert evaluate(model.eval(), split_of(task, "test"), work.facts)["accuracy"] > 50  # ten classes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
+        ({"scene": "messy"}, "unknown scene 'messy'; known are: plain, translated, cluttered"),
+        ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
+        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
+        ({"canvas": 60}, "canvas=60 belongs to a scene; give scene='translated' as well"),
+        ({"clutter": 2}, "clutter=2 belongs to scene='cluttered'; give that as well"),
+        ({"scene": "translated", "piece": 2}, "piece=2 belongs to scene='cluttered'; give that as well"),
+        ({"scene": "translated", "shift": 1}, "shift=1 belongs to scene='plain': others are composed anew; leave it"),
+        ({"glimpses": 0}, "glimpses must be 1 or more, got 0; try glimpses=8"),
+        ({"seed": -1}, "seed must be 0 or more, got -1; try seed=0"),
+        ({"smoothing": 1.0}, "smoothing must be 0 or more and below 1, got 1.0; try smoothing=0.1"),
+        ({"std": 0.0}, "std must be positive, got 0.0; try std=0.15"),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Glimpse(**options)
+
+
+def test_a_canvas_that_is_too_small_is_told_as_the_task_says_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"canvas must hold pictures of 8 × 8, got 5; try canvas=16$"):
+        Glimpse(scene="translated", canvas=5).prepare(tmp_path)
+
+
+def test_an_unknown_core_is_told_the_nearest() -> None:
+    with pytest.raises(ValueError, match="unknown core 'lsmt'; did you mean 'lstm'"):
+        Glimpse(core="lsmt").rehearse()  # type: ignore[arg-type]
+
+
+def test_what_a_command_line_asks() -> None:
+    task = Glimpse(train=Path("x"), scene="translated", **SMALL)
+    assert [one.glimpses for one in task.versions(["1", "4"]).values()] == [1, 4]
+    assert task.versions(["4"])["4"].words() == ["--glimpses", "4"]
+    with pytest.raises(ValueError, match="glimpses must be whole numbers, 1 or more, got 'two'; try 1,2,4"):
+        task.versions(["1", "two"])
+    assert (task.title, Glimpse().title) == ("glimpses on translated x", "glimpses on digits")

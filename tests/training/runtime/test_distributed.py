@@ -1,0 +1,248 @@
+"""Two processes under torchrun: the losses of one, and checkpoints that do not care how many wrote them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from tests.training import toy
+from tests.training.toy import Drawn, Net, Toy, metrics, run, same
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+from regard.gates.non_local import NonLocal
+from regard.tasks.caption.options import Caption
+from regard.training.checkpoint import read
+from regard.training.runtime import distributed
+
+# 61 samples by 5: the last batch of an epoch has one row, and the second process none
+TASK: dict[str, Any] = {"dropout": 0.0, "rows": 5}
+TRAINING: dict[str, Any] = {
+    "steps": 14,
+    "accumulate": 2,
+    "log_every": 3,
+    "validate_every": 5,
+    "save_every": 4,
+    "average": 2,
+    "warmup": 3,
+    "weight_decay": 0.1,
+}
+WAYS = ("replicate", "shard")
+CAPTION: dict[str, Any] = {"attention": "hard", "annotation": 6, "channels": 4, "width": 6, "hidden": 8, "batch": 30}
+CAPTIONS: dict[str, Any] = {"steps": 6, "validate_every": 50, "warmup": 2, "accumulate": 2, "lr": 1e-2}
+TRANSLATE: dict[str, Any] = {
+    "tokens": "words",
+    "model": "transformer",
+    "width": 6,
+    "heads": 2,
+    "layers": 2,
+    "feed": 5,
+    "dropout": 0.0,
+    "batch": 20,
+    "metric": "nll",
+}
+
+
+def captioned(folder: Path) -> dict[str, Any]:
+    """Seven pictures of which every one says something else; the second process has shares unlike the first."""
+    for n in range(7):
+        Image.new("L", (8, 8), 30 * n).save(folder / f"{n}.png")
+    (folder / "all.tsv").write_text("".join(f"{n}.png\t{'very ' * n}grey\n" for n in range(7)))
+    return {**CAPTION, "train": str(folder / "all.tsv"), "valid": str(folder / "all.tsv"), "tokens": "words"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One process alone, and beside it, in one torchrun because starting it is dear: whole runs, runs in two halves,
+    the second half of what one process began, first halves for one process to end, and a model with an idle part."""
+    folder = tmp_path_factory.mktemp("runs")
+    half = {**TRAINING, "steps": 6}
+    run(folder / "alone", Toy(**TASK), **TRAINING)
+    jobs = []
+    for way in WAYS:
+        run(folder / f"{way}-begun-by-one", Toy(**TASK), **half)
+        for name, resume, training in [
+            ("whole", False, TRAINING),
+            ("halves", False, half),
+            ("halves", True, TRAINING),
+            ("begun-by-one", True, TRAINING),
+            ("ended-by-one", False, half),
+        ]:
+            told = {"task": TASK, "training": {**training, "parallel": way}, "resume": resume}
+            jobs.append((str(folder / f"{way}-{name}"), told))
+    hard = captioned(folder)
+    # of no draws: what is drawn differs between one process and two
+    mixed = {**hard, "expected": 1.0}
+    run(folder / "captions-alone", Caption(**mixed), **CAPTIONS)
+    for way in WAYS:
+        for name, resume, task, steps in [
+            ("whole", False, hard, 6),
+            ("halves", False, hard, 3),
+            ("halves", True, hard, 6),
+            ("mixed", False, mixed, 6),
+        ]:
+            told = {"caption": task, "training": {**CAPTIONS, "steps": steps, "parallel": way}, "resume": resume}
+            jobs.append((str(folder / f"captions-{way}-{name}"), told))
+    jobs += [(str(folder / "idle"), {"task": {**TASK, "idle": True}, "training": TRAINING})]
+    two(jobs, patience=600)
+    for way in WAYS:
+        run(folder / f"{way}-ended-by-one", Toy(**TASK), resume=True, **TRAINING)
+    return folder
+
+
+def two(jobs: list[tuple[str, dict[str, Any]]], patience: float) -> None:
+    """The jobs in two processes, which is an error if it takes longer."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    with subprocess.Popen([*command, toy.__file__, json.dumps(jobs)], stderr=subprocess.PIPE, text=True) as going:
+        try:
+            _, said = going.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            # asked, not killed: it ends the two processes before itself
+            going.terminate()
+            _, said = going.communicate()
+            pytest.fail(f"two processes did not end within {patience} s: {said}")
+    assert going.returncode == 0, said
+
+
+@pytest.fixture(scope="module")
+def translations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Transformer, whose layers are shared one by one; of some batches the second process has no row."""
+    folder = tmp_path_factory.mktemp("translations")
+    words = ["a", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
+    sides = [words[n % 7 :][: 1 + n % 3] * (5 if n % 6 == 5 else 1) for n in range(17)]
+    lines = [f"{' '.join(side)}\t{' '.join(side[::-1])}\n" for side in sides]
+    (folder / "all.tsv").write_text("".join(lines))
+    (folder / "some.tsv").write_text("".join(lines[:3]))
+    task = {**TRANSLATE, "train": [str(folder / "all.tsv")], "valid": [str(folder / "some.tsv")]}
+    training = {**TRAINING, "steps": 6, "validate_every": 2}
+    run(folder / "alone", Drawn(**task), **training)
+    rows = [len(planned) for planned in Drawn(**task).prepare(folder / "alone", new=False).batches(0)]
+    assert 1 in rows
+    assert max(rows) > 2
+    jobs = [(str(folder / way), {"translate": task, "training": {**training, "parallel": way}}) for way in WAYS]
+    two(jobs, patience=100)
+    return folder
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_layers_that_are_shared_one_by_one_train_as_one_process(translations: Path, way: str) -> None:
+    for name in ("last", "best", "average"):
+        one, two = (read(translations / which / f"{name}.safetensors").tensors for which in ("alone", way))
+        assert one.keys() == two.keys()
+        # what all keys have in common changes no weight: gradients of these biases are rounding alone
+        for key in (key for key in one if "key.bias" not in key):
+            torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-5, msg=f"{name} {key}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_layers_that_are_shared_one_by_one_are_validated_and_drawn(translations: Path, way: str) -> None:
+    one, two = metrics(translations / "alone"), metrics(translations / way)
+    assert [line["step"] for line in one if line["kind"] == "validation"] == [2, 4, 6]
+    for a, b in zip(one, two, strict=True):
+        assert a.pop("kind") == b.pop("kind")
+        assert b == pytest.approx(a, rel=1e-4)
+    drawn = [{p.name: p.read_text() for p in (translations / which / "samples").iterdir()} for which in ("alone", way)]
+    assert drawn[0] == drawn[1]
+    assert sorted(drawn[0]) == ["2.png", "4.png", "6.png"]
+
+
+@pytest.mark.parametrize("name", ["whole", "halves", "begun-by-one", "ended-by-one"])
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_train_as_one(runs: Path, way: str, name: str) -> None:
+    one, two = (read(runs / which / "last.safetensors") for which in ("alone", f"{way}-{name}"))
+    assert one.tensors.keys() == two.tensors.keys()
+    assert one.tied == two.tied == {"model.out.weight": "model.embed.weight"}
+    for key in one.tensors:
+        torch.testing.assert_close(two.tensors[key], one.tensors[key], rtol=1e-4, atol=1e-6, msg=key)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_tell_the_losses_of_one(runs: Path, way: str) -> None:
+    one, two = metrics(runs / "alone"), metrics(runs / f"{way}-whole")
+    for a, b in zip(one, two, strict=True):
+        assert a.pop("kind") == b.pop("kind")
+        assert b == pytest.approx(a, rel=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_resume_bit_for_bit(runs: Path, way: str) -> None:
+    one, two = (read(runs / f"{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_hard_captions_resume_bit_for_bit(runs: Path, way: str) -> None:
+    """What REINFORCE expects is the same in every process, so that the one that is saved is that of all."""
+    one, two = (read(runs / f"captions-{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
+    assert one.keys() == two.keys()
+    assert [key for key in one if not torch.equal(one[key], two[key])] == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_expect_what_one_does(runs: Path, way: str) -> None:
+    one, two = (read(runs / f"captions-{name}" / "last.safetensors").tensors for name in ("alone", f"{way}-mixed"))
+    torch.testing.assert_close(two["model.baseline"], one["model.baseline"], rtol=1e-5, atol=0)
+    for key in one:
+        torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-5, msg=key)
+
+
+def test_a_replica_is_not_another_model(runs: Path) -> None:
+    """The halves have a validation at their seam, else all is the same."""
+    seams = [line for line in metrics(runs / "replicate-halves") if line["step"] != 6 or line["kind"] == "step"]
+    assert [line["step"] for line in seams if line["kind"] == "step"] == [3, 6, 9, 12, 14]
+
+
+def test_parameters_without_a_gradient_are_named(runs: Path) -> None:
+    for rank in (0, 1):
+        said = (runs / f"idle.{rank}.txt").read_text()
+        assert said.startswith(
+            "idle.weight, idle.bias got no gradient from the loss, and several processes need one for"
+        )
+    model = Net(3, 0.0)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    distributed.all_took_part(model)
+    model.hidden.bias.grad = None
+    with pytest.raises(
+        ValueError, match="hidden.bias got no gradient .*; remove what the model does not use, or freeze"
+    ):
+        distributed.all_took_part(model)
+
+
+def test_an_idle_part_is_no_matter_to_one_process(tmp_path: Path) -> None:
+    run(tmp_path / "a", Toy(idle=True), steps=3)
+    run(tmp_path / "b", Toy(idle=True), steps=2)
+    run(tmp_path / "b", Toy(idle=True), resume=True, steps=3)
+    a, b = (read(tmp_path / name / "last.safetensors").tensors for name in "ab")
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert not torch.equal(a["model.idle.weight"], torch.zeros(3, 2))
+
+
+def test_one_process_of_torchrun_is_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "a", steps=5)
+    for name, value in (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    run(tmp_path / "b", steps=5)
+    same(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            NonLocal(8),
+            "parallel='shard' cannot cut residual into shares, which is one number; take parallel='replicate'",
+        ),
+        (
+            nn.Sequential(spectral_norm(nn.Linear(2, 3))),
+            "cut 0.parametrizations.weight.original .* normalised as a whole",
+        ),
+    ],
+)
+def test_what_cannot_be_cut_into_shares(model: nn.Module, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        distributed.shareable(model)

@@ -1,0 +1,85 @@
+"""The choices of a training, and the sentences for those that cannot be."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.training.config import SCHEDULES, Training, lasting
+from regard.training.messages import stopped
+from regard.training.state import Progress
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"steps": None}, "steps, epochs and minutes are all None, so training would never end; try steps=10000"),
+        ({"steps": 0}, "steps must be positive, got 0; try steps=10000"),
+        ({"epochs": -1.0}, "epochs must be positive, got -1.0; try epochs=10"),
+        ({"minutes": 0.0}, "minutes must be positive, got 0.0; try minutes=30"),
+        ({"lr": 0.0}, "lr must be positive, got 0.0; try lr=0.001"),
+        ({"minutes": float("inf")}, "minutes must be a finite number, got inf; try minutes=30"),
+        ({"minutes": float("nan")}, "minutes must be positive, got nan; try minutes=30"),
+        ({"epochs": float("inf")}, "epochs must be a finite number, got inf; try epochs=10"),
+        ({"weight_decay": float("nan")}, "weight_decay must be 0 or more, got nan; try weight_decay=0"),
+        ({"lr": float("nan")}, "lr must be positive, got nan; try lr=0.001"),
+        ({"clip": -1.0}, "clip must be positive, got -1.0; try clip=1.0"),
+        ({"accumulate": 0}, "accumulate must be 1 or more, got 0; try accumulate=1"),
+        ({"validate_every": 0}, "validate_every must be 1 or more, got 0; try validate_every=500"),
+        ({"save_every": -3}, "save_every must be 1 or more, got -3; try save_every=500"),
+        ({"log_every": 0}, "log_every must be 1 or more, got 0; try log_every=50"),
+        ({"patience": 0}, "patience must be 1 or more, got 0; try patience=5"),
+        ({"threads": 0}, "threads must be 1 or more, got 0; try threads=1"),
+        (
+            {"warmup": 0},
+            "warmup=0 with schedule='inverse-sqrt' would fall .*; give warmup=400, or take schedule='constant'",
+        ),
+        ({"warmup": -1}, "warmup must be 0 or more, got -1; try warmup=0"),
+        ({"weight_decay": -0.1}, "weight_decay must be 0 or more, got -0.1; try weight_decay=0"),
+        ({"average": -1}, "average must be 0 or more, got -1; try average=0"),
+        ({"betas": (0.9, 1.0)}, r"betas must be at least 0 and below 1, got \(0.9, 1.0\); try betas=\(0.9, 0.98\)"),
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'\\? known are: constant, inverse-sqrt"),
+        ({"precision": "half"}, "unknown precision 'half'; known are: float32, bfloat16"),
+        ({"device": "tpu"}, "unknown device 'tpu'; did you mean 'cpu'\\? known are: auto, cpu, cuda, mps"),
+        ({"parallel": "both"}, "unknown parallel 'both'; known are: replicate, shard"),
+        (
+            {"steps": None, "minutes": 5, "schedule": "cosine"},
+            "schedule 'cosine' must know how many steps it goes over, and minutes=5 does not say it; "
+            "give steps or epochs as well, or take schedule='inverse-sqrt'",
+        ),
+        (
+            {"plateau_factor": 0.5},
+            "plateau_factor=0.5 means nothing to schedule 'inverse-sqrt'; take schedule='plateau'",
+        ),
+        (
+            {"plateau_patience": 3},
+            "plateau_patience=3 means nothing to schedule 'inverse-sqrt'; take schedule='plateau'",
+        ),
+        (
+            {"schedule": "plateau", "plateau_factor": 1.0},
+            "plateau_factor must be below 1, got 1.0; try plateau_factor=0.5",
+        ),
+        ({"schedule": "plateau", "plateau_patience": 0}, "plateau_patience must be 1 or more, got 0"),
+    ],
+)
+def test_what_cannot_be_is_said(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Training(**{"steps": 10, **fields})
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule_can_be_chosen(schedule: Any) -> None:
+    assert Training(epochs=1.5, schedule=schedule).schedule == schedule
+
+
+def test_a_command_line_reads_it_without_torch() -> None:
+    code = "import sys, regard.training.config, regard.training.events, regard.training.protocol; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_one_minute_is_one() -> None:
+    assert [lasting(n) for n in (1, 1.0, 0.5, 60)] == ["1 minute", "1 minute", "0.5 minutes", "60 minutes"]
+    for minutes, said in ((1.0, "1 minute has passed, at step 3"), (2.0, "2 minutes have passed, at step 3")):
+        assert stopped("minutes", False, Progress(step=3), None, Training(minutes=minutes), Path("run")).text == said

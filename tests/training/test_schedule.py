@@ -1,0 +1,77 @@
+"""Schedules against torch's own and against their closed forms."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+from regard.training import schedule
+from regard.training.config import Training
+from regard.training.schedule import Plateau
+
+
+def rates(make: Any, steps: int) -> list[float]:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    turning, told = make(optimizer), []
+    for _ in range(steps):
+        told.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        turning.step()
+    return told
+
+
+def test_cosine_is_that_of_torch() -> None:
+    want = rates(lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=23), 23)
+    assert [schedule.cosine(step, 0, 23) for step in range(1, 24)] == pytest.approx(want, abs=1e-12)
+
+
+def test_linear_is_that_of_torch() -> None:
+    want = rates(lambda o: lr_scheduler.LinearLR(o, start_factor=1.0, end_factor=0.0, total_iters=23), 23)
+    assert [schedule.linear(step, 0, 23) for step in range(1, 24)] == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "warmup"),
+    [
+        (name, warmup)
+        for name in ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
+        for warmup in (0, 1, 5)
+        if warmup or name != "inverse-sqrt"  # which is refused
+    ],
+)
+def test_a_schedule_rises_to_one_and_never_again(name: Any, warmup: int) -> None:
+    training = Training(steps=29, schedule=name, warmup=warmup)
+    told = [schedule.factor(training, step, 29, Plateau()) for step in range(1, 30)]
+    assert told[:warmup] == pytest.approx([step / warmup for step in range(1, warmup + 1)])
+    assert max(told) == 1.0
+    after = told[max(warmup - 1, 0) :]
+    assert after == sorted(after, reverse=True)
+    assert min(told) > 0, "a step without a learning rate is a step for nothing"
+
+
+def test_the_inverse_square_root_is_its_formula() -> None:
+    # Vaswani et al. 2017: min(s^-0.5, s w^-1.5), scaled to one at its peak
+    for step in range(1, 100):
+        want = min(step**-0.5, step * 7**-1.5) * math.sqrt(7)
+        assert schedule.inverse_sqrt(step, 7) == pytest.approx(want)
+
+
+def test_beyond_the_end_nothing_is_learned() -> None:
+    assert schedule.cosine(50, 3, 23) == pytest.approx(0.0)
+    assert schedule.linear(50, 3, 23) == 0.0
+
+
+def test_plateau_is_that_of_torch() -> None:
+    scores = [5.0, 4.0, 4.5, 4.2, 4.1, 3.0, 3.5, 3.5, 3.5, 3.5, 3.5, 2.0, 2.5]
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    # torch lowers after more than `patience` bad ones, we after as many; its cooldown of 0 is ours
+    turning = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1, threshold=0.0)
+    plateau, best = Plateau(), math.inf
+    for score in scores:
+        turning.step(score)
+        plateau = plateau.after(score < best, by=0.5, patience=2)
+        best = min(best, score)
+        assert plateau.factor == optimizer.param_groups[0]["lr"]
+    assert plateau.factor == 0.125

@@ -1,0 +1,162 @@
+"""A small task to train: what a short sequence of numbers adds up to; and what tests ask of its runs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.tasks.caption.options import Caption
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.task import Translation
+from regard.training.checkpoint import read
+from regard.training.config import Training
+from regard.training.fit import fit
+from regard.training.protocol import Loss, Score
+
+WORDS = 11
+
+
+class Batch(NamedTuple):
+    x: Tensor  # "b 3"
+    y: Tensor  # "b"
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(self.x.to(device), self.y.to(device))
+
+
+class Net(nn.Module):
+    """Tied: the embedding is the output layer."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, dim)
+        self.hidden = nn.Linear(3 * dim, dim)
+        self.drop = nn.Dropout(dropout)
+        self.out = nn.Linear(dim, WORDS)
+        self.out.weight = self.embed.weight
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:  # "b 3" -> "b v"
+        return self.out(self.drop(torch.tanh(self.hidden(self.embed(x).flatten(1)))))
+
+
+@dataclass(frozen=True)
+class Toy:
+    seed: int = 0
+    samples: int = 61
+    rows: int = 7
+    dim: int = 13
+    dropout: float = 0.1
+    # a parameter that no loss sees
+    idle: bool = False
+
+    def prepare(self, folder: Path, new: bool = True) -> "ToyWork":
+        return ToyWork(self)
+
+
+class ToyWork:
+    told = "made of numbers"
+    counted = "sums"
+
+    def __init__(self, task: Toy) -> None:
+        self.task = task
+        generator = torch.Generator().manual_seed(task.seed)
+        self.x = torch.randint(0, WORDS, (task.samples, 3), generator=generator)
+        self.y = self.x.sum(1) % WORDS
+
+    def model(self) -> nn.Module:
+        model = Net(self.task.dim, self.task.dropout)
+        if self.task.idle:
+            model.idle = nn.Linear(2, 3)
+        return model
+
+    def batches(self, epoch: int) -> Sequence[list[int]]:
+        generator = torch.Generator().manual_seed(1000 * self.task.seed + epoch)
+        order = torch.randperm(self.task.samples, generator=generator)
+        return [part.tolist() for part in order.split(self.task.rows)]
+
+    def batch(self, planned: list[int], rank: int, world: int) -> Batch | None:
+        rows = torch.tensor(planned[rank::world], dtype=torch.long)
+        return Batch(self.x[rows], self.y[rows]) if len(rows) else None
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.y)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        logits = model(batch.x)
+        total = nn.functional.cross_entropy(logits, batch.y, reduction="sum")
+        return Loss(total, len(batch.y), {"right": (logits.argmax(-1) == batch.y).sum()})
+
+    def validate(self, model: nn.Module) -> Score:
+        logits = model(self.x)
+        loss = nn.functional.cross_entropy(logits, self.y).item()
+        return Score(
+            {"loss": loss, "accuracy": (logits.argmax(-1) == self.y).double().mean().item()}, "loss", False, "1+1"
+        )
+
+
+class DrawnWork(Translation):
+    """Leaves at every validation what the model says, in place of a picture."""
+
+    def picture(self, model: nn.Module, path: Path) -> None:
+        path.write_text(self.validate(model).sample)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(Translate):
+    def prepare(self, folder: Path, new: bool = True) -> DrawnWork:
+        return DrawnWork(**vars(super().prepare(folder, new)))
+
+
+KINDS = {"task": Toy, "caption": Caption, "translate": Drawn}
+
+
+def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -> list[Any]:
+    """All events of a fit."""
+    return list(fit(task or Toy(), folder, Training(**{"threads": 1, "device": "cpu", **training}), resume=resume))
+
+
+def of(kind: type, events: list[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    return read(path).under("model.")
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines without what the clock wrote."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("elapsed", "seconds", "tokens_per_second")} for line in lines]
+
+
+def same(one: Path, other: Path) -> None:
+    """Two runs came to the same weights, bit for bit, over the same numbers."""
+    for name in ("last", "best", "average"):
+        paths = [folder / f"{name}.safetensors" for folder in (one, other)]
+        assert paths[0].exists() == paths[1].exists(), name
+        if paths[0].exists():
+            a, b = (read(path).tensors for path in paths)
+            assert a.keys() == b.keys()
+            assert all(torch.equal(a[key], b[key]) for key in a), name
+    assert metrics(one) == metrics(other)
+
+
+if __name__ == "__main__":
+    # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps
+    # under torchrun; what the last of them raises is written into a file. "caption" or "translate" instead of "task":
+    # of captions, of a translation
+    import os
+    import sys
+
+    torch.set_num_threads(1)
+    for folder, told in json.loads(sys.argv[1]):
+        try:
+            kind = next((kind for kind in KINDS if kind in told), "task")
+            run(Path(folder), KINDS[kind](**told.get(kind, {})), told.get("resume", False), **told["training"])
+        except ValueError as error:
+            Path(f"{folder}.{os.environ.get('RANK', 0)}.txt").write_text(str(error))

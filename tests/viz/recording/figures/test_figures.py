@@ -1,0 +1,413 @@
+"""Figures of recordings: into each kind of file, the same bytes twice, readable at any size; sentences for the rest."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from matplotlib.text import Text
+from tests.viz.recordings import DRAWN, TEXT, Caught, attended, glimpsed, hopped, said, seen
+
+from regard.attn.maps.attention_map import Kept
+from regard.recording.recorded_map import Recorded
+from regard.recording.recording import Recording
+from regard.viz.recording.figures import FIGURES, draw_recording
+from regard.viz.text import fonts
+
+STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
+
+
+def test_every_figure_is_tested() -> None:
+    assert list(DRAWN) == list(FIGURES)
+
+
+@pytest.mark.parametrize("suffix", STARTS)
+@pytest.mark.parametrize("what", DRAWN)
+def test_a_file_of_each_kind_with_the_same_bytes_twice(what: str, suffix: str, tmp_path: Path) -> None:
+    make, options = DRAWN[what]
+    first = draw_recording(make(), tmp_path / f"first{suffix}", what=what, **options)
+    second = draw_recording(make(), str(tmp_path / f"second{suffix}"), what=what, **options)
+    assert first == tmp_path / f"first{suffix}"
+    assert isinstance(second, Path)
+    assert first.read_bytes().startswith(STARTS[suffix])
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("what", DRAWN)
+def test_a_vector_file_has_its_cells_as_one_picture_and_its_words_as_words(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caught = Caught(monkeypatch)
+    make, options = DRAWN[what]
+    told = draw_recording(make(), tmp_path / "a.svg", what=what, **options).read_text(encoding="utf-8")
+    assert told.count("<path") < 120  # no path a cell
+    assert ("<image" in told) == (what not in ("lines", "text", "channels"))
+    assert "unverified" not in said(tmp_path / "a.svg")
+    legible(caught.last)
+
+
+@pytest.mark.parametrize("what", DRAWN)
+def test_a_map_that_is_not_sure_is_never_shown_without_saying_so(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caught = Caught(monkeypatch)
+    make, options = DRAWN[what]
+    recording = make()
+    # one that was not checked, one that was found wrong
+    for certificate in (None, 0.5) if what == "map" else (None,):
+        maps = tuple(replace(one, certificate=certificate) for one in recording)
+        draw_recording(replace(recording, maps=maps), tmp_path / "a.png", what=what, **options)
+        assert "unverified" in title(caught.last)
+
+
+def title(figure: Any) -> str:
+    return " ".join(text.get_text() for text in figure.texts if text.get_fontsize() == 9)
+
+
+def within(box: Any, outer: Any) -> bool:
+    return box.x0 >= -1 and box.y0 >= -1 and box.x1 <= outer.x1 + 1 and box.y1 <= outer.y1 + 1
+
+
+def legible(figure: Any) -> None:
+    """No letter under 5 points, all inside the figure, and no label of a ruler on its neighbour."""
+    inside = figure.bbox
+    for text in figure.findobj(Text):
+        if text.get_text().strip() and text.get_visible():
+            assert text.get_fontsize() >= 5.0, text
+    for text in figure.texts:
+        assert within(text.get_window_extent(), inside), text
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            assert not axis.label.get_text() or within(axis.label.get_window_extent(), inside), axis.label
+            boxes = [(t.get_window_extent(), t) for t in axis.get_ticklabels() if t.get_text()]
+            assert all(within(box, inside) for box, _ in boxes), [label.get_text() for _, label in boxes]
+            for (a, one), (b, other) in combinations(boxes[:40], 2):
+                assert not (a.x0 < b.x1 - 0.5 and b.x0 < a.x1 - 0.5 and a.y0 < b.y1 - 0.5 and b.y0 < a.y1 - 0.5), (
+                    one.get_text(),
+                    other.get_text(),
+                )
+
+
+# a figure takes a tenth of a second: the first that fails is small enough
+QUICK = (Phase.explicit, Phase.reuse, Phase.generate)
+SIZED = ("map", "lines", "text", "heads", "difference")
+
+
+@pytest.mark.parametrize("what", SIZED)
+def test_one_token(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    other = {"other": attended(1, 1, 1, samples=1, seed=3)} if what == "difference" else {}
+    draw_recording(attended(1, 1, 1, samples=1), tmp_path / "a.png", what=what, **other)
+    legible(caught.last)
+
+
+@pytest.mark.parametrize("what", SIZED)
+def test_a_thousand_tokens(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught = Caught(monkeypatch)
+    recording = attended(1, 2, 1000, samples=1)
+    other = {"other": attended(1, 2, 1000, samples=1, seed=3)} if what == "difference" else {}
+    path = draw_recording(recording, tmp_path / "a.svg", what=what, **other)
+    legible(caught.last)
+    assert path.stat().st_size < 1_500_000
+    if what not in ("lines", "text"):
+        assert "pooled" in said(path)
+
+
+def test_a_long_map_is_never_formed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = attended(1, 2, 520, samples=1)
+    monkeypatch.setattr(Kept, "dense", lambda self: pytest.fail("the whole square was formed"))
+    for what in ("map", "lines", "heads"):
+        draw_recording(recording, tmp_path / "a.png", what=what)
+
+
+@settings(max_examples=8, deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(("map", "lines", "text", "heads")),
+    st.integers(1, 60),
+    st.integers(1, 90),
+    st.integers(1, 13),
+    st.sampled_from(("a", "word", "interpretability", "月", "مرحبا", "")),
+)
+def test_any_size_is_legible(tmp_path: Path, what: str, q: int, k: int, heads: int, piece: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        caught = Caught(patch)
+        cells = torch.softmax(torch.randn(1, heads, q, k, generator=torch.Generator().manual_seed(q)), -1)
+        recording = Recording((Recorded("decoder.cross", "cross", Kept(cells), certificate=0.0),))
+        draw_recording(recording.labelled([piece] * q, [piece] * k), tmp_path / "a.png", what=what)
+        legible(caught.last)
+
+
+@pytest.mark.parametrize("what", ["map", "heads", "lines"])
+@pytest.mark.parametrize(("q", "k"), [(0, 3), (3, 0), (0, 0)])
+def test_nothing_to_look_at(what: str, q: int, k: int, tmp_path: Path) -> None:
+    recording = Recording((Recorded("a", "cross", Kept(torch.zeros(1, 2, q, k)), certificate=0.0),))
+    assert draw_recording(recording, tmp_path / "a.png", what=what).exists()
+
+
+def test_scripts_of_the_world_are_drawn_or_the_font_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["我", "القطة", "नमस्ते", "🐈", "cat"]
+    recording = Recording((Recorded("a", "self", Kept(torch.eye(5)), certificate=0.0),)).labelled(words)
+    as_text = said(draw_recording(recording, tmp_path / "a.svg", what="map"))
+    for word in words:
+        assert word in as_text  # an SVG keeps them, for the fonts of who reads it
+    assert "install" not in as_text
+    monkeypatch.setattr(fonts, "_installed", dict)  # a machine with matplotlib's own fonts alone
+    caught = Caught(monkeypatch)
+    draw_recording(recording, tmp_path / "a.png", what="map")
+    drawn = "\n".join(text.get_text() for text in caught.last.findobj(Text))
+    assert "U+6211" in drawn
+    assert "القطة" in drawn
+    for font in ("Noto Sans Devanagari", "Noto Sans CJK (for U+6211)", "Noto Emoji (for U+1F408)"):
+        assert font in drawn.replace("\n", " ")
+    legible(caught.last)
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    from matplotlib import pyplot, rcParams
+
+    before = dict(rcParams)
+    for what in ("map", "text", "captions"):
+        make, options = DRAWN[what]
+        draw_recording(make(), tmp_path / "a.svg", what=what, **options)
+    assert dict(rcParams) == before
+    assert pyplot.get_fignums() == []
+
+
+def no(name: str) -> Callable[[Path], object]:
+    return lambda path: draw_recording(attended(), path / "a.png", what="heads", **{name: 1})
+
+
+PICTURE = torch.zeros(3, 4, 5)
+BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
+    "what": (
+        lambda p: draw_recording(attended(), p / "a.png", what="line"),
+        ValueError,
+        "unknown what 'line'; did you mean 'lines'? known are: map, heads, lines",
+    ),
+    "suffix": (
+        lambda p: draw_recording(attended(), p / "a.gif"),
+        ValueError,
+        "unknown suffix '.gif'; known are: .png, .svg, .pdf",
+    ),
+    "no recording": (
+        lambda p: draw_recording(torch.zeros(2, 2), p / "a.png"),  # type: ignore[arg-type]
+        TypeError,
+        "recording must be a Recording, got",
+    ),
+    "an empty one": (
+        lambda p: draw_recording(Recording(), p / "a.png"),
+        ValueError,
+        "recording must hold at least one map, got none; run the model under regard.record first",
+    ),
+    "an option of another figure": (
+        lambda p: draw_recording(attended(), p / "a.png", what="heads", query=1),
+        ValueError,
+        "query is of no use for what='heads', which takes sample, layer; leave it out, or draw what='lines' or 'text'",
+    ),
+    "an image for a map": (
+        lambda p: draw_recording(attended(), p / "a.png", what="map", image=PICTURE),
+        ValueError,
+        "image is of no use for what='map', which takes sample, layer, head; leave it out, or draw what='overlay' or",
+    ),
+    "another for a map": (
+        lambda p: draw_recording(attended(), p / "a.png", what="map", other=attended()),
+        ValueError,
+        "other is of no use for what='map'",
+    ),
+    "a way to blend glimpses": (
+        lambda p: draw_recording(glimpsed((0, 0, 2, 2)), p / "a.png", what="glimpses", interpolation="nearest"),
+        ValueError,
+        "interpolation is of no use for what='glimpses', which takes sample, layer, image; leave it out, or draw "
+        "what='overlay' or 'captions'",
+    ),
+    "layer by number": (
+        lambda p: draw_recording(attended(), p / "a.png", what="map", layer=2),
+        ValueError,
+        "layer must be one of the 2 maps of the recording, 0 to 1, got 2; try layer=0",
+    ),
+    "layer that is none": (
+        lambda p: draw_recording(attended(), p / "a.png", what="map", layer=True),
+        TypeError,
+        "layer must be a whole number, got True; try layer=0",
+    ),
+    "layer by name": (
+        lambda p: draw_recording(attended(), p / "a.png", what="map", layer="layers.7"),
+        ValueError,
+        "unknown layer 'layers.7'; did you mean 'layers.",
+    ),
+    "a layer of several calls": (
+        lambda p: draw_recording(glimpsed((0, 0, 1, 1), (1, 1, 2, 2)), p / "a.png", what="map", layer="eye"),
+        ValueError,
+        "layer 'eye' was called 2 times; pass the number of one call, layer=0 to layer=1",
+    ),
+    "sample": (
+        lambda p: draw_recording(attended(), p / "a.png", sample=2),
+        ValueError,
+        "sample must be one of the 2 samples of 'layers.0', 0 to 1, got 2; try sample=0",
+    ),
+    "head": (
+        lambda p: draw_recording(attended(), p / "a.png", what="map", head=3),
+        ValueError,
+        "head must be one that 'layers.0' has, 0, 1, 2, got 3; try head=0",
+    ),
+    "a head that is none": (
+        lambda p: draw_recording(attended(), p / "a.png", what="map", head="first"),  # type: ignore[arg-type]
+        TypeError,
+        "head must be a whole number, got 'first'; try head=0",
+    ),
+    "query": (
+        lambda p: draw_recording(attended(), p / "a.png", what="text", query=5),
+        ValueError,
+        "query must be one of the 5 queries of 'layers.0', 0 to 4, got 5; try query=0",
+    ),
+    "negative weights": (
+        lambda p: draw_recording(Recording((Recorded("a", "self", Kept(-torch.eye(3))),)), p / "a.png", what="map"),
+        ValueError,
+        "weights of 'a' must not be negative, got -1; make differences with recording.minus(other)",
+    ),
+    "lines of differences": (
+        lambda p: draw_recording(attended().minus(attended(seed=5)), p / "a.png", what="lines"),
+        ValueError,
+        "'layers.0' is a difference, and this figure is one of weights; draw what='map', 'heads' or 'difference'",
+    ),
+    "differences beside weights": (
+        lambda p: draw_recording(
+            Recording((*attended(1).maps, *attended(1).minus(attended(1, seed=5)).maps)), p / "a.png"
+        ),
+        ValueError,
+        "what='heads' has one scale for all, and 'layers.0' is a difference beside weights; pick some with layer=",
+    ),
+    "a difference from nothing": (
+        lambda p: draw_recording(attended(), p / "a.png", what="difference"),
+        ValueError,
+        "what='difference' needs other, the recording to take away, or differences, and these are weights; pass other=",
+    ),
+    "a difference beside none": (
+        lambda p: draw_recording(
+            Recording((*attended(1).maps, *attended(1).minus(attended(1, seed=5)).maps)), p / "a.png", what="difference"
+        ),
+        ValueError,
+        "the recording to take away, or differences: 'layers.0' is none; pass other=, or draw recording.minus(other)",
+    ),
+    "NaN": (
+        lambda p: draw_recording(
+            Recording((Recorded("a", "self", Kept(torch.full((2, 2), torch.nan))),)), p / "a.png", what="map"
+        ),
+        ValueError,
+        "weights of 'a' must be finite to be drawn, got nan; leave that map out",
+    ),
+    "no hops": (
+        lambda p: draw_recording(attended(), p / "a.png", what="hops"),
+        ValueError,
+        "what='hops' draws maps of kind 'hop', the recording has: self; draw what='heads'",
+    ),
+    "hops of several memories": (
+        lambda p: draw_recording(Recording((*hopped(1, 4), *hopped(1, 5))), p / "a.png", what="hops"),
+        ValueError,
+        "hops must read one memory, got memories of [4, 5] slots; pass recording['name']",
+    ),
+    "hops of several queries": (
+        lambda p: draw_recording(hopped(queries=2), p / "a.png", what="hops"),
+        ValueError,
+        "query must pick one of the 2 queries of every hop; try query=0",
+    ),
+    "too long a text": (
+        lambda p: draw_recording(
+            Recording((Recorded("a", "cross", Kept(torch.zeros(1, 4001))),)), p / "a.png", what="text"
+        ),
+        ValueError,
+        "what='text' shows at most 4000 pieces, got 4001; draw what='map', which pools them",
+    ),
+    "a text without a query": (
+        lambda p: draw_recording(
+            Recording((Recorded("a", "cross", Kept(torch.zeros(0, 4))),)), p / "a.png", what="text"
+        ),
+        ValueError,
+        "what='text' needs a query, 'a' has none; pick another layer",
+    ),
+    "no channels": (
+        lambda p: draw_recording(attended(), p / "a.png", what="channels"),
+        ValueError,
+        "what='channels' draws gates with one weight a channel, and there are none here; draw what='heads'",
+    ),
+    "no grid": (
+        lambda p: draw_recording(attended(), p / "a.png", what="overlay", layer=0),
+        ValueError,
+        "'layers.0' has no grid: its 5 keys are not known to be places of an image; say so with dataclasses.replace(",
+    ),
+    "no grid anywhere": (
+        lambda p: draw_recording(attended(), p / "a.png", what="captions"),
+        ValueError,
+        "what='captions' needs a map of kind 'cross' or 'alignment' whose keys are places of an image, the recording",
+    ),
+    "too large a grid": (
+        lambda p: draw_recording(seen(grid=(3, 6)), p / "a.png", what="overlay"),
+        ValueError,
+        "grid of 'vit.3' must be of at most its 14 keys, got 3 × 6; give (height, width) in patches, not pixels",
+    ),
+    "two grids": (
+        lambda p: draw_recording(
+            Recording((*glimpsed((0, 0, 2, 2)), *glimpsed((0, 0, 2, 2), high=11, wide=7))), p / "a.png", what="glimpses"
+        ),
+        ValueError,
+        "one image must lie under all maps, got grids of ",
+    ),
+    "interpolation": (
+        lambda p: draw_recording(seen(), p / "a.png", what="overlay", interpolation="bicubic"),
+        ValueError,
+        "unknown interpolation 'bicubic'; known are: nearest, bilinear",
+    ),
+    "an image of a batch": (
+        lambda p: draw_recording(seen(), p / "a.png", what="overlay", image=torch.zeros(2, 3, 4, 4)),
+        ValueError,
+        "image must be (height, width) or have 1 or 3 channels, (3, height, width), got (2, 3, 4, 4); pass one image",
+    ),
+    "a normalised image": (
+        lambda p: draw_recording(seen(), p / "a.png", what="overlay", image=torch.full((3, 4, 5), -2.0)),
+        ValueError,
+        "image must lie between 0 and 1 (or be uint8), got -2 to -2; undo its normalisation",
+    ),
+    "an image that is none": (
+        lambda p: draw_recording(seen(), p / "a.png", what="overlay", image=[[0.0]]),  # type: ignore[arg-type]
+        TypeError,
+        "image must be a tensor or the path of a picture, got list; try 'cat.png'",
+    ),
+    "an image that is not there": (
+        lambda p: draw_recording(seen(), p / "a.png", what="overlay", image="nowhere.png"),
+        ValueError,
+        "there is no file nowhere.png; name a picture that is there",
+    ),
+    "a file that is no image": (
+        lambda p: draw_recording(seen(), p / "a.png", what="overlay", image=__file__),
+        ValueError,
+        "test_recording_figure.py cannot be read as a picture (",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> None:
+    act, kind, words = BAD[name]
+    with pytest.raises(kind, match=r"[;,]") as caught:
+        act(tmp_path)
+    assert words in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for what, (make, options) in DRAWN.items():
+        with pytest.raises(ImportError) as caught:
+            draw_recording(make(), tmp_path / "a.png", what=what, **options)
+        assert str(caught.value) == "figures need matplotlib; install it with: pip install 'regard[view]'"
+
+
+def test_labels_are_the_words_of_the_text(tmp_path: Path) -> None:
+    told = said(draw_recording(attended(n=11), tmp_path / "a.svg", what="map")).split("\n")
+    assert all(told.count(word) >= 2 for word in set(TEXT))

@@ -1,0 +1,143 @@
+"""What a page draws of a map: bytes within what a byte can say, levels that bound what is below them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.attn.maps.attention_map import AttentionMap, Kept
+from regard.viz.recording.page import pyramid as scanning
+from regard.viz.recording.page.packing import facts
+from regard.viz.recording.page.pyramid import Scan, coarsest, halved
+
+
+def read(weights: torch.Tensor | AttentionMap, kind: str = "self", **wanted: int) -> Scan:
+    found = Scan(weights if isinstance(weights, AttentionMap) else Kept(weights), kind, **wanted)
+    assert list(found.read())[-1:] == [found.q] * bool(found.q)
+    return found
+
+
+def soft(*shape: int) -> torch.Tensor:
+    return torch.softmax(3 * torch.randn(*shape), -1)
+
+
+def test_a_byte_says_its_weight() -> None:
+    weights = soft(23, 31)
+    found = (read(weights).levels[0] / 255.0) ** 2
+    bound = 0.004 * weights.sqrt() + 4e-6
+    assert bool((torch.from_numpy(found) - weights).abs().le(bound).all())
+
+
+def test_a_cell_is_the_greatest_of_its_weights() -> None:
+    weights = soft(513, 611)
+    scan = read(weights)
+    for level in range(coarsest(513, 611) + 1):
+        size = 1 << level
+        padded = torch.nn.functional.pad(weights, (0, -611 % size, 0, -513 % size))
+        most = padded.unfold(0, size, size).unfold(1, size, size).amax((-1, -2))
+        assert np.array_equal(scan.levels[level], scan.bytes(most))
+    assert np.array_equal(halved(scan.levels[1]), scan.levels[2])
+
+
+def test_greatest_weights_are_exact() -> None:
+    weights = soft(29, 37)
+    scan = read(weights, top=5)
+    best = torch.topk(weights, 5)
+    assert np.array_equal(scan.values, best.values.numpy())
+    assert torch.equal(weights.gather(-1, torch.from_numpy(scan.columns)), best.values)
+    assert read(weights, top=50).values.shape == (29, 37)
+
+
+def test_rows_and_columns_in_sum() -> None:
+    weights = soft(29, 37)
+    scan = read(weights)
+    entropy = -(weights * weights.log()).sum(-1)
+    assert torch.from_numpy(scan.spread).allclose(entropy, atol=1e-5)
+    assert scan.entropy == pytest.approx(float(entropy.mean()), abs=1e-5)
+    assert torch.from_numpy(scan.received).allclose(weights.mean(0), atol=1e-6)
+    assert scan.sums == pytest.approx((1.0, 1.0))
+
+
+@pytest.mark.parametrize("step", [1 << 9, 1 << 12, 1 << 21])
+def test_blocks_of_any_size_give_the_same(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = soft(300, 280)
+    whole = read(weights)
+    monkeypatch.setattr(scanning, "_ROWS", step)
+    parts = read(weights)
+    assert all(np.array_equal(whole.levels[n], parts.levels[n]) for n in whole.levels)
+    assert np.array_equal(whole.columns, parts.columns)
+    assert np.array_equal(whole.thumbs()[0], parts.thumbs()[0])
+
+
+def test_computed_equals_kept() -> None:
+    q, k = torch.randn(1, 1, 300, 8), torch.randn(1, 1, 300, 8)
+    seen = regard.attend(q, k, k, mask=regard.Causal(), need=regard.Need(map=True)).map
+    assert seen is not None
+    one, other = read(seen.pick(0, 0)), read(seen.dense()[0, 0])
+    assert np.array_equal(one.levels[0], other.levels[0])
+
+
+def test_a_sink_stands_apart() -> None:
+    weights = soft(41, 43) * 0.4
+    weights[:, 7] += 0.6
+    scan = read(weights)
+    assert scan.sinks == (7,)
+    assert np.array_equal(scan.drained[:, 0], weights[:, 7].numpy())
+    assert not scan.levels[0][:, 7].any()
+    whole, bare = scan.thumbs()
+    assert whole[:, 7].min() > 190
+    assert not bare[:, 7].any()
+    left = weights.clone()
+    left[:, 7] = 0
+    left = left / left.sum(-1, keepdim=True)
+    assert np.abs(bare.astype(int) - scan.bytes(left)).max() <= 2
+    assert read(weights, "gate").sinks == ()
+    assert read(weights[:3]).sinks == ()
+    # among five keys, one that gets half is nothing special
+    assert read(torch.tensor([[0.5, 0.1, 0.2, 0.1, 0.1]]).expand(5, 5)).sinks == ()
+
+
+def test_weights_below_nought_lie_around_the_middle() -> None:
+    weights = torch.tensor([[-2.0, 0.0, 0.5], [1.0, -0.125, 2.0]])
+    scan = read(weights)
+    assert (scan.signed, scan.scale) == (True, 2.0)
+    assert scan.levels[0].tolist() == [[1, 128, 192], [218, 96, 255]]
+    assert halved(scan.levels[0], True).tolist() == [[1, 255]]
+    assert scan.thumbs()[0].tolist() == scan.levels[0].tolist()
+    # what was only rounded is not
+    assert not read(torch.tensor([[-1e-8, 1.0000001]])).signed
+
+
+def test_weights_that_are_no_numbers_are_counted() -> None:
+    weights = soft(5, 7)
+    weights[2, 3], weights[4, 0] = math.nan, math.inf
+    scan = read(weights)
+    assert scan.odd == 2
+    assert scan.levels[0][2, 3] == scan.levels[0][4, 0] == 0
+    assert bool(torch.isnan(weights[2, 3]))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (1, 700)])
+def test_narrow_and_empty_maps(shape: tuple[int, int]) -> None:
+    scan = read(soft(*shape), top=3)
+    assert scan.levels[coarsest(*shape)].shape[0] == shape[0]
+    assert scan.thumbs()[0].shape == (shape[0], min(48, shape[1]))
+
+
+def test_nothing_is_written_to_the_weights() -> None:
+    weights = soft(41, 43)
+    before = weights.clone()
+    read(weights)
+    assert torch.equal(weights, before)
+
+
+def test_what_is_told_to_be_a_difference_is_signed() -> None:
+    """However small it is: of a long text no weight goes far from another."""
+    w = torch.randn(7, 11) * 1e-5
+    scan = read(w, signed=True)
+    assert scan.signed
+    assert not read(w).signed
+    assert "entropy" not in facts(scan, 3, [])
+    assert facts(read(w.abs()), 3, [])["entropy"]

@@ -1,0 +1,78 @@
+"""Labels: whatever stands at a position can be seen, measured and written."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.viz.text import labels
+
+ANY = st.text(st.characters(exclude_categories=()), max_size=12)  # surrogates and control characters too
+
+
+@given(ANY)
+def test_a_label_can_be_seen_and_written(piece: str) -> None:
+    shown = labels.shown(piece)
+    assert shown.strip()
+    assert "\n" not in shown
+    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in shown + labels.legible(piece))
+    shown.encode()
+    assert labels.shown(shown) == shown  # a label of a label is itself
+
+
+@given(ANY, st.integers(1, 9))
+def test_a_shortened_text_fits(text: str, most: int) -> None:
+    short = labels.shortened(text, most)
+    assert labels.columns(short) <= most
+    assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
+
+
+@given(ANY)
+def test_letters_are_the_text(text: str) -> None:
+    assert "".join(labels.letters(text)) == text
+
+
+SHOWN = {
+    "word": "word",
+    "": "∅",
+    " ": "␣",
+    "  ": "␣␣",
+    " word": " word",
+    "\u00a0": "⍽",
+    "\u202f": "U+202F",
+    "\t": "⇥",
+    "\n": "↵",
+    "a\nb": "a↵b",
+    "\x1b[31m": "U+001B[31m",
+    "\u2028": "U+2028",
+    "\u200f": "U+200F",
+    "a\u202eb": "aU+202Eb",
+    "\ud800": "U+D800",
+    "\u0301": "◌\u0301",
+    "ि": "◌ि",
+    "月": "月",
+    "م": "م",
+}
+
+
+@pytest.mark.parametrize("piece", SHOWN, ids=ascii)
+def test_what_cannot_be_seen_gets_a_sign(piece: str) -> None:
+    assert labels.shown(piece) == SHOWN[piece]
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("abc", 3), ("月日", 4), ("ｱ", 1), ("Ａ", 2), ("e\u0301", 1), ("\u200e", 0)]
+)
+def test_columns_of_a_terminal(text: str, width: int) -> None:
+    assert labels.columns(text) == width
+
+
+def test_letters_keep_their_accents() -> None:
+    assert labels.letters("e\u0301a") == ["e\u0301", "a"]
+    assert labels.letters("हिंदी") == ["हिं", "दी"]
+
+
+@pytest.mark.parametrize(("text", "turned"), [("abc 12", False), ("אב", True), ("٣", True), ("月", False)])
+def test_which_letters_run_leftward(text: str, turned: bool) -> None:
+    assert labels.leftward(text) is turned
