@@ -93,7 +93,7 @@ def decode(effort: Effort) -> Iterator[Row]:
     assert isinstance(score, regard.Additive)
     q, k = torch.randn(32, 1, hidden), torch.randn(32, 50, hidden)
     with torch.no_grad():
-        kept = layer.remember(k)
+        kept = layer.project_kv(k)
     mine = "regard.Attention(Additive), kept keys"
     calls = {
         mine: lambda: layer(q, kept),

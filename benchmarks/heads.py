@@ -130,13 +130,13 @@ def decode(effort: Effort) -> Iterator[Row]:
     theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).eval()
     x = torch.randn(1, 528, DIM)
     with torch.no_grad():
-        start = ours.remember(x[:, :512])
+        start = ours.project_kv(x[:, :512])
 
     def kept() -> Tensor:
         past, outs = start, []
         for n in range(512, 528):
             step = x[:, n : n + 1]
-            past = ours.remember(step, past)
+            past = ours.project_kv(step, past)
             outs.append(ours(step, past))
         return torch.cat(outs, dim=1)
 

@@ -30,8 +30,8 @@ import torch
 import regard
 from benchmarks.table import HEADINGS, Bound, Row, absent, amount, line, summary
 from benchmarks.timing import Spread, spread
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.page.builder import write
 from regard.viz.recording.tile_server import Server
@@ -78,9 +78,9 @@ def weights(tokens: int, heads: int, seed: int) -> torch.Tensor:  # -> "1 h t t"
 
 def recording(tokens: int, layers: int, heads: int) -> Recording:
     maps = tuple(
-        Recorded(f"layers.{n}", "self", Kept(weights(tokens, heads, n)), certificate=0.0) for n in range(layers)
+        RecordedMap(f"layers.{n}", "self", DenseMap(weights(tokens, heads, n)), certificate=0.0) for n in range(layers)
     )
-    return Recording(maps).labelled([f"word{n}" for n in range(tokens)])
+    return Recording(maps).with_labels([f"word{n}" for n in range(tokens)])
 
 
 def find() -> str | None:
@@ -153,7 +153,7 @@ def _serving(pipe: Connection, tokens: int) -> None:
     q, k, v = (1.8 * (place + 0.5 * torch.randn(1, 1, tokens, 64)) for _ in range(3))
     seen = regard.attend(q, k, v[..., :1], mask=regard.Causal(), need=regard.Need(map=True)).map
     assert seen is not None
-    tape = Recording((Recorded("layers.0", "self", seen, certificate=0.0),))
+    tape = Recording((RecordedMap("layers.0", "self", seen, certificate=0.0),))
     with Server(tape, "127.0.0.1", 0, sample=0, image=None) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pipe.send(server.address)

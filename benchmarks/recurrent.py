@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from benchmarks.table import Case, Row, gain
 from benchmarks.timing import Effort, backward, compare
 from regard.layers.rnn.stack import CELLS, Encoder
-from regard.losses import likelihood
+from regard.losses import linear_cross_entropy
 
 BATCH, STEPS, WIDTH, VOCABULARY = 64, 16, 256, 6000
 # how many times as fast forward and backward together must be; an LSTM over equal lengths torch runs in one piece too
@@ -50,7 +50,7 @@ def vocabulary(effort: Effort) -> Iterator[Row]:
     weight = (torch.randn(VOCABULARY, WIDTH) / WIDTH**0.5).requires_grad_()
     bias, right = torch.zeros(VOCABULARY, requires_grad=True), torch.randint(VOCABULARY, (rows,))
     calls = {
-        "regard.losses.likelihood": lambda: likelihood(states, weight, right, bias=bias)[0],
+        "regard.losses.likelihood": lambda: linear_cross_entropy(states, weight, right, bias=bias)[0],
         "F.cross_entropy": lambda: F.cross_entropy(F.linear(states, weight, bias), right, reduction="sum"),
     }
     timed = compare(

@@ -40,9 +40,9 @@ from regard.cli.loading import load, recorded
 from regard.cli.sights import SIGHTS
 from regard.common import image_files
 from regard.recording.record import record
-from regard.serve.image_endpoint import Seeing
+from regard.serve.image_endpoint import ImageEndpoint
 from regard.serve.limits import Limits
-from regard.serve.spatial_maps import looks
+from regard.serve.spatial_maps import spatial_maps
 from regard.tasks._image_predictors import Sight, Sighted, watched
 from regard.tasks.translate.predictor import Beam
 from regard.tasks.translate.task import read
@@ -96,7 +96,7 @@ class Seen:
     body: bytes
     path: str
     said: Sighted
-    looks: tuple[torch.Tensor, ...] | None
+    spatial_maps: tuple[torch.Tensor, ...] | None
 
     def agrees(self, answer: Any) -> bool:
         (found,) = answer["answers"]
@@ -149,7 +149,7 @@ def answers(run: Path) -> "Sequence[Right | Seen]":
 
 def _seen(sight: Sight) -> list[Seen]:
     facts, draw, made = sight.facts, np.random.default_rng(0), []
-    attends = Seeing(sight, Limits(), run="", step=0).attends
+    attends = ImageEndpoint(sight, Limits(), run="", step=0).attends
     for n in range(PICTURES):
         held = io.BytesIO()
         Image.fromarray(draw.integers(0, 256, (64, 96, 3), np.uint8)).save(held, "PNG")
@@ -160,7 +160,7 @@ def _seen(sight: Sight) -> list[Seen]:
         body = {"image": base64.b64encode(held.getvalue()).decode(), "maps": maps}
         if facts.classes:
             body["top"] = len(facts.classes)
-        found = None if tape is None else tuple(look.weights for look in looks(tape, 0))
+        found = None if tape is None else tuple(look.weights for look in spatial_maps(tape, 0))
         made.append(Seen(json.dumps(body).encode(), f"/v1/{sight.name}", one, found))
     return made
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.spent import Meter
-from regard.training.config import Training
-from regard.training.events import Event, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.training.config import TrainingConfig
+from regard.training.events import Event, Saved, Started, StepLogged, Stopped, Validated, Warned
 from regard.training.fit import fit
 from regard.training.protocol import Task
 from regard.training.run_folder import RECORD
@@ -17,7 +17,7 @@ class Unfinished(RuntimeError):
     """A training was asked to stop before its end."""
 
 
-def train(name: str, task: Task, training: Training, run: Path, say: Say) -> tuple[Started, bool]:
+def train(name: str, task: Task, training: TrainingConfig, run: Path, say: Say) -> tuple[Started, bool]:
     """Trains, goes on, or is told by `fit` that nothing is left; how it began, and whether it made a step."""
     meter = Meter(run)
     started: Started | None = None
@@ -26,11 +26,11 @@ def train(name: str, task: Task, training: Training, run: Path, say: Say) -> tup
         for event in fit(task, run, training, resume=(run / RECORD).exists()):
             if isinstance(event, Started):
                 started = event
-            elif isinstance(event, Stepped | Validated | Saved):
+            elif isinstance(event, StepLogged | Validated | Saved):
                 stepped = True
                 seconds = meter.note(event.step)
             if (told := _told(event)) is not None:
-                say(f"{name}: {told}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, Stepped) else ""))
+                say(f"{name}: {told}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, StepLogged) else ""))
             if isinstance(event, Stopped) and event.reason == "interrupted":
                 raise Unfinished(event.text)
     finally:
@@ -43,7 +43,7 @@ def _told(event: Event) -> str | None:
     match event:
         case Started():
             return f"{event.parameters:,} parameters, {event.threads} threads, from step {event.step} of {event.steps}"
-        case Stepped():
+        case StepLogged():
             rate = f"{event.tokens_per_second:,.0f} {event.counted}/s"
             return f"step {event.step} of {event.steps}, loss {event.loss:.3f}, {rate}"
         case Validated():

@@ -60,7 +60,10 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "topk": lambda: about({"softmax": {}} | {f"TopK({k})": {"normalize": regard.TopK(k)} for k in (3, 1)}),
     "null": lambda: about(
         {"softmax": {"score": regard.Cosine(4.0)}}
-        | {f"null score {n:g}": {"score": regard.Cosine(4.0), "normalize": regard.Null(score=n)} for n in (1.0, 3.0)}
+        | {
+            f"null score {n:g}": {"score": regard.Cosine(4.0), "normalize": regard.WithNullSlot(score=n)}
+            for n in (1.0, 3.0)
+        }
     ),
     "hard": hard,
     "gumbel": gumbel,

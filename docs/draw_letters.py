@@ -161,7 +161,7 @@ def heard_labels() -> tuple[list[str], list[str]]:
 
 
 def monotonic() -> list[Panel]:
-    def layer(chunk: regard.Chunk | None = None) -> regard.Monotonic:
+    def layer(chunk: regard.ChunkwiseSoftmax | None = None) -> regard.Monotonic:
         score = regard.NormedAdditive(DIM, DIM, DIM)
         return regard.Monotonic(score, chunk=chunk, offset=0.0, noise=2.0, stop=regard.ExpectedStop())
 
@@ -169,7 +169,9 @@ def monotonic() -> list[Panel]:
     assert isinstance(model.attention, regard.Monotonic)
     model.attention.stop = regard.FirstStop()
     hard = written_by(model, "the same, decoded")
-    wide = stretched(lambda: layer(regard.Chunk(regard.Additive(DIM, DIM, DIM), width=3)), "mocha, width 3", 600)[1]
+    wide = stretched(
+        lambda: layer(regard.ChunkwiseSoftmax(regard.Additive(DIM, DIM, DIM), width=3)), "mocha, width 3", 600
+    )[1]
     return [soft, hard, wide]
 
 
@@ -257,7 +259,7 @@ def memory_hop() -> list[Panel]:
     k, v = (torch.stack([vectors[names.index(f[side])] for f in facts]) for side in (0, 2))
     forget = nn.Linear(DIM, DIM, bias=False)
     nn.init.zeros_(forget.weight)
-    hop, u, rows = regard.Hop(carry=forget), vectors[:1], []
+    hop, u, rows = regard.MemoryHop(carry=forget), vectors[:1], []
     with torch.no_grad():
         for _ in range(4):
             got = hop.attend(u, k, v, need=regard.Need(weights=True))

@@ -57,7 +57,7 @@ ATTENTIONS: dict[str, Callable[[], regard.Attention]] = {
     "scaled dot": lambda: regard.Attention(regard.Dot()),
     "additive (Bahdanau)": lambda: regard.Attention(regard.Additive(DIM, DIM, DIM)),
     "general (Luong)": lambda: regard.Attention(regard.Bilinear(DIM, DIM)),
-    "cosine": lambda: regard.Attention(regard.Cosine(regard.Trained(10.0))),
+    "cosine": lambda: regard.Attention(regard.Cosine(regard.Learnable(10.0))),
     "sparsemax": lambda: regard.Attention(regard.Additive(DIM, DIM, DIM), normalize=regard.Sparsemax()),
     "entmax 1.5": lambda: regard.Attention(regard.Dot(), normalize=regard.Entmax(1.5)),
     "Gumbel": lambda: regard.Attention(regard.Dot(), read=regard.Gumbel()),

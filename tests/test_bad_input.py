@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import regard
-from regard import Attention, Memory, MultiHead, Need, Trained
-from regard.attn.maps.attention_map import Computed, Kept
-from regard.losses import Baseline, doubly_stochastic, likelihood, reinforce
+from regard import Attention, KVCache, Learnable, MultiHead, Need
+from regard.attn.maps.attention_map import DenseMap, LazyMap
+from regard.losses import Baseline, doubly_stochastic, linear_cross_entropy, reinforce
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -36,14 +36,14 @@ class Elsewhere(regard.Normalizer):
         return scores
 
 
-def map_of_heads() -> Computed:
+def map_of_heads() -> LazyMap:
     made = regard.attend(t(2, 3, 5, 4), t(2, 3, 7, 4), normalize=Elsewhere(), need=Need(map=True)).map
-    assert isinstance(made, Computed)
+    assert isinstance(made, LazyMap)
     return made
 
 
 def twice() -> None:
-    total, _ = likelihood(t(3, 4).requires_grad_(), t(7, 4), torch.arange(3))
+    total, _ = linear_cross_entropy(t(3, 4).requires_grad_(), t(7, 4), torch.arange(3))
     total.backward(retain_graph=True)
     total.backward()
 
@@ -100,11 +100,15 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "mask far away": (ValueError, call(mask=t(3, 5, device="meta").bool()), ["mask is on meta", ".to('cpu')"]),
     "window below nought": (ValueError, lambda: regard.Window(-2), ["left", "-2", "left=2"]),
     "window below nought, ahead": (ValueError, lambda: regard.Window(2, -3), ["right", "-3", "right=3"]),
-    "lengths of floats": (TypeError, lambda: regard.Lengths(t(2)), ["lengths must be an integer", "float32", "Given"]),
+    "lengths of floats": (
+        TypeError,
+        lambda: regard.Lengths(t(2)),
+        ["lengths must be an integer", "float32", "BooleanMask"],
+    ),
     "lengths of booleans": (
         TypeError,
         lambda: regard.Lengths(t(2, 5).bool()),
-        ["lengths", "torch.bool", "Given(mask)"],
+        ["lengths", "torch.bool", "BooleanMask(mask)"],
     ),
     "lengths as a list": (TypeError, lambda: regard.Lengths([3, 4]), ["lengths must be an integer tensor", "list"]),
     "lengths of another batch": (
@@ -162,15 +166,15 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "power of three": (ValueError, lambda: regard.Distance(power=3), ["power must be 1", "got 3", "power=2"]),
     "scale of nought": (ValueError, lambda: regard.Distance(scale=0.0), ["scale must be positive", "Distance", "0.0"]),
     "cosine below nought": (ValueError, lambda: regard.Cosine(-1.0), ["scale must be positive", "Cosine", "-1.0"]),
-    "cosine trained from nought": (ValueError, lambda: regard.Cosine(Trained(0.0)), ["scale must be positive"]),
+    "cosine trained from nought": (ValueError, lambda: regard.Cosine(Learnable(0.0)), ["scale must be positive"]),
     "mistyped feature": (ValueError, lambda: regard.Kernel("elo"), ["'elo'", "did you mean 'elu'?", "taylor"]),
     # normalizers and reads
     "temperature of nought": (ValueError, lambda: regard.Softmax(0.0), ["temperature must be positive", "0.0"]),
-    "temperature trained from nought": (ValueError, lambda: regard.Softmax(Trained(-1.0)), ["temperature", "-1.0"]),
+    "temperature trained from nought": (ValueError, lambda: regard.Softmax(Learnable(-1.0)), ["temperature", "-1.0"]),
     "alpha of one": (ValueError, lambda: regard.Entmax(1.0), ["alpha must be above 1", "1.0", "Softmax()"]),
     "alpha without end": (ValueError, lambda: regard.Entmax(float("inf")), ["alpha", "inf"]),
     "alpha not a number": (ValueError, lambda: regard.Entmax(float("nan")), ["alpha", "nan"]),
-    "alpha trained from two": (ValueError, lambda: regard.Entmax(Trained(2.0)), ["alpha", "2.0", "Trained(1.5)"]),
+    "alpha trained from two": (ValueError, lambda: regard.Entmax(Learnable(2.0)), ["alpha", "2.0", "Learnable(1.5)"]),
     "none of the best": (ValueError, lambda: regard.TopK(0), ["k must be a whole number, 1 or more", "0", "TopK"]),
     "cold gumbel": (ValueError, lambda: regard.Gumbel(0.0), ["temperature must be positive", "Gumbel", "0.0"]),
     # positions
@@ -190,34 +194,34 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     # memory
     "memory of too few values": (
         ValueError,
-        lambda: Memory(K, t(2, 4, 6)),
+        lambda: KVCache(K, t(2, 4, 6)),
         ["(2, 5, 4)", "(2, 4, 6)", "last axis but one"],
     ),
-    "memory and values": (ValueError, call(Q, Memory(K, V), V), ["v must be None", "(2, 5, 6)", "leave v out"]),
+    "memory and values": (ValueError, call(Q, KVCache(K, V), V), ["v must be None", "(2, 5, 6)", "leave v out"]),
     "memory shorter than the queries": (
         ValueError,
-        call(t(2, 7, 4), Memory(K, V, torch.arange(5))),
+        call(t(2, 7, 4), KVCache(K, V, torch.arange(5))),
         ["positions must be given", "7 queries", "5 remembered"],
     ),
     "memory extended by another width": (
         ValueError,
-        lambda: Memory(K, V).extend(t(2, 1, 3), t(2, 1, 6)),
+        lambda: KVCache(K, V).extend(t(2, 1, 3), t(2, 1, 6)),
         ["keys (2, 1, 3)", "(2, 5, 4)", "must agree"],
     ),
     "memory extended by another batch": (
         ValueError,
-        lambda: Memory(K, V).extend(t(2, 1, 4), t(1, 1, 6)),
+        lambda: KVCache(K, V).extend(t(2, 1, 4), t(1, 1, 6)),
         ["values (1, 1, 6)", "(2, 5, 6)"],
     ),
     "memory extended without positions": (
         ValueError,
-        lambda: Memory(K, V, torch.arange(5)).extend(t(2, 1, 4), t(2, 1, 6)),
+        lambda: KVCache(K, V, torch.arange(5)).extend(t(2, 1, 4), t(2, 1, 6)),
         ["positions must be given to every extend", "those of the new keys"],
     ),
     "segment below nought": (ValueError, lambda: regard.Segment(-3), ["keep", "-3", "try 3"]),
     # what is asked for
-    "log_prob of a soft read": (ValueError, call(need=Need(log_prob=True)), ["log_prob", "Mix()", "Sample()"]),
-    "place of a soft read": (ValueError, call(need=Need(place=True)), ["place", "Mix()", "Argmax()"]),
+    "log_prob of a soft read": (ValueError, call(need=Need(log_prob=True)), ["log_prob", "WeightedSum()", "Sample()"]),
+    "place of a soft read": (ValueError, call(need=Need(place=True)), ["place", "WeightedSum()", "Argmax()"]),
     "lse of another": (
         ValueError,
         call(normalize=regard.Sparsemax(), need=Need(lse=True)),
@@ -262,7 +266,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     ),
     "heads of a memory and values": (
         ValueError,
-        lambda: (m := MultiHead(4, 2))(Q, m.remember(K), V),
+        lambda: (m := MultiHead(4, 2))(Q, m.project_kv(K), V),
         ["v must be None", "(2, 5, 6)", "leave v out"],
     ),
     "q of another width": (
@@ -294,32 +298,32 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     ),
     "states as wide as no vocabulary": (
         ValueError,
-        lambda: likelihood(t(3, 4), t(7, 5), torch.arange(3)),
+        lambda: linear_cross_entropy(t(3, 4), t(7, 5), torch.arange(3)),
         ["states must be as wide as weight", "(3, 4)", "(7, 5)", "nn.Linear(4, 7)"],
     ),
     "a bias of another vocabulary": (
         ValueError,
-        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(3), bias=t(5)),
+        lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.arange(3), bias=t(5)),
         ["bias must be one number a word", "(5)", "(7, 4)", "nn.Linear(4, 7)"],
     ),
     "targets of another shape": (
         ValueError,
-        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(2)),
+        lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.arange(2)),
         ["targets must be one a row", "(2)", "(3, 4)", "states[keep]"],
     ),
     "targets of half the bits": (
         TypeError,
-        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(3).int()),
+        lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.arange(3).int()),
         ["targets must be int64", "torch.int32", "targets.long()"],
     ),
     "a target that is no word": (
         ValueError,
-        lambda: likelihood(t(3, 4), t(7, 4), torch.tensor([1, -100, 2])),
+        lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.tensor([1, -100, 2])),
         ["targets must be words 0 to 6", "-100", "targets[keep]"],
     ),
     "smoothing all": (
         ValueError,
-        lambda: likelihood(t(3, 4), t(7, 4), torch.arange(3), smoothing=1.0),
+        lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.arange(3), smoothing=1.0),
         ["smoothing", "1.0", "try 0.1"],
     ),
     "a second backward of the likelihood": (RuntimeError, twice, ["one backward pass", "call likelihood again"]),
@@ -328,10 +332,10 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "alibi without heads": (ValueError, call(t(3, 4), t(5, 4), bias=regard.ALiBi(4)), ["ALiBi", "4"]),
     "trained for other heads": (
         ValueError,
-        call(t(2, 3, 3, 4), t(2, 3, 5, 4), normalize=regard.Softmax(Trained(1.0, heads=4))),
+        call(t(2, 3, 3, 4), t(2, 3, 5, 4), normalize=regard.Softmax(Learnable(1.0, heads=4))),
         ["heads", "4", "3"],
     ),
-    "memory of another width": (ValueError, call(Q, Memory(t(2, 5, 7), V)), ["(2, 3, 4)", "(2, 5, 7)"]),
+    "memory of another width": (ValueError, call(Q, KVCache(t(2, 5, 7), V)), ["(2, 3, 4)", "(2, 5, 7)"]),
     "bias far away": (ValueError, call(bias=t(3, 5, device="meta")), ["bias is on meta", ".to('cpu')"]),
     "documents far away": (ValueError, call(mask=regard.Documents(t(2, 5, device="meta").long())), ["on meta"]),
     "a score by its name": (TypeError, call(score="dot"), ["score must be a Score", "'dot'", "score=Dot()"]),
@@ -340,7 +344,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         call(normalize=regard.Softmax),
         ["normalize must be a Normalizer", "the class Softmax", "normalize=Softmax("],
     ),
-    "a read by its name": (TypeError, call(read="mix"), ["read must be a Read", "'mix'", "read=Mix()"]),
+    "a read by its name": (TypeError, call(read="mix"), ["read must be a Read", "'mix'", "read=WeightedSum()"]),
     "a bias that is a number": (TypeError, call(bias=1.0), ["bias must be a Bias", "1.0", "or a tensor"]),
     "positions of too few for heads": (
         ValueError,
@@ -396,17 +400,17 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "need as a dict": (TypeError, call(need={"weights": True}), ["need must be a Need", "Need(weights=True)"]),
     "keys to remember of another width": (
         ValueError,
-        lambda: Attention(regard.Bilinear(4, 7)).remember(K),
+        lambda: Attention(regard.Bilinear(4, 7)).project_kv(K),
         ["k must be 7 wide", "(2, 5, 4)"],
     ),
     "heads remember another width": (
         ValueError,
-        lambda: MultiHead(4, 2).remember(V),
+        lambda: MultiHead(4, 2).project_kv(V),
         ["k must be 4 wide", "(2, 5, 6)"],
     ),
     "memory extended by another type": (
         TypeError,
-        lambda: Memory(K, V).extend(K.double(), V.double()),
+        lambda: KVCache(K, V).extend(K.double(), V.double()),
         ["keys of torch.float64", "torch.float32", ".to(memory.keys)"],
     ),
     "three indices of a map": (IndexError, lambda: a_map()[0, 0, 0], ["[rows, columns]", "3 indices", "pick(sample"]),
@@ -418,7 +422,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     ),
     "weights of one axis": (
         TypeError,
-        lambda: Kept(t(3)),
+        lambda: DenseMap(t(3)),
         ["weights must be floating", "(3)", "weights.unsqueeze(-2)"],
     ),
     "too much picked": (IndexError, lambda: a_map().pick(0, 0), ["at most the 1 leading", "got 2"]),

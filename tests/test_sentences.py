@@ -21,14 +21,14 @@ from PIL import Image
 from torch import nn
 
 import regard
-from regard.attn.maps.attention_map import Kept
+from regard.attn.maps.attention_map import DenseMap
 from regard.cli.loading import weighed
 from regard.cli.recording_output import joined
 from regard.cli.verbs import view
 from regard.common import image_files
 from regard.data.images.captions import read_captions
 from regard.data.images.labelled import digits, read_images
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.recording.storage.map_codec import _call
 from regard.tasks.caption.options import Caption
@@ -53,12 +53,12 @@ RAISED = ("parts", "backends", "losses", "attn/functional.py", "attn/layer.py", 
 ENOUGH, TOLD = 8, 20
 
 
-def recorded(queries: int = 2, keys: int = 3, name: str = "a", **facts: Any) -> Recorded:
-    return Recorded(name, "self", Kept(torch.full((1, 2, queries, keys), 1 / keys)), certificate=0.0, **facts)
+def recorded(queries: int = 2, keys: int = 3, name: str = "a", **facts: Any) -> RecordedMap:
+    return RecordedMap(name, "self", DenseMap(torch.full((1, 2, queries, keys), 1 / keys)), certificate=0.0, **facts)
 
 
 def unmarked() -> None:
-    def merged() -> None:
+    def merge_words() -> None:
         raise ValueError("pieces are missing")
 
     joined(SimpleNamespace(queries=("▁a", "b"), keys=None, merged=merged))  # type: ignore[arg-type]

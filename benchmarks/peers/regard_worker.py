@@ -15,24 +15,24 @@ from torch import nn
 
 import regard
 from benchmarks.peers.talk import Answer, Setting, scratch, serve
-from regard.data.text.batching import Batch, plan
+from regard.data.text.batching import PairBatch, plan_batches
 from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pairs, read_pairs
-from regard.data.text.tokenizer import Tokens
-from regard.models.encoder_decoder import Translator
+from regard.data.text.tokenizer import Tokenizer
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Beam, Interpreter
-from regard.tasks.translate.task import Translation
+from regard.tasks.translate.predictor import Beam, Translator
+from regard.tasks.translate.task import TranslateProblem
 from regard.tasks.translate.vocabularies import Vocabularies
-from regard.training.config import Training
-from regard.training.events import Stepped
+from regard.training.config import TrainingConfig
+from regard.training.events import StepLogged
 from regard.training.fit import fit
-from regard.training.protocol import Loss, Score
+from regard.training.protocol import Loss, ValidationResult
 
 
-def built(setting: Setting, vocabulary: int) -> Translator:
+def built(setting: Setting, vocabulary: int) -> EncoderDecoder:
     if setting.kind == "transformer":
         return Transformer(
             vocabulary,
@@ -60,10 +60,10 @@ def built(setting: Setting, vocabulary: int) -> Translator:
     )
 
 
-def translation(setting: Setting, folder: Path, own: bool) -> Translation:
+def translation(setting: Setting, folder: Path, own: bool) -> TranslateProblem:
     """The numbers in the files are words, so text in and text out cost here what they cost the others."""
     words = (folder / "vocabulary.txt").read_text(encoding="ascii").split()
-    one = Tokens("words", words, None)
+    one = Tokenizer("words", words, None)
     pairs = read_pairs([folder / "train.src", folder / "train.trg"])
     corpus, _ = Corpus.of(pairs, one, one, max_length=10**6, folder=None)
     task = Translate(
@@ -72,7 +72,7 @@ def translation(setting: Setting, folder: Path, own: bool) -> Translation:
         smoothing=setting.smoothing,
         batch=even(corpus, setting.sentences) if own else None,
     )
-    return Translation(task, Vocabularies(one, one), corpus, Pairs([], []), corpus, corpus.stretch, "")
+    return TranslateProblem(task, Vocabularies(one, one), corpus, Pairs([], []), corpus, corpus.stretch, "")
 
 
 def even(corpus: Corpus, sentences: int) -> int:
@@ -82,7 +82,7 @@ def even(corpus: Corpus, sentences: int) -> int:
     low, high = 1, 1 << 20
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if len(plan(*lengths, middle, seed=0, epoch=0)) > wanted else (low, middle)
+        low, high = (middle, high) if len(plan_batches(*lengths, middle, seed=0, epoch=0)) > wanted else (low, middle)
     return high
 
 
@@ -107,20 +107,20 @@ class Work:
         count = len(self.translation.corpus)
         return np.split(np.arange(count), range(self.setting.sentences, count, self.setting.sentences))
 
-    def batch(self, planned: Any, rank: int, world: int) -> Batch | None:
+    def batch(self, planned: Any, rank: int, world: int) -> PairBatch | None:
         batch = self.translation.batch(planned, rank, world)
         assert batch is not None
         self.places += batch.target[:, 1:].numel()
         self.tokens += batch.tokens
         return batch
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: PairBatch) -> int:
         return self.translation.count(batch)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
         return self.translation.loss(model, batch)
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         raise AssertionError("nothing is validated here")
 
 
@@ -140,7 +140,7 @@ class Regard:
         self.setting = Setting(**setting)
         self.work = Work(self.setting, Path(data), own)
         self.test = (Path(data) / "test.src").read_text(encoding="ascii").splitlines()
-        training = Training(
+        training = TrainingConfig(
             steps=10**9,
             lr=self.setting.rate,
             schedule="constant",
@@ -153,7 +153,7 @@ class Regard:
         )
         events = fit(Task(self.work, seed), scratch() / "run", training)
         next(events)  # Started: the model is there
-        self.steps = (event for event in events if isinstance(event, Stepped))
+        self.steps = (event for event in events if isinstance(event, StepLogged))
         self.model = self.work.translator
         return {
             "parameters": sum(p.numel() for p in self.model.parameters()),
@@ -180,7 +180,7 @@ class Regard:
         began = time.process_time()
         vocabularies = self.work.translation.vocabularies
         stretch = self.work.translation.stretch
-        interpreter = Interpreter(self.model, vocabularies, batch=self.setting.sentences, stretch=stretch, most=longest)
+        interpreter = Translator(self.model, vocabularies, batch=self.setting.sentences, stretch=stretch, most=longest)
         said = interpreter.translate(self.test[start:stop], Beam(beam, length_penalty=alpha))
         seconds = time.process_time() - began
         # the end of sentence counts, as it does for the others

@@ -24,10 +24,10 @@ def write(folder: Path, source: Path, target: Path, *, size: int, held_out: int,
     """train.src, train.trg, test.src: numbers with spaces between; vocabulary.txt: all but the special ones."""
     from regard.data.text.pairs import read_pairs
     from regard.data.text.special_tokens import SPECIAL
-    from regard.data.text.tokenizer import Tokens
+    from regard.data.text.tokenizer import Tokenizer
 
     pairs = read_pairs([source, target])
-    tokens = Tokens.train("bpe", [*pairs.source, *pairs.target], size)
+    tokens = Tokenizer.train("bpe", [*pairs.source, *pairs.target], size)
     both = zip(tokens.encode(pairs.source), tokens.encode(pairs.target), strict=True)
     rows = [(x, y) for x, y in both if 0 < len(x) <= LONGEST and 0 < len(y) <= LONGEST]
     if len(rows) < 2 * held_out:

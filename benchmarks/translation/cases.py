@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.table import Bound
 from regard.cli.verbs import demo
 from regard.tasks.translate.options import Translate
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 # what a score is called in a table, and the digits that count
 UNITS = {
@@ -28,7 +28,7 @@ class Case:
 
     what: str
     task: Translate
-    training: Training
+    training: TrainingConfig
     search: str = "beam 5"
     goals: Mapping[str, Bound] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ _MULTI30K = Translate(
     dropout=0.2,
     batch=1536,
 )
-_TRAINING = Training(
+_TRAINING = TrainingConfig(
     epochs=12,
     lr=1.5e-3,
     schedule="cosine",
@@ -85,7 +85,7 @@ COMPARED = (
     "monotonic",
 )
 _SMALL = replace(_MULTI30K, width=128, hidden=256)
-_BUDGET = Training(
+_BUDGET = TrainingConfig(
     steps=682,
     lr=2e-3,
     schedule="cosine",
@@ -103,7 +103,7 @@ def _compared(name: str) -> Case:
     return Case(f"{name} attention", replace(_SMALL, decoder="luong", attention=name), _BUDGET)
 
 
-_REVERSE = Training(
+_REVERSE = TrainingConfig(
     steps=2000, lr=3e-3, schedule="cosine", warmup=200, validate_every=500, save_every=250, log_every=50, threads=1
 )
 
@@ -131,7 +131,9 @@ CASES: dict[str, Case] = {
     "pronounce": Case(
         "English words to phonemes, words never seen",
         Translate(data="pronounce", decoder="luong", attention="general"),
-        Training(epochs=20, lr=2e-3, schedule="cosine", warmup=400, validate_every=1500, save_every=500, threads=1),
+        TrainingConfig(
+            epochs=20, lr=2e-3, schedule="cosine", warmup=400, validate_every=1500, save_every=500, threads=1
+        ),
         goals={"per": Bound("most", 8), "wer": Bound("most", 32), "cpu": Bound("most", 60)},
     ),
     "additive": Case(

@@ -19,12 +19,12 @@ from benchmarks import measured
 from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
-from regard.common.dataclass_json import restored
+from regard.common.dataclass_json import dataclass_from_json
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Beam, Interpreter, Said
+from regard.tasks.translate.predictor import Beam, TranslationHypothesis, Translator
 from regard.tasks.translate.task import read as read_splits
 from regard.training import checkpoint
-from regard.training.run_folder import BEST, Record
+from regard.training.run_folder import BEST, RunRecord
 
 RESULT = "decoding.json"
 BATCH, SIZE = 64, 5
@@ -49,15 +49,15 @@ class Result:
 
 def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = print) -> Result:
     """The run's best weights, on its first lines to be tested on, so many times."""
-    record = Record.read(run)
+    record = RunRecord.read(run)
     if record.kind != Translate.__name__:
         raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another")
-    task = restored(Translate, record.task)
+    task = dataclass_from_json(Translate, record.task)
     interpreter = task.interpreter(run)
     checkpoint.load(interpreter.model, run / BEST)
     source = list(read_splits(task).test.source[:lines])
     ways = {
-        size: Interpreter(
+        size: Translator(
             interpreter.model,
             interpreter.vocabularies,
             batch=size,
@@ -77,10 +77,10 @@ def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = pri
 
 
 def _measured(
-    run: Path, ways: dict[int, Interpreter], source: list[str], rounds: int, say: Callable[[str], None]
+    run: Path, ways: dict[int, Translator], source: list[str], rounds: int, say: Callable[[str], None]
 ) -> Result:
     seconds: dict[int, list[float]] = {size: [] for size in ways}
-    said: dict[int, list[Said]] = {}
+    said: dict[int, list[TranslationHypothesis]] = {}
     for number in range(1, rounds + 1):
         # the first in turn changes
         for size in (*ways,) if number % 2 else (*reversed(ways),):
@@ -101,7 +101,7 @@ def _measured(
     )
 
 
-def _timed(way: Interpreter, lines: Sequence[str]) -> tuple[float, list[Said]]:
+def _timed(way: Translator, lines: Sequence[str]) -> tuple[float, list[TranslationHypothesis]]:
     start = time.process_time()
     found = way.translate(lines, Beam(SIZE))
     return time.process_time() - start, [best[0] for best in found]

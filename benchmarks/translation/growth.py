@@ -28,10 +28,10 @@ from benchmarks import measured
 from benchmarks.measured import About
 from benchmarks.peers.talk import Answer, Worker, serve
 from regard.tasks.translate.options import Translate
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from regard.tasks.translate.task import Translation
+    from regard.tasks.translate.task import TranslateProblem
 
 NAME = "growth"
 PAIRS = (30_000, 300_000, 3_000_000)
@@ -153,7 +153,7 @@ class Grown:
 
     def load(self, train: Sequence[str], valid: Sequence[str], folder: str, mapped: int | None) -> Answer:
         from regard.data.text.corpus import Corpus
-        from regard.training.events import Started, Stepped
+        from regard.training.events import Started, StepLogged
         from regard.training.fit import fit
 
         if mapped is not None:
@@ -172,12 +172,14 @@ class Grown:
             [],
         )
         never = 10**9
-        training = Training(steps=never, log_every=1, validate_every=never, save_every=never, threads=1, device="cpu")
+        training = TrainingConfig(
+            steps=never, log_every=1, validate_every=never, save_every=never, threads=1, device="cpu"
+        )
         begun = time.process_time()
         events = fit(self.task, Path(folder), training)
         self.batches = next(event.batches for event in events if isinstance(event, Started))
         self.reading = time.process_time() - begun, memory()["VmHWM"]
-        self.steps = (event for event in events if isinstance(event, Stepped))
+        self.steps = (event for event in events if isinstance(event, StepLogged))
         self.notes, self.rates = [memory()], list[float]()
         return {}
 
@@ -191,7 +193,7 @@ class Grown:
 
     def tell(self) -> Answer:
         """What was found; the first turn, which also pays for what is built at the first step, is left out."""
-        work: Translation = self.task.made[0]
+        work: TranslateProblem = self.task.made[0]
         sides = work.corpus.source, work.corpus.target
         own = max(self.notes, key=lambda note: note["RssAnon"])
         size = Size(

@@ -28,16 +28,16 @@ from regard.data.embedded import reverse
 from regard.data.text.pairs import Pairs
 from regard.tasks.translate.options import Translate
 from regard.training import checkpoint
-from regard.training.config import Training
-from regard.training.run_folder import AVERAGE, BEST, LAST, METRICS, RECORD, Record
-from regard.training.state import Progress
+from regard.training.config import TrainingConfig
+from regard.training.run_folder import AVERAGE, BEST, LAST, METRICS, RECORD, RunRecord
+from regard.training.state import TrainingState
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from multiprocessing.synchronize import Event
 
 NAME = "resume"
-TRAINING = Training(
+TRAINING = TrainingConfig(
     steps=300,
     lr=3e-3,
     warmup=20,
@@ -104,7 +104,7 @@ def _tsv(path: Path, pairs: Pairs) -> Path:
     return path
 
 
-def train(task: Translate, run: Path, training: Training, ready: "Event") -> None:
+def train(task: Translate, run: Path, training: TrainingConfig, ready: "Event") -> None:
     """All of a training, or what is left of it."""
     from regard.training.fit import fit
 
@@ -115,7 +115,7 @@ def train(task: Translate, run: Path, training: Training, ready: "Event") -> Non
 class Trainer:
     """Starts trainings in processes that need not import anything: a server that did is forked."""
 
-    def __init__(self, task: Translate, training: Training) -> None:
+    def __init__(self, task: Translate, training: TrainingConfig) -> None:
         self.task, self.training = task, training
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(_PRELOADED)
@@ -175,13 +175,13 @@ class Kills:
         for path in sorted(run.rglob("*.safetensors")):
             self._try(path, lambda path=path: checkpoint.read(path))  # type: ignore[misc]
         if (run / RECORD).exists():
-            self._try(run / RECORD, lambda: Record.read(run))
+            self._try(run / RECORD, lambda: RunRecord.read(run))
         if not (run / LAST).exists():
             self.before_first += 1
             if step:
                 self.broken.append(f"kill {self.count}: {LAST} is gone")
             return 0
-        progress = self._try(run / LAST, lambda: Progress.from_dict(checkpoint.read(run / LAST).facts["progress"]))
+        progress = self._try(run / LAST, lambda: TrainingState.from_dict(checkpoint.read(run / LAST).facts["progress"]))
         if progress is None:
             return step
         if progress.step < step:
@@ -226,7 +226,7 @@ def measure(
     folder: Path,
     kills: int,
     seed: int = 0,
-    training: Training = TRAINING,
+    training: TrainingConfig = TRAINING,
     pairs: int = 400,
     say: Callable[[str], None] = print,
 ) -> Result:

@@ -18,7 +18,7 @@ from regard.tasks.translate.predictor import Beam, Greedy, Search
 from regard.tasks.translate.task import evaluate, read
 from regard.training import checkpoint
 from regard.training.events import Started
-from regard.training.run_folder import BEST, LAST, METRICS, RECORD, Record
+from regard.training.run_folder import BEST, LAST, METRICS, RECORD, RunRecord
 
 SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 5": Beam(5)}
 RESULT = "result.json"
@@ -85,9 +85,9 @@ def result(name: str, case: Case, run: Path, say: Say) -> Result:
         found = Result.read(run)
         if found is not None:
             return found
-    before = Record.read(run).versions if (run / RECORD).exists() else None
+    before = RunRecord.read(run).versions if (run / RECORD).exists() else None
     started, stepped = train(name, case.task, case.training, run, say)
-    versions = Record.read(run).versions if stepped or before is None else before
+    versions = RunRecord.read(run).versions if stepped or before is None else before
     say(f"{name}: judging")
     found = judge(name, case, run, started, versions)
     found.write(run)
@@ -98,7 +98,7 @@ def _current(case: Case, run: Path) -> bool:
     """Is what was judged a run of this very case?"""
     if not ((run / RESULT).exists() and (run / RECORD).exists()):
         return False
-    record, wanted = Record.read(run), Record.of(case.task, case.training)
+    record, wanted = RunRecord.read(run), RunRecord.of(case.task, case.training)
     return (record.kind, record.task, record.training) == (wanted.kind, wanted.task, wanted.training)
 
 

@@ -21,15 +21,15 @@ from benchmarks.table import Bound
 from benchmarks.training import Unfinished, train
 from benchmarks.vision.result import Picture, Result, Row, Table
 from regard.cli.captions import draw
-from regard.common.dataclass_json import restored
+from regard.common.dataclass_json import dataclass_from_json
 from regard.data.embedded.scenes import NAMES, Captioned
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
 from regard.tasks.caption.task import evaluate, read
-from regard.tasks.translate.predictor import Beam, Greedy, Said
+from regard.tasks.translate.predictor import Beam, Greedy, TranslationHypothesis
 from regard.training import checkpoint
-from regard.training.config import Training
-from regard.training.run_folder import BEST, LAST, Record
+from regard.training.config import TrainingConfig
+from regard.training.run_folder import BEST, LAST, RunRecord
 
 Attention = Literal["soft", "hard"]
 # what must be reached: BLEU-4, and the share of words for digits that point at them
@@ -45,14 +45,14 @@ class Judged:
 
     name: Attention
     task: Caption
-    training: Training
+    training: TrainingConfig
     step: int
     reached: int  # the step at which the run stands
     test: Captioned
     spent: Spent | None
     greedy: dict[str, float]
     beam: dict[str, float]
-    said: Sequence[Said]
+    said: Sequence[TranslationHypothesis]
     changed: str = ""  # how the training was changed on its way
 
 
@@ -83,13 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def of(name: Attention, steps: int | None) -> Training:
-    return Training(**{**Caption.TRAINING, **TRAINING, "threads": 1, "steps": steps or STEPS[name]})
+def of(name: Attention, steps: int | None) -> TrainingConfig:
+    return TrainingConfig(**{**Caption.TRAINING, **TRAINING, "threads": 1, "steps": steps or STEPS[name]})
 
 
 def judged(name: Attention, run: Path) -> Judged:
-    record = Record.read(run)
-    task = restored(Caption, record.task)
+    record = RunRecord.read(run)
+    task = dataclass_from_json(Caption, record.task)
     test = read(task, "test")
     captioner, step = loaded(task, run)
     reached = checkpoint.read(run / LAST).facts["step"] if (run / LAST).exists() else step
@@ -99,7 +99,7 @@ def judged(name: Attention, run: Path) -> Judged:
     return Judged(name, task, record.training, step, reached, test, spent, greedy, beam, said, _changed(record))
 
 
-def _changed(record: Record) -> str:
+def _changed(record: RunRecord) -> str:
     """What a resume changed: the schedule goes over as many steps as are planned."""
     return "".join(f"; planned for {old.steps:,} until step {at:,}" for (_, old), (at, _) in pairwise(record.history))
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from torch import nn
 
-from regard.common.dataclass_json import restored
+from regard.common.dataclass_json import dataclass_from_json
 from regard.data.images.labelled import Images
-from regard.tasks._image_data import Batch, Facts, Planned, recalled
+from regard.tasks._image_data import ImageBatch, ImageStats, Planned, recalled
 from regard.tasks.classify_image.options import ClassifyImage
-from regard.tasks.classify_image.task import Classification
+from regard.tasks.classify_image.task import ClassifyImageProblem
 from regard.tasks.glimpse.options import Glimpse
-from regard.tasks.glimpse.task import Glimpsing, build
-from regard.training.protocol import Loss, Score
+from regard.tasks.glimpse.task import GlimpseProblem, build
+from regard.training.protocol import Loss, ValidationResult
 
 _FIRST, _SECOND = 16, 32
 
 
-def network(facts: Facts, side: int, parameters: int) -> nn.Sequential:
+def network(facts: ImageStats, side: int, parameters: int) -> nn.Sequential:
     """Two convolutions that halve the map, and a hidden layer as wide as `parameters` in all allow."""
     flat, classes = _SECOND * ((side + 3) // 4) ** 2, len(facts.classes)
     body = nn.Sequential(
@@ -46,7 +46,7 @@ class Crop:
     def __post_init__(self) -> None:
         # a run has written it as JSON
         if isinstance(self.scenes, dict):
-            object.__setattr__(self, "scenes", restored(Glimpse, self.scenes))
+            object.__setattr__(self, "scenes", dataclass_from_json(Glimpse, self.scenes))
 
     @property
     def seed(self) -> int:
@@ -57,14 +57,14 @@ class Crop:
         return self.scenes.batch
 
     def prepare(self, folder: Path, new: bool = True) -> "Cropping":
-        scenes = Glimpsing.of(self.scenes, folder, new)
-        inner = Classification(ClassifyImage(), scenes.train, self.cropped(scenes.valid), scenes.facts)
+        scenes = GlimpseProblem.of(self.scenes, folder, new)
+        inner = ClassifyImageProblem(ClassifyImage(), scenes.train, self.cropped(scenes.valid), scenes.facts)
         return Cropping(self, scenes, inner)
 
     def fresh(self, folder: Path) -> nn.Module:
         return self.built(recalled(folder))
 
-    def built(self, facts: Facts) -> nn.Module:
+    def built(self, facts: ImageStats) -> nn.Module:
         """For scenes of pictures with these facts, as they were read."""
         glimpsing = build(self.scenes, facts)
         return network(facts, self.side, sum(p.numel() for p in glimpsing.parameters()))
@@ -82,8 +82,8 @@ class Cropping:
     """What training asks: the scenes of a glimpse task, cut, and the loss of a classification."""
 
     task: Crop
-    scenes: Glimpsing
-    inner: Classification
+    scenes: GlimpseProblem
+    inner: ClassifyImageProblem
     counted: str = "images"
 
     @property
@@ -96,19 +96,19 @@ class Cropping:
     def batches(self, epoch: int) -> Sequence[Planned]:
         return self.scenes.batches(epoch)
 
-    def batch(self, planned: Any, rank: int, world: int) -> Batch | None:
+    def batch(self, planned: Any, rank: int, world: int) -> ImageBatch | None:
         whole = self.scenes.batch(planned, rank, world)
         if whole is None:
             return None
         high, wide = whole.x.shape[2:]
         top, left = (high - self.task.side) // 2, (wide - self.task.side) // 2
-        return Batch(whole.x[:, :, top : top + self.task.side, left : left + self.task.side], whole.labels)
+        return ImageBatch(whole.x[:, :, top : top + self.task.side, left : left + self.task.side], whole.labels)
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
         return self.inner.loss(model, batch)
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         return self.inner.validate(model)

@@ -26,13 +26,13 @@ from regard.tasks._image_data import read, recalled
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import evaluate
 from regard.training import checkpoint
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST
 
 SEEDS = 5
 # chosen on validation images, without a gate; 21 batches are an epoch
 TASK = ClassifyImage(width=16)
-TRAINING = Training(
+TRAINING = TrainingConfig(
     epochs=14,
     lr=6e-3,
     schedule="cosine",
@@ -72,7 +72,7 @@ class Judged:
         return student(n) * statistics.stdev(self.accuracies) / n**0.5
 
 
-def judged(gate: str, tasks: Mapping[str, Any], out: Path, training: Training, say: Say) -> Judged:
+def judged(gate: str, tasks: Mapping[str, Any], out: Path, training: TrainingConfig, say: Say) -> Judged:
     """Trained, or found trained, with every seed, and judged on the test images."""
     accuracies, cpu = [], 0.0
     for name, task in tasks.items():
@@ -99,7 +99,7 @@ def rate(task: ClassifyImage, run: Path, repeats: int = 10) -> float:
     return len(batch.labels) / best
 
 
-def result(found: Sequence[Judged], task: ClassifyImage, training: Training) -> Result:
+def result(found: Sequence[Judged], task: ClassifyImage, training: TrainingConfig) -> Result:
     plain = next(one for one in found if one.gate == "none")
     seeds, long = (
         len(plain.accuracies),
@@ -148,7 +148,7 @@ def main(
     arguments: Sequence[str] | None = None,
     *,
     task: ClassifyImage = TASK,
-    training: Training = TRAINING,
+    training: TrainingConfig = TRAINING,
     seeds: int = SEEDS,
     results: Path = RESULTS,
 ) -> int:

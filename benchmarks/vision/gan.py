@@ -27,11 +27,11 @@ from benchmarks.vision.result import Picture, Result, Row, Table
 from regard.data.images.labelled import Images
 from regard.models.sagan import SelfAttentionGAN
 from regard.tasks import _image_data as pictures
-from regard.tasks.generate_image.judge import Judge, Real, spread
-from regard.tasks.generate_image.options import Generate
+from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, spread
+from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.generate_image.task import JUDGED, drawn, other_judge
 from regard.training import checkpoint
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST
 from regard.viz import Panel
 from regard.viz.plots import heatmap
@@ -49,7 +49,7 @@ class Drawn:
     asked: NDArray[np.int64]  # "n"
     train: Images
     test: Images
-    judge: Judge
+    judge: ReferenceClassifier
     step: int
     model: SelfAttentionGAN
 
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("--steps", type=int, default=STEPS)
     made.add_argument("--pictures", type=Path, default=Path("docs/images"))
     given = made.parse_args(arguments)
-    task, run = Generate(**TASK), given.runs / "gan"
-    training = Training(**{**Generate.TRAINING, "steps": given.steps, "threads": 1, "validate_every": 400})
+    task, run = GenerateImage(**TASK), given.runs / "gan"
+    training = TrainingConfig(**{**GenerateImage.TRAINING, "steps": given.steps, "threads": 1, "validate_every": 400})
     try:
         train("gan", task, training, run, say)
     except Unfinished as error:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def judged(task: Generate, run: Path) -> Drawn:
+def judged(task: GenerateImage, run: Path) -> Drawn:
     model = task.fresh(run)
     assert isinstance(model, SelfAttentionGAN)
     step = checkpoint.load(model, run / BEST)["step"]
@@ -84,8 +84,8 @@ def judged(task: Generate, run: Path) -> Drawn:
     return Drawn(drawn(model, asked, task.seed + 1), asked, pictures.read(task)[0], test, judge, step, model)
 
 
-def result(found: Drawn, task: Generate, training: Training, spent: Spent | None) -> Result:
-    real = Real.of(found.judge, found.test)
+def result(found: Drawn, task: GenerateImage, training: TrainingConfig, spent: Spent | None) -> Result:
+    real = RealImageStats.of(found.judge, found.test)
     scores = real.scores(found.pixels, found.asked)
     cpu = None if spent is None else spent.seconds
     how = f"best of {training.steps:,} steps of {task.batch}: step {found.step:,}"

@@ -27,7 +27,7 @@ from regard.tasks.classify_image.task import probabilities
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.glimpse.task import paths, seen, split_of
 from regard.training import checkpoint
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, LAST
 from regard.viz.recording.figures import draw_recording
 
@@ -63,9 +63,9 @@ class Case:
     lr: float = 1e-3
 
     @property
-    def training(self) -> Training:
+    def training(self) -> TrainingConfig:
         every = _STEPS[self.task.batch]
-        return Training(
+        return TrainingConfig(
             epochs=self.epochs,
             lr=self.lr,
             schedule="cosine",

@@ -14,7 +14,7 @@ from regard.tasks._image_data import read, recalled
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import evaluate
 from regard.training import checkpoint
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST
 
 
@@ -25,13 +25,13 @@ class Case:
     what: str
     how: str
     task: ClassifyImage
-    training: Training
+    training: TrainingConfig
     bound: Bound
 
 
 # a tenth of 60,000 images is held out to choose the best weights: 422 batches of 128 are an epoch
 _EPOCH = 422
-_TRAINING = Training(
+_TRAINING = TrainingConfig(
     epochs=4, schedule="cosine", warmup=150, validate_every=_EPOCH, save_every=_EPOCH, log_every=100, threads=1
 )
 CASES: dict[str, Case] = {

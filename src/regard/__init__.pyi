@@ -24,7 +24,7 @@ from .attn.functional import (
     explain as explain,
 )
 from .attn.kv_cache import (
-    Memory as Memory,
+    KVCache as KVCache,
 )
 from .attn.kv_cache import (
     Segment as Segment,
@@ -47,16 +47,16 @@ from .attn.mechanisms.location_sensitive import (
     LocationAttention as LocationAttention,
 )
 from .attn.mechanisms.location_sensitive import (
-    Smooth as Smooth,
+    NormalizedSigmoid as NormalizedSigmoid,
 )
 from .attn.mechanisms.memory_hop import (
-    Hop as Hop,
+    Identity as Identity,
 )
 from .attn.mechanisms.memory_hop import (
-    Plain as Plain,
+    MemoryHop as MemoryHop,
 )
 from .attn.mechanisms.monotonic import (
-    Chunk as Chunk,
+    ChunkwiseSoftmax as ChunkwiseSoftmax,
 )
 from .attn.mechanisms.monotonic import (
     ExpectedStop as ExpectedStop,
@@ -71,7 +71,7 @@ from .attn.mechanisms.monotonic import (
     NormedAdditive as NormedAdditive,
 )
 from .attn.mechanisms.monotonic import (
-    Stop as Stop,
+    StopRule as StopRule,
 )
 from .attn.mechanisms.pooling import (
     KeyValue as KeyValue,
@@ -99,15 +99,15 @@ from .attn.terms.bias import (
 from .attn.terms.bias import (
     T5Buckets as T5Buckets,
 )
-from .attn.terms.learnable import Trained as Trained
+from .attn.terms.learnable import Learnable as Learnable
+from .attn.terms.mask import (
+    BooleanMask as BooleanMask,
+)
 from .attn.terms.mask import (
     Causal as Causal,
 )
 from .attn.terms.mask import (
     Documents as Documents,
-)
-from .attn.terms.mask import (
-    Given as Given,
 )
 from .attn.terms.mask import (
     Lengths as Lengths,
@@ -128,9 +128,6 @@ from .attn.terms.normalizer import (
     Normalizer as Normalizer,
 )
 from .attn.terms.normalizer import (
-    Null as Null,
-)
-from .attn.terms.normalizer import (
     Sigmoid as Sigmoid,
 )
 from .attn.terms.normalizer import (
@@ -144,6 +141,9 @@ from .attn.terms.normalizer import (
 )
 from .attn.terms.normalizer import (
     TopK as TopK,
+)
+from .attn.terms.normalizer import (
+    WithNullSlot as WithNullSlot,
 )
 from .attn.terms.position import (
     HalfWave as HalfWave,
@@ -164,9 +164,6 @@ from .attn.terms.read import (
     Gumbel as Gumbel,
 )
 from .attn.terms.read import (
-    Mix as Mix,
-)
-from .attn.terms.read import (
     Read as Read,
 )
 from .attn.terms.read import (
@@ -174,6 +171,9 @@ from .attn.terms.read import (
 )
 from .attn.terms.read import (
     StraightThrough as StraightThrough,
+)
+from .attn.terms.read import (
+    WeightedSum as WeightedSum,
 )
 from .attn.terms.score import (
     Additive as Additive,
@@ -276,7 +276,7 @@ from .gates.spatial import (
 )
 from .recording.analysis.words import Words as Words
 from .recording.record import record as record
-from .recording.recorded_map import Recorded as Recorded
+from .recording.recorded_map import RecordedMap as RecordedMap
 from .recording.recording import Recording as Recording
 from .viz.show import show as show
 

@@ -7,20 +7,20 @@ import torch
 from tests.attn.backends.cases import Case, close
 
 import regard
-from regard.attn.call import NOTHING, Call, equation, resolve
+from regard.attn.call import NOTHING, AttentionCall, equation, resolve
 
 B, H, Q, K, D, V = 2, 3, 5, 7, 4, 6
 FEWER = ((B, H), (1, H), (B, 1), (H,), (1,), ())
 
 
-def a_call(*leads: tuple[int, ...], **terms: object) -> Call:
+def a_call(*leads: tuple[int, ...], **terms: object) -> AttentionCall:
     shapes = [(*lead, n, w) for lead, n, w in zip(leads, (Q, K, K), (D, D, V), strict=True)]
     named = [terms.get(name) for name in ("score", "bias", "mask", "normalize", "read")]
     tensors = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
     return resolve(*tensors, *named, 0.0, terms.get("positions"), NOTHING)[0]
 
 
-def whole(call: Call) -> torch.Tensor:
+def whole(call: AttentionCall) -> torch.Tensor:
     out = equation(call).out
     return out.expand(*call.batch, *out.shape[-2:])
 
@@ -30,7 +30,11 @@ LEADS = [leads for leads in itertools.product(FEWER, repeat=3) if (B, H) in lead
 
 @pytest.mark.parametrize("leads", LEADS, ids=str)
 def test_a_sample_of_tensors_with_fewer_leading_axes(leads: tuple[tuple[int, ...], ...]) -> None:
-    for mask in (None, regard.Lengths(torch.tensor([3, 6])), regard.Given(torch.rand(H, Q, K).unsqueeze(0) < 0.6)):
+    for mask in (
+        None,
+        regard.Lengths(torch.tensor([3, 6])),
+        regard.BooleanMask(torch.rand(H, Q, K).unsqueeze(0) < 0.6),
+    ):
         call = a_call(*leads, mask=mask)
         for n in range(B):
             one = call.sample(n)

@@ -6,7 +6,7 @@ from tests.attn.backends.cases import CASES, Case, close, tensors
 from torch import Tensor
 
 import regard
-from regard.attn.maps.attention_map import Computed
+from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.normalizer import Normalizer
 
 PICKS: dict[str, tuple[int | slice, ...]] = {
@@ -30,7 +30,7 @@ def test_a_pick_is_a_part_of_the_weights(case: Case, pick: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "terms", [{}, {"bias": regard.ALiBi(6)}, {"normalize": regard.Softmax(regard.Trained(2.0, 6))}]
+    "terms", [{}, {"bias": regard.ALiBi(6)}, {"normalize": regard.Softmax(regard.Learnable(2.0, 6))}]
 )
 def test_heads_that_share_keys_are_picked_with_theirs(terms: dict[str, object]) -> None:
     q, k = torch.randn(2, 6, 5, 3), torch.randn(2, 3, 7, 3)
@@ -47,7 +47,7 @@ def test_heads_that_share_keys_are_picked_with_theirs(terms: dict[str, object]) 
 def test_a_mask_for_each_head_is_cut_with_it() -> None:
     q, k = torch.randn(2, 3, 5, 3), torch.randn(2, 3, 7, 3)
     allowed = torch.rand(2, 3, 5, 7) > 0.4
-    mask = regard.Given(allowed) & regard.Window(5, 5)
+    mask = regard.BooleanMask(allowed) & regard.Window(5, 5)
     got = regard.attend(q, k, mask=mask, need=regard.Need(weights=True, map=True))
     for n in range(2):
         for h in range(3):
@@ -72,7 +72,7 @@ def test_a_long_map_is_read_tile_by_tile_and_head_by_head() -> None:
     n = 32_768
     q, k = torch.randn(1, 4, n, 8), torch.randn(1, 4, n, 8)
     call = regard.attend(q[..., :1, :], k, need=regard.Need(map=True)).map.call
-    seen = Computed(call.__class__(**{**{f: getattr(call, f) for f in call.__slots__}, "q": q, "queries": q}))
+    seen = LazyMap(call.__class__(**{**{f: getattr(call, f) for f in call.__slots__}, "q": q, "queries": q}))
     one = seen.pick(0, 3)
     sizes = []
     plain = regard.Softmax.weights

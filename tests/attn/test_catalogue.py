@@ -180,12 +180,12 @@ def test_steps_are_the_whole(name: str) -> None:
         with pytest.raises(
             TypeError, match=r"cannot go step by step, it needs all queries together; call layer\(q, k\)"
         ):
-            stepwise.remember(module, k)
+            stepwise.project_kv(module, k)
         return
     mask = Lengths(torch.tensor([7, 4, 1]))
     whole = seeded(module, q, k, mask=mask, positions=places())
     assert whole.weights is not None
-    memory = stepwise.remember(module, k)
+    memory = stepwise.project_kv(module, k)
     state = stepwise.start(module, memory)
     for n in range(Q):
         here = slice(n, n + 1)

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
-from regard import Memory, Need
+from regard import KVCache, Need
 from regard.attn.backends import BACKENDS
 
 T = 7
@@ -32,7 +32,7 @@ def test_one_step_at_a_time_equals_all_at_once(score: str, bias: str, mask: str)
     q, k, v = (t.detach() for t in tensors(STEPS))
     terms = Case(score, bias).terms(STEPS)
     whole = regard.attention(q, k, v, **dict(terms, mask=GROWING[mask](T)))
-    memory = Memory(terms["score"].keys(k[..., :0, :]).detach(), v[..., :0, :])
+    memory = KVCache(terms["score"].keys(k[..., :0, :]).detach(), v[..., :0, :])
     start, outs = 0, []
     for n in CHUNKS:
         here = slice(start, start + n)
@@ -56,17 +56,17 @@ def test_a_step_is_the_last_row(backend: str) -> None:
 def test_kept_keys_equal_fresh_keys(score: str) -> None:
     q, k, v = (t.detach() for t in tensors())
     terms = Case(score, mask="lengths").terms()
-    memory = Memory(terms["score"].keys(k), v)
+    memory = KVCache(terms["score"].keys(k), v)
     close(regard.attention(q, memory, **terms), regard.attention(q, k, v, **terms), "kept")
-    assert torch.equal(regard.Attention(terms["score"]).remember(k, v).keys, terms["score"].keys(k))
+    assert torch.equal(regard.Attention(terms["score"]).project_kv(k, v).keys, terms["score"].keys(k))
 
 
 def test_positions_of_a_memory_are_used() -> None:
     q, k, v = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5, 6)
     j = torch.tensor([0, 3, 4, 8, 9])
     mask = regard.Window(1, 0)
-    got = regard.attention(q, Memory(k, v, j), mask=mask)
-    want = regard.attention(q, k, v, mask=regard.Given(mask.dense(j[2:], j)))
+    got = regard.attention(q, KVCache(k, v, j), mask=mask)
+    want = regard.attention(q, k, v, mask=regard.BooleanMask(mask.dense(j[2:], j)))
     close(got, want, "positions")
     close(regard.attention(q, k, v, mask=mask, positions=(j[2:], j)), want, "positions")
 
@@ -209,7 +209,7 @@ def test_explain_reads_no_values(mask: str) -> None:
         with Untold(), Unread():
             for positions in (None, (places, places)):
                 assert " runs: " in regard.explain(q, k, v, **terms, positions=positions)
-            memory = Memory(terms["score"].keys(k), v)
+            memory = KVCache(terms["score"].keys(k), v)
             assert " runs: " in regard.explain(q, memory, **terms, need=Need(lse=normalize == "softmax"))
             assert " runs: " in layer.explain(x, mask=terms["mask"])
 
@@ -223,7 +223,7 @@ def test_explain_needs_no_values() -> None:
         regard.Causal(),
         regard.Lengths(lengths),
         regard.Prefix(lengths) & regard.Documents(ids),
-        regard.Given(torch.empty(2, 1, 5, 5, dtype=torch.bool, device="meta")) | regard.Window(2, 0),
+        regard.BooleanMask(torch.empty(2, 1, 5, 5, dtype=torch.bool, device="meta")) | regard.Window(2, 0),
         ~regard.Documents(ids),
     ]
     for mask in masks:

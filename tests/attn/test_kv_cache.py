@@ -5,12 +5,12 @@ import itertools
 import pytest
 import torch
 
-from regard import Attention, Lengths, Memory, Segment
+from regard import Attention, KVCache, Lengths, Segment
 from regard.attn import nonfinite
 
 
-def memory(n: int, batch: tuple[int, ...] = (2, 3)) -> Memory:
-    return Memory(torch.randn(*batch, n, 5), torch.randn(*batch, n, 7))
+def memory(n: int, batch: tuple[int, ...] = (2, 3)) -> KVCache:
+    return KVCache(torch.randn(*batch, n, 5), torch.randn(*batch, n, 7))
 
 
 def more(n: int, batch: tuple[int, ...] = (2, 3)) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,7 +51,7 @@ def test_two_futures_of_one_past_do_not_meet() -> None:
 def test_the_first_memory_is_never_written_into() -> None:
     keys, values = more(4)
     kept = keys.clone(), values.clone()
-    Memory(keys, values).extend(*more(2)).extend(*more(1))
+    KVCache(keys, values).extend(*more(2)).extend(*more(1))
     assert torch.equal(keys, kept[0])
     assert torch.equal(values, kept[1])
 
@@ -69,7 +69,7 @@ def test_growing_one_by_one_moves_the_storage_seldom() -> None:
 def test_a_gradient_reaches_everything_remembered() -> None:
     k, v = (t.requires_grad_() for t in more(2))
     k2, v2 = (t.requires_grad_() for t in more(1))
-    grown = Memory(k, v).extend(k2, v2)
+    grown = KVCache(k, v).extend(k2, v2)
     grown.keys.sum().backward()
     assert torch.equal(k.grad, torch.ones_like(k))
     assert torch.equal(k2.grad, torch.ones_like(k2))
@@ -97,7 +97,7 @@ def test_a_step_without_gradient_does_not_spoil_a_backward_in_flight() -> None:
 
 def test_steps_with_gradient_are_all_in_flight_at_once() -> None:
     k, v = (t.requires_grad_() for t in more(2))
-    past, losses, added = Memory(k, v), [], []
+    past, losses, added = KVCache(k, v), [], []
     for _ in range(4):
         added.append([t.requires_grad_() for t in more(1)])
         past = past.extend(*added[-1])
@@ -111,7 +111,7 @@ def test_steps_with_gradient_are_all_in_flight_at_once() -> None:
 
 def test_positions_grow_with_the_keys() -> None:
     k, v = more(2)
-    grown = Memory(k, v, torch.tensor([4, 6])).extend(*more(1), torch.tensor([9]))
+    grown = KVCache(k, v, torch.tensor([4, 6])).extend(*more(1), torch.tensor([9]))
     assert grown.positions.tolist() == [4, 6, 9]
 
 
@@ -123,7 +123,7 @@ def test_reorder_takes_samples() -> None:
     assert torch.equal(got.values, past.values[index])
     longer = got.extend(*more(1, (3, 3)))
     assert torch.equal(longer.keys[..., :6, :], past.keys[index])
-    rows = Memory(*more(2), torch.tensor([[0, 1], [3, 4]])).reorder(torch.tensor([1, 0])).positions
+    rows = KVCache(*more(2), torch.tensor([[0, 1], [3, 4]])).reorder(torch.tensor([1, 0])).positions
     assert rows.tolist() == [[3, 4], [0, 1]]
 
 
@@ -146,7 +146,7 @@ def test_a_memory_is_searched_for_nan_once_and_a_longer_one_again(monkeypatch: p
     looks: list[int] = []
     monkeypatch.setattr("regard.attn.kv_cache.finite", lambda *tensors: looks.append(1) or nonfinite.finite(*tensors))
     layer, q, k = Attention(), torch.randn(2, 1, 5), torch.randn(2, 4, 5)
-    memory, mask = layer.remember(k), Lengths(torch.tensor([4, 2]))
+    memory, mask = layer.project_kv(k), Lengths(torch.tensor([4, 2]))
     with torch.no_grad():
         for _ in range(3):
             torch.testing.assert_close(layer(q, memory, mask=mask), layer(q, k, mask=mask))

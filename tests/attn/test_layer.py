@@ -20,7 +20,7 @@ def test_a_layer_is_its_function(score: str, normalize: str) -> None:
     assert torch.equal(got.out, want.out)
     assert torch.equal(got.weights, want.weights)
     close(layer(q, k, v, mask=regard.Causal()), want.out, "forward")
-    close(layer(q, layer.remember(k, v), mask=regard.Causal()), want.out, "remembered")
+    close(layer(q, layer.project_kv(k, v), mask=regard.Causal()), want.out, "remembered")
 
 
 def test_the_mask_of_the_layer_is_joined_to_that_of_the_call() -> None:

@@ -53,7 +53,7 @@ def test_one_step_at_a_time_equals_all_at_once(kv_heads: int, bias: str, rotate:
             past, outs, start = None, [], 0
             for n in (3, 1, 1, 2):
                 here = x[:, start : start + n]
-                past = layer.remember(here, past)
+                past = layer.project_kv(here, past)
                 outs.append(layer(here, past, mask=mask))
                 start += n
             close(torch.cat(outs, 1), whole)
@@ -71,8 +71,8 @@ def test_positions_turn_and_mask() -> None:
     torch.testing.assert_close(layer(x, positions=(places + 50, places + 50)), whole, atol=1e-4, rtol=0)
     rows = torch.stack([places, places + 50])
     torch.testing.assert_close(layer(x, positions=(rows, rows)), whole, atol=1e-4, rtol=0)
-    past = layer.remember(x[:, :4], positions=places[:4])
-    past = layer.remember(x[:, 4:], past, positions=places[4:])
+    past = layer.project_kv(x[:, :4], positions=places[:4])
+    past = layer.project_kv(x[:, 4:], past, positions=places[4:])
     close(layer(x[:, 4:], past), whole[:, 4:])
 
 
@@ -128,8 +128,8 @@ def test_each_head_its_own_attention() -> None:
         close(got.weights[:, h], want.weights)
         close(got.map[h].dense(), want.weights)
     assert layer.explain(x).count(" runs: ") == HEADS
-    past = layer.remember(x[:, :3])
-    past = layer.remember(x[:, 3:], past)
+    past = layer.project_kv(x[:, :3])
+    past = layer.project_kv(x[:, 3:], past)
     close(layer(x[:, 3:], past, mask=lengths), got.out[:, 3:])
 
 
@@ -151,7 +151,7 @@ def test_leading_axes() -> None:
         None,
         lambda: Attention(regard.Additive(2, 2, 3)),
         lambda: Attention(normalize=regard.Sparsemax()),
-        lambda: Attention(regard.Cosine(regard.Trained(4.0, heads=HEADS)), bias=regard.RelativeXL(6, HEADS, 2)),
+        lambda: Attention(regard.Cosine(regard.Learnable(4.0, heads=HEADS)), bias=regard.RelativeXL(6, HEADS, 2)),
     ],
     ids=["plain", "additive", "sparsemax", "cosine-xl"],
 )
@@ -179,9 +179,9 @@ def test_every_parameter_receives_a_gradient_and_survives_copies(attention) -> N
 def test_a_beam_is_reordered() -> None:
     layer = MultiHead(DIM, HEADS)
     x = torch.randn(2, 4, DIM)
-    past = layer.remember(x[:, :3])
+    past = layer.project_kv(x[:, :3])
     index = torch.tensor([1, 0, 1])
-    past = layer.remember(x[index, 3:], past.reorder(index))
+    past = layer.project_kv(x[index, 3:], past.reorder(index))
     close(layer(x[index, 3:], past), layer(x, mask=regard.Causal())[index, 3:])
 
 
@@ -217,7 +217,11 @@ def test_padding_of_self_attention_reaches_nothing(kind: str, number: str) -> No
     lengths = torch.tensor([3, T, 1])
     x = torch.randn(3, T, layer.query.in_features, dtype=torch.float64)
     seen = torch.arange(T) < lengths[:, None]
-    for mask in (regard.Lengths(lengths), regard.Causal() & regard.Lengths(lengths), regard.Given(seen[:, None, :])):
+    for mask in (
+        regard.Lengths(lengths),
+        regard.Causal() & regard.Lengths(lengths),
+        regard.BooleanMask(seen[:, None, :]),
+    ):
         clean, wanted = felt(layer, x.masked_fill(~seen[..., None], 0.0), seen, mask)
         dirty, slopes = felt(layer, x.masked_fill(~seen[..., None], GARBAGE[number]), seen, mask)
         close(dirty[seen], clean[seen])
@@ -276,5 +280,5 @@ def test_a_mask_for_each_head_in_a_list_of_attentions() -> None:
 def test_remembered_places_go_on_where_they_ended() -> None:
     layer = MultiHead(DIM, HEADS, attention=Attention(regard.Location(DIM // HEADS, 2 * T))).double()
     x = torch.randn(2, T, DIM, dtype=torch.float64)
-    past = layer.remember(x[:, 3:], layer.remember(x[:, :3]))
+    past = layer.project_kv(x[:, 3:], layer.project_kv(x[:, :3]))
     close(layer(x, past), layer(x))

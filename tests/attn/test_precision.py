@@ -45,7 +45,7 @@ def test_a_far_place_of_a_half_type() -> None:
 
 @pytest.mark.parametrize("raw", [-40.0, -18.0, 18.0, 40.0])
 def test_a_trained_alpha_never_leaves_its_range(raw: float) -> None:
-    normalize = regard.Entmax(regard.Trained(1.5))
+    normalize = regard.Entmax(regard.Learnable(1.5))
     torch.nn.init.constant_(normalize.raw_alpha, raw)
     scores = torch.randn(3, 7, requires_grad=True)
     weights = normalize(scores)

@@ -9,19 +9,19 @@ from benchmarks.vision.result import Result
 from PIL import Image
 
 from regard.data.embedded.scenes import Captioned, scenes
-from regard.data.text.tokenizer import Tokens
+from regard.data.text.tokenizer import Tokenizer
 from regard.tasks._image_data import remember
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import build, write_tokens
 from regard.tasks.caption.task import _facts
 from regard.training import checkpoint
-from regard.training.config import Training
-from regard.training.run_folder import Record
+from regard.training.config import TrainingConfig
+from regard.training.run_folder import RunRecord
 
 
 def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     some = scenes("test", count=20)
-    tokens = Tokens.train("words", [line for said in some.captions for line in said], 100)
+    tokens = Tokenizer.train("words", [line for said in some.captions for line in said], 100)
     # unlike what the benchmark would train by itself; one has come to its end, the other has not
     tasks = {name: Caption(attention=name, hidden=17, seed=5) for name in caption.BOUNDS}
     reached, seeds = {"soft": 70, "hard": 40}, []
@@ -29,7 +29,7 @@ def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         run = tmp_path / f"caption-{name}"
         write_tokens(tokens, run)
         remember(_facts(some, some), run, new=True)
-        Record.of(task, Training(steps=70, lr=0.125)).write(run)
+        RunRecord.of(task, TrainingConfig(steps=70, lr=0.125)).write(run)
         stored = checkpoint.gather(build(task, 1, len(tokens)))
         checkpoint.write(run / "best.safetensors", stored, {"step": 3, "score": {}})
         checkpoint.write(run / "last.safetensors", stored, {"step": reached[name]})

@@ -8,14 +8,14 @@ from benchmarks.vision import gan
 from benchmarks.vision.result import Result
 from PIL import Image
 
-from regard.tasks.generate_image.options import Generate
-from regard.training.config import Training
+from regard.tasks.generate_image.options import GenerateImage
+from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
 
 def test_it_judges_draws_and_tells(tmp_path: Path) -> None:
-    task = Generate(width=4, noise=4, judge=4, batch=100)
-    training = Training(**{**Generate.TRAINING, "steps": 2, "threads": 1})
+    task = GenerateImage(width=4, noise=4, judge=4, batch=100)
+    training = TrainingConfig(**{**GenerateImage.TRAINING, "steps": 2, "threads": 1})
     for _ in fit(task, tmp_path / "gan", training):
         pass
     found = gan.judged(task, tmp_path / "gan")

@@ -13,7 +13,7 @@ from benchmarks.vision.glimpse import CASES, Case
 from benchmarks.vision.result import Result
 from tests.data.images.test_labelled import idx
 
-from regard.tasks._image_data import Facts
+from regard.tasks._image_data import ImageStats
 from regard.tasks.glimpse.options import Glimpse
 
 SMALL = {"what": 4, "where": 4, "glimpse": 8, "hidden": 8, "batch": 128}
@@ -75,7 +75,7 @@ def test_the_convnet_has_what_ram_has() -> None:
     assert crop.scenes == ram
     assert CASES["cluttered"].training == CASES["crop"].training
     assert ram.glimpses * (ram.scales or 0) * (ram.patch or 0) ** 2 == crop.side**2
-    facts = Facts(1, 28, 28, [str(n) for n in range(10)], 0.1, 0.3, "")
+    facts = ImageStats(1, 28, 28, [str(n) for n in range(10)], 0.1, 0.3, "")
     from regard.tasks.glimpse.task import build
 
     counts = [sum(p.numel() for p in model.parameters()) for model in (build(ram, facts), crop.built(facts))]

@@ -25,11 +25,11 @@ from regard.cli.verbs import train as train_verb
 from regard.tasks.translate.model import build
 from regard.tasks.translate.options import Translate
 from regard.training import checkpoint
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, LAST, METRICS
 
 ABOUT = About("2020-02-02", {"processor": "abacus", "load before": "0.1"}, {"torch": "2"})
-TINY = Training(steps=4, warmup=1, validate_every=2, save_every=2, log_every=2, threads=1, device="cpu")
+TINY = TrainingConfig(steps=4, warmup=1, validate_every=2, save_every=2, log_every=2, threads=1, device="cpu")
 
 
 def silent(text: str) -> None:
@@ -73,7 +73,7 @@ def test_every_case_can_be_trained(name: str) -> None:
     task = replace(case.task, width=24, hidden=None if case.task.model == "transformer" else 24)
     model = build(task, 13, 13, shared=True).train()
     lengths = torch.tensor([7, 5])
-    taught = model.teach(torch.randint(4, 13, (2, 7)), lengths, torch.randint(4, 13, (2, 3)), NOTHING)
+    taught = model.teacher_force(torch.randint(4, 13, (2, 7)), lengths, torch.randint(4, 13, (2, 3)), NOTHING)
     loss = model.logits(taught.states).square().mean()
     loss = loss if taught.log_prob is None else loss + taught.log_prob.mean()
     loss.backward()

@@ -14,9 +14,9 @@ from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.images.test_labelled import idx
 
 from regard.tasks.classify_image.options import ClassifyImage
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
-SMALL = Training(steps=2, warmup=1, validate_every=1, save_every=1, log_every=1, threads=1, device="cpu")
+SMALL = TrainingConfig(steps=2, warmup=1, validate_every=1, save_every=1, log_every=1, threads=1, device="cpu")
 ABOUT = About("2020-02-02", {"processor": "abacus", "load before": "0.1"}, {"torch": "2"})
 
 

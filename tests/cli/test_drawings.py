@@ -16,7 +16,7 @@ from regard.cli.comparison import check
 from regard.cli.main import main
 from regard.cli.verbs.compare import VARIED, named
 from regard.cli.verbs.train import chosen
-from regard.tasks.generate_image.options import Generate
+from regard.tasks.generate_image.options import GenerateImage
 
 TINY = ["--width", "4", "--noise", "4", "--judge", "4", "--threads", "1", "--steps", "3", "--batch", "100"]
 
@@ -113,7 +113,7 @@ def test_predict_needs_no_images(regard: Regard, tmp_path: Path) -> None:
 def test_compare_varies_where_the_block_stands() -> None:
     options, differs = VARIED["generate"]
     typed = chosen(options, "compare", "generate", ["--attention", "none,half", *TINY])
-    tasks = Generate(**typed.task).versions(named(differs, typed.attention))
+    tasks = GenerateImage(**typed.task).versions(named(differs, typed.attention))
     check(tasks)
     assert [task.words() for task in tasks.values()] == [["--attention", "none"], ["--attention", "half"]]
     assert typed.training["betas"] == (0.0, 0.9)

@@ -12,7 +12,7 @@ import regard as package
 from regard.cli.main import VERBS, main, sentence
 from regard.cli.parsing.precheck import spelled
 from regard.tasks.translate.options import Translate
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 # what help may take of the processor, in seconds
 HELP = 0.4
@@ -206,7 +206,7 @@ def test_the_output_is_clean_and_may_be_cut_off(trained: Path, tmp_path: Path) -
     ],
 )
 def test_options_in_sentences_are_as_they_are_typed(said: str, typed: str) -> None:
-    assert spelled(said, [Training, Translate]) == typed
+    assert spelled(said, [TrainingConfig, Translate]) == typed
 
 
 def test_every_verb_spells_its_own_options(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

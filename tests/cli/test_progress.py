@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from regard.cli import progress
-from regard.cli.progress import Bar, Lines, clock, number, score_line, screen, start_line, step_line, watch
-from regard.training.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
-from regard.training.protocol import Score
+from regard.cli.progress import Bar, ProgressLines, clock, number, score_line, screen, start_line, step_line, watch
+from regard.training.events import Ahead, Event, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
+from regard.training.protocol import ValidationResult
 
 STARTED = Started(Path("run"), 1234, "cpu", 1, 2, {1: 0.5, 2: 0.25}, 0, 10, 7, False)
-STEPPED = Stepped(5, 10, 0.5, 1.25, 1e-3, 0.5, 2345.6, 61.0, 3599.6)
-VALIDATED = Validated(5, Score({"exact": 43.21, "nll": 0.5}, "exact", True, "[a] → b"), True, 1.0)
+STEPPED = StepLogged(5, 10, 0.5, 1.25, 1e-3, 0.5, 2345.6, 61.0, 3599.6)
+VALIDATED = Validated(5, ValidationResult({"exact": 43.21, "nll": 0.5}, "exact", True, "[a] → b"), True, 1.0)
 EVENTS: list[Event] = [STARTED, Warned("slow"), STEPPED, VALIDATED, Saved(Path("x"), 5), Stopped(5, "done", "over")]
 
 
@@ -37,7 +37,7 @@ def nothing() -> Iterator[Event]:
 def test_lines() -> None:
     out = io.StringIO()
     with screen(out) as shown:
-        assert isinstance(shown, Lines)
+        assert isinstance(shown, ProgressLines)
         assert watch(told(), shown) == EVENTS[-1]
     assert out.getvalue().splitlines() == [
         "1,234 parameters on cpu, 2 threads (a batch with 1: 500 ms, 2: 250 ms); 7 batches an epoch",
@@ -113,10 +113,10 @@ def test_words() -> None:
     assert start_line(one) == (
         "5 parameters on cpu, 1 thread in each of 3 processes; 1 batch an epoch; goes on after step 4"
     )
-    assert step_line(Stepped(5, None, 0.5, 1.25, 1e-3, 0.5, 10.0, 3.0, None)) == (
+    assert step_line(StepLogged(5, None, 0.5, 1.25, 1e-3, 0.5, 10.0, 3.0, None)) == (
         "step 5  loss 1.2500  10 tokens/s  0:03"
     )
-    average = Validated(9, Score({"per": 7.5}, "per", False), False, 1.0, "average")
+    average = Validated(9, ValidationResult({"per": 7.5}, "per", False), False, 1.0, "average")
     assert score_line(average) == "the average of checkpoints: per 7.5"
 
 

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from regard.common.eval_mode import settled
+from regard.common.eval_mode import eval_mode
 
 
 def test_every_module_is_as_it_was() -> None:
@@ -11,9 +11,9 @@ def test_every_module_is_as_it_was() -> None:
     model[1].eval()
     before = [module.training for module in model.modules()]
     assert before == [True, True, False, False, False]
-    with settled(model):
+    with eval_mode(model):
         assert not any(module.training for module in model.modules())
     assert [module.training for module in model.modules()] == before
-    with pytest.raises(IndexError), settled(model):
+    with pytest.raises(IndexError), eval_mode(model):
         model[2]
     assert [module.training for module in model.modules()] == before

@@ -12,7 +12,7 @@ from tests.decoding.toy import BOS, EOS, Standing, Toy, everything, plain_beam, 
 from torch import Tensor
 
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Found, Step, greedy
+from regard.decoding.protocol import Hypothesis, Step, greedy
 
 LENGTHS = [5, 2, 3, 1, 4, 5, 2]
 PENALTIES = [(0.0, 0.0), (1.0, 0.0), (0.6, 0.3), (-0.7, 0.0), (2.0, 1.0)]
@@ -193,7 +193,7 @@ def test_a_source_position_that_nobody_looked_at_is_not_the_end_of_ranking() -> 
     toy = Toy.random(5, 11)
     toy.energies[:, 0] = -torch.inf
     founds = search(toy, [3], [6], 1.0, 0.4, size=3, nbest=3)[0]
-    assert all(isinstance(found, Found) and found.score > -100 for found in founds)
+    assert all(isinstance(found, Hypothesis) and found.score > -100 for found in founds)
     assert len({found.score for found in founds}) == 3
 
 

@@ -11,13 +11,13 @@ from tests.decoding.toy import BOS, EOS, Spoken, Standing, Toy, everything
 from torch import Tensor
 
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Found, Step, Unread, greedy, kept, sample
+from regard.decoding.protocol import Hypothesis, LazyLogits, Step, greedy, kept, sample
 from regard.kernels import native_library
 
 SENTENCES, LIMITS = [3, 5, 8, 13, 21, 34, 55], [1, 9, 4, 11, 2, 13, 7]
 
 
-def said(found: Found) -> tuple[int, ...]:
+def said(found: Hypothesis) -> tuple[int, ...]:
     """The tokens with EOS, where it was reached."""
     return (*found.tokens, EOS) if found.finished else found.tokens
 
@@ -261,7 +261,7 @@ class Read(Spoken):
 
     def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
         made = super().step(tokens, state, weights)
-        assert isinstance(made.said, Unread)
+        assert isinstance(made.said, LazyLogits)
         return made._replace(said=made.logits)
 
 
@@ -294,25 +294,25 @@ def test_only_a_plain_layer_is_left_unread() -> None:
             return 2 * super().forward(x)
 
     states, plain, scaled = torch.randn(2, 3, 5), torch.nn.Linear(5, 7), Scaled(5, 7)
-    left = Unread.of(plain, states)
-    assert isinstance(left, Unread)
+    left = LazyLogits.of(plain, states)
+    assert isinstance(left, LazyLogits)
     assert left.shape == (2, 3, 7)
     assert torch.equal(Step(left, Standing(states, states)).logits, plain(states))
-    made = Unread.of(scaled, states)
+    made = LazyLogits.of(scaled, states)
     assert isinstance(made, Tensor)
     assert torch.equal(made, scaled(states))
     heard = []
     handle = plain.register_forward_hook(lambda _, __, out: heard.append(out))
-    assert isinstance(Unread.of(plain, states), Tensor)
+    assert isinstance(LazyLogits.of(plain, states), Tensor)
     assert len(heard) == 1
     handle.remove()
     everywhere = torch.nn.modules.module
     for register in (everywhere.register_module_forward_hook, everywhere.register_module_forward_pre_hook):
         handle = register(lambda *_: heard.append(None))
-        assert isinstance(Unread.of(plain, states), Tensor)
+        assert isinstance(LazyLogits.of(plain, states), Tensor)
         handle.remove()
     assert len(heard) == 3
-    assert isinstance(Unread.of(plain, states), Unread)
+    assert isinstance(LazyLogits.of(plain, states), LazyLogits)
 
 
 class Misshapen(Always):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.protocol import Step, Unread
+from regard.decoding.protocol import LazyLogits, Step
 
 PLACES = 997
 BOS, EOS = 1, 2
@@ -85,7 +85,7 @@ class Spoken(Toy):
     def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
         made = super().step(tokens, state, weights)
         assert isinstance(made.said, Tensor)
-        return made._replace(said=Unread.of(self.layer, made.said))
+        return made._replace(said=LazyLogits.of(self.layer, made.said))
 
 
 def everything(v: int, limit: int, forbidden: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

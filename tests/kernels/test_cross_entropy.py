@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.kernels import cross_entropy, native_library
-from regard.kernels.cross_entropy import slopes
+from regard.kernels.cross_entropy import cross_entropy_grad
 
 NATIVE = pytest.param(
     True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
@@ -25,7 +25,7 @@ def agree(n: int, v: int, native: bool, dtype: torch.dtype, near: float, bias: b
     slope = leaf.grad + (1 - share) * F.one_hot(right, v).to(dtype)
     for back in (True, False):
         given = logits.clone()
-        got = slopes(given, lift, right, share, back, native)
+        got = cross_entropy_grad(given, lift, right, share, back, native)
         torch.testing.assert_close(got.nll, want.detach(), rtol=near, atol=near)
         torch.testing.assert_close(got.picked, leaf.detach().gather(1, right[:, None])[:, 0], rtol=near, atol=near)
         if back:
@@ -62,7 +62,7 @@ def test_extremes(native: bool) -> None:
     logits = torch.zeros(4, 19)
     logits[0, 3], logits[1, 3], logits[2, :] = 1e4, -1e4, -torch.inf
     logits[2, 3], logits[3, 11] = 0.0, torch.nan
-    got = slopes(logits, None, torch.tensor([3, 3, 3, 3]), 1.0, True, native)
+    got = cross_entropy_grad(logits, None, torch.tensor([3, 3, 3, 3]), 1.0, True, native)
     torch.testing.assert_close(got.nll[:3], torch.tensor([0.0, 1e4 + torch.tensor(18.0).log().item(), 0.0]))
     assert logits[:3].isfinite().all()
     assert got.nll[3].isnan()
@@ -77,7 +77,7 @@ def test_threads_change_nothing() -> None:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
             mine = logits.clone()
-            found.append((mine, *slopes(mine, bias, right, 1.0, True, True)))
+            found.append((mine, *cross_entropy_grad(mine, bias, right, 1.0, True, True)))
     finally:
         torch.set_num_threads(threads)
     for other in found[1:]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from regard.kernels import native_library
-from regard.kernels.vocab_topk import likeliest, of_logits
+from regard.kernels.vocab_topk import of_logits, vocab_topk
 
 here = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
 forms = pytest.mark.parametrize("native", [pytest.param(True, marks=here), False], ids=["native", "torch"])
@@ -25,7 +25,7 @@ def problem(n: int, v: int, d: int, dtype: torch.dtype = torch.float32) -> tuple
 def ask(native: bool, states: Tensor, weight: Tensor, bias: Tensor | None, k: int, also: int, never: list[int]) -> Any:
     """Native, or what torch makes of the logits."""
     if native:
-        return likeliest(states, weight, bias, k, also, never, native=True)
+        return vocab_topk(states, weight, bias, k, also, never, native=True)
     return of_logits(linear(states, weight, bias), k, also, never)
 
 
@@ -43,7 +43,7 @@ def ask(native: bool, states: Tensor, weight: Tensor, bias: Tensor | None, k: in
 def test_agrees_with_torch(n: int, v: int, d: int, k: int, never: list[int], biased: bool, wide: bool) -> None:
     states, weight, bias = problem(n, v, d, torch.float64 if wide else torch.float32)
     never, also = [f % v for f in never], v // 2
-    log_p, words, told = likeliest(states, weight, bias if biased else None, k, also, never, native=True)
+    log_p, words, told = vocab_topk(states, weight, bias if biased else None, k, also, never, native=True)
     assert log_p.shape == words.shape == (n, min(k, v))
     assert log_p.dtype == told.dtype == states.dtype
     whole = linear(states.double(), weight.double(), bias.double() if biased else None).log_softmax(-1)
@@ -113,7 +113,7 @@ def test_every_instruction_set_agrees(monkeypatch: pytest.MonkeyPatch, level: in
     monkeypatch.setattr(native_library, "LEVEL", level)
     for n in (3, 45):
         states, weight, bias = problem(n, 1601, 13, dtype)
-        got = likeliest(states, weight, bias, 5, 2, (7, 11), native=True)
+        got = vocab_topk(states, weight, bias, 5, 2, (7, 11), native=True)
         want = of_logits(linear(states.double(), weight.double(), bias.double()), 5, 2, (7, 11))
         assert torch.equal(got[1], want[1])
         torch.testing.assert_close(got[0], want[0].to(dtype), rtol=1e-5, atol=1e-5)
@@ -124,10 +124,10 @@ def test_every_instruction_set_agrees(monkeypatch: pytest.MonkeyPatch, level: in
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_state_is_the_same_beside_others(dtype: torch.dtype) -> None:
     states, weight, bias = problem(71, 3079, 37, dtype)
-    together = likeliest(states, weight, bias, 6, 2, native=True)
+    together = vocab_topk(states, weight, bias, 6, 2, native=True)
     for n in (1, 5, 8, 11, 16, 40):
         for begin in (0, 13):
-            part = likeliest(states[begin : begin + n], weight, bias, 6, 2, native=True)
+            part = vocab_topk(states[begin : begin + n], weight, bias, 6, 2, native=True)
             for one, other in zip(together, part, strict=True):
                 assert torch.equal(one[begin : begin + n], other)
 
@@ -140,7 +140,7 @@ def test_threads_change_nothing(n: int) -> None:
     try:
         for threads in (1, 2, 3, 7):
             torch.set_num_threads(threads)
-            found.append(likeliest(states, weight, bias, 6, 2, (3,), native=True))
+            found.append(vocab_topk(states, weight, bias, 6, 2, (3,), native=True))
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -164,12 +164,12 @@ def test_strides_are_read_as_they_are(native: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_is_read_in_float32(dtype: torch.dtype) -> None:
     states, weight, bias = problem(5, 23, 7, dtype)
-    log_p, words, told = likeliest(states, weight, bias, 3, 1)
+    log_p, words, told = vocab_topk(states, weight, bias, 3, 1)
     assert log_p.dtype == told.dtype == torch.float32
     whole = linear(states, weight, bias).float().log_softmax(-1)
     assert torch.equal(whole.gather(1, words), log_p)
     with pytest.raises(RuntimeError, match="native=True cannot be had: the native kernels take float32 and float64"):
-        likeliest(states, weight, bias, 3, 1, native=True)
+        vocab_topk(states, weight, bias, 3, 1, native=True)
 
 
 @here
@@ -178,16 +178,16 @@ def test_types_that_are_not_one() -> None:
     for wrong in ((states.double(), weight, bias), (states, weight, bias.double())):
         said = "native=True cannot be had: the native kernels take tensors of one dtype, not torch.float(32|64) and"
         with pytest.raises(RuntimeError, match=said):
-            likeliest(*wrong, 3, 1, native=True)
+            vocab_topk(*wrong, 3, 1, native=True)
     # autocast makes them one
     with torch.autocast("cpu", torch.bfloat16):
-        assert likeliest(states.bfloat16(), weight, bias, 3, 1)[0].dtype == torch.float32
+        assert vocab_topk(states.bfloat16(), weight, bias, 3, 1)[0].dtype == torch.float32
 
 
 def test_there_are_no_derivatives_in_any_form() -> None:
     states, weight, bias = (one.requires_grad_() for one in problem(5, 23, 7))
     for native in (None, False):
-        assert not any(one.requires_grad for one in likeliest(states, weight, bias, 3, 1, native=native))
+        assert not any(one.requires_grad for one in vocab_topk(states, weight, bias, 3, 1, native=native))
 
 
 @here
@@ -204,7 +204,7 @@ def test_what_is_low_for_all_words_is_still_a_number(
     bias[[0, 1, 1700]] = -torch.inf
     for got in zip(*(ask(native, states, weight, bias, 4, 5, [7]) for native in (True, False)), strict=True):
         torch.testing.assert_close(*got)
-    log_p, words, told = likeliest(states, weight, bias, 4, 5, [7], native=True)
+    log_p, words, told = vocab_topk(states, weight, bias, 4, 5, [7], native=True)
     assert torch.equal(words, torch.tensor([[2, 3, 4, 5]]).expand(9, -1))
     torch.testing.assert_close(log_p, torch.full_like(log_p, -math.log(3076)))
     torch.testing.assert_close(told, log_p[:, 0])
@@ -224,7 +224,7 @@ def test_what_is_low_for_all_words_is_still_a_number(
 def test_shapes_that_do_not_fit(native: bool | None, states: Any, weight: Any, bias: Any) -> None:
     said = f"states must be (n, d) for a weight (v, d) and a bias (v), got {states}, {weight} and {bias}; build the"
     with pytest.raises(ValueError, match=re.escape(said)):
-        likeliest(torch.zeros(states), torch.zeros(weight), torch.zeros(bias) if bias else None, 1, 0, native=native)
+        vocab_topk(torch.zeros(states), torch.zeros(weight), torch.zeros(bias) if bias else None, 1, 0, native=native)
 
 
 @forms
@@ -248,4 +248,4 @@ def test_native_is_not_to_be_had_in_a_transform() -> None:
     states, weight = torch.randn(3, 4), torch.randn(5, 4)
     said = "native=True cannot be had under torch.compile, transforms and tracing; native=None takes what runs"
     with pytest.raises(RuntimeError, match=said):
-        torch.func.vmap(lambda one: likeliest(one[None], weight, None, 2, 0, native=True)[0])(states)
+        torch.func.vmap(lambda one: vocab_topk(one[None], weight, None, 2, 0, native=True)[0])(states)

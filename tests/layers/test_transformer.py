@@ -52,7 +52,7 @@ def test_behind_a_past_as_in_the_whole(norm: str, rotate: bool) -> None:
     places = torch.arange(T), torch.arange(S)
     whole = layer(x, source, mask=Causal(), source_mask=mask, source_positions=places, need=Need(weights=True))
     assert whole.past is None
-    memory, past = layer.cross_attention.remember(source), None
+    memory, past = layer.cross_attention.project_kv(source), None
     for first, last in ((0, 2), (2, 3), (3, 5)):
         here = torch.arange(first, last)
         got = layer(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard import MECHANISMS, Attention
 from regard.models import Seq2Seq, Transformer
-from regard.models.encoder_decoder import Translator
+from regard.models.encoder_decoder import EncoderDecoder
 
 # sizes that share no factor: a swapped axis must fail
 B, S, T, SOURCE, TARGET = 3, 7, 5, 17, 19
@@ -18,7 +18,7 @@ LENGTHS = torch.tensor([4, 7, 1])
 # of the catalogue, what a head can be: one equation, no draws to learn by, no place that is a number in memory
 HEADS = [n for n, make in MECHANISMS.items() if isinstance(make(8, 8), Attention) and n not in ("hard", "location")]
 
-Make = Callable[[], Translator]
+Make = Callable[[], EncoderDecoder]
 
 
 def seq2seq(**choices: Any) -> Make:
@@ -55,7 +55,7 @@ TRANSFORMERS |= {
 ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS}
 
 
-def built(make: Make) -> Translator:
+def built(make: Make) -> EncoderDecoder:
     """With biases that are not zero: one that is lost must be missed."""
     torch.manual_seed(1)
     model = make()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.attn.call import Need
 from regard.models import TRANSLATORS
-from regard.models.encoder_decoder import Translator
+from regard.models.encoder_decoder import EncoderDecoder
 
 every = pytest.mark.parametrize("name", ALL)
 blind = {"fixed"}
@@ -26,8 +26,8 @@ def _float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def taught(model: Translator, *args: Tensor, weights: bool) -> tuple[Tensor, Tensor | None]:
-    got = model.teach(*args, Need(weights=weights))
+def taught(model: EncoderDecoder, *args: Tensor, weights: bool) -> tuple[Tensor, Tensor | None]:
+    got = model.teacher_force(*args, Need(weights=weights))
     return model.logits(got.states), got.weights
 
 

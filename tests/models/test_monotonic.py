@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard import ExpectedStop, Monotonic, Need, NormedAdditive
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Found, greedy
+from regard.decoding.protocol import Hypothesis, greedy
 from regard.models import Seq2Seq
 
 BOS, EOS, LETTERS, LONGEST = 1, 2, 6, 5
@@ -53,13 +53,13 @@ def trained() -> Seq2Seq:
     return model.eval()
 
 
-def copied(found: list[Found], source: Tensor, lengths: Tensor) -> float:
+def copied(found: list[Hypothesis], source: Tensor, lengths: Tensor) -> float:
     """The share of sentences that were copied whole."""
     right = [one.tokens == tuple(row[:n].tolist()) for one, row, n in zip(found, source, lengths, strict=True)]
     return sum(right) / len(right)
 
 
-def said_by(model: Seq2Seq, source: Tensor, lengths: Tensor) -> list[Found]:
+def said_by(model: Seq2Seq, source: Tensor, lengths: Tensor) -> list[Hypothesis]:
     with torch.no_grad():
         return greedy(model, model.start(source, lengths), bos=BOS, eos=EOS, limits=lengths + 2)
 
@@ -87,7 +87,7 @@ def test_a_beam_copies_and_its_alignment_goes_forward(trained: Seq2Seq) -> None:
     for one, row, n in zip(best, source, lengths, strict=True):
         target = torch.tensor([[BOS, *one.tokens]])
         with torch.no_grad():
-            weights = trained.teach(row[None, :n], n[None], target, Need(weights=True)).weights
+            weights = trained.teacher_force(row[None, :n], n[None], target, Need(weights=True)).weights
         assert weights is not None
         assert ((weights == 0) | (weights == 1)).all()
         places = [int(step.argmax()) for step in weights[0] if step.any()]

@@ -69,7 +69,7 @@ def test_what_is_wrong_is_told() -> None:
 def test_hard_attention_says_the_same_twice_once_it_is_trained() -> None:
     torch.manual_seed(0)
     model, (source, lengths, target) = Seq2Seq(SOURCE, TARGET, attention="hard", dropout=0.0), given()
-    assert model.teach(source, lengths, target).log_prob is not None
+    assert model.teacher_force(source, lengths, target).log_prob is not None
     assert not torch.equal(model(source, lengths, target), model(source, lengths, target))
     model.eval()
     assert torch.equal(model(source, lengths, target), model(source, lengths, target))

@@ -23,10 +23,10 @@ def test_the_alignment_is_that_of_the_last_layer_but_one(layers: int) -> None:
         return got
 
     chosen.attend = watched
-    weights = model.teach(source, lengths, target, Need(weights=True)).weights
+    weights = model.teacher_force(source, lengths, target, Need(weights=True)).weights
     torch.testing.assert_close(weights, seen[0].mean(1))
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, T))
-    assert model.teach(source, lengths, target).weights is None
+    assert model.teacher_force(source, lengths, target).weights is None
 
 
 def test_where_norms_stand() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import regard
-from regard import Trained
+from regard import Learnable
 
 
 def scores() -> torch.Tensor:
@@ -34,7 +34,7 @@ def test_weights_and_gradients(ours: regard.Normalizer, theirs) -> None:
 
 def test_gradient_of_alpha() -> None:
     s = scores().detach()
-    ours = regard.Entmax(Trained(1.3, heads=4)).double()
+    ours = regard.Entmax(Learnable(1.3, heads=4)).double()
     raw = ours.raw_alpha
     low, high = 1.001, 1.999  # between which a trained alpha moves
     alpha = (low + (high - low) * torch.sigmoid(raw.detach())).requires_grad_()

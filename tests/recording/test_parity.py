@@ -89,7 +89,7 @@ def test_two_texts_through_one_model() -> None:
         with torch.no_grad(), record(model) as tape:
             model(ids)
         tapes.append(tape)
-    found = tapes[0].minus(tapes[1])
+    found = tapes[0].difference(tapes[1])
     for one, a, b in zip(found, formed(model, IDS), formed(model, other), strict=True):
         torch.testing.assert_close(one.weights.dense(), (a - b).detach(), rtol=0, atol=1e-6)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.attn.maps.attention_map import Computed, Kept
+from regard.attn.maps.attention_map import DenseMap, LazyMap
 
 B, N, D, H = 2, 7, 12, 3
 
@@ -106,7 +106,7 @@ def test_some_heads_and_rows_are_cut_before_they_are_kept(keep: str) -> None:
         assert (one.heads, one.rows) == ((2, 0), (6, 1, 4))
         want = all_of_it.weights.dense()[:, [2, 0]][..., [6, 1, 4], :]
         torch.testing.assert_close(one.weights.dense(), want, rtol=0.0, atol=1e-6)
-    assert isinstance(tape[0].weights, Computed if keep == "qk" else Kept)
+    assert isinstance(tape[0].weights, LazyMap if keep == "qk" else DenseMap)
     with regard.record(net, heads=1, rows=slice(-2, None)) as tape:
         net(given)
     torch.testing.assert_close(tape[0].weights.dense(), whole[0].weights.dense()[:, 1:2, -2:], rtol=0.0, atol=1e-6)

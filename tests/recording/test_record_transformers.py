@@ -63,7 +63,7 @@ def test_the_eager_path_is_heard_alike(name: str) -> None:
         assert one.how == "softmax"
         assert one.verified
         # followed from the product on: queries and keys are kept, not the weights
-        assert type(one.weights).__name__ == "Computed"
+        assert type(one.weights).__name__ == "LazyMap"
         torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
 
 
@@ -157,7 +157,7 @@ def test_a_cache_of_a_sliding_window_knows_its_steps(
     made.model.set_attn_implementation(implementation)
     how = {} if cache == "dynamic" else {"cache_implementation": "static", "disable_compile": True}
     text, tape = generated(made, **how)
-    tape = tape.labelled([f"w{n}" for n in range(text.shape[1])])
+    tape = tape.with_labels([f"w{n}" for n in range(text.shape[1])])
     steps = tape[tape.names[0]]
     assert [one.step for one in steps] == [0, 7, 8, 9, 10]
     if window == 3:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.recording.toy import computed, kept, stack, weights
 
-from regard.attn.maps.attention_map import Kept
+from regard.attn.maps.attention_map import DenseMap
 from regard.recording.analysis.words import Words
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 PAIR = Recording(
@@ -19,7 +19,7 @@ PAIR = Recording(
         kept("decoder.0", 2, 3, 5, 5, seed=2),
         kept("decoder.0.source", 2, 3, 5, 7, seed=3, kind="cross"),
     )
-).labelled([f"t{i}" for i in range(5)], [f"s{i}" for i in range(7)])
+).with_labels([f"t{i}" for i in range(5)], [f"s{i}" for i in range(7)])
 
 
 def dense(recording: Recording, index: int = 0) -> torch.Tensor:
@@ -46,8 +46,8 @@ def test_some_layers() -> None:
 @pytest.mark.parametrize("index", [1, -1, slice(1, None), [2, 0], [0, 2], [1, 1]], ids=str)
 @pytest.mark.parametrize("lazy", [False, True], ids=["kept", "computed"])
 def test_some_heads(index: object, lazy: bool) -> None:
-    one = computed() if lazy else Kept(weights(2, 3, 5, 5))
-    tape = Recording((Recorded("a", "self", one, slope=Kept(weights(2, 3, 5, 5, seed=9))),))
+    one = computed() if lazy else DenseMap(weights(2, 3, 5, 5))
+    tape = Recording((RecordedMap("a", "self", one, slope=DenseMap(weights(2, 3, 5, 5, seed=9))),))
     found = tape.select(heads=index)
     whole = torch.arange(3)[[index] if isinstance(index, int) else index]
     torch.testing.assert_close(dense(found), one.dense()[:, whole])
@@ -61,16 +61,16 @@ def test_heads_keep_their_numbers() -> None:
     assert few[0].heads == (2, 0)
     assert torch.equal(dense(few.select(heads=0)), dense(stack())[:, :1])
     assert few.select(heads=slice(0, 1))[0].heads == (2,)
-    assert few.select(heads=[0, 2])[0].heads == few.without([0]).select(heads=[0, 2])[0].heads == (0, 2)
+    assert few.select(heads=[0, 2])[0].heads == few.without_keys([0]).select(heads=[0, 2])[0].heads == (0, 2)
     assert few.mean("heads")[0].heads is None
     assert few.mean("layers")[0].heads == (2, 0)
 
 
 def test_some_rows_keep_their_labels() -> None:
     one = kept("a", 1, 1, 2, 5, rows=(1, 4))
-    tape = Recording((one,)).labelled(list("abcde"))
+    tape = Recording((one,)).with_labels(list("abcde"))
     assert tape.labels(one) == (("b", "e"), ("a", "b", "c", "d", "e"))
-    assert tape.without([0])[0].rows == (1, 4)
+    assert tape.without_keys([0])[0].rows == (1, 4)
 
 
 def test_a_sample_and_its_labels() -> None:
@@ -94,20 +94,23 @@ def test_labels_are_those_of_the_map() -> None:
     target, source = PAIR.queries, PAIR.keys
     assert [PAIR.labels(one) for one in PAIR] == [(source, source), (target, target), (target, source)]
     # as many pieces on both sides: the names tell
-    even = Recording((kept("encoder.0", 1, 1, 3, 3), kept("decoder.0", 1, 1, 3, 3))).labelled(
+    even = Recording((kept("encoder.0", 1, 1, 3, 3), kept("decoder.0", 1, 1, 3, 3))).with_labels(
         ["d", "e", "f"], list("abc")
     )
     assert [even.labels(one)[0] for one in even] == [("a", "b", "c"), ("d", "e", "f")]
     late = kept("a", 1, 1, 1, 4, step=3)
-    assert Recording((late,)).labelled("abcd".replace("", " ").split()).labels(late) == (("d",), ("a", "b", "c", "d"))
-    assert Recording((late,)).labelled(["a"]).labels(late) == (None, None)
+    assert Recording((late,)).with_labels("abcd".replace("", " ").split()).labels(late) == (
+        ("d",),
+        ("a", "b", "c", "d"),
+    )
+    assert Recording((late,)).with_labels(["a"]).labels(late) == (None, None)
     assert Recording((late,)).labels(late) == (None, None)
 
 
 def test_columns_have_no_words_that_they_do_not_stand_for() -> None:
     cross, gate = kept("a", 1, 1, 3, 2, kind="cross"), kept("b", 1, 1, 2, 2, kind="gate")
     step = kept("c", 1, 1, 1, 2, step=1)
-    tape = Recording((cross, gate, step)).labelled(["a", "b", "c"])
+    tape = Recording((cross, gate, step)).with_labels(["a", "b", "c"])
     assert tape.labels(cross) == (("a", "b", "c"), None)
     assert tape.labels(gate) == (None, None)
     assert tape.labels(step) == (("b",), ("a", "b"))
@@ -118,9 +121,9 @@ def test_columns_have_no_words_that_they_do_not_stand_for() -> None:
     assert tape.labels(kept("c", 1, 1, 1, 2, step=1, rows=(1,))) == (("c",), None)
     # the keys of a square one are another text all the same
     square = kept("c", 1, 1, 3, 3, kind="cross")
-    assert Recording((square,)).labelled(["a", "b", "c"]).labels(square) == (("a", "b", "c"), None)
-    assert tape.labelled(["a", "b", "c"], ["d", "e"]).labels(cross) == (("a", "b", "c"), ("d", "e"))
-    assert tape.labelled(["a", "b", "c"], ["d", "e", "f"]).labels(cross)[1] is None
+    assert Recording((square,)).with_labels(["a", "b", "c"]).labels(square) == (("a", "b", "c"), None)
+    assert tape.with_labels(["a", "b", "c"], ["d", "e"]).labels(cross) == (("a", "b", "c"), ("d", "e"))
+    assert tape.with_labels(["a", "b", "c"], ["d", "e", "f"]).labels(cross)[1] is None
 
 
 def test_means() -> None:
@@ -139,31 +142,31 @@ def test_means() -> None:
 
 
 def test_what_is_made_of_an_unverified_map_is_unverified() -> None:
-    sure, unsure = kept("a", 1, 2, 3, 3), Recorded("b", "self", Kept(weights(1, 2, 3, 3)))
+    sure, unsure = kept("a", 1, 2, 3, 3), RecordedMap("b", "self", DenseMap(weights(1, 2, 3, 3)))
     assert Recording((sure,)).mean("layers")[0].verified
     both = Recording((sure, unsure))
     assert not both.mean("layers")[0].verified
     assert [one.verified for one in both.mean("heads")] == [True, False]
     assert not both.rollout()[0].verified
-    wrong = Recorded("a", "self", Kept(weights(1, 2, 3, 3)), certificate=0.5)
-    assert not Recording((sure,)).minus(Recording((wrong,)))[0].verified
+    wrong = RecordedMap("a", "self", DenseMap(weights(1, 2, 3, 3)), certificate=0.5)
+    assert not Recording((sure,)).difference(Recording((wrong,)))[0].verified
     assert "mean of regard" in both.mean("layers")[0].how
 
 
 def test_a_difference() -> None:
     one, other = stack(), Recording(tuple(kept(f"layers.{n}", 2, 3, 5, 5, seed=n + 7) for n in range(3)))
-    found = one.minus(other)
+    found = one.difference(other)
     assert found.names == one.names
     torch.testing.assert_close(dense(found, 1), dense(one, 1) - dense(other, 1))
     assert all(dense(found, n).abs().amax() <= 1 for n in range(3))
-    assert not dense(one.minus(one)).any()
-    torch.testing.assert_close(dense(other.minus(one)), -dense(found))
+    assert not dense(one.difference(one)).any()
+    torch.testing.assert_close(dense(other.difference(one)), -dense(found))
 
 
 def test_shares() -> None:
     raw = torch.rand(2, 3, 5, 5) * 4
     raw[0, 0, 2] = 0
-    found = dense(Recording((Recorded("a", "self", Kept(raw)),)).shares())
+    found = dense(Recording((RecordedMap("a", "self", DenseMap(raw)),)).shares())
     expected = torch.ones(2, 3, 5)
     expected[0, 0, 2] = 0
     torch.testing.assert_close(found.sum(-1), expected)
@@ -184,7 +187,7 @@ def test_steps_are_stitched_by_position(first: int, steps: list[int]) -> None:
     maps, start = [], 0
     for call, rows in enumerate([first, *steps]):
         piece = whole[..., start : start + rows, : start + rows]
-        maps.append(Recorded("a", "self", Kept(piece), call=call, step=start, certificate=0.0))
+        maps.append(RecordedMap("a", "self", DenseMap(piece), call=call, step=start, certificate=0.0))
         start += rows
     found = Recording(tuple(maps)).stitched()
     assert len(found) == 1
@@ -229,8 +232,12 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     ),
     "mean of other rows": (ValueError, lambda: ROWS.mean("layers"), "is of maps of one shape, rows and heads"),
     "rollout of some rows": (ValueError, lambda: ROWS.rollout(), "rollout follows self attention from layer to layer"),
-    "words of some rows": (ValueError, lambda: ROWS.merged(Words(("a",), (0,) * 5)), "words must be made of 5 queries"),
-    "minus other rows": (ValueError, lambda: ROWS[:1].minus(ROWS[1:]), "call 0 of 'a' is in the first"),
+    "words of some rows": (
+        ValueError,
+        lambda: ROWS.merge_words(Words(("a",), (0,) * 5)),
+        "words must be made of 5 queries",
+    ),
+    "minus other rows": (ValueError, lambda: ROWS[:1].difference(ROWS[1:]), "call 0 of 'a' is in the first"),
     "sample": (IndexError, lambda: stack().select(sample=2), "sample=2 is not there in 'layers.0'; there are 0 to 1"),
     "sample of a matrix": (
         ValueError,
@@ -252,18 +259,22 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     ),
     "mean of two shapes": (ValueError, lambda: MIXED.mean("layers"), "got (2, 3, 5, 5) and (2, 3, 7, 7)"),
     "mean of two kinds": (ValueError, lambda: CROSSED.mean("maps"), "is of one kind of attention, got ['cross', 's"),
-    "text for pieces": (TypeError, lambda: stack().labelled("a b"), "queries must be pieces, got the text 'a b'"),
-    "text for keys": (TypeError, lambda: stack().labelled(["a"], "b"), "keys must be pieces, got the text 'b'"),
-    "minus a map": (TypeError, lambda: stack().minus(3), "other must be a Recording, got 3"),
+    "text for pieces": (TypeError, lambda: stack().with_labels("a b"), "queries must be pieces, got the text 'a b'"),
+    "text for keys": (TypeError, lambda: stack().with_labels(["a"], "b"), "keys must be pieces, got the text 'b'"),
+    "minus a map": (TypeError, lambda: stack().difference(3), "other must be a Recording, got 3"),
     "minus fewer": (
         ValueError,
-        lambda: stack(3).minus(stack(2)),
+        lambda: stack(3).difference(stack(2)),
         "call 0 of 'layers.2' is in the first recording alone; take the maps that both have, as in select(layers)",
     ),
-    "minus more": (ValueError, lambda: stack(2).minus(stack(3)), "call 0 of 'layers.2' is in the second recording"),
+    "minus more": (
+        ValueError,
+        lambda: stack(2).difference(stack(3)),
+        "call 0 of 'layers.2' is in the second recording",
+    ),
     "minus another length": (
         ValueError,
-        lambda: stack().minus(stack(n=7)),
+        lambda: stack().difference(stack(n=7)),
         "is (2, 3, 5, 5) in the first recording and (2, 3, 7, 7) in the second, or of other rows or heads; "
         "compare texts of as many pieces, or merged() by as many words",
     ),

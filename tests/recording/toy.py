@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.attn.maps.attention_map import AttentionMap, Kept
-from regard.recording.recorded_map import Kind, Recorded
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
+from regard.recording.recorded_map import Kind, RecordedMap
 from regard.recording.recording import Recording
 
 
@@ -21,11 +21,11 @@ def computed(b: int = 2, h: int = 3, q: int = 5, k: int = 5, seed: int = 0, **te
     return found
 
 
-def kept(name: str, *shape: int, seed: int = 0, kind: Kind = "self", **more: object) -> Recorded:
-    return Recorded(name, kind, Kept(weights(*shape, seed=seed)), certificate=1e-7, **more)
+def kept(name: str, *shape: int, seed: int = 0, kind: Kind = "self", **more: object) -> RecordedMap:
+    return RecordedMap(name, kind, DenseMap(weights(*shape, seed=seed)), certificate=1e-7, **more)
 
 
 def stack(layers: int = 3, b: int = 2, h: int = 3, n: int = 5) -> Recording:
     """So many layers of self attention over n pieces."""
     maps = (kept(f"layers.{layer}", b, h, n, n, seed=layer) for layer in range(layers))
-    return Recording(tuple(maps)).labelled([f"w{i}" for i in range(n)])
+    return Recording(tuple(maps)).with_labels([f"w{i}" for i in range(n)])

@@ -18,10 +18,10 @@ import torch
 from regard.cli.loading import Loaded, load
 from regard.cli.main import main
 from regard.serve.app import build
-from regard.serve.endpoint import Face, Schema, Served
-from regard.serve.errors import Refused
+from regard.serve.endpoint import Endpoint, PageSpec, Schema
+from regard.serve.errors import RequestError
 from regard.serve.limits import Limits
-from regard.serve.translate_endpoint import Translating
+from regard.serve.translate_endpoint import TranslateEndpoint
 
 LINES = [" ".join(word) for word in permutations("abcde", 3)]
 TINY = [
@@ -60,13 +60,13 @@ def loaded(run: Path) -> Loaded:
     return load(run, "best", "cpu", torch.get_num_threads())
 
 
-Make = Callable[..., Translating]
+Make = Callable[..., TranslateEndpoint]
 
 
 @pytest.fixture(scope="session")
 def translating(loaded: Loaded) -> Make:
-    def make(**limits: Any) -> Translating:
-        return Translating(loaded.task, loaded.by, Limits(**limits), run="tiny", step=4)
+    def make(**limits: Any) -> TranslateEndpoint:
+        return TranslateEndpoint(loaded.task, loaded.by, Limits(**limits), run="tiny", step=4)
 
     return make
 
@@ -83,7 +83,7 @@ class Gated:
     name = "shout"
     counted = "sentences"
     unpack = None
-    face = Face("Shout", "alignments", "translate", {"alignments": [], "shown": {}})
+    face = PageSpec("Shout", "alignments", "translate", {"alignments": [], "shown": {}})
     schema = Schema("Shout a word", {"type": "object"}, {"type": "object"})
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Gated:
     def read(self, body: Mapping[str, object]) -> Word:
         word = body.get("word")
         if not isinstance(word, str):
-            raise Refused(422, "word must be a string")
+            raise RequestError(422, "word must be a string")
         if word == "broken":
             raise RuntimeError("a fault in reading, with the text 'secret'")
         return Word(word, int(str(body.get("count", 1))))
@@ -119,7 +119,7 @@ def gated() -> Iterator[Gated]:
 
 
 def visit(
-    served: Served, act: Callable[[httpx.AsyncClient], Awaitable[Any]], limits: Limits | None = None, **options: Any
+    served: Endpoint, act: Callable[[httpx.AsyncClient], Awaitable[Any]], limits: Limits | None = None, **options: Any
 ) -> Any:
     """What `act` finds when it talks to the app of a task."""
 
@@ -134,7 +134,7 @@ def visit(
     return asyncio.run(go())
 
 
-def post(served: Served, body: Any, limits: Limits | None = None, **options: Any) -> httpx.Response:
+def post(served: Endpoint, body: Any, limits: Limits | None = None, **options: Any) -> httpx.Response:
     """One POST: bytes as they are, all else as JSON."""
 
     async def act(client: httpx.AsyncClient) -> httpx.Response:
@@ -146,7 +146,7 @@ def post(served: Served, body: Any, limits: Limits | None = None, **options: Any
     return visit(served, act, limits, **options)
 
 
-def get(served: Served, path: str, **options: Any) -> httpx.Response:
+def get(served: Endpoint, path: str, **options: Any) -> httpx.Response:
     return visit(served, lambda client: client.get(path), **options)
 
 

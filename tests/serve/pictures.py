@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from regard.data.text.tokenizer import Tokens
+from regard.data.text.tokenizer import Tokenizer
 from regard.gates.catalogue import GATES
 from regard.models.convnet import ConvNet
-from regard.serve.image_endpoint import Seeing
+from regard.serve.image_endpoint import ImageEndpoint
 from regard.serve.limits import Limits
-from regard.tasks._image_data import Facts
+from regard.tasks._image_data import ImageStats
 from regard.tasks._image_predictors import Captioning, Classifying, Glimpsing
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
@@ -23,15 +23,15 @@ from regard.tasks.glimpse.task import build as build_glimpse
 
 def sight(gate: str | None = "simam", channels: int = 1) -> Classifying:
     """A network that learned nothing, for pictures 7 high and 11 wide of three classes."""
-    facts = Facts(channels, 7, 11, ["cat", "dog <b>", "ねこ"], 0.4, 0.3, "")
+    facts = ImageStats(channels, 7, 11, ["cat", "dog <b>", "ねこ"], 0.4, 0.3, "")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         made = None if gate is None else GATES[gate]
         return Classifying(facts, ConvNet(channels, 3, width=4, depths=(1, 1), gate=made).eval())
 
 
-def seeing(gate: str | None = "simam", channels: int = 1, **limits: int) -> Seeing:
-    return Seeing(sight(gate, channels), Limits(**limits), run="tiny", step=4)
+def seeing(gate: str | None = "simam", channels: int = 1, **limits: int) -> ImageEndpoint:
+    return ImageEndpoint(sight(gate, channels), Limits(**limits), run="tiny", step=4)
 
 
 def drawn(seed: int, width: int = 22, height: int = 14, mode: str = "RGB") -> Image.Image:
@@ -51,7 +51,7 @@ def sent(data: bytes) -> str:
 
 def glimpsing() -> Glimpsing:
     """A model that glimpses three times at pictures 7 high and 11 wide, and learned nothing."""
-    facts = Facts(1, 7, 11, ["cat", "dog", "owl"], 0.0, 0.3, "")
+    facts = ImageStats(1, 7, 11, ["cat", "dog", "owl"], 0.0, 0.3, "")
     task = Glimpse(data="digits", glimpses=3, what=4, where=4, glimpse=6, hidden=8)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -60,9 +60,9 @@ def glimpsing() -> Glimpsing:
 
 def captioning(longest: int = 5) -> Captioning:
     """One that says a few words of a picture 16 high and 24 wide."""
-    tokens = Tokens.train("words", ["a b c d e"], 20)
+    tokens = Tokenizer.train("words", ["a b c d e"], 20)
     task = Caption(data="scenes", annotation=8, channels=4, width=6, hidden=8, dropout=0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
         model = build_caption(task, 1, len(tokens)).eval()
-    return Captioning(Captioner(model, tokens, Facts(1, 16, 24, [], 0.4, 0.3, ""), longest))
+    return Captioning(Captioner(model, tokens, ImageStats(1, 16, 24, [], 0.4, 0.3, ""), longest))

@@ -8,26 +8,26 @@ from collections.abc import Iterator
 import pytest
 from tests.serve.conftest import Gated, Word
 
-from regard.serve.batcher import Worker
-from regard.serve.errors import Refused
+from regard.serve.batcher import Batcher
+from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 
 
 @pytest.fixture
-def worker(gated: Gated) -> Iterator[Worker]:
+def worker(gated: Gated) -> Iterator[Batcher]:
     gated.gate.clear()
-    with Worker(gated, Metrics(), batch=5, waiting=17) as made:
+    with Batcher(gated, Metrics(), batch=5, waiting=17) as made:
         yield made
         gated.gate.set()
 
 
-def busy(worker: Worker, gated: Gated) -> None:
+def busy(worker: Batcher, gated: Gated) -> None:
     """The model is at work on a first request, and stays so."""
     worker.ask(Word("first"))
     assert gated.begun.wait(10)
 
 
-def test_what_waits_is_answered_together(worker: Worker, gated: Gated) -> None:
+def test_what_waits_is_answered_together(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
     jobs = [worker.ask(Word(word, count)) for word, count in [("a", 2), ("b", 3), ("c", 1), ("d", 7), ("e", 1)]]
     assert worker.waiting == 14
@@ -39,22 +39,22 @@ def test_what_waits_is_answered_together(worker: Worker, gated: Gated) -> None:
     assert "regard_batch_sentences_count 5" in worker.metrics.text({})
 
 
-def test_too_many_are_told_to_come_back(worker: Worker, gated: Gated) -> None:
+def test_too_many_are_told_to_come_back(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
     worker.ask(Word("a", 16))
-    with pytest.raises(Refused, match="16 sentences wait already and 17 may; ask again in a moment") as caught:
+    with pytest.raises(RequestError, match="16 sentences wait already and 17 may; ask again in a moment") as caught:
         worker.ask(Word("b", 2))
     assert (caught.value.status, caught.value.retry) == (429, 1)
     worker.ask(Word("c", 1))
 
 
-def test_what_is_unpacked_waits_and_fills_no_batch(worker: Worker, gated: Gated) -> None:
+def test_what_is_unpacked_waits_and_fills_no_batch(worker: Batcher, gated: Gated) -> None:
     gated.gate.set()
     worker.ask(Word("first")).answer.result(10)
     with worker.unpacking(16):
         assert worker.waiting == 16
         with (
-            pytest.raises(Refused, match="16 sentences wait already and 17 may; ask again in a moment") as caught,
+            pytest.raises(RequestError, match="16 sentences wait already and 17 may; ask again in a moment") as caught,
             worker.unpacking(2),
         ):
             raise AssertionError
@@ -63,7 +63,7 @@ def test_what_is_unpacked_waits_and_fills_no_batch(worker: Worker, gated: Gated)
         worker._company, worker._patience = 2, 30.0
         jobs = [worker.ask(Word("a"))]
         time.sleep(0.1)
-        with pytest.raises(Refused, match="17 sentences wait already"):
+        with pytest.raises(RequestError, match="17 sentences wait already"):
             worker.ask(Word("b"))
     jobs.append(worker.ask(Word("c")))
     for job in jobs:
@@ -72,7 +72,7 @@ def test_what_is_unpacked_waits_and_fills_no_batch(worker: Worker, gated: Gated)
     assert worker.waiting == 0
 
 
-def test_what_is_forgotten_makes_room_and_is_not_answered(worker: Worker, gated: Gated) -> None:
+def test_what_is_forgotten_makes_room_and_is_not_answered(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
     job = worker.ask(Word("a", 16))
     worker.forget(job)
@@ -84,12 +84,12 @@ def test_what_is_forgotten_makes_room_and_is_not_answered(worker: Worker, gated:
     assert gated.calls == [["first"], ["b"]]
 
 
-def test_one_that_fails_takes_no_other_with_it(worker: Worker, gated: Gated, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_fails_takes_no_other_with_it(worker: Batcher, gated: Gated, caplog: pytest.LogCaptureFixture) -> None:
     busy(worker, gated)
     jobs = [worker.ask(Word(word)) for word in ("a", "poison", "b")]
     gated.gate.set()
     assert json.loads(jobs[0].answer.result(10)) == {"said": "A"}
-    with pytest.raises(Refused, match="the model failed on this request") as caught:
+    with pytest.raises(RequestError, match="the model failed on this request") as caught:
         jobs[1].answer.result(10)
     assert caught.value.status == 500
     assert json.loads(jobs[2].answer.result(10)) == {"said": "B"}
@@ -100,19 +100,19 @@ def test_one_that_fails_takes_no_other_with_it(worker: Worker, gated: Gated, cap
 
 def test_it_ends_when_all_is_answered(gated: Gated) -> None:
     gated.gate.clear()
-    with Worker(gated, Metrics(), batch=1, waiting=9) as worker:
+    with Batcher(gated, Metrics(), batch=1, waiting=9) as worker:
         busy(worker, gated)
         jobs = [worker.ask(Word(word)) for word in "abc"]
         assert worker.alive
         gated.gate.set()
     assert all(job.answer.done() for job in jobs)
     assert not worker.alive
-    with pytest.raises(Refused, match="the service is stopping; ask again when it is back") as caught:
+    with pytest.raises(RequestError, match="the service is stopping; ask again when it is back") as caught:
         worker.ask(Word("d"))
     assert caught.value.status == 503
 
 
-def test_company_is_waited_for_and_a_lone_one_is_not(worker: Worker, gated: Gated) -> None:
+def test_company_is_waited_for_and_a_lone_one_is_not(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
     together = [worker.ask(Word(word)) for word in "abc"]
     gated.gate.set()
@@ -136,7 +136,7 @@ def test_company_is_waited_for_and_a_lone_one_is_not(worker: Worker, gated: Gate
 
 
 def test_the_end_waits_for_no_company(gated: Gated) -> None:
-    with Worker(gated, Metrics(), batch=5, waiting=9) as worker:
+    with Batcher(gated, Metrics(), batch=5, waiting=9) as worker:
         worker._company, worker._patience = 3, 30.0
         job = worker.ask(Word("a"))
         start = time.perf_counter()

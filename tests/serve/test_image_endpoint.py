@@ -16,23 +16,23 @@ from tests.common.test_image_files import claims
 from tests.serve.conftest import Service, get, post, visit
 from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent, sight
 
-from regard.attn.maps.attention_map import Kept
+from regard.attn.maps.attention_map import DenseMap
 from regard.cli.main import main
 from regard.common import image_files
 from regard.recording.record import record
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.serve.errors import Refused
-from regard.serve.image_endpoint import Seeing
+from regard.serve.errors import RequestError
+from regard.serve.image_endpoint import ImageEndpoint
 from regard.serve.limits import Limits
-from regard.serve.spatial_maps import CELLS, looks
+from regard.serve.spatial_maps import CELLS, spatial_maps
 from regard.tasks._image_data import tensor
 from regard.tasks.classify_image.task import probabilities
 
 PICTURES = [packed(drawn(n), kind) for n, kind in enumerate(["PNG", "JPEG", "PNG", "JPEG", "PNG"])]
 
 
-def chances(made: Seeing, data: bytes) -> dict[str, float]:
+def chances(made: ImageEndpoint, data: bytes) -> dict[str, float]:
     """What `regard predict` finds."""
     facts = made.sight.facts
     pixels = image_files.read(data, size=(facts.width, facts.height), mode="L")[None]
@@ -77,12 +77,12 @@ def test_maps_are_what_the_gates_weighed_by() -> None:
 def test_a_look_a_step_stays_a_look(kind: Any) -> None:
     torch.manual_seed(0)
     weights = torch.rand(2, 3, 5, 1 + 6).softmax(-1)  # a token before a grid of 2 × 3
-    one = Recorded("a", kind, Kept(weights), certificate=0.0, grid=(2, 3))
-    (look,) = looks(Recording((one,)), 1)
+    one = RecordedMap("a", kind, DenseMap(weights), certificate=0.0, grid=(2, 3))
+    (look,) = spatial_maps(Recording((one,)), 1)
     torch.testing.assert_close(look.weights, weights[1].mean(0)[:, 1:].reshape(5, 2, 3))
     # a call a step: one below the other
-    calls = tuple(Recorded("a", kind, Kept(weights[:, :, n : n + 1]), call=n, grid=(2, 3)) for n in range(5))
-    (stepped,) = looks(Recording(calls), 1)
+    calls = tuple(RecordedMap("a", kind, DenseMap(weights[:, :, n : n + 1]), call=n, grid=(2, 3)) for n in range(5))
+    (stepped,) = spatial_maps(Recording(calls), 1)
     torch.testing.assert_close(stepped.weights, look.weights)
     assert (look.verified, stepped.verified) == (True, False)
 
@@ -92,10 +92,11 @@ def test_a_module_that_looks_over_several_grids_has_a_map_of_each() -> None:
     torch.manual_seed(0)
     grids = [(2, 3), (5, 7), (2, 3)]
     calls = [
-        Recorded("a", "gate", Kept(torch.rand(1, 1, 2, h * w)), call=n, grid=(h, w)) for n, (h, w) in enumerate(grids)
+        RecordedMap("a", "gate", DenseMap(torch.rand(1, 1, 2, h * w)), call=n, grid=(h, w))
+        for n, (h, w) in enumerate(grids)
     ]
-    other = Recorded("b", "gate", Kept(torch.rand(1, 1, 2, 6)), grid=(2, 3))
-    found = looks(Recording((*calls, other)), 0)
+    other = RecordedMap("b", "gate", DenseMap(torch.rand(1, 1, 2, 6)), grid=(2, 3))
+    found = spatial_maps(Recording((*calls, other)), 0)
     assert [(one.name, one.weights.shape[1:]) for one in found] == [
         ("a, 2 × 3", (2, 3)), ("a, 5 × 7", (5, 7)), ("b", (2, 3))
     ]  # fmt: skip
@@ -105,9 +106,9 @@ def test_a_module_that_looks_over_several_grids_has_a_map_of_each() -> None:
 
 
 def test_what_has_no_places_is_no_map_and_fine_ones_are_pooled() -> None:
-    flat = Recorded("a", "gate", Kept(torch.rand(1, 1, 5, 1)))
-    fine = Recorded("b", "gate", Kept(torch.rand(1, 1, 2, 130 * 70)), grid=(130, 70))
-    (look,) = looks(Recording((flat, fine)), 0)
+    flat = RecordedMap("a", "gate", DenseMap(torch.rand(1, 1, 5, 1)))
+    fine = RecordedMap("b", "gate", DenseMap(torch.rand(1, 1, 2, 130 * 70)), grid=(130, 70))
+    (look,) = spatial_maps(Recording((flat, fine)), 0)
     assert look.weights.shape == (1, CELLS, CELLS)
     assert float(look.weights.mean()) == pytest.approx(float(fine.weights.dense().mean()), abs=5e-3)
 
@@ -149,19 +150,19 @@ BAD: dict[str, tuple[Any, int, str]] = {
 
 
 @pytest.fixture(scope="module")
-def strict() -> Seeing:
+def strict() -> ImageEndpoint:
     return seeing(texts=3, pictures=2, pixels=2_000, body=50_000)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_picture_is_a_sentence(name: str, strict: Seeing) -> None:
+def test_what_is_no_picture_is_a_sentence(name: str, strict: ImageEndpoint) -> None:
     body, status, sentence = BAD[name]
     got = post(strict, body)
     assert got.status_code == status
     assert got.json()["error"].startswith(sentence)
 
 
-def test_a_data_address_is_its_picture(strict: Seeing) -> None:
+def test_a_data_address_is_its_picture(strict: ImageEndpoint) -> None:
     plain, addressed = (post(strict, {"image": before + SMALL}).json() for before in ("", "data:image/png;base64,"))
     assert plain == addressed
 
@@ -187,7 +188,7 @@ def test_too_much_to_record_at_once_is_recorded_in_parts(monkeypatch: pytest.Mon
             assert np.allclose(first["weights"], second["weights"], atol=1e-6)
 
 
-def test_what_it_says_of_itself(strict: Seeing) -> None:
+def test_what_it_says_of_itself(strict: ImageEndpoint) -> None:
     about = get(strict, "/v1/model").json()
     assert about["task"] == "classify"
     assert about["classes"] == ["cat", "dog <b>", "ねこ"]
@@ -216,7 +217,7 @@ class Slow:
         return self._read(*args, **names)
 
 
-def test_reading_does_not_hold_up_who_asks_meanwhile(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_does_not_hold_up_who_asks_meanwhile(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """A picture that takes long to unpack is unpacked beside the others."""
     slow = Slow(monkeypatch)
 
@@ -230,7 +231,7 @@ def test_reading_does_not_hold_up_who_asks_meanwhile(strict: Seeing, monkeypatch
     assert visit(strict, act, Limits()) == (200, 200)
 
 
-def test_unpacking_has_the_time_of_an_answer(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacking_has_the_time_of_an_answer(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch)
 
     async def act(client: httpx.AsyncClient) -> tuple[list[httpx.Response], list[httpx.Response], httpx.Response]:
@@ -251,7 +252,7 @@ def test_unpacking_has_the_time_of_an_answer(strict: Seeing, monkeypatch: pytest
     assert slow.count == 3
 
 
-def test_what_is_unpacked_waits_too(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_unpacked_waits_too(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch)
 
     async def act(client: httpx.AsyncClient) -> tuple[list[httpx.Response], str]:
@@ -268,7 +269,7 @@ def test_what_is_unpacked_waits_too(strict: Seeing, monkeypatch: pytest.MonkeyPa
     assert "regard_waiting_pictures 3" in metrics
 
 
-def test_nothing_is_unpacked_for_who_is_gone(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_unpacked_for_who_is_gone(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch)
 
     async def act(client: httpx.AsyncClient) -> str:
@@ -285,17 +286,17 @@ def test_nothing_is_unpacked_for_who_is_gone(strict: Seeing, monkeypatch: pytest
     assert slow.count <= 3
 
 
-def test_unpacking_ends_when_it_is_over(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = strict.read({"images": [SMALL] * 3})
     assert strict.unpack(asked, lambda: False).pixels.shape == (3, 7, 11, 1)
     read, done = image_files.read, []
     monkeypatch.setattr("regard.serve.image_endpoint.pictures.read", lambda *a, **k: done.append(1) or read(*a, **k))  # type: ignore[func-returns-value]
-    with pytest.raises(Refused, match="nobody waits for these pictures any more"):
+    with pytest.raises(RequestError, match="nobody waits for these pictures any more"):
         strict.unpack(asked, lambda: len(done) == 2)
     assert len(done) == 2
 
 
-def test_pixels_are_counted_together(strict: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_are_counted_together(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = [sent(packed(drawn(n, 40, 25))) for n in range(3)]
     assert post(strict, {"images": fits[:2]}).status_code == 200
     monkeypatch.setattr("regard.serve.image_endpoint.pictures.read", None)  # nothing is unpacked
@@ -337,7 +338,7 @@ def test_a_sight_is_alone_as_in_company() -> None:
 
 
 def test_a_path_of_glimpses() -> None:
-    made = Seeing(glimpsing(), Limits(), run="tiny", step=4)
+    made = ImageEndpoint(glimpsing(), Limits(), run="tiny", step=4)
     got = post(made, {"images": [sent(data) for data in PICTURES], "maps": True}).json()["answers"]
     facts = made.sight.facts
     pixels = np.stack([image_files.read(data, size=(facts.width, facts.height), mode="L") for data in PICTURES])
@@ -355,7 +356,7 @@ def test_a_path_of_glimpses() -> None:
 
 
 def test_a_map_a_word() -> None:
-    made = Seeing(captioning(), Limits(), run="tiny", step=4)
+    made = ImageEndpoint(captioning(), Limits(), run="tiny", step=4)
     assert made.name == "caption"
     got = post(made, {"images": [sent(data) for data in PICTURES], "maps": True}).json()["answers"]
     for data, one in zip(PICTURES, got, strict=True):
@@ -399,7 +400,7 @@ def test_a_run_is_served(tmp_path: Path) -> None:
         assert main(["serve", str(tmp_path / "run"), *option]) == 2
 
 
-def test_the_page_has_its_scripts(strict: Seeing, tmp_path: Path) -> None:
+def test_the_page_has_its_scripts(strict: ImageEndpoint, tmp_path: Path) -> None:
     script = get(strict, "/page.js").text
     assert "function drawSheet" in script
     assert 'addEventListener("drop"' in script

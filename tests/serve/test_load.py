@@ -15,7 +15,7 @@ from tests.serve.conftest import Make, post
 
 from regard.cli.main import main
 from regard.cli.sights import SIGHTS
-from regard.serve.image_endpoint import Seeing
+from regard.serve.image_endpoint import ImageEndpoint
 from regard.serve.limits import Limits
 from regard.serve.server import listen, server
 
@@ -127,7 +127,7 @@ def test_pictures_under_load(task: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert set(serving.NAMES) == {"Translate", *SIGHTS}
     looked = [one.looks is not None for one in right]  # type: ignore[union-attr]
     assert looked == [n % 8 == 0 for n in range(9)]
-    made = Seeing(sight, Limits(), run="tiny", step=1)
+    made = ImageEndpoint(sight, Limits(), run="tiny", step=1)
     for one, maps in zip(right, looked, strict=True):
         assert one.path == f"/v1/{made.name}"
         answer = post(made, one.body).json()

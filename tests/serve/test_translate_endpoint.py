@@ -7,12 +7,12 @@ import torch
 from tests.serve.conftest import LINES, Make
 
 from regard.cli.loading import Loaded
-from regard.serve.errors import Refused
+from regard.serve.errors import RequestError
 from regard.serve.limits import Limits
-from regard.serve.translate_endpoint import Asks, Translating
+from regard.serve.translate_endpoint import TranslateEndpoint, TranslateRequest
 from regard.serve.translate_schema import REQUEST
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Beam, Greedy, Interpreter
+from regard.tasks.translate.predictor import Beam, Greedy, Translator
 
 BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": ({}, ["give text", "texts", "not both"]),
@@ -48,7 +48,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_bad_input_is_one_sentence(name: str, translating: Make) -> None:
     body, parts = BAD[name]
     served = translating(texts=7, characters=100, tokens=13, beam=5, pictures=5)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestError) as caught:
         served.read(body)
     assert caught.value.status == 422
     assert len(caught.value.sentence) < 250
@@ -57,9 +57,11 @@ def test_bad_input_is_one_sentence(name: str, translating: Make) -> None:
 
 
 def test_what_is_left_out(translating: Make) -> None:
-    assert translating().read({"text": "a b"}) == Asks(("a b",), Beam(5, 1), alignment=False)
+    assert translating().read({"text": "a b"}) == TranslateRequest(("a b",), Beam(5, 1), alignment=False)
     assert translating(beam=3).read({"text": ""}).search == Beam(3, 1)
-    assert translating().read({"texts": ["a", "b"], "beam": 1}) == Asks(("a", "b"), Greedy(), alignment=False)
+    assert translating().read({"texts": ["a", "b"], "beam": 1}) == TranslateRequest(
+        ("a", "b"), Greedy(), alignment=False
+    )
     assert set(REQUEST["properties"]) == {"text", "texts", "beam", "nbest", "alignment"}
     translating().read(REQUEST["example"])
 
@@ -97,9 +99,9 @@ def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
 
 def test_a_model_without_attention(loaded: Loaded) -> None:
     task = Translate(train=(loaded.task.train), tokens="words", width=6, hidden=8, decoder="fixed")
-    served = Translating(task, Interpreter.of(task, loaded.by.vocabularies), Limits(), run="x", step=1)
+    served = TranslateEndpoint(task, Translator.of(task, loaded.by.vocabularies), Limits(), run="x", step=1)
     assert served.about()["attends"] is False
-    with pytest.raises(Refused, match="this model has none .decoder fixed.; leave it out"):
+    with pytest.raises(RequestError, match="this model has none .decoder fixed.; leave it out"):
         served.read({"text": "a", "alignment": True})
     (answer,) = served.answer([served.read({"text": "a"})])
     assert len(answer["answers"]) == 1  # type: ignore[arg-type]
@@ -115,10 +117,10 @@ def test_learned_places_bound_the_tokens(loaded: Loaded) -> None:
         positions="learned",
         max_length=5,
     )
-    interpreter = Interpreter.of(task, loaded.by.vocabularies)
-    Translating(task, interpreter, Limits(tokens=11), run="x", step=1)
+    interpreter = Translator.of(task, loaded.by.vocabularies)
+    TranslateEndpoint(task, interpreter, Limits(tokens=11), run="x", step=1)
     with pytest.raises(ValueError, match="tokens=12 is more than the 11 places that this model learned; try tokens=5"):
-        Translating(task, interpreter, Limits(tokens=12), run="x", step=1)
+        TranslateEndpoint(task, interpreter, Limits(tokens=12), run="x", step=1)
 
 
 def test_limits_are_checked() -> None:

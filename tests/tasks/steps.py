@@ -10,7 +10,7 @@ from PIL import Image
 
 from regard.tasks.registry import TASKS
 from regard.training import fit
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.step import Stepper
 
 _CAPTION: dict[str, Any] = {"tokens": "words", "batch": 16, "annotation": 6, "channels": 4, "width": 5, "hidden": 7}
@@ -45,9 +45,9 @@ def task(name: str, folder: Path) -> Any:
     return TASKS[kind](train=train, **options)
 
 
-def training(**options: Any) -> Training:
+def training(**options: Any) -> TrainingConfig:
     told = {"steps": 2, "accumulate": 2, "schedule": "constant", "warmup": 0, "threads": 1, "device": "cpu", **options}
-    return Training(**told)
+    return TrainingConfig(**told)
 
 
 if __name__ == "__main__":

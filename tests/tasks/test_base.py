@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from regard.tasks.base import Labelled, choices
+from regard.tasks.base import LabelledImageConfig, choices
 from regard.tasks.registry import TASKS, Kind, told
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 each_task = pytest.mark.parametrize("name", TASKS)
 
@@ -58,7 +58,7 @@ def test_every_word_of_an_option_is_known(name: str) -> None:
 @each_task
 def test_files_are_found_wherever_one_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    several = [Path("x")] if issubclass(TASKS[name], Labelled) else [Path("x"), Path("y")]
+    several = [Path("x")] if issubclass(TASKS[name], LabelledImageConfig) else [Path("x"), Path("y")]
     assert of_files(name, *several).placed() == of_files(name, *(path.absolute() for path in several))
     assert TASKS[name]().placed() == TASKS[name]()
 
@@ -82,7 +82,7 @@ def test_a_task_of_a_later_version() -> None:
 @each_task
 def test_what_is_learned_from_comes_first(name: str) -> None:
     assert [one.name for one in fields(TASKS[name])][:2] == ["data", "train"]
-    Training(**{"steps": 1, **TASKS[name].TRAINING})
+    TrainingConfig(**{"steps": 1, **TASKS[name].TRAINING})
 
 
 def test_options_are_read_without_torch() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.common import atomic_files
 from regard.training import checkpoint
 from regard.training.average import average
-from regard.training.checkpoint import Stored
+from regard.training.checkpoint import Checkpoint
 
 
 class Odd(nn.Module):
@@ -134,7 +134,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 
 def test_moments_of_another_shape_are_refused(tmp_path: Path) -> None:
     model = Net(3, 0.0)
-    stored = Stored({"optimizer.hidden.bias.exp_avg": torch.zeros(5)})
+    stored = Checkpoint({"optimizer.hidden.bias.exp_avg": torch.zeros(5)})
     said = r"a holds exp_avg of hidden.bias in shape \(5,\), the parameter has \(3,\); resume with the model as it was"
     with pytest.raises(ValueError, match=said):
         checkpoint.load_optimizer(model, torch.optim.AdamW(model.parameters()), stored, tmp_path / "a")

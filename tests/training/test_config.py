@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from regard.training.config import SCHEDULES, Training, lasting
+from regard.training.config import SCHEDULES, TrainingConfig, lasting
 from regard.training.messages import stopped
-from regard.training.state import Progress
+from regard.training.state import TrainingState
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ from regard.training.state import Progress
 )
 def test_what_cannot_be_is_said(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Training(**{"steps": 10, **fields})
+        TrainingConfig(**{"steps": 10, **fields})
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_can_be_chosen(schedule: Any) -> None:
-    assert Training(epochs=1.5, schedule=schedule).schedule == schedule
+    assert TrainingConfig(epochs=1.5, schedule=schedule).schedule == schedule
 
 
 def test_a_command_line_reads_it_without_torch() -> None:
@@ -82,4 +82,7 @@ def test_a_command_line_reads_it_without_torch() -> None:
 def test_one_minute_is_one() -> None:
     assert [lasting(n) for n in (1, 1.0, 0.5, 60)] == ["1 minute", "1 minute", "0.5 minutes", "60 minutes"]
     for minutes, said in ((1.0, "1 minute has passed, at step 3"), (2.0, "2 minutes have passed, at step 3")):
-        assert stopped("minutes", False, Progress(step=3), None, Training(minutes=minutes), Path("run")).text == said
+        assert (
+            stopped("minutes", False, TrainingState(step=3), None, TrainingConfig(minutes=minutes), Path("run")).text
+            == said
+        )

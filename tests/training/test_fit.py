@@ -15,10 +15,10 @@ from tests.training.toy import Toy, ToyWork, metrics, of, run, same, weights
 from torch import nn
 
 from regard.training import checkpoint, fit, setup
-from regard.training.config import Training
-from regard.training.events import Ahead, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.training.config import TrainingConfig
+from regard.training.events import Ahead, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
 from regard.training.runtime import threads
-from regard.training.state import mix
+from regard.training.state import derive_seed
 from regard.training.step import optimizer
 
 
@@ -26,17 +26,17 @@ def test_it_learns_and_tells(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
     events = run(folder, steps=60, log_every=20, validate_every=30, save_every=25, lr=0.03, warmup=5)
     assert [type(event) for event in events] == [
-        *(Started, Stepped, Saved, Validated, Saved, Saved, Stepped),
-        *(Saved, Stepped, Validated, Saved, Saved, Stopped),
+        *(Started, StepLogged, Saved, Validated, Saved, Saved, StepLogged),
+        *(Saved, StepLogged, Validated, Saved, Saved, Stopped),
     ]
     started, stopped = events[0], events[-1]
     assert (started.steps, started.threads, started.device, started.processes) == (60, 1, "cpu", 1)
     assert started.parameters == 11 * 13 + 39 * 13 + 13 + 11, "tied weights count once"
     assert (stopped.step, stopped.reason, stopped.text) == (60, "done", "step 60 of 60 is done")
-    losses = [event.loss for event in of(Stepped, events)]
+    losses = [event.loss for event in of(StepLogged, events)]
     assert losses == sorted(losses, reverse=True)
     assert [event.improved for event in of(Validated, events)] == [True, True]
-    last = of(Stepped, events)[-1]
+    last = of(StepLogged, events)[-1]
     assert last.lr == pytest.approx(0.03 * math.sqrt(5 / 60))
     assert last.epoch == pytest.approx(60 / 9)
     assert last.remaining == 0
@@ -106,10 +106,10 @@ def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
 def test_the_fused_optimizer_only_decays_matrices() -> None:
     model = nn.Sequential(nn.Embedding(3, 5), nn.LayerNorm(5), nn.Linear(5, 2))
     model[1].weight.requires_grad_(False)
-    made = optimizer(model, Training(steps=1, weight_decay=0.3), torch.device("cpu"))
+    made = optimizer(model, TrainingConfig(steps=1, weight_decay=0.3), torch.device("cpu"))
     assert [(group["weight_decay"], len(group["params"])) for group in made.param_groups] == [(0.3, 2), (0.0, 2)]
     assert made.defaults["fused"]
-    vectors = optimizer(nn.LayerNorm(5), Training(steps=1), torch.device("cpu"))
+    vectors = optimizer(nn.LayerNorm(5), TrainingConfig(steps=1), torch.device("cpu"))
     assert len(vectors.param_groups) == 1
 
 
@@ -145,7 +145,7 @@ def test_a_model_names_rates_of_its_parts(tmp_path: Path) -> None:
 def test_of_several_beginnings_the_longest_says_the_rate() -> None:
     model = nn.ModuleDict({"a": nn.ModuleDict({"b": nn.Linear(2, 3)}), "ab": nn.Linear(3, 5)})
     model.rates = {"a": 2.0, "a.b.bias": 3.0}
-    made = optimizer(model, Training(steps=1), torch.device("cpu"))
+    made = optimizer(model, TrainingConfig(steps=1), torch.device("cpu"))
     found = {tuple(p.shape): group["rate"] for group in made.param_groups for p in group["params"]}
     assert found == {(3, 2): 2.0, (3,): 3.0, (5, 3): 1.0, (5,): 1.0}
 
@@ -161,7 +161,7 @@ def test_rates_that_cannot_be(rates: dict[str, float], said: str) -> None:
     model = Toy().prepare(Path()).model()
     model.rates = rates
     with pytest.raises(ValueError, match=said):
-        optimizer(model, Training(steps=1), torch.device("cpu"))
+        optimizer(model, TrainingConfig(steps=1), torch.device("cpu"))
 
 
 def test_epochs_count_the_batches_of_the_first(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_minutes_end_a_run(tmp_path: Path) -> None:
     assert events[-1].step > 0
     assert events[0].steps is None
     assert of(Validated, events)[-1].step == events[-1].step
-    assert of(Stepped, events)[0].remaining <= 0.3
+    assert of(StepLogged, events)[0].remaining <= 0.3
     again = run(tmp_path, minutes=0.005, resume=True)
     assert again[-1].reason == "nothing left"
     assert again[-1].text.startswith("nothing is left to train: 0.005 minutes have passed, at step")
@@ -192,11 +192,15 @@ def test_minutes_end_a_run(tmp_path: Path) -> None:
 
 def test_seeds_are_mixed() -> None:
     seeds = {
-        mix(seed, step, micro, rank) for seed in range(5) for step in range(50) for micro in range(3) for rank in (0, 1)
+        derive_seed(seed, step, micro, rank)
+        for seed in range(5)
+        for step in range(50)
+        for micro in range(3)
+        for rank in (0, 1)
     }
     assert len(seeds) == 5 * 50 * 3 * 2
     assert all(0 <= seed < 1 << 63 for seed in seeds)
-    assert mix(-1, 2) != mix(1, 2)
+    assert derive_seed(-1, 2) != derive_seed(1, 2)
     # every bit is as often set as not
     counts = [sum(seed >> bit & 1 for seed in seeds) for bit in range(63)]
     assert all(abs(count / len(seeds) - 0.5) < 0.06 for count in counts)
@@ -208,11 +212,11 @@ def test_bfloat16_trains_and_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [event.text for event in of(Warned, events)] == [
         "this processor has no units for bfloat16: steps take up to 40 times as long; take float32"
     ]
-    losses = [event.loss for event in of(Stepped, events)]
+    losses = [event.loss for event in of(StepLogged, events)]
     assert losses[-1] < losses[0]
     exact = run(tmp_path / "b", steps=30, log_every=10, lr=0.03, warmup=5)
-    assert losses != [event.loss for event in of(Stepped, exact)]
-    assert losses == pytest.approx([event.loss for event in of(Stepped, exact)], rel=0.05)
+    assert losses != [event.loss for event in of(StepLogged, exact)]
+    assert losses == pytest.approx([event.loss for event in of(StepLogged, exact)], rel=0.05)
     assert all(
         t.dtype == torch.float32 for n, t in weights(tmp_path / "a" / "last.safetensors").items() if n != "calls"
     )
@@ -285,7 +289,7 @@ class Slow(Toy):
 
 
 def test_what_takes_long_is_told_first(tmp_path: Path) -> None:
-    going = fit.fit(Slow(), tmp_path / "a", Training(steps=2, threads=1))
+    going = fit.fit(Slow(), tmp_path / "a", TrainingConfig(steps=2, threads=1))
     assert next(going) == Ahead("a new sum")
     # nothing was trained: it is as if it had never begun
     going.close()  # type: ignore[attr-defined]
@@ -307,7 +311,7 @@ def test_measuring_changes_nothing(tmp_path: Path) -> None:
 def test_a_generator_left_early_leaves_a_run_to_resume(tmp_path: Path) -> None:
     run(tmp_path / "whole", steps=20, save_every=6)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    going = fit.fit(Toy(), tmp_path / "left", Training(steps=20, save_every=6, threads=1))
+    going = fit.fit(Toy(), tmp_path / "left", TrainingConfig(steps=20, save_every=6, threads=1))
     for event in going:
         if isinstance(event, Saved) and event.step == 12:
             break
@@ -319,7 +323,7 @@ def test_a_generator_left_early_leaves_a_run_to_resume(tmp_path: Path) -> None:
 
 
 def test_a_folder_trains_one_at_a_time(tmp_path: Path) -> None:
-    going = fit.fit(Toy(), tmp_path, Training(steps=20, threads=1))
+    going = fit.fit(Toy(), tmp_path, TrainingConfig(steps=20, threads=1))
     next(going)
     with pytest.raises(BlockingIOError, match="another process trains in .* now"):
         run(tmp_path, resume=True, steps=20)

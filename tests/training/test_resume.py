@@ -20,10 +20,10 @@ from torch import nn
 from regard.common import atomic_files
 from regard.training import folder_lock
 from regard.training.checkpoint import read
-from regard.training.config import Training
-from regard.training.events import Saved, Stepped, Validated, Warned
-from regard.training.protocol import Loss, Score
-from regard.training.run_folder import Record
+from regard.training.config import TrainingConfig
+from regard.training.events import Saved, StepLogged, Validated, Warned
+from regard.training.protocol import Loss, ValidationResult
+from regard.training.run_folder import RunRecord
 
 ROOT = Path(__file__).parent.parent.parent
 PLAIN: dict[str, Any] = {"save_every": 5, "validate_every": 6, "log_every": 4, "warmup": 3}
@@ -74,7 +74,7 @@ class SignalledWork(ToyWork):
         self._perhaps("loss", self.losses)
         return super().loss(model, batch)
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         self.validations += 1
         self._perhaps("validation", self.validations)
         return super().validate(model)
@@ -144,7 +144,7 @@ def test_a_longer_run_is_the_same_run(tmp_path: Path, alone: Path, step: int) ->
 
 
 def test_a_run_without_a_checkpoint_starts_over(tmp_path: Path, alone: Path) -> None:
-    Record.of(Toy(), Training(steps=23, average=2, threads=1, device="cpu", **PLAIN)).write(tmp_path)
+    RunRecord.of(Toy(), TrainingConfig(steps=23, average=2, threads=1, device="cpu", **PLAIN)).write(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"kind": "step", "step": 4, "loss": 9.0}\n{"kind": "st')
     (tmp_path / ".last.safetensors.unfinished").write_bytes(b"half")
     events = run(tmp_path, resume=True, steps=23, average=2, **PLAIN)
@@ -245,8 +245,8 @@ def test_an_option_of_a_later_version_bars_no_resume(tmp_path: Path) -> None:
 def test_the_training_may_be_another_and_is_recorded(tmp_path: Path) -> None:
     run(tmp_path, steps=4, lr=1e-3, warmup=0, schedule="constant")
     events = run(tmp_path, resume=True, steps=8, lr=1e-2, warmup=0, schedule="constant", log_every=1)
-    assert [event.lr for event in of(Stepped, events)] == [1e-2] * 4
-    record = Record.read(tmp_path)
+    assert [event.lr for event in of(StepLogged, events)] == [1e-2] * 4
+    record = RunRecord.read(tmp_path)
     assert [(step, training.lr) for step, training in record.history] == [(0, 1e-3), (4, 1e-2)]
     assert record.training.steps == 8
     assert record.threads == 1
@@ -255,7 +255,7 @@ def test_the_training_may_be_another_and_is_recorded(tmp_path: Path) -> None:
     assert set(record.versions) == {"python", "regard", "torch", "numpy"}
     assert str(tmp_path) not in (tmp_path / "run.json").read_text()
     run(tmp_path, resume=True, steps=8, lr=1e-2, warmup=0, schedule="constant", log_every=1)
-    assert len(Record.read(tmp_path).history) == 2, "the same training is not recorded again"
+    assert len(RunRecord.read(tmp_path).history) == 2, "the same training is not recorded again"
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
 def test_the_events_of_a_save_follow_the_file(tmp_path: Path) -> None:
     from regard.training.fit import fit
 
-    for event in fit(Toy(), tmp_path, Training(steps=6, save_every=2, threads=1)):
+    for event in fit(Toy(), tmp_path, TrainingConfig(steps=6, save_every=2, threads=1)):
         if isinstance(event, Saved):
             assert read(event.path).facts["step"] == event.step
 

@@ -8,7 +8,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from regard.training import schedule
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.schedule import Plateau
 
 
@@ -42,7 +42,7 @@ def test_linear_is_that_of_torch() -> None:
     ],
 )
 def test_a_schedule_rises_to_one_and_never_again(name: Any, warmup: int) -> None:
-    training = Training(steps=29, schedule=name, warmup=warmup)
+    training = TrainingConfig(steps=29, schedule=name, warmup=warmup)
     told = [schedule.factor(training, step, 29, Plateau()) for step in range(1, 30)]
     assert told[:warmup] == pytest.approx([step / warmup for step in range(1, warmup + 1)])
     assert max(told) == 1.0

@@ -11,10 +11,10 @@ from tests.training.toy import Toy, ToyWork, metrics, of, run, weights
 from torch import nn
 
 from regard.training import checkpoint, fit
-from regard.training.config import Training
-from regard.training.events import Saved, Stepped, Stopped, Validated
-from regard.training.protocol import Score
-from regard.training.state import Progress, better
+from regard.training.config import TrainingConfig
+from regard.training.events import Saved, StepLogged, Stopped, Validated
+from regard.training.protocol import ValidationResult
+from regard.training.state import TrainingState, better
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Scored(Toy):
 class ScoredWork(ToyWork):
     told = 0
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         assert not model.training
         assert not torch.is_grad_enabled()
         self.told += 1
         value = self.task.scores[self.told - 1]  # type: ignore[attr-defined]
         nll = {"nll": self.task.nlls[self.told - 1]} if self.task.nlls else {}  # type: ignore[attr-defined]
-        return Score({"bleu": value, **nll}, "bleu", self.task.higher)  # type: ignore[attr-defined]
+        return ValidationResult({"bleu": value, **nll}, "bleu", self.task.higher)  # type: ignore[attr-defined]
 
 
 def test_the_best_is_kept(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_plateau_lowers_the_rate(tmp_path: Path) -> None:
     task = Scored(scores=(1.0, 0.5, 0.5, 2.0, 0.5, 0.5))
     kind = {"schedule": "plateau", "plateau_factor": 0.1, "plateau_patience": 2}
     events = run(tmp_path, task, steps=12, validate_every=2, log_every=1, warmup=0, lr=1.0e-3, **kind)
-    rates = [event.lr for event in of(Stepped, events)]
+    rates = [event.lr for event in of(StepLogged, events)]
     assert rates == pytest.approx([1e-3] * 6 + [1e-4] * 6)
     assert checkpoint.read(tmp_path / "last.safetensors").facts["progress"]["plateau"]["factor"] == pytest.approx(0.01)
 
@@ -96,7 +96,7 @@ def test_a_plateau_lowers_the_rate(tmp_path: Path) -> None:
 def test_checkpoints_are_averaged(tmp_path: Path) -> None:
     task = Scored(scores=(1.0, 1.0, 1.0, 2.0, 5.0))
     seen = {}
-    for event in fit.fit(task, tmp_path, Training(steps=8, validate_every=2, average=3, threads=1)):
+    for event in fit.fit(task, tmp_path, TrainingConfig(steps=8, validate_every=2, average=3, threads=1)):
         if isinstance(event, Saved) and event.path.name == "last.safetensors":
             seen[event.step] = weights(event.path)
         last = event
@@ -168,6 +168,6 @@ def test_what_is_better_among_equals(nll: float, than: float, want: bool, higher
 
 @pytest.mark.parametrize("kept", [None, 0.5, (0.5, 2.0)])
 def test_progress_comes_back_also_from_older_checkpoints(kept: Any) -> None:
-    told = json.loads(json.dumps({**Progress(step=3).to_dict(), "best": kept, "kept": kept}))
+    told = json.loads(json.dumps({**TrainingState(step=3).to_dict(), "best": kept, "kept": kept}))
     want = (0.5, INF) if kept == 0.5 else kept
-    assert Progress.from_dict(told) == Progress(step=3, best=want, kept=want)
+    assert TrainingState.from_dict(told) == TrainingState(step=3, best=want, kept=want)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from regard.tasks.caption.options import Caption
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.task import Translation
+from regard.tasks.translate.task import TranslateProblem
 from regard.training.checkpoint import read
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.fit import fit
-from regard.training.protocol import Loss, Score
+from regard.training.protocol import Loss, ValidationResult
 
 WORDS = 11
 
@@ -91,15 +91,15 @@ class ToyWork:
         total = nn.functional.cross_entropy(logits, batch.y, reduction="sum")
         return Loss(total, len(batch.y), {"right": (logits.argmax(-1) == batch.y).sum()})
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         logits = model(self.x)
         loss = nn.functional.cross_entropy(logits, self.y).item()
-        return Score(
+        return ValidationResult(
             {"loss": loss, "accuracy": (logits.argmax(-1) == self.y).double().mean().item()}, "loss", False, "1+1"
         )
 
 
-class DrawnWork(Translation):
+class DrawnWork(TranslateProblem):
     """Leaves at every validation what the model says, in place of a picture."""
 
     def picture(self, model: nn.Module, path: Path) -> None:
@@ -117,7 +117,9 @@ KINDS = {"task": Toy, "caption": Caption, "translate": Drawn}
 
 def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -> list[Any]:
     """All events of a fit."""
-    return list(fit(task or Toy(), folder, Training(**{"threads": 1, "device": "cpu", **training}), resume=resume))
+    return list(
+        fit(task or Toy(), folder, TrainingConfig(**{"threads": 1, "device": "cpu", **training}), resume=resume)
+    )
 
 
 def of(kind: type, events: list[Any]) -> list[Any]:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 TEXT = ("The", "cat", "that", "the", "dog", "chased", "sat", "on", "the", "mat", ".")
@@ -27,11 +27,11 @@ def attended(
     """Self attention, (sample, head, query, key), with the words of TEXT as far as there are."""
     told = {"certificate": 1e-7, **known}
     maps = [
-        Recorded(f"layers.{l}", "self", Kept(weights(samples, heads, n, n, seed=seed + l)), **told)
+        RecordedMap(f"layers.{l}", "self", DenseMap(weights(samples, heads, n, n, seed=seed + l)), **told)
         for l in range(layers)
     ]
     recording = Recording(tuple(maps))
-    return recording.labelled(TEXT[:n]) if n <= len(TEXT) else recording.labelled([f"w{i}" for i in range(n)])
+    return recording.with_labels(TEXT[:n]) if n <= len(TEXT) else recording.with_labels([f"w{i}" for i in range(n)])
 
 
 def seen(high: int = 3, wide: int = 4, before: int = 2, queries: int | None = None, **known: Any) -> Recording:
@@ -39,7 +39,7 @@ def seen(high: int = 3, wide: int = 4, before: int = 2, queries: int | None = No
     k = before + high * wide
     kind = "self" if queries is None else "cross"
     told = {"certificate": 0.0, "grid": (high, wide), **known}
-    return Recording((Recorded("vit.3", kind, Kept(weights(1, 2, queries or k, k)), **told),))
+    return Recording((RecordedMap("vit.3", kind, DenseMap(weights(1, 2, queries or k, k)), **told),))
 
 
 def glimpsed(*boxes: tuple[int, int, int, int], high: int = 7, wide: int = 11) -> Recording:
@@ -48,17 +48,19 @@ def glimpsed(*boxes: tuple[int, int, int, int], high: int = 7, wide: int = 11) -
     for call, (left, top, right, bottom) in enumerate(boxes):
         one = torch.zeros(high, wide)
         one[top:bottom, left:right] = 1 / max((right - left) * (bottom - top), 1)
-        maps.append(Recorded("eye", "glimpse", Kept(one.reshape(1, 1, -1)), call, certificate=0.0, grid=(high, wide)))
+        maps.append(
+            RecordedMap("eye", "glimpse", DenseMap(one.reshape(1, 1, -1)), call, certificate=0.0, grid=(high, wide))
+        )
     return Recording(tuple(maps))
 
 
 def weighed(*channels: int, **known: Any) -> Recording:
     """Gates of so many channels, which know no places."""
     maps = [
-        Recorded(
+        RecordedMap(
             f"blocks.{n}.gate",
             "gate",
-            Kept(torch.rand(1, 1, c, 1, generator=seeded(n))),
+            DenseMap(torch.rand(1, 1, c, 1, generator=seeded(n))),
             **{"certificate": 0.0, **known},
         )
         for n, c in enumerate(channels)
@@ -72,9 +74,10 @@ def seeded(seed: int) -> torch.Generator:
 
 def hopped(hops: int = 3, slots: int = 5, queries: int = 1) -> Recording:
     maps = [
-        Recorded(f"hops.{n}", "hop", Kept(weights(1, queries, slots, seed=n)), certificate=0.0) for n in range(hops)
+        RecordedMap(f"hops.{n}", "hop", DenseMap(weights(1, queries, slots, seed=n)), certificate=0.0)
+        for n in range(hops)
     ]
-    return Recording(tuple(maps)).labelled(["where ?"] * queries, [f"slot {n}" for n in range(slots)])
+    return Recording(tuple(maps)).with_labels(["where ?"] * queries, [f"slot {n}" for n in range(slots)])
 
 
 # a recording that each figure can draw, and with what

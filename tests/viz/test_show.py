@@ -16,10 +16,10 @@ from tests.recording.toy import computed, kept, stack, weights
 from tests.viz.test_browser import browser, opened
 
 import regard
-from regard import Recorded, Recording
-from regard.attn.maps.attention_map import Kept
+from regard import RecordedMap, Recording
+from regard.attn.maps.attention_map import DenseMap
 from regard.viz import Alignment
-from regard.viz.show import Shown, show
+from regard.viz.show import View, show
 
 DATE = Alignment(["4", ".", "Mai"], ["05", "04"], torch.tensor([[0.1, 0.0, 0.9], [1.0, 0.0, 0.0]]), "German")
 THINGS: dict[str, Callable[[], object]] = {
@@ -32,7 +32,7 @@ THINGS: dict[str, Callable[[], object]] = {
     "tensor": lambda: weights(2, 3, 5, 7),
     "halves": lambda: weights(2, 3, 5, 7).bfloat16(),
     "rollout": lambda: stack().rollout(),
-    "words": lambda: stack(n=3).labelled(["a", "##b", "c"]).merged(),
+    "words": lambda: stack(n=3).with_labels(["a", "##b", "c"]).merge_words(),
     "alignment": lambda: DATE,
     "alignments": lambda: [DATE, DATE],
 }
@@ -51,7 +51,7 @@ def test_a_file_by_its_suffix_is_the_same_twice(thing: str, suffix: str, tmp_pat
 @pytest.mark.parametrize("thing", THINGS)
 def test_everything_can_be_shown(thing: str, tmp_path: Path) -> None:
     shown = regard.show(THINGS[thing]())
-    assert isinstance(shown, Shown)
+    assert isinstance(shown, View)
     assert repr(shown) == shown.text().rstrip("\n")
     assert shown.save(tmp_path / "a.txt").read_text(encoding="utf-8") == shown.text()
     assert "<main" in shown.save(tmp_path / "a.html").read_text(encoding="utf-8")
@@ -61,9 +61,9 @@ def test_everything_can_be_shown(thing: str, tmp_path: Path) -> None:
 
 def test_the_archive_holds_it_all(tmp_path: Path) -> None:
     tape = Recording(
-        (kept("a", 2, 3, 5, 7, kind="cross", call=1, step=2), Recorded("b", "hop", Kept(weights(2, 1, 5, 7))))
+        (kept("a", 2, 3, 5, 7, kind="cross", call=1, step=2), RecordedMap("b", "hop", DenseMap(weights(2, 1, 5, 7))))
     )
-    tape = tape.labelled(["q", "ä", "\n", "", "🙂"], list("abcdefg"))
+    tape = tape.with_labels(["q", "ä", "\n", "", "🙂"], list("abcdefg"))
     with np.load(show(tape).save(tmp_path / "a.npz"), allow_pickle=False) as held:
         assert np.array_equal(held["0"], weights(2, 3, 5, 7).numpy())
         assert held["names"].tolist() == ["a", "b"]
@@ -129,7 +129,7 @@ def test_the_frame_of_a_notebook_runs(thing: str, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "profile", ignore_errors=True)
 
 
-LARGE = Recording((Recorded("a", "self", computed(1, 1, 5, 5)),))
+LARGE = Recording((RecordedMap("a", "self", computed(1, 1, 5, 5)),))
 BAD: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "suffix": (
         ValueError,

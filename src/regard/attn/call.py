@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn import checks
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import default_positions, may_read, without_hidden
 from regard.attn.terms.bias import Added, Bias
 from regard.attn.terms.mask import Mask, Rows, as_mask, lead
 from regard.attn.terms.normalizer import Normalizer, Softmax
-from regard.attn.terms.read import Mix, Read, entropy
+from regard.attn.terms.read import Read, WeightedSum, entropy
 from regard.attn.terms.score import Dot, Score
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class Attended(NamedTuple):
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 NOTHING = Need()
-DOT, SOFTMAX, MIX = Dot(), Softmax(), Mix()
+DOT, SOFTMAX, MIX = Dot(), Softmax(), WeightedSum()
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class AttentionCall:
     """One attention: projected tensors and terms. A part of it, some queries and some keys, is again a call."""
 
     q: Tensor  # "*b q d", as it came: what a bias reads
@@ -96,7 +96,7 @@ class Call:
         """The mask as a boolean tensor that broadcasts to the scores."""
         return None if self.mask is None else lead(self.mask.dense(*self.positions()), len(self.batch) + 2)
 
-    def part(self, rows: Rows, columns: Rows) -> "Call":
+    def part(self, rows: Rows, columns: Rows) -> "AttentionCall":
         """The same call for some of its queries and keys, by index."""
         i, j = self.positions()
         bias = self.bias
@@ -114,7 +114,7 @@ class Call:
             given=(i[..., rows], j[..., columns]),
         )
 
-    def sample(self, n: int) -> "Call":
+    def sample(self, n: int) -> "AttentionCall":
         """The same call for sample n of the first batch axis, which stays as an axis of size one."""
         i, j = self.positions()
         bias = self.bias
@@ -147,7 +147,7 @@ def _cut(t: Tensor, dim: int, index: Rows) -> Tensor:
     return t[(..., index, slice(None)) if dim == -2 else (..., index)]
 
 
-def scores(call: Call, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
+def scores(call: AttentionCall, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
     """score(q, k) + bias."""
     s = (call.score.compare if compare is None else compare)(call.queries, call.spread(call.keys))
     if call.bias is not None:
@@ -155,7 +155,7 @@ def scores(call: Call, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
     return s
 
 
-def allowed_for(call: Call, s: Tensor) -> Tensor | None:
+def allowed_for(call: AttentionCall, s: Tensor) -> Tensor | None:
     """The mask, and a given bias of −inf counts as one."""
     allowed = call.allowed()
     if isinstance(call.bias, Added) and not call.normalize.hides_infinite:
@@ -164,7 +164,7 @@ def allowed_for(call: Call, s: Tensor) -> Tensor | None:
     return allowed
 
 
-def equation(call: Call, generator: torch.Generator | None = None, compare: Compare | None = None) -> Attended:
+def equation(call: AttentionCall, generator: torch.Generator | None = None, compare: Compare | None = None) -> Attended:
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v)."""
     need = call.need
     s = scores(call, compare)
@@ -193,7 +193,7 @@ def drop(weights: Tensor, p: float, generator: torch.Generator | None) -> Tensor
 
 def resolve(
     q: Tensor,
-    k: "Tensor | Memory",
+    k: "Tensor | KVCache",
     v: Tensor | None,
     score: Score | None,
     bias: Bias | Tensor | None,
@@ -204,7 +204,7 @@ def resolve(
     positions: tuple[Tensor, Tensor] | None,
     need: Need,
     look: bool = True,
-) -> "tuple[Call, Tensor | None]":
+) -> "tuple[AttentionCall, Tensor | None]":
     """The call, checked, and which rows look at something that is not a number (None: none, or none looked for).
 
     The work of every call: kept short, because a small attention takes less time than a few checks.
@@ -214,10 +214,10 @@ def resolve(
     read = MIX if read is None else read
     checks.term("score", score, Score, "Dot()")
     checks.term("normalize", normalize, Normalizer, "Softmax()")
-    checks.term("read", read, Read, "Mix()")
-    memory = k if isinstance(k, Memory) else None
+    checks.term("read", read, Read, "WeightedSum()")
+    memory = k if isinstance(k, KVCache) else None
     kept = memory is not None
-    if isinstance(k, Memory):
+    if isinstance(k, KVCache):
         k, v, positions = _remembered(k, v, q, positions)
     elif v is None:
         v = k
@@ -256,7 +256,7 @@ def resolve(
     if autocasting(q):
         kind = torch.get_autocast_dtype(q.device.type)
         queries, keys, v = queries.to(kind), keys.to(kind) if keys.is_floating_point() else keys, v.to(kind)
-    return Call(
+    return AttentionCall(
         q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, total, positions
     ), felt
 
@@ -281,7 +281,7 @@ def exactly(device: torch.device) -> AbstractContextManager[object]:
 
 
 def _remembered(
-    memory: Memory, v: Tensor | None, q: Tensor, positions: tuple[Tensor, Tensor] | None
+    memory: KVCache, v: Tensor | None, q: Tensor, positions: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
     if v is not None:
         raise ValueError(

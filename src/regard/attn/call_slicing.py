@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.attn.call import Call
+from regard.attn.call import AttentionCall
 from regard.attn.terms.bias import Added, Bias
 from regard.attn.terms.mask import Mask, Rows, Span, lead
 from regard.attn.terms.normalizer import Normalizer
@@ -17,7 +17,7 @@ Index = tuple[int | slice, ...]
 Copied = Callable[[str, Tensor], Tensor]
 
 
-def picked(call: Call, index: Index) -> tuple[Call, Index]:
+def picked(call: AttentionCall, index: Index) -> tuple[AttentionCall, Index]:
     """The call of what `index` picks from the leading axes, and what is still to be picked from its weights."""
     left: list[int | slice] = []
     for axis, one in enumerate(index):
@@ -37,12 +37,12 @@ def picked(call: Call, index: Index) -> tuple[Call, Index]:
     return call, tuple(left)
 
 
-def knows_heads(call: Call) -> bool:
+def knows_heads(call: AttentionCall) -> bool:
     """Could a term, written elsewhere, tell the heads apart?"""
     return any(not type(term).__module__.startswith("regard.") for term in (call.score, call.normalize))
 
 
-def some(call: Call, axis: int, taken: Sequence[int]) -> Call:
+def some(call: AttentionCall, axis: int, taken: Sequence[int]) -> AttentionCall:
     """The call for some of what lies on one of its leading axes."""
     axes = len(call.batch) + 2
     heads = axis == axes - 3

@@ -21,19 +21,19 @@ from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import no_values
 from regard.attn.functional import Positions
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.coattention import AttentionFlow, CoAttention
 from regard.attn.mechanisms.local import Diagonal, Local
-from regard.attn.mechanisms.location_sensitive import LocationAttention, Smooth
-from regard.attn.mechanisms.memory_hop import Hop
-from regard.attn.mechanisms.monotonic import Chunk, Monotonic, NormedAdditive
+from regard.attn.mechanisms.location_sensitive import LocationAttention, NormalizedSigmoid
+from regard.attn.mechanisms.memory_hop import MemoryHop
+from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic, NormedAdditive
 from regard.attn.mechanisms.pooling import KeyValue, Pool
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
-from regard.attn.terms.learnable import Trained
+from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask, Window
-from regard.attn.terms.normalizer import Entmax, Normalizer, Null, Sigmoid, Softmax, Sparsemax, Sum, TopK
+from regard.attn.terms.normalizer import Entmax, Normalizer, Sigmoid, Softmax, Sparsemax, Sum, TopK, WithNullSlot
 from regard.attn.terms.position import Rotary
 from regard.attn.terms.read import Argmax, Gumbel, Read, Sample, StraightThrough
 from regard.attn.terms.score import (
@@ -95,13 +95,13 @@ class _Pooling(nn.Module):
         super().__init__()
         self.pool = pool
 
-    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:
-        return self.pool.attention.remember(k, v)
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:
+        return self.pool.attention.project_kv(k, v)
 
     def forward(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -112,7 +112,7 @@ class _Pooling(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -167,20 +167,20 @@ MECHANISMS: dict[str, Factory] = {
     "general": _general,
     "additive": lambda q, k: Attention(Additive(q, k, q)),
     "concat": lambda q, k: Attention(Concat(q, k, q)),
-    "cosine": lambda q, k: Attention(Cosine(Trained(10.0))),
+    "cosine": lambda q, k: Attention(Cosine(Learnable(10.0))),
     "distance": lambda q, k: Attention(Distance()),
     "euclid": lambda q, k: Attention(Distance(power=1)),
     "trilinear": lambda q, k: Attention(Trilinear(q)),
     "linear": lambda q, k: Attention(Kernel(), normalize=Sum()),
     "location": lambda q, k: Attention(Location(q, PLACES)),
     # normalizers
-    "temperature": lambda q, k: _general(q, k, Softmax(Trained(1.0))),
+    "temperature": lambda q, k: _general(q, k, Softmax(Learnable(1.0))),
     "sparsemax": lambda q, k: _general(q, k, Sparsemax()),
     "entmax": lambda q, k: _general(q, k, Entmax(1.5)),
-    "entmax-learned": lambda q, k: _general(q, k, Entmax(Trained(1.5))),
-    "sigmoid": lambda q, k: _general(q, k, Sigmoid(Trained(0.0))),
+    "entmax-learned": lambda q, k: _general(q, k, Entmax(Learnable(1.5))),
+    "sigmoid": lambda q, k: _general(q, k, Sigmoid(Learnable(0.0))),
     "topk": lambda q, k: _general(q, k, TopK(4)),
-    "null": lambda q, k: _general(q, k, Null(score=Trained(0.0))),
+    "null": lambda q, k: _general(q, k, WithNullSlot(score=Learnable(0.0))),
     # hard reads
     "hard": lambda q, k: _general(q, k, read=Sample()),
     "hard-argmax": lambda q, k: _general(q, k, read=Argmax()),
@@ -191,15 +191,15 @@ MECHANISMS: dict[str, Factory] = {
     "local-m": lambda q, k: Local(Bilinear(q, k), Diagonal(WINDOW)),
     "local-p": lambda q, k: Local(Bilinear(q, k), LocalGaussian(q, q, WINDOW)),
     "location-sensitive": lambda q, k: LocationAttention(LocationSensitive(q, k, q)),
-    "location-smooth": lambda q, k: LocationAttention(LocationSensitive(q, k, q), normalize=Smooth()),
+    "location-smooth": lambda q, k: LocationAttention(LocationSensitive(q, k, q), normalize=NormalizedSigmoid()),
     "monotonic": lambda q, k: Monotonic(NormedAdditive(q, k, q)),
-    "mocha": lambda q, k: Monotonic(NormedAdditive(q, k, q), chunk=Chunk(Additive(q, k, q), width=2)),
+    "mocha": lambda q, k: Monotonic(NormedAdditive(q, k, q), chunk=ChunkwiseSoftmax(Additive(q, k, q), width=2)),
     # whose query, whose values
     "key-value": lambda q, k: KeyValue(Attention(Additive(q, k // 2, q))),
     "pooling": lambda q, k: _Pooling(Pool(Attention(Additive(k, k, k)), k)),
     "co-attention": lambda q, k: _CoAttention(CoAttention(Bilinear(q, k))),
     "bidaf": lambda q, k: AttentionFlow(q),
-    "memory-hop": lambda q, k: Hop(),
+    "memory-hop": lambda q, k: MemoryHop(),
     # heads
     "multi-head": _heads,
     "grouped": lambda q, k: _heads(q, k, kv_heads=2),

@@ -3,9 +3,9 @@
 from torch import Tensor, nn
 
 from regard.attn import checks, observer
-from regard.attn.call import MIX, NOTHING, SOFTMAX, Attended, Call, Need, resolve
+from regard.attn.call import MIX, NOTHING, SOFTMAX, Attended, AttentionCall, Need, resolve
 from regard.attn.functional import Positions, poisoned
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import transformed
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.read import entropy
@@ -24,8 +24,8 @@ _BARE = _Bare()
 
 
 def looked(
-    q: Tensor, k: Tensor | Memory, v: Tensor | None, mask: Mask | Tensor | None, positions: Positions | None = None
-) -> tuple[Call, Tensor | None]:
+    q: Tensor, k: Tensor | KVCache, v: Tensor | None, mask: Mask | Tensor | None, positions: Positions | None = None
+) -> tuple[AttentionCall, Tensor | None]:
     """The call with nothing projected, and which rows look at something that is not a number (None: none)."""
     return resolve(q, k, v, _BARE, None, mask, SOFTMAX, MIX, 0.0, positions, NOTHING)
 
@@ -37,20 +37,20 @@ def compared(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c"
     return score.compare(queries, keys)
 
 
-def matrix(score: Score, call: Call, kept: bool) -> Tensor:  # -> "*b q k"
+def matrix(score: Score, call: AttentionCall, kept: bool) -> Tensor:  # -> "*b q k"
     """score(q, k) of a bare call, whose keys were projected before if they were `kept`."""
     score.check(call.q, None if kept else call.keys)
     keys = call.keys if kept else score.keys(call.keys)
     return compared(score, score.queries(call.q), call.spread(keys))
 
 
-def whole_mask(call: Call) -> Tensor | None:  # -> bool "*b q k"
+def whole_mask(call: AttentionCall) -> Tensor | None:  # -> bool "*b q k"
     """The mask with all its axes."""
     allowed = call.allowed()
     return None if allowed is None else allowed.expand(*call.batch, call.q.shape[-2], call.keys.shape[-2])
 
 
-def attended(call: Call, weights: Tensor, felt: Tensor | None, need: Need, owner: nn.Module) -> Attended:
+def attended(call: AttentionCall, weights: Tensor, felt: Tensor | None, need: Need, owner: nn.Module) -> Attended:
     """The values mixed by these weights, and what else was asked for."""
     for name in ("log_prob", "lse", "map", "place"):
         if getattr(need, name):

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from regard.attn import backends, checks, observer
 from regard.attn.backends import fused
-from regard.attn.call import NOTHING, Attended, Call, Need, resolve
-from regard.attn.kv_cache import Memory
-from regard.attn.maps.attention_map import Computed
+from regard.attn.call import NOTHING, Attended, AttentionCall, Need, resolve
+from regard.attn.kv_cache import KVCache
+from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
@@ -21,7 +21,7 @@ Positions = tuple[Tensor, Tensor]
 
 def attention(
     q: Tensor,
-    k: Tensor | Memory,
+    k: Tensor | KVCache,
     v: Tensor | None = None,
     *,
     score: Score | None = None,
@@ -62,7 +62,7 @@ def attention(
 
 def attend(
     q: Tensor,
-    k: Tensor | Memory,
+    k: Tensor | KVCache,
     v: Tensor | None = None,
     *,
     score: Score | None = None,
@@ -89,10 +89,10 @@ def attend(
     got = backends.choose(call, backend).run(call) if ear is None else _overheard(call, backend, ear)
     if felt is not None:
         got = poisoned(got, felt)
-    return got._replace(map=Computed(call)) if need.map else got
+    return got._replace(map=LazyMap(call)) if need.map else got
 
 
-def _overheard(call: Call, backend: str | None, ear: observer.Listener) -> Attended:
+def _overheard(call: AttentionCall, backend: str | None, ear: observer.AttentionObserver) -> Attended:
     """The same while somebody listens, to whom dropout is told apart."""
     with ear.quiet():
         got = backends.choose(call, backend).run(call)
@@ -108,7 +108,7 @@ def _overheard(call: Call, backend: str | None, ear: observer.Listener) -> Atten
 
 def explain(
     q: Tensor,
-    k: Tensor | Memory,
+    k: Tensor | KVCache,
     v: Tensor | None = None,
     *,
     score: Score | None = None,
@@ -132,7 +132,7 @@ def explain(
     return f"{', '.join(terms)}\n  {shapes}\n{backends.explain(call, backend)}"
 
 
-def _check_need(call: Call) -> None:
+def _check_need(call: AttentionCall) -> None:
     need = call.need
     if (need.log_prob or need.place) and not call.read.hard:
         raise ValueError(

@@ -20,7 +20,7 @@ class _Store:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class KVCache:
     """Keys "*b k c" as the score projected them, values "*b k v", and the keys' positions "k" (0, 1, … if None).
 
     `extend` gives a longer memory and leaves this one as it was. Under torch.no_grad() the longer one shares
@@ -31,7 +31,7 @@ class Memory:
     values: Tensor
     positions: Tensor | None = None
     _store: _Store | None = None
-    _like: "Memory | None" = None  # one of the same numbers
+    _like: "KVCache | None" = None  # one of the same numbers
 
     def __post_init__(self) -> None:
         if self.keys.shape[-2] != self.values.shape[-2]:
@@ -41,7 +41,7 @@ class Memory:
             )
 
     def __repr__(self) -> str:
-        return f"Memory(keys {checks.shape(self.keys)}, values {checks.shape(self.values)})"
+        return f"KVCache(keys {checks.shape(self.keys)}, values {checks.shape(self.values)})"
 
     def __len__(self) -> int:
         return self.keys.shape[-2]
@@ -51,7 +51,7 @@ class Memory:
         """Surely no NaN, no inf?  Looked at once, however many steps ask."""
         return finite(self.keys, self.values) if self._like is None else self._like.finite
 
-    def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "Memory":
+    def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "KVCache":
         """This memory with more keys and values behind it."""
         for name, new, old in (("keys", keys, self.keys), ("values", values, self.values)):
             if new.dtype != old.dtype or new.device != old.device:
@@ -70,7 +70,7 @@ class Memory:
         joined = None if positions is None or self.positions is None else torch.cat([self.positions, positions], dim=-1)
         # a backward to come may need these very keys: storage is shared only where there will be none
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return Memory(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), joined)
+            return KVCache(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), joined)
         store = self._store
         # somebody may have extended this same memory before: what lies behind it is then not ours to write
         if store is None or store.used != len(self) or length > store.keys.shape[-2]:
@@ -79,14 +79,14 @@ class Memory:
         store.keys.data[..., len(self) : length, :] = keys
         store.values.data[..., len(self) : length, :] = values
         store.used = length
-        return Memory(store.keys[..., :length, :], store.values[..., :length, :], joined, store)
+        return KVCache(store.keys[..., :length, :], store.values[..., :length, :], joined, store)
 
-    def reorder(self, index: Tensor) -> "Memory":
+    def reorder(self, index: Tensor) -> "KVCache":
         """The samples `index` of the first batch axis: what a beam keeps."""
         positions = self.positions
         if positions is not None and positions.ndim > 1:
             positions = positions.index_select(0, index)
-        return Memory(self.keys.index_select(0, index), self.values.index_select(0, index), positions)
+        return KVCache(self.keys.index_select(0, index), self.values.index_select(0, index), positions)
 
 
 def _grown(old: Tensor, length: int) -> Tensor:

@@ -5,11 +5,11 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.functional import Positions, attend, explain
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
-from regard.attn.terms.read import Mix, Read
+from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
 
 
@@ -36,7 +36,7 @@ class Attention(nn.Module):
             ("score", score, Score, "Dot()"),
             ("bias", bias, Bias, "ALiBi(heads)"),
             ("normalize", normalize, Normalizer, "Softmax()"),
-            ("read", read, Read, "Mix()"),
+            ("read", read, Read, "WeightedSum()"),
             ("mask", mask, Mask, "Causal()"),
         ):
             if value is not None:
@@ -44,21 +44,21 @@ class Attention(nn.Module):
         self.score = Dot() if score is None else score
         self.bias = bias
         self.normalize = Softmax() if normalize is None else normalize
-        self.read = Mix() if read is None else read
+        self.read = WeightedSum() if read is None else read
         self.mask = mask
         self.dropout = dropout
         self.backend = backend
 
-    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
         """Keys projected once, to be looked at by many calls: `layer(q, memory)`."""
         checks.floating("k", k)
         self.score.check(None, k)
-        return Memory(self.score.keys(k), k if v is None else v)
+        return KVCache(self.score.keys(k), k if v is None else v)
 
     def forward(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -69,7 +69,7 @@ class Attention(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -95,7 +95,7 @@ class Attention(nn.Module):
     def explain(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -126,6 +126,6 @@ class Attention(nn.Module):
 
     def extra_repr(self) -> str:
         said = [f"mask={self.mask!r}"] if self.mask is not None else []
-        said += [f"read={self.read!r}"] if not isinstance(self.read, Mix) else []
+        said += [f"read={self.read!r}"] if not isinstance(self.read, WeightedSum) else []
         said += [f"dropout={self.dropout:g}"] if self.dropout else []
         return ", ".join(said)

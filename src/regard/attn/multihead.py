@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from regard.attn import checks, observer
 from regard.attn.call import NOTHING, Attended, Need, autocasting, check_positions
 from regard.attn.functional import Positions, poisoned
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.nonfinite import cleaned, finite, may_read
-from regard.attn.terms.mask import Given, Mask, Or, as_mask
+from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
 from regard.attn.terms.position import Rotary
 
 
@@ -26,7 +26,7 @@ class MultiHead(nn.Module):
         heads(x)                      self-attention
         heads(x, source)              cross-attention
         heads(q, k, v)                all three apart
-        past = heads.remember(x)      keys and values as a value; heads(y, past); past = heads.remember(z, past)
+        past = heads.project_kv(x)      keys and values as a value; heads(y, past); past = heads.project_kv(z, past)
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class MultiHead(nn.Module):
     def _split(self, x: Tensor, heads: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
         return x.unflatten(-1, (heads, self.head_dim)).transpose(-2, -3)
 
-    def remember(
-        self, k: Tensor, past: Memory | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
-    ) -> Memory:  # "*b k e"
+    def project_kv(
+        self, k: Tensor, past: KVCache | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
+    ) -> KVCache:  # "*b k e"
         """The heads' keys and values of k, behind those of `past`: what a step or a cross-attention looks at."""
         for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
             if t is not None:
@@ -113,13 +113,13 @@ class MultiHead(nn.Module):
             self.attention.score.check(None, keys)
             keys = self.attention.score.later(self.attention.score.keys(keys), start)
         if past is None:
-            return Memory(keys, values, positions)
+            return KVCache(keys, values, positions)
         return past.extend(keys, values, positions)
 
     def forward(
         self,
         q: Tensor,
-        k: Tensor | Memory | None = None,
+        k: Tensor | KVCache | None = None,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -130,7 +130,7 @@ class MultiHead(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor | Memory | None = None,
+        k: Tensor | KVCache | None = None,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -147,7 +147,7 @@ class MultiHead(nn.Module):
     def _attend(
         self,
         q: Tensor,
-        k: Tensor | Memory | None,
+        k: Tensor | KVCache | None,
         v: Tensor | None,
         mask: Mask | Tensor | None,
         positions: Positions | None,
@@ -168,7 +168,7 @@ class MultiHead(nn.Module):
     def explain(
         self,
         q: Tensor,
-        k: Tensor | Memory | None = None,
+        k: Tensor | KVCache | None = None,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -186,12 +186,12 @@ class MultiHead(nn.Module):
             for n, (layer, one_q, one_k, one_v) in enumerate(self._each(queries, memory))
         )
 
-    def _check(self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None) -> None:
+    def _check(self, q: Tensor, k: Tensor | KVCache | None, v: Tensor | None) -> None:
         checks.floating("q", q)
         checks.width("q", q, self.query.in_features, self)
         if not autocasting(q):
             checks.kin(self, q)
-        if isinstance(k, Memory):
+        if isinstance(k, KVCache):
             if v is not None:
                 raise ValueError(
                     f"v must be None when k is a Memory, which has its own values, got v {checks.shape(v)}; leave v out"
@@ -203,17 +203,17 @@ class MultiHead(nn.Module):
             checks.width(name, t, linear.in_features, self)
 
     def _prepared(
-        self, q: Tensor, k: Tensor | Memory | None, v: Tensor | None, positions: Positions | None
-    ) -> tuple[Tensor, Memory]:
+        self, q: Tensor, k: Tensor | KVCache | None, v: Tensor | None, positions: Positions | None
+    ) -> tuple[Tensor, KVCache]:
         i, j = (None, None) if positions is None else positions
         if positions is not None:
             source = q if k is None else k
-            keys = len(source) if isinstance(source, Memory) else source.shape[-2]
+            keys = len(source) if isinstance(source, KVCache) else source.shape[-2]
             check_positions(positions, tuple(q.shape[:-2]), q.shape[-2], keys, q.device)
-        if isinstance(k, Memory):
+        if isinstance(k, KVCache):
             memory = k
         else:
-            memory = self.remember(q if k is None else k, v=v, positions=j if self.rotate is not None else None)
+            memory = self.project_kv(q if k is None else k, v=v, positions=j if self.rotate is not None else None)
         queries = self._split(self.query(q), self.heads)
         if self.rotate is not None:
             if i is None and memory.positions is not None:
@@ -224,18 +224,18 @@ class MultiHead(nn.Module):
     def _cleaned(
         self,
         q: Tensor,
-        k: Tensor | Memory | None,
+        k: Tensor | KVCache | None,
         v: Tensor | None,
         mask: Mask | Tensor | None,
         positions: Positions | None,
-    ) -> tuple[Tensor, Tensor | Memory | None, Tensor | None, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | KVCache | None, Tensor | None, Tensor | None]:
         """q, k and v without NaN and inf, and the rows that are NaN for it; without a mask all rows would be.
 
         The projections' gradient multiplies what came in: it must not meet a NaN that nobody may look at.
         """
         source = q if k is None else k
         mask = self._seen_by_some(mask)
-        if mask is None or isinstance(source, Memory) or not may_read(q):
+        if mask is None or isinstance(source, KVCache) or not may_read(q):
             return q, k, v, None
         if finite(q, source, q if v is None else v):
             return q, k, v, None
@@ -262,7 +262,7 @@ class MultiHead(nn.Module):
         assert isinstance(self.attention, nn.ModuleList)
         return [layer for layer in self.attention if isinstance(layer, Attention)]
 
-    def _each(self, queries: Tensor, memory: Memory) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
+    def _each(self, queries: Tensor, memory: KVCache) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
         group = self.heads // self.kv_heads
         return [
             (layer, _head(queries, n), _head(memory.keys, n // group), _head(memory.values, n // group))
@@ -270,7 +270,7 @@ class MultiHead(nn.Module):
         ]
 
     def _apart(
-        self, queries: Tensor, memory: Memory, mask: Mask | Tensor | None, positions: Positions | None, need: Need
+        self, queries: Tensor, memory: KVCache, mask: Mask | Tensor | None, positions: Positions | None, need: Need
     ) -> Attended:
         """Every head by its own attention."""
         if positions is None and memory.positions is not None:
@@ -299,6 +299,6 @@ def _head(t: Tensor, n: int) -> Tensor:  # "*b h n d" -> "*b 1 n d"
 
 def _mask_of(mask: Mask | Tensor | None, n: int, axes: int) -> Mask | Tensor | None:
     """The mask for head n alone: a tensor with an axis for the heads is cut, all others serve every head."""
-    given = mask.allowed if isinstance(mask, Given) else mask
+    given = mask.allowed if isinstance(mask, BooleanMask) else mask
     several = isinstance(given, Tensor) and given.ndim == axes and given.shape[-3] > 1
     return _head(given, n) if several and isinstance(given, Tensor) else mask

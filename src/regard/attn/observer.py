@@ -7,11 +7,11 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from regard.attn.call import Call
-from regard.attn.kv_cache import Memory
+from regard.attn.call import AttentionCall
+from regard.attn.kv_cache import KVCache
 
 
-class Listener(ABC):
+class AttentionObserver(ABC):
     """What hears every attention of this library."""
 
     @abstractmethod
@@ -19,7 +19,7 @@ class Listener(ABC):
         """What runs inside is part of an attention that is heard as a whole."""
 
     @abstractmethod
-    def heard(self, call: Call, out: Tensor, plain: Tensor | None) -> None:
+    def heard(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         """The equation ran and gave `out`; `plain` is what it gives without dropout, if that could be had."""
 
     @abstractmethod
@@ -39,29 +39,29 @@ class Listener(ABC):
         """The keys of what runs inside are the places of a map of this size."""
 
     @abstractmethod
-    def aligned(self, memory: Memory | None) -> AbstractContextManager[None]:
+    def aligned(self, memory: KVCache | None) -> AbstractContextManager[None]:
         """What runs inside are steps of a decoder that looks at a source: one alignment.
 
         `memory`, where steps do not say their number, tells one source from another.
         """
 
 
-_LISTENER: ContextVar[Listener | None] = ContextVar("regard.listener", default=None)
+_LISTENER: ContextVar[AttentionObserver | None] = ContextVar("regard.listener", default=None)
 
 
-def listener() -> Listener | None:
+def listener() -> AttentionObserver | None:
     """Who listens; nobody in a graph that is being compiled, which outlives those who listen."""
     return None if torch.compiler.is_compiling() else _LISTENER.get()
 
 
-def listen(ear: Listener | None) -> Listener | None:
+def listen(ear: AttentionObserver | None) -> AttentionObserver | None:
     """`ear` listens from now on; who did before?"""
     before = _LISTENER.get()
     _LISTENER.set(ear)
     return before
 
 
-def aligned(memory: Memory | None = None) -> AbstractContextManager[None]:
+def aligned(memory: KVCache | None = None) -> AbstractContextManager[None]:
     """Steps of a decoder that belong together."""
     ear = listener()
     return nullcontext() if ear is None else ear.aligned(memory)

@@ -1,6 +1,6 @@
 """Any mechanism one query at a time, as a decoder calls it: what a step needs of those before is a value.
 
-    memory = steps.remember(layer, k)                         keys are projected once
+    memory = steps.project_kv(layer, k)                         keys are projected once
     state = steps.start(layer, memory)
     got, state = steps.step(layer, q, memory, state)          "*b 1 d" -> "*b 1 v"
 
@@ -16,20 +16,20 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import one_step
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 
 
-def remember(layer: nn.Module, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+def project_kv(layer: nn.Module, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
     """What the layer's steps look at."""
-    if not callable(getattr(layer, "remember", None)):
+    if not callable(getattr(layer, "project_kv", None)):
         raise TypeError(
             f"{type(layer).__name__} cannot go step by step, it needs all queries together; call layer(q, k) instead"
         )
-    return layer.remember(k, v=v)  # type: ignore[operator]
+    return layer.project_kv(k, v=v)  # type: ignore[operator]
 
 
-def start(layer: nn.Module, memory: Memory) -> Any:
+def start(layer: nn.Module, memory: KVCache) -> Any:
     """The state before the first step."""
     return layer.start(memory) if hasattr(layer, "start") else 0  # type: ignore[operator]
 
@@ -37,7 +37,7 @@ def start(layer: nn.Module, memory: Memory) -> Any:
 def step(
     layer: nn.Module,
     q: Tensor,
-    memory: Memory,
+    memory: KVCache,
     state: Any,
     *,
     mask: Mask | Tensor | None = None,

@@ -14,11 +14,11 @@ from regard.cli.pictures import looked_at
 from regard.cli.sights import captioning
 from regard.data.embedded.scenes import Captioned
 from regard.data.images.captions import read_captions
-from regard.tasks._image_data import Facts
+from regard.tasks._image_data import ImageStats
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
 from regard.tasks.caption.task import alike, evaluate, has_test, read
-from regard.tasks.translate.predictor import Beam, Greedy, Said
+from regard.tasks.translate.predictor import Beam, Greedy, TranslationHypothesis
 
 if TYPE_CHECKING:
     from regard.cli.verbs import evaluate as evaluating
@@ -45,7 +45,7 @@ def evaluated(typed: "evaluating.Options") -> int:
     return 0
 
 
-def _captioned(typed: "evaluating.Options", task: Caption, facts: Facts) -> tuple[str, Captioned]:
+def _captioned(typed: "evaluating.Options", task: Caption, facts: ImageStats) -> tuple[str, Captioned]:
     """The pictures to be judged on, and what to call them."""
     if not typed.test:
         split = typed.split or "test" if has_test(task) else "valid"
@@ -59,7 +59,7 @@ def _captioned(typed: "evaluating.Options", task: Caption, facts: Facts) -> tupl
     return str(typed.test[0]), some
 
 
-def _show(some: Captioned, said: Sequence[Said]) -> None:
+def _show(some: Captioned, said: Sequence[TranslationHypothesis]) -> None:
     print()
     for n in range(0, len(said), max(1, len(said) // _SAMPLES))[:_SAMPLES]:
         right = some.captions[n]
@@ -85,7 +85,7 @@ def predicted(typed: "predict.Options") -> int:
     return 0
 
 
-def draw(captioner: Captioner, pixels: NDArray[np.uint8], said: Said, path: Path) -> Path:  # "h w c"
+def draw(captioner: Captioner, pixels: NDArray[np.uint8], said: TranslationHypothesis, path: Path) -> Path:  # "h w c"
     """One map a word, over the picture."""
     import torch
 

@@ -18,8 +18,8 @@ from regard.cli.train_runner import DIVERGED
 from regard.tasks import registry
 from regard.tasks.registry import Kind
 from regard.training import checkpoint, folder_lock
-from regard.training.config import Training
-from regard.training.run_folder import BEST, METRICS, RECORD, Record
+from regard.training.config import TrainingConfig
+from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord
 from regard.training.runtime import peak_memory
 from regard.viz.plots.curve import curve
 
@@ -70,7 +70,7 @@ def _process(args: list[str]) -> int:
             return 130 if child.wait() else 0
 
 
-def results(tasks: Mapping[str, Kind], out: Path, training: Training) -> str:
+def results(tasks: Mapping[str, Kind], out: Path, training: TrainingConfig) -> str:
     """The table; beside it the numbers in full, and the scores over time."""
     found, lines = _read(out), {}
     rows: list[dict[str, Any]] = []
@@ -100,7 +100,7 @@ def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any],
     steps = [line for line in lines if line["kind"] == "step"]
     scored = [line for line in lines if line["kind"] == "validation"]
     facts = checkpoint.read(run / BEST).facts if (run / BEST).exists() else {}
-    record = Record.read(run)
+    record = RunRecord.read(run)
     model = registry.told(record.kind, record.task, run).fresh(run)
     minutes = np.interp(
         [line["step"] for line in scored],
@@ -173,7 +173,7 @@ def _groups(rows: Sequence[dict[str, Any]], main: str, higher: bool) -> list[lis
     return sorted(several.values(), key=mean, reverse=higher)
 
 
-def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: Training) -> str:
+def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: TrainingConfig) -> str:
     rows = [_together(group) for group in _groups(rows, main, task.higher(main))]
     names = list(dict.fromkeys([main, *(score for row in rows for score in row["scores"])]))
     head = ["trained", *names, f"{task.COUNTED}/s", "parameters", "peak memory", "time", "steps"]

@@ -11,8 +11,8 @@ from regard.attn import checks
 from regard.cli.answers import refuse, tell, write
 from regard.cli.loading import ready
 from regard.tasks._image_data import recalled
-from regard.tasks.generate_image.judge import Judge, Real
-from regard.tasks.generate_image.options import Generate
+from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
+from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.generate_image.task import JUDGED, chosen_by, drawn, first_judge, fresh, other_judge
 from regard.viz.image.sample_sheet import samples
 from regard.viz.plots.image_grid import grid
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.cli.verbs import evaluate, predict
 
 
-_load = partial(ready, Generate, fresh)
+_load = partial(ready, GenerateImage, fresh)
 
 
 def evaluated(typed: "evaluate.Options") -> int:
@@ -35,7 +35,7 @@ def evaluated(typed: "evaluate.Options") -> int:
     # not the draws that validation has seen
     pixels = drawn(loaded.by, asked, loaded.task.seed + 1)
     seconds = time.perf_counter() - begun
-    scores = Real.of(judge, images).scores(pixels, asked)
+    scores = RealImageStats.of(judge, images).scores(pixels, asked)
     if typed.out is not None:
         write(typed, [f"{classes[a]}\t{classes[b]}" for a, b in zip(asked, judge.says(pixels), strict=True)])
     found = {"split": typed.split or "test", "scores": scores, "judge": judge.accuracy}
@@ -45,7 +45,7 @@ def evaluated(typed: "evaluate.Options") -> int:
     return 0
 
 
-def _told(judge: Judge, chose: bool) -> str:
+def _told(judge: ReferenceClassifier, chose: bool) -> str:
     part = "chose these weights" if chose else "had no part in the choice of weights"
     return (
         f"The classifier that judges them {part}; of real images that it has not learned from it recognises "

@@ -126,7 +126,7 @@ def _run(folder: Path, text: str | None, layers: Sequence[str], weights: str) ->
     first = interpreter.vocabularies.target.pieces([BOS])
     target = [*first, *seen.target[:-1]] if itself else seen.target
     about = {**tape.about, "run": folder.name, "text": text, "translation": said.text}
-    return Heard(replace(tape, about=about).labelled(target, seen.source), said.text, alignment)
+    return Heard(replace(tape, about=about).with_labels(target, seen.source), said.text, alignment)
 
 
 def _pretrained(folder: Path, text: str, layers: Sequence[str]) -> Heard:
@@ -144,7 +144,7 @@ def _pretrained(folder: Path, text: str, layers: Sequence[str]) -> Heard:
         else:
             with taped(model, layers) as tape:
                 model(**given)
-            heard = Heard(tape.labelled(pieces))
+            heard = Heard(tape.with_labels(pieces))
     except (IndexError, RuntimeError) as error:
         places = getattr(model.config, "max_position_embeddings", len(pieces))
         if len(pieces) <= places:
@@ -172,7 +172,7 @@ def _translated(
         # the layer before the last: where words are aligned best  (Garg et al. 2019)
         weights = cross[max(len(cross) - 2, 0)].weights.pick(0).dense().mean(0)
         alignment = Alignment(pieces, spoken[1:], weights, text=(text, said or "(nothing)"))
-    recording = replace(tape.labelled(spoken[:-1], pieces), about={**tape.about, "translation": said})
+    recording = replace(tape.with_labels(spoken[:-1], pieces), about={**tape.about, "translation": said})
     return Heard(recording, said, alignment)
 
 

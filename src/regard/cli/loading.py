@@ -8,11 +8,11 @@ from typing import Generic, Literal, TypeVar
 import torch
 from torch import nn
 
-from regard.common.dataclass_json import restored
+from regard.common.dataclass_json import dataclass_from_json
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Interpreter
+from regard.tasks.translate.predictor import Translator
 from regard.training import checkpoint
-from regard.training.run_folder import AVERAGE, BEST, LAST, Record
+from regard.training.run_folder import AVERAGE, BEST, LAST, RunRecord
 from regard.training.runtime import malloc
 from regard.training.runtime.distributed import join
 
@@ -43,13 +43,13 @@ def ready(
     What answers is its model, or has one, as an interpreter and a sight do; `made` makes it of the task and the run.
     """
     record = recorded(run)
-    task, path = restored(of, record.task), weighed(run, weights)
+    task, path = dataclass_from_json(of, record.task), weighed(run, weights)
     by = made(task, run)
     model = by if isinstance(by, nn.Module) else by.model  # type: ignore[attr-defined]
     return Loaded(task, by, weigh(model, path, device, threads or record.threads))
 
 
-def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded[Translate, Interpreter]:
+def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loaded[Translate, Translator]:
     """The translator of a run."""
     kind = recorded(run).kind
     if kind != "Translate":
@@ -60,11 +60,11 @@ def load(run: Path, weights: Weights, device: str, threads: int | None) -> Loade
     return ready(Translate, Translate.interpreter, run, weights, device, threads)
 
 
-def recorded(run: Path) -> Record:
+def recorded(run: Path) -> RunRecord:
     """What a run says of itself."""
     if not run.is_dir():
         raise FileNotFoundError(f"there is no run {run}; name the folder of a training")
-    return Record.read(run)
+    return RunRecord.read(run)
 
 
 def weighed(run: Path, weights: Weights) -> Path:

@@ -93,9 +93,9 @@ def _options(verb: str) -> list[type]:
     if verb not in ("train", "compare"):
         return [_module(verb).Options]
     from regard.tasks.registry import TASKS
-    from regard.training.config import Training
+    from regard.training.config import TrainingConfig
 
-    return [Training, *TASKS.values()]
+    return [TrainingConfig, *TASKS.values()]
 
 
 def choose(prog: str, kind: str, lines: Mapping[str, str], typed: Sequence[str], about: str) -> str | None:

@@ -13,7 +13,7 @@ from regard.cli.answers import refuse, tell, write
 from regard.cli.recording_output import draw
 from regard.cli.sights import classifying
 from regard.data.images.labelled import Images, read_pictures
-from regard.tasks._image_data import Facts, scored, split_of
+from regard.tasks._image_data import ImageStats, scored, split_of
 from regard.tasks._image_predictors import Classifying
 from regard.tasks.classify_image.task import probabilities
 
@@ -66,7 +66,7 @@ def _watched(typed: "predict.Options", sight: Classifying) -> "Watched":
     return seen
 
 
-def looked_at(typed: "predict.Options", facts: Facts) -> NDArray[np.uint8]:  # -> "n h w c"
+def looked_at(typed: "predict.Options", facts: ImageStats) -> NDArray[np.uint8]:  # -> "n h w c"
     """The pictures that were named, as large as those that were learned from."""
     refuse(typed, ("count", "seed"), f"is for what draws pictures, and {typed.run} looks at them")
     if not typed.inputs:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
-from regard.training.events import Ahead, Event, Prepared, Saved, Started, Stepped, Stopped, Validated, Warned
+from regard.training.events import Ahead, Event, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
 
 # seconds without a word after which it is said what is done
 _PATIENCE = 2.0
@@ -27,16 +27,16 @@ class Screen(Protocol):
 
     def say(self, text: str) -> None: ...
 
-    def stepped(self, event: Stepped) -> None: ...
+    def stepped(self, event: StepLogged) -> None: ...
 
 
-class Lines:
+class ProgressLines:
     """A line for everything: for files and pipes."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def __enter__(self) -> "Lines":
+    def __enter__(self) -> "ProgressLines":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -45,7 +45,7 @@ class Lines:
     def say(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
-    def stepped(self, event: Stepped) -> None:
+    def stepped(self, event: StepLogged) -> None:
         self.say(step_line(event))
 
 
@@ -67,7 +67,7 @@ class Bar:
     def say(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def stepped(self, event: Stepped) -> None:
+    def stepped(self, event: StepLogged) -> None:
         total = None if event.remaining is None else event.elapsed + event.remaining
         self._progress.update(self._bar, description=step_line(event), completed=event.elapsed, total=total)
 
@@ -113,7 +113,7 @@ def counting(total: int, what: str, out: TextIO) -> Iterator[Callable[[int], Non
 
 def screen(out: TextIO | None = None) -> Screen:
     out = sys.stdout if out is None else out
-    return Bar(out) if out.isatty() else Lines(out)
+    return Bar(out) if out.isatty() else ProgressLines(out)
 
 
 def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
@@ -133,7 +133,7 @@ def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
                     silence.kept(trial_line(event))
             elif isinstance(event, Ahead):
                 screen.say(event.text)
-            elif isinstance(event, Stepped):
+            elif isinstance(event, StepLogged):
                 screen.stepped(event)
             elif isinstance(event, Validated):
                 screen.say(score_line(event))
@@ -188,7 +188,7 @@ def start_line(event: Started) -> str:
     return f"{where}; {batches}" + (f"; goes on after step {event.step:,}" if event.resumed else "")
 
 
-def step_line(event: Stepped) -> str:
+def step_line(event: StepLogged) -> str:
     of = f" of {event.steps:,}" if event.steps is not None else ""
     left = "" if event.remaining is None else f", {clock(event.remaining)} left"
     return (

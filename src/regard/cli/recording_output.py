@@ -32,7 +32,7 @@ def joined(recording: "Recording") -> "Recording":
     if pieces and not marked(pieces):
         return recording
     try:
-        return recording.merged()
+        return recording.merge_words()
     except ValueError as error:
         raise ValueError(f"--words cannot join them: {error}; or leave --words out") from error
 

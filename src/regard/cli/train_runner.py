@@ -11,7 +11,7 @@ from regard.cli.parsing.toml_config import CONFIG, write
 from regard.cli.progress import number, screen, watch
 from regard.tasks.registry import Kind
 from regard.training import checkpoint
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.events import Event, Started, Stopped
 from regard.training.fit import Diverged, fit
 from regard.training.run_folder import BEST, METRICS, RECORD, SAMPLES
@@ -24,7 +24,7 @@ DIVERGED = 3
 _OWN = ("data.json", "tokens.json", "tokens.source.json", "tokens.target.json", "memory.json", METRICS, BEST)
 
 
-def train(task: Kind, run: Path, training: Training, resume: bool, command: str | None = None) -> int:
+def train(task: Kind, run: Path, training: TrainingConfig, resume: bool, command: str | None = None) -> int:
     """Trains, shows it, says what to do next; the exit code. `command` goes on with the run; left out, --resume."""
     named = shlex.quote(str(run))
     again = f"regard train --resume {named}" if command is None else command
@@ -43,7 +43,7 @@ def train(task: Kind, run: Path, training: Training, resume: bool, command: str 
     if stopped.reason == "interrupted":
         print(f"interrupted after step {stopped.step:,}; go on with: {again}")
         return 130
-    told = spelled(stopped.text, [Training]) if stopped.reason == "nothing left" else stopped.text
+    told = spelled(stopped.text, [TrainingConfig]) if stopped.reason == "nothing left" else stopped.text
     print(told[:1].upper() + told[1:] + ".")
     if (run / BEST).exists():
         facts = checkpoint.read(run / BEST).facts
@@ -56,7 +56,7 @@ def train(task: Kind, run: Path, training: Training, resume: bool, command: str 
     return 0
 
 
-def fitted(task: Kind, run: Path, training: Training, resume: bool) -> Stopped | None:
+def fitted(task: Kind, run: Path, training: TrainingConfig, resume: bool) -> Stopped | None:
     """The training, shown; its last event, or None in a process that does not speak."""
     if not resume and first():
         _check_free(run)
@@ -77,7 +77,7 @@ def _check_free(run: Path) -> None:
                 )
 
 
-def _written(task: Kind, run: Path, training: Training, resume: bool) -> Iterator[Event]:
+def _written(task: Kind, run: Path, training: TrainingConfig, resume: bool) -> Iterator[Event]:
     """The events of the training, and its options beside what it leaves in its folder."""
     for event in fit(task, run, training, resume):
         if isinstance(event, Started):

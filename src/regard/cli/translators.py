@@ -11,7 +11,7 @@ from regard.cli.loading import load
 from regard.cli.progress import counted, counting, number
 from regard.data.text.pairs import Pairs, read_pairs
 from regard.metrics.text import signature
-from regard.tasks.translate.fingerprint import Facts
+from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Beam, Greedy
 from regard.tasks.translate.task import evaluate, read_one
@@ -44,7 +44,7 @@ def evaluated(typed: "Options") -> int:
     main = loaded.task.choice("metric")
     names = [main, *_SCORES[loaded.task.kind]] if main != "nll" else _SCORES[loaded.task.kind]
     print(f"regard: {counted(len(pairs), 'line')} of {named}", file=sys.stderr)
-    cut = Facts.read(typed.run).bleu
+    cut = CorpusFingerprint.read(typed.run).bleu
     begun = time.perf_counter()
     with counting(len(pairs), "lines", sys.stderr) as done:
         scores, said = evaluate(loaded.by, pairs, search, tuple(dict.fromkeys(names)), done, cut)
@@ -77,7 +77,7 @@ def _pairs(typed: "Options", task: Translate) -> tuple[Pairs, str]:
         return read_pairs(typed.test), " ".join(map(str, typed.test))
     pairs = read_one(task, typed.split or "test")
     if task.kind == "files" and not task.valid and (typed.split == "valid" or not task.test):
-        Facts.held(pairs, typed.run)
+        CorpusFingerprint.held(pairs, typed.run)
     if typed.split == "valid":
         return pairs, f"the validation pairs of {typed.run}"
     if task.kind == "files" and not task.test:

@@ -67,7 +67,7 @@ def looked(sight: Sight, folder: Path, path: Path, layers: Sequence[str], taped:
     about = {**tape.about, "run": folder.name, "picture": path.name, PIXELS: size_of(image), "said": seen.said}
     tape = replace(tape, about=about | (_ROWS if isinstance(sight.model, RowReader) else {}))
     if seen.pieces:
-        tape = tape.labelled([piece.removeprefix("▁") for piece in seen.pieces], [])
+        tape = tape.with_labels([piece.removeprefix("▁") for piece in seen.pieces], [])
     return Watched(tape, torch.from_numpy(image), seen.said)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def restored(of: type[T], told: dict[str, Any]) -> T:
+def dataclass_from_json(of: type[T], told: dict[str, Any]) -> T:
     """The task with these options; raises for one that another version wrote."""
     known = {field.name for field in fields(of)}  # type: ignore[arg-type]
     if unknown := told.keys() - known:
@@ -19,7 +19,7 @@ def restored(of: type[T], told: dict[str, Any]) -> T:
     return of(**told)
 
 
-def reread(of: type[T], path: Path, what: str) -> T:
+def dataclass_from_file(of: type[T], path: Path, what: str) -> T:
     """What a run wrote into this file; raises if it is not there, or tells of something else."""
     try:
         return of(**json.loads(path.read_text(encoding="utf-8")))

@@ -7,7 +7,7 @@ from torch import nn
 
 
 @contextmanager
-def settled(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """All of it in evaluation, so that neither statistics nor draws change; then every module as it was."""
     training = {module: module.training for module in model.modules()}
     model.eval()

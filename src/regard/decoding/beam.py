@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
-from regard.decoding.protocol import CROWDED, Decoder, Found, State, check, few, impossible
+from regard.decoding.protocol import CROWDED, Decoder, DecodingState, Hypothesis, check, few, impossible
 
 # A source position nobody looked at counts as one that was looked at this much: log 0 would make all scores the same.
 UNSEEN = 1e-4
@@ -15,7 +15,7 @@ UNSEEN = 1e-4
 @torch.no_grad()
 def beam(
     decoder: Decoder,
-    state: State,
+    state: DecodingState,
     *,
     bos: int,
     eos: int,
@@ -26,7 +26,7 @@ def beam(
     source_lengths: Tensor | None = None,
     nbest: int = 1,
     forbidden: Sequence[int] = (),
-) -> list[list[Found]]:  # limits, source_lengths "b" -> b lists of at most nbest, the best first
+) -> list[list[Hypothesis]]:  # limits, source_lengths "b" -> b lists of at most nbest, the best first
     """score(y) = log p(y) / ((5 + |y|) / 6)^α + β Σ_s log min(Σ_t a_ts, 1)   (Wu et al. 2016, eq. 14)
 
     α is `length_penalty`, β is `coverage`, a the weights of attention on the positions before `source_lengths`; |y|
@@ -138,7 +138,7 @@ class _Ended:
         self.score[rows], self.log_prob[rows] = score[:, : order.shape[1]], log_prob.gather(1, order)
         self.made[rows] = made.take_along_dim(order.unsqueeze(-1), 1)
 
-    def read(self, history: list[tuple[Tensor, Tensor, Tensor]], eos: int) -> list[list[Found]]:
+    def read(self, history: list[tuple[Tensor, Tensor, Tensor]], eos: int) -> list[list[Hypothesis]]:
         """The sentences, followed back from slot to slot."""
         step, start, last = self.made.unbind(-1)  # "b k"
         path = last.new_zeros(*last.shape, len(history))
@@ -156,7 +156,7 @@ class _Ended:
         ):
             found.append(
                 [
-                    Found(tuple(p[: t - 1]) + (() if token == eos else (token,)), lp, score, token == eos)
+                    Hypothesis(tuple(p[: t - 1]) + (() if token == eos else (token,)), lp, score, token == eos)
                     for p, (t, _, token), score, lp in zip(paths, made, scores, sums, strict=True)
                     if score > -torch.inf
                 ]

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.kernels.stable_topk import best
-from regard.kernels.vocab_topk import Likeliest, likeliest, of_logits
+from regard.kernels.stable_topk import stable_topk
+from regard.kernels.vocab_topk import Likeliest, of_logits, vocab_topk
 from regard.layers.hooks import bare
 
 # Below this share of living sentences the batch is cut down to them: copying the rest of the state then pays.
 CROWDED = 3 / 4
 
 
-class State(Protocol):
+class DecodingState(Protocol):
     """Where n hypotheses of each of b sentences stand."""
 
     def reorder(self, index: Tensor) -> Self:  # "b n2"
@@ -37,7 +37,7 @@ class State(Protocol):
         ...
 
 
-class Unread(NamedTuple):
+class LazyLogits(NamedTuple):
     """W x + b, left to whoever reads it: a search reads little of it, and nothing of hypotheses that are given up."""
 
     states: Tensor  # "b n d"
@@ -45,9 +45,9 @@ class Unread(NamedTuple):
     bias: Tensor | None  # "v"
 
     @staticmethod
-    def of(layer: nn.Module, states: Tensor) -> "Unread | Tensor":
+    def of(layer: nn.Module, states: Tensor) -> "LazyLogits | Tensor":
         """The logits of a vocabulary layer; made at once where that is more than a product, or somebody listens."""
-        return Unread(states, layer.weight, layer.bias) if bare(layer) else layer(states)
+        return LazyLogits(states, layer.weight, layer.bias) if bare(layer) else layer(states)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -60,13 +60,13 @@ class Unread(NamedTuple):
 class Step(NamedTuple):
     """What one step of a decoder gives."""
 
-    said: Tensor | Unread  # the logits "b n v"
-    state: State
+    said: Tensor | LazyLogits  # the logits "b n v"
+    state: DecodingState
     weights: Tensor | None = None  # "b n s", where it looked, if that was asked for
 
     @property
     def logits(self) -> Tensor:  # "b n v"
-        return self.said.read() if isinstance(self.said, Unread) else self.said
+        return self.said.read() if isinstance(self.said, LazyLogits) else self.said
 
 
 class Decoder(Protocol):
@@ -77,7 +77,7 @@ class Decoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class Hypothesis:
     """A sentence that a search found."""
 
     tokens: tuple[int, ...]  # without BOS and EOS
@@ -88,8 +88,8 @@ class Found:
 
 @torch.no_grad()
 def greedy(
-    decoder: Decoder, state: State, *, bos: int, eos: int, limits: Tensor, forbidden: Sequence[int] = ()
-) -> list[Found]:  # limits "b"
+    decoder: Decoder, state: DecodingState, *, bos: int, eos: int, limits: Tensor, forbidden: Sequence[int] = ()
+) -> list[Hypothesis]:  # limits "b"
     """y_t = argmax p(y | y_<t); of equals the lowest id."""
 
     def first(made: Step, going: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ def greedy(
 @torch.no_grad()
 def sample(
     decoder: Decoder,
-    state: State,
+    state: DecodingState,
     *,
     bos: int,
     eos: int,
@@ -115,7 +115,7 @@ def sample(
     top_p: float | None = None,
     count: int = 1,
     chance: Tensor | None = None,
-) -> list[list[Found]]:  # limits "b", chance "b count t" -> b lists of `count`
+) -> list[list[Hypothesis]]:  # limits "b", chance "b count t" -> b lists of `count`
     """y_t ~ p(y | y_<t)^(1/temperature), cut to the top_k most probable (Fan et al. 2018), then to the fewest that hold
     top_p of what is left (Holtzman et al. 2020).
 
@@ -166,7 +166,7 @@ def kept(
     heat = (log_p - log_p.amax(-1, keepdim=True)) / temperature
     ids = None
     if top_k is not None and top_k < heat.shape[-1]:
-        heat, ids = best(heat, top_k)
+        heat, ids = stable_topk(heat, top_k)
     elif top_p is not None and top_p < 1:
         heat, ids = heat.sort(dim=-1, descending=True, stable=True)
     heat = heat.log_softmax(-1)
@@ -178,7 +178,7 @@ def kept(
 
 def _follow(
     decoder: Decoder,
-    state: State,
+    state: DecodingState,
     # who is going "r n", the sentences "r", the step -> the tokens "r n" and log p of each
     choose: Callable[[Step, Tensor, Tensor, int], tuple[Tensor, Tensor]],
     count: int,
@@ -186,7 +186,7 @@ def _follow(
     eos: int,
     limits: Tensor,
     forbidden: Sequence[int],
-) -> list[list[Found]]:
+) -> list[list[Hypothesis]]:
     """`count` paths a sentence, each going on by itself."""
     check(limits, eos, forbidden)
     b, device = len(limits), limits.device
@@ -227,9 +227,9 @@ def _follow(
     ]
 
 
-def _cut(path: list[int], eos: int, log_prob: float) -> Found:
+def _cut(path: list[int], eos: int, log_prob: float) -> Hypothesis:
     finished = eos in path
-    return Found(tuple(path[: path.index(eos)] if finished else path), log_prob, log_prob, finished)
+    return Hypothesis(tuple(path[: path.index(eos)] if finished else path), log_prob, log_prob, finished)
 
 
 def log_probs(
@@ -259,10 +259,10 @@ def few(
     _check_said(made, alive, eos, forbidden)
     said, every = made.said, bool(alive.all())
     rest = None if every else alive.flatten().nonzero().squeeze(1)
-    states = (said.states if isinstance(said, Unread) else said).flatten(0, 1)
+    states = (said.states if isinstance(said, LazyLogits) else said).flatten(0, 1)
     states = states if rest is None else states.index_select(0, rest)
-    if isinstance(said, Unread):
-        found = likeliest(states, said.weight, said.bias, k, eos, forbidden)
+    if isinstance(said, LazyLogits):
+        found = vocab_topk(states, said.weight, said.bias, k, eos, forbidden)
     else:
         found = of_logits(states, k, eos, forbidden)
     if bool(found[2].isnan().any()):

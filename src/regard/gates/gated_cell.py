@@ -97,7 +97,7 @@ class GatedHeads(nn.Module):
         return f"dim={self.dim}, heads={self.heads}, width={self.width}"
 
 
-class Heard(NamedTuple):
+class CellInputs(NamedTuple):
     """What a GatedCell makes of its input before it knows its state: for one step, or for all at once."""
 
     states: Tensor  # "*b n h w", H
@@ -160,13 +160,13 @@ class GatedCell(nn.Module):
             )
         return state
 
-    def _heard(self, x: Tensor, mask: Tensor | None) -> Heard:  # "*b n d"
+    def _heard(self, x: Tensor, mask: Tensor | None) -> CellInputs:  # "*b n d"
         mean = _mean(x, mask)
         states, keys = self.look.heard(x)
         keys = keys + self.mean_key(mean)[..., None, None, :]
-        return Heard(states, keys, F.linear(mean, self.gate.weight[:, : self.look.dim], self.gate.bias))
+        return CellInputs(states, keys, F.linear(mean, self.gate.weight[:, : self.look.dim], self.gate.bias))
 
-    def _step(self, heard: Heard, state: CellState, mask: Tensor | None) -> tuple[Tensor, CellState]:
+    def _step(self, heard: CellInputs, state: CellState, mask: Tensor | None) -> tuple[Tensor, CellState]:
         keys = torch.tanh(heard.keys + self.out_key(state.out)[:, None, None])
         read, weights = self.look.look(heard.states, keys, mask)
         enter = torch.sigmoid(heard.enter + F.linear(state.out, self.gate.weight[:, self.look.dim :]))
@@ -194,7 +194,7 @@ class GatedCell(nn.Module):
         with observer.aligned():
             # parted at once: the gradient of every single part would be as large as the whole
             for heard in zip(*(part.unbind() for part in steps), strict=True):
-                _, state = self._step(Heard(*heard), state, None)
+                _, state = self._step(CellInputs(*heard), state, None)
                 outs.append(state.out)
         return torch.stack(outs, 1), state
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.common.eval_mode import settled
+from regard.common.eval_mode import eval_mode
 
 Make = Callable[[int], nn.Module]
 Chosen = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -230,7 +230,7 @@ def _traced(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layo
 
     handles = [host.register_forward_hook(seen(name)) for name, host in hosts.items()]
     try:
-        with settled(model), torch.no_grad():
+        with eval_mode(model), torch.no_grad():
             if isinstance(example, Mapping):
                 model(**example)
             else:

@@ -15,7 +15,7 @@ from regard.kernels.native_library import call
 _BLOCK = 128  # rows whose slopes are summed together
 
 
-class Slopes(NamedTuple):
+class CrossEntropyGrad(NamedTuple):
     """What rows of logits gave; the slopes stand where the logits stood."""
 
     nll: Tensor  # "n"
@@ -23,9 +23,9 @@ class Slopes(NamedTuple):
     sums: Tensor | None  # "v", of the slopes over all rows, unless no way back was asked for
 
 
-def slopes(
+def cross_entropy_grad(
     logits: Tensor, bias: Tensor | None, right: Tensor, share: float, back: bool, native: bool
-) -> Slopes:  # "n v", "v", "n"
+) -> CrossEntropyGrad:  # "n v", "v", "n"
     """`share` is 1 − ε of label smoothing. Logits are used up."""
     if not native:
         return _torch(logits, bias, right, share, back)
@@ -39,10 +39,10 @@ def slopes(
         *(n, v, _BLOCK, share, logits.data_ptr(), None if bias is None else bias.data_ptr(), right.data_ptr()),
         *(nll.data_ptr(), picked.data_ptr(), None if sums is None else sums.data_ptr()),
     )
-    return Slopes(nll, picked, None if sums is None else sums.sum(0))
+    return CrossEntropyGrad(nll, picked, None if sums is None else sums.sum(0))
 
 
-def _torch(logits: Tensor, bias: Tensor | None, right: Tensor, share: float, back: bool) -> Slopes:
+def _torch(logits: Tensor, bias: Tensor | None, right: Tensor, share: float, back: bool) -> CrossEntropyGrad:
     if bias is not None:
         logits += bias
     right = right.unsqueeze(-1)
@@ -53,4 +53,4 @@ def _torch(logits: Tensor, bias: Tensor | None, right: Tensor, share: float, bac
     nll = most - slope.amax(-1).log_() - picked
     if back:
         slope.scatter_add_(-1, right, torch.full_like(right, -share, dtype=slope.dtype))
-    return Slopes(nll, picked, slope.sum(0) if back else None)
+    return CrossEntropyGrad(nll, picked, slope.sum(0) if back else None)

@@ -7,7 +7,7 @@ from torch import Tensor
 WIDTH = 128
 
 
-def best(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:  # "r v" -> "r k", "r k"
+def stable_topk(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:  # "r v" -> "r k", "r k"
     """The k largest of each row and where they stand, the largest first; of equals the one that stands first.
 
     `topk` promises no order among equals, and which it takes depends on k. So rows in which it met equals are done

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from regard.kernels.dispatch import route
 from regard.kernels.native_library import call, choose
-from regard.kernels.stable_topk import best
+from regard.kernels.stable_topk import stable_topk
 
 Likeliest = tuple[Tensor, Tensor, Tensor]  # log p "n k" and the words "n k", log p of the word asked for "n"
 
 
 @torch.no_grad()
-def likeliest(
+def vocab_topk(
     states: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -72,7 +72,7 @@ def of_logits(logits: Tensor, k: int, also: int, never: Sequence[int] = ()) -> L
     told = log_p[:, also].clone()
     if never:
         log_p[:, list(never)] = -torch.inf
-    values, words = best(log_p, min(k, log_p.shape[1]))
+    values, words = stable_topk(log_p, min(k, log_p.shape[1]))
     # One NaN or plus infinity makes NaN of its whole row.
     return values.masked_fill(told.isnan().unsqueeze(1), torch.nan), words.masked_fill(values == -torch.inf, 0), told
 

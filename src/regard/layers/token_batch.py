@@ -9,20 +9,20 @@ from regard.attn.nonfinite import transformed
 from regard.layers.hooks import heard
 
 
-class Words(NamedTuple):
+class TokenBatch(NamedTuple):
     """Words as vectors, and which of them each hypothesis said."""
 
     vectors: Tensor  # "u e"
     at: Tensor  # "b n"
 
     @staticmethod
-    def of(tokens: Tensor, embedding: nn.Module) -> "Words":  # "b n"
+    def of(tokens: Tensor, embedding: nn.Module) -> "TokenBatch":  # "b n"
         # a graph does not know how many there are, and who listens is to hear what was said
         if torch.compiler.is_compiling() or transformed() or heard(embedding):
             every = torch.arange(tokens.numel(), device=tokens.device)
-            return Words(embedding(tokens).flatten(0, 1), every.view_as(tokens))
+            return TokenBatch(embedding(tokens).flatten(0, 1), every.view_as(tokens))
         words, at = tokens.unique(return_inverse=True)
-        return Words(embedding(words), at)
+        return TokenBatch(embedding(words), at)
 
     def each(self, made: Tensor) -> Tensor:  # "u d" -> "b·n d"
         """What was made of the words, for each hypothesis."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.functional import Positions
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
 from regard.layers.dropout import Dropout
@@ -66,11 +66,11 @@ class EncoderLayer(nn.Module):
         return self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
 
 
-class Looked(NamedTuple):
+class DecoderLayerOutput(NamedTuple):
     """What a decoder layer gives: its output, its own keys with the new ones, and where it looked in the source."""
 
     out: Tensor  # "b t d"
-    past: Memory | None
+    past: KVCache | None
     weights: Tensor | None  # "b h t s", if they were asked for
 
 
@@ -97,23 +97,23 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        source: Tensor | Memory,
+        source: Tensor | KVCache,
         *,
         mask: Mask | Tensor | None,
         source_mask: Mask | None,
         positions: Positions | None = None,
         source_positions: Positions | None = None,
-        past: Memory | None = None,
+        past: KVCache | None = None,
         need: Need = NOTHING,
-    ) -> Looked:  # "b t d", "b s d"
+    ) -> DecoderLayerOutput:  # "b t d", "b s d"
         """All of a target, with `past` None, or what comes behind `past`, at `positions` among all its keys."""
         said = self.around_self.enter(x)
-        keys: Tensor | Memory = said
+        keys: Tensor | KVCache = said
         if positions is not None:
             there = positions[0] if self.self_attention.rotate is not None else None
-            keys = past = self.self_attention.remember(said, past, positions=there)
+            keys = past = self.self_attention.project_kv(said, past, positions=there)
         x = self.around_self.leave(x, self.self_attention(said, keys, mask=mask, positions=positions))
         asked = self.around_cross.enter(x)
         got = self.cross_attention.attend(asked, source, mask=source_mask, positions=source_positions, need=need)
         x = self.around_cross.leave(x, got.out)
-        return Looked(self.around_feed.leave(x, self.feed(self.around_feed.enter(x))), past, got.weights)
+        return DecoderLayerOutput(self.around_feed.leave(x, self.feed(self.around_feed.enter(x))), past, got.weights)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attn import checks
-from regard.kernels.cross_entropy import slopes
+from regard.kernels.cross_entropy import cross_entropy_grad
 from regard.kernels.dispatch import route
 from regard.kernels.native_library import choose
 
@@ -40,7 +40,7 @@ class _Likelihood(torch.autograd.Function):
             here = slice(start, start + rows)
             some = states[here]
             logits = (some @ matrix.T).to(total.dtype)
-            found = slopes(logits, lift, targets[here], 1 - smoothing, any(wanted), native)
+            found = cross_entropy_grad(logits, lift, targets[here], 1 - smoothing, any(wanted), native)
             nll[here] = found.nll
             total += found.nll.sum()
             if mean is not None:
@@ -79,7 +79,7 @@ class _Likelihood(torch.autograd.Function):
         return (*scaled, None, None, None)
 
 
-def likelihood(
+def linear_cross_entropy(
     states: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:  # "n d", "v d", "n" -> scalar, "n"
     """Σ (1 − ε)(−log p(y)) + ε/v Σ_w (−log p(w)), p = softmax(W s + b)  (Szegedy et al. 2016, label smoothing).

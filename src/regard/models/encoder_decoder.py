@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.decoding.protocol import Step
-from regard.layers.rnn.decoder_base import Taught
+from regard.layers.rnn.decoder_base import DecoderOutput
 
 
-class Translator(nn.Module, ABC):
+class EncoderDecoder(nn.Module, ABC):
     """p(y | x) = Π_t p(y_t | y_<t, x).
 
     `teach` runs over a known target; `start` and `step` go one token at a time, n hypotheses for each of b sentences,
@@ -21,7 +21,7 @@ class Translator(nn.Module, ABC):
     output: nn.Linear
 
     @abstractmethod
-    def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
+    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         """What the vocabulary layer reads at every step: "b s", "b", "b t" -> "b t d"; the target starts with BOS."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Translator(nn.Module, ABC):
         return self.output(states)
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:  # "b s", "b", "b t" -> "b t v"
-        return self.logits(self.teach(source, lengths, target).states)
+        return self.logits(self.teacher_force(source, lengths, target).states)
 
 
 TIED = ("none", "target", "all")

@@ -12,7 +12,7 @@ from regard.attn.mechanisms.retina import Retina
 State = tuple[Tensor, ...]  # h, or h and c, each "b h"
 
 
-class Looked(NamedTuple):
+class GlimpseOutput(NamedTuple):
     """What RAM saw: its answer, and the path of its glimpses."""
 
     logits: Tensor  # "b k", after the last glimpse
@@ -34,7 +34,7 @@ class GlimpseNetwork(nn.Module):
         return torch.relu(self.what_out(what) + self.where_out(where))
 
 
-class Plain(nn.Module):
+class RNNCore(nn.Module):
     """h' = relu(W g + U h + b)  (Mnih et al. 2014, 4)."""
 
     def __init__(self, dim: int, hidden: int) -> None:
@@ -45,7 +45,7 @@ class Plain(nn.Module):
         return (torch.relu(self.present(x) + self.past(state[0])),)
 
 
-class Long(nn.Module):
+class LSTMCore(nn.Module):
     """c' = f ∘ c + i ∘ tanh(…), h' = o ∘ tanh(c')  (Hochreiter & Schmidhuber 1997)."""
 
     def __init__(self, dim: int, hidden: int) -> None:
@@ -57,7 +57,7 @@ class Long(nn.Module):
 
 
 # the core, and how many tensors its state has
-CORES: dict[str, tuple[type[Plain] | type[Long], int]] = {"rnn": (Plain, 1), "lstm": (Long, 2)}
+CORES: dict[str, tuple[type[RNNCore] | type[LSTMCore], int]] = {"rnn": (RNNCore, 1), "lstm": (LSTMCore, 2)}
 
 
 class RAM(nn.Module):
@@ -111,7 +111,7 @@ class RAM(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b k"
         return self.look(x).logits
 
-    def look(self, x: Tensor, *, draw: bool | None = None) -> Looked:  # "b c h w"
+    def look(self, x: Tensor, *, draw: bool | None = None) -> GlimpseOutput:  # "b c h w"
         """The answer and how it was found; None draws in training."""
         if x.ndim != 4 or x.shape[1] != self.channels:
             raise ValueError(
@@ -130,7 +130,9 @@ class RAM(nn.Module):
                 state = self.core(self.glimpse(seen.flatten(1), place.to(seen.dtype)), state)
                 places.append(place)
                 logs.append(log_prob)
-        return Looked(self.head(state[0]), torch.stack(places, 1), torch.stack(logs, 1), torch.stack(expected, 1))
+        return GlimpseOutput(
+            self.head(state[0]), torch.stack(places, 1), torch.stack(logs, 1), torch.stack(expected, 1)
+        )
 
     def _place(self, h: Tensor, draw: bool) -> tuple[Tensor, Tensor]:  # "b h" -> "b 2", "b"
         # a place is a number to be exact about, also where products are narrow

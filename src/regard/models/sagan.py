@@ -51,7 +51,7 @@ def _attention(channels: int) -> NonLocal:
     return block
 
 
-class Grow(nn.Module):
+class GeneratorBlock(nn.Module):
     """up(W_s x) + conv(relu(cbn(conv(up(relu(cbn(x)))))))  (Miyato & Koyama 2018, fig. 14b): twice as high and wide."""
 
     def __init__(self, before: int, after: int, classes: int) -> None:
@@ -67,7 +67,7 @@ class Grow(nn.Module):
         return _doubled(self.skip(x)) + self.second(torch.relu(self.second_norm(made, y)))
 
 
-class Shrink(nn.Module):
+class DiscriminatorBlock(nn.Module):
     """mean₂(W_s x) + mean₂(conv(relu(conv(relu(x)))))  (Miyato & Koyama 2018, fig. 14a): half as high and wide."""
 
     def __init__(self, before: int, after: int) -> None:
@@ -92,7 +92,7 @@ class Generator(nn.Module):
         self.noise, self.start, self.place = noise, size // 4, place
         wide = [4 * width, 2 * width, width]
         self.first = spectral_norm(nn.Linear(noise, wide[0] * self.start**2))
-        self.blocks = nn.ModuleList([Grow(a, b, classes) for a, b in itertools.pairwise(wide)])
+        self.blocks = nn.ModuleList([GeneratorBlock(a, b, classes) for a, b in itertools.pairwise(wide)])
         self.attention = nn.Identity() if place is None else _attention(wide[place])
         self.norm = nn.BatchNorm2d(width)
         self.last = _conv(width, channels, 3)
@@ -116,7 +116,7 @@ class Discriminator(nn.Module):
         self.channels, self.size, self.place = channels, size, None if place is None else _MAPS - 1 - place
         wide = [width, 2 * width, 4 * width]
         self.first = _conv(channels, width, 3)
-        self.blocks = nn.ModuleList([Shrink(a, b) for a, b in itertools.pairwise(wide)])
+        self.blocks = nn.ModuleList([DiscriminatorBlock(a, b) for a, b in itertools.pairwise(wide)])
         self.attention = nn.Identity() if self.place is None else _attention(wide[self.place])
         self.real = spectral_norm(nn.Linear(wide[-1], 1))
         self.of_class = spectral_norm(nn.Embedding(classes, wide[-1]))

@@ -8,16 +8,16 @@ from torch import Tensor
 from regard.attn import checks, observer
 from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import MECHANISMS, Factory
-from regard.decoding.protocol import Step, Unread
+from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
-from regard.layers.rnn.decoder_base import Decoder, State, Taught, Unfit
+from regard.layers.rnn.decoder_base import DecoderOutput, IncompatibleAttention, RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, Fixed, Luong
 from regard.layers.rnn.stack import Encoded, Encoder
-from regard.layers.token_batch import Words
-from regard.models.encoder_decoder import Translator, embeddings
+from regard.layers.token_batch import TokenBatch
+from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 # how a decoder attends, and the attention of its paper
-DECODERS: dict[str, tuple[Callable[..., Decoder], str | None]] = {
+DECODERS: dict[str, tuple[Callable[..., RecurrentDecoder], str | None]] = {
     "fixed": (Fixed, None),
     "bahdanau": (Bahdanau, "additive"),
     "luong": (functools.partial(Luong, feeding=False), "general"),
@@ -25,7 +25,7 @@ DECODERS: dict[str, tuple[Callable[..., Decoder], str | None]] = {
 }
 
 
-class Seq2Seq(Translator):
+class Seq2Seq(EncoderDecoder):
     """p(y_t | y_<t, x) = softmax(W_o r_t + b), r_t of a recurrent decoder on a recurrent encoder.
 
     `decoder`: "bahdanau" attends before each step (Bahdanau et al. 2015), "luong" after it, all steps at once,
@@ -83,7 +83,7 @@ class Seq2Seq(Translator):
             factory = MECHANISMS[attention] if isinstance(attention, str) else attention
             try:
                 self.decoder = make(width, self.encoder.out_features, hidden, attention=factory, **sizes)
-            except Unfit as error:
+            except IncompatibleAttention as error:
                 raise ValueError(
                     f"attention={attention!r} does not fit decoder='{decoder}': {error}; "
                     "try attention='general' or attention='additive', which fit all of them"
@@ -93,16 +93,16 @@ class Seq2Seq(Translator):
     def encode(self, source: Tensor, lengths: Tensor) -> Encoded:  # "b s", "b"
         return self.encoder(self.dropout(self.source(source)), lengths)
 
-    def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
+    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         y = self.dropout(self.target(target))
         encoded = self.encode(source, lengths)
         with observer.aligned():
-            taught = self.decoder.teach(y, encoded, lengths, need)
+            taught = self.decoder.teacher_force(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 
-    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> State:
+    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self.decoder.start(self.encode(source, lengths), lengths, hypotheses)
 
-    def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        made = self.decoder.step(Words.of(tokens, self.target), state, weights)
-        return Step(Unread.of(self.output, made.out), made.state, made.weights)
+    def step(self, tokens: Tensor, state: RecurrentState, weights: bool = False) -> Step:  # "b n" -> "b n v"
+        made = self.decoder.step(TokenBatch.of(tokens, self.target), state, weights)
+        return Step(LazyLogits.of(self.output, made.out), made.state, made.weights)

@@ -10,24 +10,24 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import MECHANISMS
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.mask import Causal, Given, Lengths
+from regard.attn.terms.mask import BooleanMask, Causal, Lengths
 from regard.attn.terms.position import Learned, Rotary, Sinusoidal
 from regard.attn.terms.read import Sample
 from regard.attn.terms.score import Location
-from regard.decoding.protocol import Step, Unread
+from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
-from regard.layers.rnn.decoder_base import Taught
+from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import NORMS, DecoderLayer, EncoderLayer
-from regard.models.encoder_decoder import Translator, embeddings
+from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 POSITIONS = ("sinusoidal", "learned", "rotary")
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class TransformerState:
     """Where n hypotheses of each of b sentences stand.
 
     The keys that the hypotheses of a sentence have made stand side by side in one memory, and `visible` says which of
@@ -35,13 +35,13 @@ class State:
     """
 
     lengths: Tensor  # "b"
-    sources: tuple[Memory, ...]  # of every layer, "b h s d"
-    pasts: tuple[Memory | None, ...]  # of every layer, "b h m d"
+    sources: tuple[KVCache, ...]  # of every layer, "b h s d"
+    pasts: tuple[KVCache | None, ...]  # of every layer, "b h m d"
     times: Tensor  # "m", when each key was made
     visible: Tensor | None  # bool "b n m"; None with one hypothesis: all
     count: int  # n
 
-    def reorder(self, index: Tensor) -> "State":  # "b n2"
+    def reorder(self, index: Tensor) -> "TransformerState":  # "b n2"
         """Slot j of sentence i continues what was slot index[i, j]."""
         count = index.shape[1]
         if self.visible is None:
@@ -50,7 +50,7 @@ class State:
             visible = self.visible[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
         return replace(self, visible=visible, count=count)
 
-    def keep(self, index: Tensor) -> "State":  # "b2"
+    def keep(self, index: Tensor) -> "TransformerState":  # "b2"
         """These sentences alone."""
         return replace(
             self,
@@ -61,7 +61,7 @@ class State:
         )
 
 
-class Transformer(Translator):
+class Transformer(EncoderDecoder):
     """Encoder and decoder of self-attention, attention to the source, and feed-forward nets  (Vaswani et al. 2017).
 
     `norm` stands before each sublayer ("pre", which trains without care) or behind it ("post", as in the paper).
@@ -128,7 +128,7 @@ class Transformer(Translator):
             x = layer(x, mask)
         return self.source_norm(x)
 
-    def teach(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:
+    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         self._room("target", target.shape[1])
         encoded, source_mask = self.encode(source, lengths), Lengths(lengths)
         x = self.dropout(self.target_place(math.sqrt(self.width) * self.target(target)))
@@ -139,7 +139,7 @@ class Transformer(Translator):
             got = layer(x, encoded, mask=mask, source_mask=source_mask, source_positions=places, need=wanted)
             x = got.out
             weights = got.weights if wanted.weights else weights
-        return Taught(self.target_norm(x), None if weights is None else weights.mean(1))
+        return DecoderOutput(self.target_norm(x), None if weights is None else weights.mean(1))
 
     def _room(self, side: str, tokens: int) -> None:
         if self.longest is not None and tokens > self.longest:
@@ -153,12 +153,12 @@ class Transformer(Translator):
         """The layer whose attention to the source is the alignment."""
         return max(len(self.decoder) - 2, 0)
 
-    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> State:
+    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> TransformerState:
         encoded = self.encode(source, lengths)
-        sources = tuple(layer.cross_attention.remember(encoded) for layer in self.decoder)  # type: ignore[union-attr, operator]
-        return State(lengths, sources, (None,) * len(sources), lengths.new_zeros(0), None, 1)
+        sources = tuple(layer.cross_attention.project_kv(encoded) for layer in self.decoder)  # type: ignore[union-attr, operator]
+        return TransformerState(lengths, sources, (None,) * len(sources), lengths.new_zeros(0), None, 1)
 
-    def step(self, tokens: Tensor, state: State, weights: bool = False) -> Step:  # "b n" -> "b n v"
+    def step(self, tokens: Tensor, state: TransformerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         count = tokens.shape[1]
         now = int(state.times[-1]) + 1 if len(state.times) else 0
         self._room("target", now + 1)
@@ -179,7 +179,7 @@ class Transformer(Translator):
             got = layer(
                 x,
                 source,
-                mask=None if visible is None else Given(visible),
+                mask=None if visible is None else BooleanMask(visible),
                 source_mask=Lengths(state.lengths),
                 positions=(here, times),
                 source_positions=(here, places),
@@ -190,7 +190,7 @@ class Transformer(Translator):
             pasts.append(got.past)
             looked = got.weights.mean(1) if wanted.weights else looked
         after = replace(state, pasts=tuple(pasts), times=times, visible=visible)
-        return Step(Unread.of(self.output, self.target_norm(x)), after, looked)
+        return Step(LazyLogits.of(self.output, self.target_norm(x)), after, looked)
 
 
 def _heads(attention: str | Sequence[str] | None, heads: int, dim: int) -> Attention | list[Attention] | None:

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from regard.attn import checks, observer
-from regard.recording.capture.function_mode import Ear
-from regard.recording.capture.module_stack import Places, chosen
-from regard.recording.capture.recorder import Choice, Recorder
-from regard.recording.capture.regard_layers import Native
-from regard.recording.capture.tensor_store import Shelf
-from regard.recording.recorded_map import Recorded
+from regard.recording.capture.function_mode import CaptureMode
+from regard.recording.capture.module_stack import ModuleStack, chosen
+from regard.recording.capture.recorder import CaptureOptions, Recorder
+from regard.recording.capture.regard_layers import RegardCapture
+from regard.recording.capture.tensor_store import TensorStore
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 KEEP = ("qk", "weights")
@@ -48,18 +48,18 @@ def record(
             "record listens already in this thread; end that with-block first, or choose among its modules with layers="
         )
     checks.term("model", model, nn.Module, "your model")
-    places = Places(model)
+    places = ModuleStack(model)
     _check(places, keep, budget, tolerance)
-    choice = Choice(
+    choice = CaptureOptions(
         chosen(layers, list(places.modules)), _heads(heads), _rows(rows), keep == "weights", gradients, tolerance
     )
-    maps: list[Recorded] = []
+    maps: list[RecordedMap] = []
     # this package lies above all rooms: nobody here may import it, and it is loaded
     ours = sys.modules["regard"].__version__
     tape = Recording(about={"model": type(model).__name__, "regard": ours, "torch": torch.__version__})
     # it grows while the model runs: a list until then
     object.__setattr__(tape, "maps", maps)
-    recorder = Recorder(places, Shelf(budget), choice, maps)
+    recorder = Recorder(places, TensorStore(budget), choice, maps)
     with ExitStack() as stack:
         if {"torch._dynamo", "torch.nn.attention.flex_attention"} & sys.modules.keys():
             # a graph that is compiled already calls no hook and nobody who listens
@@ -68,8 +68,8 @@ def record(
             warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         for handle in places.attach():
             stack.callback(handle.remove)
-        ear = Ear(recorder)
-        before = observer.listen(Native(recorder, ear.eager.forget))
+        ear = CaptureMode(recorder)
+        before = observer.listen(RegardCapture(recorder, ear.eager.forget))
         stack.callback(observer.listen, before)
         stack.callback(lambda: object.__setattr__(tape, "maps", tuple(maps)))
         stack.enter_context(ear)
@@ -77,7 +77,7 @@ def record(
     _tell(places, ear.eager.unheard(), maps)
 
 
-def _tell(places: Places, unheard: list[str], maps: list[Recorded]) -> None:
+def _tell(places: ModuleStack, unheard: list[str], maps: list[RecordedMap]) -> None:
     """What is not on the tape, though somebody may look for it there."""
     said = None
     if unheard:
@@ -98,7 +98,7 @@ def _tell(places: Places, unheard: list[str], maps: list[Recorded]) -> None:
         warnings.warn(said, UserWarning, stacklevel=4)
 
 
-def _check(places: Places, keep: str, budget: int, tolerance: float | None) -> None:
+def _check(places: ModuleStack, keep: str, budget: int, tolerance: float | None) -> None:
     for name, module in places.modules.items():
         if isinstance(module, torch.jit.ScriptModule):
             raise TypeError(

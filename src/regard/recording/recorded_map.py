@@ -16,7 +16,7 @@ HARD = "regard, hard"
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class RecordedMap:
     """The weights that one call of a module used, "*b q k", usually (sample, head, query, key).
 
     `certificate` is the worst |P·V − out| of the rows that were checked: how far the map is from what was computed
@@ -60,4 +60,4 @@ class Recorded:
 
     def __repr__(self) -> str:
         sure = "unverified" if not self.verified else f"certificate {self.certificate:.1e}"
-        return f"Recorded({self.name or 'model'!r}, {self.kind}, {self.shape}, {sure})"
+        return f"RecordedMap({self.name or 'model'!r}, {self.kind}, {self.shape}, {sure})"

@@ -11,14 +11,14 @@ from torch import Tensor
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.analysis import rollout, select, sinks
-from regard.recording.analysis.derived_maps import HeadMean, Mean, Shares, changed, made
+from regard.recording.analysis.derived_maps import HeadMean, Mean, RowNormalized, changed, made
 from regard.recording.analysis.words import Merged, Words
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.storage import recording_file
 
 
 @dataclass(frozen=True)
-class Recording(Sequence[Recorded]):
+class Recording(Sequence[RecordedMap]):
     """Maps in call order: `tape[3]`, `tape["encoder.layers.0"]` (all calls of that module), `for m in tape`.
 
     `queries` are the pieces of the text, and `keys` those of another one that is looked at, of sample 0; without any,
@@ -29,16 +29,16 @@ class Recording(Sequence[Recorded]):
     that is in it.
     """
 
-    maps: tuple[Recorded, ...] = ()
+    maps: tuple[RecordedMap, ...] = ()
     queries: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
     about: dict[str, str] = field(default_factory=dict)
 
     @overload
-    def __getitem__(self, index: int) -> Recorded: ...
+    def __getitem__(self, index: int) -> RecordedMap: ...
     @overload
     def __getitem__(self, index: str | slice) -> "Recording": ...
-    def __getitem__(self, index: int | str | slice) -> "Recorded | Recording":
+    def __getitem__(self, index: int | str | slice) -> "RecordedMap | Recording":
         if isinstance(index, int):
             return self.maps[index]
         if isinstance(index, slice):
@@ -51,7 +51,7 @@ class Recording(Sequence[Recorded]):
     def __len__(self) -> int:
         return len(self.maps)
 
-    def __iter__(self) -> Iterator[Recorded]:
+    def __iter__(self) -> Iterator[RecordedMap]:
         return iter(self.maps)
 
     @property
@@ -59,7 +59,7 @@ class Recording(Sequence[Recorded]):
         """The modules that attended, in the order of their first call."""
         return tuple(dict.fromkeys(one.name for one in self.maps))
 
-    def labelled(self, queries: Sequence[str], keys: Sequence[str] | None = None) -> "Recording":
+    def with_labels(self, queries: Sequence[str], keys: Sequence[str] | None = None) -> "Recording":
         """With the pieces of the text: one on both sides of self attention. The keys of any other kind are another
         text, the source of an alignment or the slots of a memory, and have no pieces unless they are given."""
         for name, pieces in (("queries", queries), ("keys", keys)):
@@ -67,7 +67,7 @@ class Recording(Sequence[Recorded]):
                 raise TypeError(f"{name} must be pieces, got the text {pieces!r}; split it, as in {name}.split()")
         return replace(self, queries=tuple(queries), keys=None if keys is None else tuple(keys))
 
-    def labels(self, one: Recorded) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    def labels(self, one: RecordedMap) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """The pieces at the rows and at the columns of one of the maps; None where none stand for them.
 
         Self attention has one text on both sides: the queries', unless the keys' alone is as long as it has keys; if
@@ -117,12 +117,12 @@ class Recording(Sequence[Recorded]):
         maps = tuple(select.sample(one, sample) for one in maps)
         return replace(self, maps=maps) if sample == 0 else replace(self, maps=maps, queries=None, keys=None)
 
-    def without(self, keys: Sequence[int]) -> "Recording":
+    def without_keys(self, keys: Sequence[int]) -> "Recording":
         """P_ij / Σ_{j ∉ S} P_ij: some keys hidden, `without(sinks())`, and the rest of each row brought to one again.
 
         A row that looked at those alone is left with nothing.
         """
-        return self._each("rest", lambda one: sinks.Without(one.weights, sinks.hidden(keys, one)))
+        return self._each("rest", lambda one: sinks.KeysRemoved(one.weights, sinks.hidden(keys, one)))
 
     # several in one
 
@@ -172,7 +172,7 @@ class Recording(Sequence[Recorded]):
         """The steps of a generation as one map a module: rows by absolute position, nothing for keys not yet there."""
         return replace(self, maps=select.stitched(self.maps))
 
-    def minus(self, other: "Recording") -> "Recording":
+    def difference(self, other: "Recording") -> "Recording":
         """P − Q of the maps with the same name and call: between −1 and 1."""
         checks.term("other", other, Recording, "Recording(...)")
         return replace(self, maps=select.differences(self.maps, other.maps))
@@ -181,9 +181,9 @@ class Recording(Sequence[Recorded]):
 
     def shares(self) -> "Recording":
         """P_ij / Σ_j P_ij: every row brought to one; a row of nothing stays nothing."""
-        return self._each("shares", lambda one: Shares(one.weights))
+        return self._each("shares", lambda one: RowNormalized(one.weights))
 
-    def merged(self, queries: Words | None = None, keys: Words | None = None) -> "Recording":
+    def merge_words(self, queries: Words | None = None, keys: Words | None = None) -> "Recording":
         """mean_{i ∈ u} Σ_{j ∈ v} P_ij: words for pieces, rows averaged, columns summed  (Clark et al. 2019, 4.1).
 
         Left out, the words are found by the marks in the labels. Self attention has one text on both sides; any other
@@ -191,10 +191,10 @@ class Recording(Sequence[Recorded]):
         """
         queries, keys = select.words(self.queries, self.keys, queries, keys)
 
-        def merged(one: Recorded) -> Merged:
+        def merged_map(one: RecordedMap) -> Merged:
             return Merged(one.weights, *select.fitting(one, queries, keys))
 
-        maps = tuple(replace(changed(one, merged(one), "words"), grid=None) for one in self.maps)
+        maps = tuple(replace(changed(one, merged_map(one), "words"), grid=None) for one in self.maps)
         return replace(self, maps=maps, queries=queries.text, keys=None if keys is None else keys.text)
 
     def entropy(self) -> tuple[Tensor, ...]:
@@ -225,13 +225,13 @@ class Recording(Sequence[Recorded]):
         """What `save` wrote. Nothing is unpickled."""
         return Recording(*recording_file.read(Path(path)))
 
-    def _each(self, how: str, worked: Callable[[Recorded], AttentionMap]) -> "Recording":
+    def _each(self, how: str, worked: Callable[[RecordedMap], AttentionMap]) -> "Recording":
         return replace(self, maps=tuple(changed(one, worked(one), how) for one in self.maps))
 
-    def _one(self, one: Recorded) -> "Recording":
+    def _one(self, one: RecordedMap) -> "Recording":
         return replace(self, maps=(one,))
 
-    def _some(self, what: str) -> tuple[Recorded, ...]:
+    def _some(self, what: str) -> tuple[RecordedMap, ...]:
         if not self.maps:
             raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")
         return self.maps

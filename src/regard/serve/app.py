@@ -12,14 +12,14 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from regard import __version__
-from regard.serve.batcher import Worker
-from regard.serve.endpoint import Served, Unpack
-from regard.serve.errors import Refused, told
+from regard.serve.batcher import Batcher
+from regard.serve.endpoint import Endpoint, Unpack
+from regard.serve.errors import RequestError, error_body
 from regard.serve.http import metrics
 from regard.serve.http.allowed_hosts import names
 from regard.serve.http.json_body import read
 from regard.serve.http.metrics import Metrics
-from regard.serve.http.security_middleware import Door, Log
+from regard.serve.http.security_middleware import Log, SecurityMiddleware
 from regard.serve.limits import Limits
 from regard.serve.pages import assets
 
@@ -42,11 +42,11 @@ _ERRORS = {
 
 
 def build(
-    served: Served, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: Log | None = None
-) -> Door:
+    served: Endpoint, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: Log | None = None
+) -> SecurityMiddleware:
     """The service of one task, as it listens at `host`."""
     counted = Metrics(served.counted)
-    worker = Worker(served, counted, batch=limits.batch, waiting=limits.waiting)
+    worker = Batcher(served, counted, batch=limits.batch, waiting=limits.waiting)
 
     # so many pictures are unpacked at a time: each may take a lot of memory
     reading = ThreadPoolExecutor(2, "regard-reading")
@@ -66,11 +66,11 @@ def build(
     _errors(app)
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     app.state.worker, app.state.metrics = worker, counted
-    return Door(app, names=names(host, allowed), paths=paths, limits=limits, metrics=counted, log=log)
+    return SecurityMiddleware(app, names=names(host, allowed), paths=paths, limits=limits, metrics=counted, log=log)
 
 
 def _routes(
-    app: FastAPI, served: Served, limits: Limits, worker: Worker, counted: Metrics, reading: ThreadPoolExecutor
+    app: FastAPI, served: Endpoint, limits: Limits, worker: Batcher, counted: Metrics, reading: ThreadPoolExecutor
 ) -> None:
     @app.post(f"/v1/{served.name}", **_documented(served))
     async def ask(request: Request) -> Response:
@@ -84,7 +84,7 @@ def _routes(
     @app.get("/health", summary="Whether the model answers")
     async def health() -> Response:
         if not worker.alive:
-            raise Refused(503, "the service is stopping", retry=5)
+            raise RequestError(503, "the service is stopping", retry=5)
         return _json(_bytes({"status": "ok"}))
 
     @app.get("/metrics", summary="Counts and times, as Prometheus reads them")
@@ -94,7 +94,7 @@ def _routes(
         return Response(counted.text(waiting), media_type=metrics.CONTENT_TYPE)
 
 
-async def _answered(asked: Any, unpack: Unpack | None, worker: Worker, reading: ThreadPoolExecutor) -> bytes:
+async def _answered(asked: Any, unpack: Unpack | None, worker: Batcher, reading: ThreadPoolExecutor) -> bytes:
     """The answer, however long it takes; cancelled, what was not begun is never begun."""
     if unpack is not None:
         over = threading.Event()
@@ -120,8 +120,8 @@ async def _waited(request: Request, answered: Coroutine[Any, Any, bytes], second
         if answer.done():
             return await answer
         if gone.done():
-            raise Refused(499, "the connection ended before the answer came")
-        raise Refused(503, f"no answer within {seconds:g} seconds; ask for less, or ask again later", retry=5)
+            raise RequestError(499, "the connection ended before the answer came")
+        raise RequestError(503, f"no answer within {seconds:g} seconds; ask for less, or ask again later", retry=5)
     finally:
         gone.cancel()
         answer.cancel()
@@ -133,7 +133,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _pages(app: FastAPI, served: Served) -> None:
+def _pages(app: FastAPI, served: Endpoint) -> None:
     written = assets.files(served.face)
 
     def give(content: bytes, kind: str) -> Any:
@@ -147,22 +147,24 @@ def _pages(app: FastAPI, served: Served) -> None:
 
 
 def _errors(app: FastAPI) -> None:
-    @app.exception_handler(Refused)
-    async def refused(_: Request, error: Refused) -> Response:
+    @app.exception_handler(RequestError)
+    async def refused(_: Request, error: RequestError) -> Response:
         after = {} if error.retry is None else {"retry-after": str(error.retry)}
         return Response(error.body(), error.status, after, "application/json")
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         sentence = f"there is no {request.method} {request.url.path[:80]} here; /openapi.json lists what there is"
-        return Response(told(sentence), error.status_code, error.headers, "application/json")
+        return Response(error_body(sentence), error.status_code, error.headers, "application/json")
 
     @app.exception_handler(Exception)
     async def failed(_: Request, __: Exception) -> Response:
-        return Response(told("the service failed, which is its fault; its log tells more"), 500, {}, "application/json")
+        return Response(
+            error_body("the service failed, which is its fault; its log tells more"), 500, {}, "application/json"
+        )
 
 
-def _documented(served: Served) -> dict[str, Any]:
+def _documented(served: Endpoint) -> dict[str, Any]:
     schema = served.schema
     errors = {
         status: {"description": about, "content": {"application/json": {"schema": _ERROR}}}

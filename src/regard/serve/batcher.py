@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from regard.serve.endpoint import Asked, Served
-from regard.serve.errors import Refused
+from regard.serve.endpoint import Endpoint, EndpointRequest
+from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 
 _log = logging.getLogger("regard.serve")
@@ -23,11 +23,11 @@ _PATIENCE = 0.25
 class Job:
     """A request on its way; `answer` becomes JSON."""
 
-    asked: Asked
+    asked: EndpointRequest
     answer: "Future[bytes]" = field(default_factory=Future)
 
 
-class Worker:
+class Batcher:
     """Whoever asks while the model is busy is answered next, up to `batch` sentences or pictures at once.
 
     Who asks alone is answered at once. After a call in company the next one waits until as many are there again, at
@@ -37,7 +37,7 @@ class Worker:
     Entered, it runs; left, it answers what still waits and ends.
     """
 
-    def __init__(self, served: Served, metrics: Metrics, *, batch: int, waiting: int) -> None:
+    def __init__(self, served: Endpoint, metrics: Metrics, *, batch: int, waiting: int) -> None:
         self.served, self.metrics, self.batch, self.most = served, metrics, batch, waiting
         self.waiting = 0  # sentences, pictures
         self._unpacking = 0  # of those that wait
@@ -47,7 +47,7 @@ class Worker:
         self._company, self._patience = 1, 0.0  # requests that may be expected, and for how many seconds
         self._thread = threading.Thread(target=self._run, name="regard-model", daemon=True)
 
-    def __enter__(self) -> "Worker":
+    def __enter__(self) -> "Batcher":
         self._thread.start()
         return self
 
@@ -61,7 +61,7 @@ class Worker:
     def alive(self) -> bool:
         return self._thread.is_alive() and not self._ending
 
-    def ask(self, asked: Asked) -> Job:
+    def ask(self, asked: EndpointRequest) -> Job:
         """Takes its place behind all that waits; Refused if too many do."""
         job = Job(asked)
         with self._ready:
@@ -85,10 +85,10 @@ class Worker:
 
     def _enter(self, count: int) -> None:
         if not self.alive:
-            raise Refused(503, "the service is stopping; ask again when it is back", retry=5)
+            raise RequestError(503, "the service is stopping; ask again when it is back", retry=5)
         if self.waiting + count > self.most:
             counted = self.served.counted
-            raise Refused(
+            raise RequestError(
                 429, f"{self.waiting} {counted} wait already and {self.most} may; ask again in a moment", retry=1
             )
         self.waiting += count
@@ -147,7 +147,7 @@ class Worker:
                 return
             _log.error("a request failed", exc_info=error)
             sentence = "the model failed on this request, which is a fault of the service; its log tells more"
-            jobs[0].answer.set_exception(Refused(500, sentence))
+            jobs[0].answer.set_exception(RequestError(500, sentence))
             return
         count, seconds = sum(job.asked.count for job in jobs), time.perf_counter() - start
         self._company, self._patience = max(len(jobs), self._company // 2), seconds * _PATIENCE

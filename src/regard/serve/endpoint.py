@@ -15,7 +15,7 @@ from typing import Any, Protocol
 Unpack = Callable[[Any, Callable[[], bool]], Any]
 
 
-class Asked(Protocol):
+class EndpointRequest(Protocol):
     """A request that was understood."""
 
     @property
@@ -24,7 +24,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True)
-class Face:
+class PageSpec:
     """The page of a task: a script of regard.viz that draws answers, and one of regard.serve that asks for them."""
 
     title: str
@@ -42,7 +42,7 @@ class Schema:
     answer: Mapping[str, object]
 
 
-class Served(Protocol):
+class Endpoint(Protocol):
     """A model and how to ask it."""
 
     @property
@@ -51,10 +51,10 @@ class Served(Protocol):
 
     @property
     def counted(self) -> str:
-        """What `Asked.count` counts: "sentences", "pictures"."""
+        """What `EndpointRequest.count` counts: "sentences", "pictures"."""
 
     @property
-    def face(self) -> Face: ...
+    def face(self) -> PageSpec: ...
 
     @property
     def schema(self) -> Schema: ...

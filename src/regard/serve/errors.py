@@ -3,7 +3,7 @@
 import json
 
 
-class Refused(Exception):
+class RequestError(Exception):
     """Becomes {"error": sentence} with this status; `retry` is after how many seconds it may be tried again."""
 
     def __init__(self, status: int, sentence: str, retry: int | None = None) -> None:
@@ -11,10 +11,10 @@ class Refused(Exception):
         self.status, self.sentence, self.retry = status, sentence, retry
 
     def body(self) -> bytes:
-        return told(self.sentence)
+        return error_body(self.sentence)
 
 
-def told(sentence: str) -> bytes:
+def error_body(sentence: str) -> bytes:
     """The body of every error."""
     return json.dumps({"error": sentence}, ensure_ascii=False).encode("utf-8", "backslashreplace")
 

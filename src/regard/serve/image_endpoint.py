@@ -10,17 +10,17 @@ import numpy as np
 
 from regard.common import image_files
 from regard.recording.record import record
-from regard.serve.endpoint import Face, Schema
-from regard.serve.errors import Refused
+from regard.serve.endpoint import PageSpec, Schema
+from regard.serve.errors import RequestError
 from regard.serve.http import fields
 from regard.serve.image_schema import ANSWER, REQUEST, TOP
 from regard.serve.limits import Limits
-from regard.serve.spatial_maps import Look, looks
+from regard.serve.spatial_maps import SpatialMap, spatial_maps
 from regard.tasks._image_predictors import Pixels, Sight, Sighted, watched
 from regard.viz.text import labels
 
 KINDS = ("PNG", "JPEG")
-Seen = tuple[Sighted, Sequence[Look]]
+Seen = tuple[Sighted, Sequence[SpatialMap]]
 # a JPEG comes in one scan or in a dozen, each of which goes over all pixels and may take no more than 30 bytes
 _SCAN, _SCANS = b"\xff\xda", 100
 # bytes, and pictures, that may be recorded at a time
@@ -30,7 +30,7 @@ _VERBS = {"classify": "Classify", "glimpse": "Look around in", "caption": "Descr
 
 
 @dataclass(frozen=True, eq=False)
-class Asks:
+class ImageRequest:
     """Pictures as they were sent, each with what it is called, and what is wanted of them."""
 
     named: Sequence[tuple[str, str]]
@@ -55,7 +55,7 @@ class Unpacked:
         return len(self.pixels)
 
 
-class Seeing:
+class ImageEndpoint:
     """Answers of a sight, many requests at a time; `run` is what the model is called."""
 
     counted = "pictures"
@@ -74,11 +74,11 @@ class Seeing:
         return self.sight.name
 
     @property
-    def face(self) -> Face:
+    def face(self) -> PageSpec:
         title = f"{_VERBS.get(self.name, 'Look at')} pictures with {self.run}"
         limits = {"body": self.limits.body}
         data = {"task": self.name, "title": title, "attends": self.attends, "limits": limits, "shown": {}}
-        return Face(title, "image/overlay", "image_form", data)
+        return PageSpec(title, "image/overlay", "image_form", data)
 
     @property
     def schema(self) -> Schema:
@@ -103,23 +103,23 @@ class Seeing:
             },
         }
 
-    def read(self, body: Mapping[str, object]) -> Asks:
+    def read(self, body: Mapping[str, object]) -> ImageRequest:
         fields.check(body, REQUEST["properties"])
         named = fields.several(body, "image", "images", self.limits.texts)
         top = fields.whole(body, "top", TOP, 1_000_000)
         if "top" in body and not self.sight.facts.classes:
-            raise Refused(422, "top counts classes, and this model writes sentences; leave top out")
+            raise RequestError(422, "top counts classes, and this model writes sentences; leave top out")
         maps = fields.flag(body, "maps")
         if maps and not self.attends:
-            raise Refused(422, "maps need a model that looks at places, and this one does not; leave maps out")
+            raise RequestError(422, "maps need a model that looks at places, and this one does not; leave maps out")
         if maps and len(named) > self.limits.pictures:
             most = self.limits.pictures
-            raise Refused(
+            raise RequestError(
                 422, f"maps are given for at most {most} images a request, got {len(named)}; ask for fewer, or none"
             )
-        return Asks(named, top, maps)
+        return ImageRequest(named, top, maps)
 
-    def unpack(self, asked: Asks, over: Callable[[], bool]) -> Unpacked:
+    def unpack(self, asked: ImageRequest, over: Callable[[], bool]) -> Unpacked:
         facts, found = self.sight.facts, []
         size, mode = (facts.width, facts.height), "L" if facts.channels == 1 else "RGB"
         try:
@@ -127,10 +127,10 @@ class Seeing:
                 _check(over)
                 found.append(image_files.read(data, size=size, mode=mode, name=where, kinds=KINDS))
         except ValueError as error:
-            raise Refused(422, str(error)) from None
+            raise RequestError(422, str(error)) from None
         return Unpacked(np.stack(found), asked.top, asked.maps)
 
-    def _files(self, asked: Asks, over: Callable[[], bool]) -> list[tuple[str, bytes]]:
+    def _files(self, asked: ImageRequest, over: Callable[[], bool]) -> list[tuple[str, bytes]]:
         """Each with its name, if their first bytes say that they are not too large: none of them is unpacked yet."""
         found, together, most = [], 0, self.limits.pixels
         for where, text in asked.named:
@@ -138,12 +138,12 @@ class Seeing:
             found.append((where, _decoded(where, text)))
             wide, high = image_files.extent(found[-1][1], name=where, kinds=KINDS)
             if wide * high > most:
-                raise Refused(
+                raise RequestError(
                     422, f"{where} must have at most {most:,} pixels, got {wide:,} × {high:,}; make it smaller"
                 )
             together += wide * high
         if together > most:
-            raise Refused(
+            raise RequestError(
                 422, f"images must have at most {most:,} pixels together, got {together:,}; ask several times"
             )
         return found
@@ -174,29 +174,31 @@ class Seeing:
             if not half:
                 raise
             return [*self._see(pixels[:half], maps), *self._see(pixels[half:], maps)]
-        return [(one, looks(tape, n)) for n, one in enumerate(found)]
+        return [(one, spatial_maps(tape, n)) for n, one in enumerate(found)]
 
 
 def _check(over: Callable[[], bool]) -> None:
     if over():
-        raise Refused(503, "nobody waits for these pictures any more")
+        raise RequestError(503, "nobody waits for these pictures any more")
 
 
 def _decoded(where: str, text: str) -> bytes:
     if text.startswith("data:"):
         head, comma, text = text.partition(",")
         if not comma or not head.endswith(";base64"):
-            raise Refused(422, f"{where} must be base64, and its data: address says that it is not; encode it")
+            raise RequestError(422, f"{where} must be base64, and its data: address says that it is not; encode it")
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Refused(422, f"{where} must be a PNG or JPEG file in base64, and is none ({error})") from None
+        raise RequestError(422, f"{where} must be a PNG or JPEG file in base64, and is none ({error})") from None
     if data.startswith(b"\xff\xd8") and (scans := data.count(_SCAN)) > _SCANS:
-        raise Refused(422, f"{where} must come in at most {_SCANS} scans, got {scans:,}; save it without progression")
+        raise RequestError(
+            422, f"{where} must come in at most {_SCANS} scans, got {scans:,}; save it without progression"
+        )
     return data
 
 
-def _written(one: Sighted, looked: Sequence[Look], top: int, maps: bool) -> dict[str, object]:
+def _written(one: Sighted, looked: Sequence[SpatialMap], top: int, maps: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     if one.classes:
         found["classes"] = [{"name": name, "probability": chance} for name, chance in one.classes[:top]]
@@ -209,7 +211,7 @@ def _written(one: Sighted, looked: Sequence[Look], top: int, maps: bool) -> dict
     return found
 
 
-def _look(look: Look, words: int) -> dict[str, object]:
+def _look(look: SpatialMap, words: int) -> dict[str, object]:
     # beside a longer sentence a shorter one has looks that nobody used
     used = look.weights[:words] if words and look.kind == "alignment" else look.weights
     # seven places are all that float32 knows, in half the letters

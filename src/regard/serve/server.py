@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from regard.serve.endpoint import Served
+from regard.serve.endpoint import Endpoint
 from regard.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def address(at: socket.socket) -> str:
 
 
 def server(
-    served: Served, limits: Limits, *, host: str, allowed: Collection[str] = (), log: "Log | None" = None
+    served: Endpoint, limits: Limits, *, host: str, allowed: Collection[str] = (), log: "Log | None" = None
 ) -> "uvicorn.Server":
     """What runs the service: `run(sockets=[…])` until `should_exit` is set, then it answers what it has."""
     try:
@@ -71,7 +71,7 @@ def server(
 
 
 def serve(
-    served: Served,
+    served: Endpoint,
     limits: Limits,
     at: socket.socket,
     *,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 # cells of a map in an answer, each way: more are averaged
@@ -20,7 +20,7 @@ _STEPS = ("alignment", "cross", "glimpse")
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class SpatialMap:
     """Where a module looked: weights over the places of the picture, one look or one a step, "steps h w"."""
 
     name: str
@@ -29,14 +29,14 @@ class Look:
     weights: Tensor
 
 
-def looks(tape: Recording, sample: int) -> tuple[Look, ...]:
+def spatial_maps(tape: Recording, sample: int) -> tuple[SpatialMap, ...]:
     """The maps of one picture, of modules that look at places: one each, or one a grid, which then is in its name."""
-    calls: dict[str, dict[tuple[int, int], list[Recorded]]] = {}
+    calls: dict[str, dict[tuple[int, int], list[RecordedMap]]] = {}
     for one in tape:
         if one.grid is not None:
             calls.setdefault(one.name, {}).setdefault(one.grid, []).append(one)
     return tuple(
-        Look(
+        SpatialMap(
             (name or "model") + (f", {grid[0]} × {grid[1]}" if len(grids) > 1 else ""),
             some[0].kind,
             all(one.verified for one in some),
@@ -47,7 +47,7 @@ def looks(tape: Recording, sample: int) -> tuple[Look, ...]:
     )
 
 
-def _joined(calls: Sequence[Recorded], sample: int) -> Tensor:  # -> "steps h w"
+def _joined(calls: Sequence[RecordedMap], sample: int) -> Tensor:  # -> "steps h w"
     """One look below the other: of calls that are steps, all of them; otherwise the mean."""
     found = torch.cat([_look(one, sample) for one in calls])
     if calls[0].kind not in _STEPS:
@@ -56,7 +56,7 @@ def _joined(calls: Sequence[Recorded], sample: int) -> Tensor:  # -> "steps h w"
     return F.adaptive_avg_pool2d(found, (high, wide))
 
 
-def _look(one: Recorded, sample: int) -> Tensor:  # -> "steps h w"
+def _look(one: RecordedMap, sample: int) -> Tensor:  # -> "steps h w"
     assert one.grid is not None
     weights = one.weights.pick(sample).dense()  # "*heads q k"
     weights = weights.reshape(-1, *weights.shape[-2:]).mean(0)[:, -one.grid[0] * one.grid[1] :]

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.data.text.special_tokens import UNK
-from regard.serve.endpoint import Face, Schema
-from regard.serve.errors import Refused
+from regard.serve.endpoint import PageSpec, Schema
+from regard.serve.errors import RequestError
 from regard.serve.http import fields
 from regard.serve.limits import Limits
 from regard.serve.translate_schema import ANSWER, BEAM, REQUEST
 from regard.tasks.translate.model import places
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Aligned, Beam, Greedy, Interpreter, Said, Search
+from regard.tasks.translate.predictor import AlignedTranslation, Beam, Greedy, Search, TranslationHypothesis, Translator
 from regard.viz.text import labels
 
 
 @dataclass(frozen=True)
-class Asks:
+class TranslateRequest:
     """Texts to translate, and how."""
 
     texts: tuple[str, ...]
@@ -28,14 +28,14 @@ class Asks:
         return len(self.texts)
 
 
-class Translating:
-    """Answers of `Interpreter.translate`, many requests at a time; `run` is what the model is called."""
+class TranslateEndpoint:
+    """Answers of `Translator.translate`, many requests at a time; `run` is what the model is called."""
 
     name = "translate"
     counted = "sentences"
     unpack = None
 
-    def __init__(self, task: Translate, interpreter: Interpreter, limits: Limits, *, run: str, step: int) -> None:
+    def __init__(self, task: Translate, interpreter: Translator, limits: Limits, *, run: str, step: int) -> None:
         self.task, self.interpreter, self.limits, self.run, self.step = task, interpreter, limits, run, step
         self.attends = task.decoder != "fixed"
         self.tokens = limits.tokens or task.max_length
@@ -46,11 +46,11 @@ class Translating:
             )
 
     @property
-    def face(self) -> Face:
+    def face(self) -> PageSpec:
         limits = {"characters": self.limits.characters, "texts": self.limits.texts, "pictures": self.limits.pictures}
         empty = {"title": "", "note": "", "text": ["", ""], "source": [], "target": [], "weights": ""}
         data = {"run": self.run, "attends": self.attends, "beam": self.limits.beam, "limits": limits, "shown": {}}
-        return Face(f"Translate with {self.run}", "alignment/page", "text_form", {**data, "alignments": [empty]})
+        return PageSpec(f"Translate with {self.run}", "alignment/page", "text_form", {**data, "alignments": [empty]})
 
     @property
     def schema(self) -> Schema:
@@ -77,23 +77,23 @@ class Translating:
             },
         }
 
-    def read(self, body: Mapping[str, object]) -> Asks:
+    def read(self, body: Mapping[str, object]) -> TranslateRequest:
         fields.check(body, REQUEST["properties"])
         texts = self._texts(body)
         beam = fields.whole(body, "beam", min(BEAM, self.limits.beam), self.limits.beam)
         nbest = fields.whole(body, "nbest", 1, self.limits.beam)
         if nbest > beam:
-            raise Refused(422, f"nbest={nbest} wants more than beam={beam} finds; raise beam")
+            raise RequestError(422, f"nbest={nbest} wants more than beam={beam} finds; raise beam")
         alignment = fields.flag(body, "alignment")
         if alignment and not self.attends:
-            raise Refused(422, "alignment needs attention, and this model has none (decoder fixed); leave it out")
+            raise RequestError(422, "alignment needs attention, and this model has none (decoder fixed); leave it out")
         if alignment and len(texts) * nbest > self.limits.pictures:
-            raise Refused(
+            raise RequestError(
                 422,
                 f"alignment is given for at most {self.limits.pictures} translations a request, "
                 f"got {len(texts)} texts with nbest={nbest}; ask for fewer, or leave alignment out",
             )
-        return Asks(texts, Greedy() if beam == 1 else Beam(beam, nbest), alignment)
+        return TranslateRequest(texts, Greedy() if beam == 1 else Beam(beam, nbest), alignment)
 
     def _texts(self, body: Mapping[str, object]) -> tuple[str, ...]:
         named = fields.several(body, "text", "texts", self.limits.texts)
@@ -103,7 +103,7 @@ class Translating:
         encoded = self.interpreter.vocabularies.source.encode(texts)
         for (where, _), ids in zip(named, encoded, strict=True):
             if len(ids) > self.tokens:
-                raise Refused(
+                raise RequestError(
                     422, f"{where} must have at most {self.tokens} tokens, got {len(ids)}; ask sentence by sentence"
                 )
         return tuple(texts)
@@ -111,15 +111,15 @@ class Translating:
     def _text(self, where: str, text: str) -> None:
         if len(text) > self.limits.characters:
             most = self.limits.characters
-            raise Refused(
+            raise RequestError(
                 422, f"{where} must have at most {most} characters, got {len(text)}; ask sentence by sentence"
             )
         half = next((n for n, c in enumerate(text, 1) if "\ud800" <= c <= "\udfff"), 0)
         if half:
-            raise Refused(422, f"{where} holds half a character (a lone surrogate) at place {half}; send it whole")
+            raise RequestError(422, f"{where} holds half a character (a lone surrogate) at place {half}; send it whole")
 
-    def answer(self, asked: Sequence[Asks]) -> list[dict[str, object]]:
-        said: list[list[list[Said]]] = [[] for _ in asked]
+    def answer(self, asked: Sequence[TranslateRequest]) -> list[dict[str, object]]:
+        said: list[list[list[TranslationHypothesis]]] = [[] for _ in asked]
         for search in dict.fromkeys(one.search for one in asked):  # in order, each once
             those = [n for n, one in enumerate(asked) if one.search == search]
             found = iter(self.interpreter.translate([text for n in those for text in asked[n].texts], search))
@@ -148,7 +148,7 @@ class Translating:
         ]
 
 
-def _written(one: Said, looked: Aligned | None) -> dict[str, object]:
+def _written(one: TranslationHypothesis, looked: AlignedTranslation | None) -> dict[str, object]:
     found: dict[str, object] = {
         "text": one.text,
         "score": one.score,

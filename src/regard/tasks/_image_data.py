@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.common import atomic_files
-from regard.common.dataclass_json import reread
+from regard.common.dataclass_json import dataclass_from_file
 from regard.data.images.labelled import Images, digits, has_split, parted, read_images
 
 _FILE = "images.json"
@@ -47,7 +47,7 @@ class Pictured(Protocol):
 
 
 @dataclass(frozen=True)
-class Facts:
+class ImageStats:
     """What a run knows of its images: shape, classes, how bright they are, and their fingerprint.
 
     Of images that come with others to validate on, also the fingerprint of those.
@@ -63,12 +63,12 @@ class Facts:
     valid_sha256: str = ""
 
     @staticmethod
-    def of(images: Images) -> "Facts":
+    def of(images: Images) -> "ImageStats":
         digest = sha256(np.ascontiguousarray(images.pixels).data)
         digest.update(images.labels.tobytes())
         _, height, width, channels = images.pixels.shape
         mean, spread = brightness(images.pixels)
-        return Facts(channels, height, width, list(images.classes), mean, max(spread, 1e-6), digest.hexdigest())
+        return ImageStats(channels, height, width, list(images.classes), mean, max(spread, 1e-6), digest.hexdigest())
 
 
 def brightness(pixels: NDArray[np.uint8]) -> tuple[float, float]:
@@ -86,20 +86,20 @@ def counted(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:  # "n h w c" -> "25
     return counts
 
 
-def recalled(folder: Path) -> Facts:
+def recalled(folder: Path) -> ImageStats:
     """The facts that a run saved."""
-    return reread(Facts, folder / _FILE, "images")
+    return dataclass_from_file(ImageStats, folder / _FILE, "images")
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class ImageBatch:
     """Images and their classes."""
 
     x: Tensor  # "b c h w"
     labels: Tensor  # "b"
 
-    def to(self, device: torch.device) -> "Batch":
-        return Batch(self.x.to(device), self.labels.to(device))
+    def to(self, device: torch.device) -> "ImageBatch":
+        return ImageBatch(self.x.to(device), self.labels.to(device))
 
 
 def read(task: Pictured) -> tuple[Images, Images]:
@@ -132,7 +132,7 @@ def _counts(images: Images) -> list[int]:
     return np.bincount(images.labels, minlength=len(images.classes)).tolist()
 
 
-def remember(facts: Facts, folder: Path, new: bool) -> None:
+def remember(facts: ImageStats, folder: Path, new: bool) -> None:
     """Facts into a new run; those of a run that goes on must be the same."""
     if new or not (folder / _FILE).exists():
         atomic_files.folder(folder)
@@ -153,10 +153,10 @@ def remember(facts: Facts, folder: Path, new: bool) -> None:
         )
 
 
-def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, Facts]:
+def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, ImageStats]:
     """The images to learn from, those that choose the best weights, and the facts, which the folder remembers."""
     train, _ = read(task)
-    facts = Facts.of(train)
+    facts = ImageStats.of(train)
     remember(facts, folder, new)
     if task.shift >= min(facts.height, facts.width):
         raise ValueError(
@@ -172,7 +172,7 @@ def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, Fa
     return train, valid, facts
 
 
-def several(task: Pictured, facts: Facts) -> None:
+def several(task: Pictured, facts: ImageStats) -> None:
     """Raises if there is one class alone."""
     if len(facts.classes) < 2:
         raise ValueError(
@@ -210,9 +210,9 @@ def shifted(x: Tensor, most: int, seed: int) -> Tensor:  # "b c h w"
     return wide.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
 
 
-def share(x: Tensor, labels: NDArray[np.int64], rank: int, world: int) -> Batch | None:
+def share(x: Tensor, labels: NDArray[np.int64], rank: int, world: int) -> ImageBatch | None:
     """This process's rows of a batch; None if it has none."""
-    return Batch(x[rank::world], torch.from_numpy(labels)[rank::world]) if rank < len(labels) else None
+    return ImageBatch(x[rank::world], torch.from_numpy(labels)[rank::world]) if rank < len(labels) else None
 
 
 def scored(chances: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:  # "n k", "n"
@@ -224,7 +224,7 @@ def scored(chances: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str,
 
 @torch.no_grad()
 def chances(
-    model: nn.Module, logits: Callable[[Tensor], Tensor], pixels: NDArray[np.uint8], facts: Facts
+    model: nn.Module, logits: Callable[[Tensor], Tensor], pixels: NDArray[np.uint8], facts: ImageStats
 ) -> NDArray[np.float64]:  # "n h w c" -> "n k"
     """p(class | image), by what a model says of images as tensors, some at once."""
     device = next(model.parameters()).device
@@ -232,7 +232,7 @@ def chances(
     return np.concatenate([logits(x).cpu().double().softmax(-1).numpy() for x in some])
 
 
-def tensor(pixels: NDArray[np.uint8], facts: Facts) -> Tensor:  # "n h w c" -> "n c h w"
+def tensor(pixels: NDArray[np.uint8], facts: ImageStats) -> Tensor:  # "n h w c" -> "n c h w"
     """With mean 0 and spread 1 over the training images."""
     x = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float()
     return (x / 255 - facts.mean) / facts.spread

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.models.ram import RAM
 from regard.recording.recording import Recording
-from regard.tasks._image_data import Facts, recalled, tensor
+from regard.tasks._image_data import ImageStats, recalled, tensor
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
 from regard.tasks.classify_image.options import ClassifyImage
@@ -55,7 +55,7 @@ class Sight(Protocol):
         """What it does to a picture: "classify", "glimpse", "caption"."""
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ImageStats:
         """Of the pictures that it learned from."""
 
     @property
@@ -86,7 +86,7 @@ def watched(
 class Classifying:
     """The sight of a run of classify-image."""
 
-    facts: Facts
+    facts: ImageStats
     model: nn.Module
     name: str = "classify"
 
@@ -106,7 +106,7 @@ class Classifying:
 class Glimpsing:
     """The sight of a run of glimpse, at the means of its places."""
 
-    facts: Facts
+    facts: ImageStats
     model: RAM
     name: str = "glimpse"
 
@@ -138,7 +138,7 @@ class Captioning:
         return Captioning(Captioner.of(task, folder))
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ImageStats:
         return self.captioner.facts
 
     @property

@@ -14,20 +14,20 @@ from regard.common.suggestions import known
 if TYPE_CHECKING:
     from torch import nn
 
-    from regard.training.protocol import Work
+    from regard.training.protocol import TrainingProblem
 
 
 class Room(Protocol):
     """The module that has the work of a task, and torch with it."""
 
-    def prepare(self, task: Any, folder: Path, new: bool, /) -> Work: ...
+    def prepare(self, task: Any, folder: Path, new: bool, /) -> TrainingProblem: ...
 
     def rehearse(self, task: Any, /) -> None: ...
 
     def fresh(self, task: Any, folder: Path, /) -> nn.Module: ...
 
 
-class Options(ABC):
+class TaskConfig(ABC):
     """A frozen dataclass: a command line types its fields, a run records them, and all else is read off them."""
 
     # what rates count
@@ -115,7 +115,7 @@ class Options(ABC):
         full = {one.name: _full(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
         return replace(self, **full)  # type: ignore[type-var]
 
-    def prepare(self, folder: Path, new: bool = True) -> Work:
+    def prepare(self, folder: Path, new: bool = True) -> TrainingProblem:
         """The data, read; what is learned from it is saved in the folder, or if not `new` loaded."""
         return self.room().prepare(self, folder, new)
 
@@ -161,7 +161,7 @@ class Options(ABC):
 
 
 @dataclass(frozen=True)
-class Labelled(Options):
+class LabelledImageConfig(TaskConfig):
     """Options of a task that learns from pictures with classes."""
 
     COUNTED: ClassVar[str] = "images"
@@ -182,7 +182,7 @@ class Labelled(Options):
 
 
 @cache
-def choices(of: type[Options]) -> dict[str, tuple[str, ...]]:
+def choices(of: type[TaskConfig]) -> dict[str, tuple[str, ...]]:
     """The options that are one of a few words, and these words."""
     hints = get_type_hints(of)
     literals = {

@@ -2,21 +2,21 @@
 
 from typing import Any
 
-from regard.common.dataclass_json import restored
+from regard.common.dataclass_json import dataclass_from_json
 from regard.tasks.caption.options import Caption
 from regard.tasks.classify_image.options import ClassifyImage
-from regard.tasks.generate_image.options import Generate
+from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.translate.options import Translate
 
-Kind = Translate | ClassifyImage | Caption | Glimpse | Generate
+Kind = Translate | ClassifyImage | Caption | Glimpse | GenerateImage
 
-TASKS: dict[str, type[Translate] | type[ClassifyImage] | type[Caption] | type[Glimpse] | type[Generate]] = {
+TASKS: dict[str, type[Translate] | type[ClassifyImage] | type[Caption] | type[Glimpse] | type[GenerateImage]] = {
     "translate": Translate,
     "classify-image": ClassifyImage,
     "caption": Caption,
     "glimpse": Glimpse,
-    "generate": Generate,
+    "generate": GenerateImage,
 }
 
 
@@ -24,5 +24,5 @@ def told(kind: str, fields: dict[str, Any], run: object) -> Kind:
     """The task that a run recorded, by the name of its class."""
     for task in TASKS.values():
         if task.__name__ == kind:
-            return restored(task, fields)
+            return dataclass_from_json(task, fields)
     raise ValueError(f"{run} is a run of {kind}, which this version does not know; update regard")

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from regard.common.averaging import has_mean
-from regard.training.checkpoint import Stored, read
+from regard.training.checkpoint import Checkpoint, read
 
 
-def average(paths: Sequence[Path]) -> Stored:
+def average(paths: Sequence[Path]) -> Checkpoint:
     """The mean of every tensor that has one, summed in float64; of others, such as whole numbers, the last."""
     last = read(paths[-1])
     sums: dict[str, Tensor] = {
@@ -21,4 +21,4 @@ def average(paths: Sequence[Path]) -> Stored:
         for name in sums:
             sums[name] += tensors[name].double()
     means = {name: (sums[name] / len(paths)).to(t.dtype) if name in sums else t for name, t in last.tensors.items()}
-    return Stored(means, last.tied, {})
+    return Checkpoint(means, last.tied, {})

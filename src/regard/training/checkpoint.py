@@ -23,7 +23,7 @@ _KEY = "regard"
 
 
 @dataclass(frozen=True)
-class Stored:
+class Checkpoint:
     """What a file holds: tensors by name, further names of the same tensors, and facts."""
 
     tensors: Mapping[str, Tensor]
@@ -43,7 +43,7 @@ def whole(t: Tensor) -> Tensor:
     return t.detach().to("cpu").contiguous()
 
 
-def gather(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Stored:
+def gather(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Checkpoint:
     """The present weights and moments; not copies, so write them before the next step."""
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
@@ -64,16 +64,16 @@ def gather(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
         for name, parameter in model.named_parameters():
             for moment, value in optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer.{name}.{moment}"] = whole(torch.as_tensor(value))
-    return Stored(tensors, tied)
+    return Checkpoint(tensors, tied)
 
 
-def write(path: Path, stored: Stored, facts: Mapping[str, Any]) -> None:
+def write(path: Path, stored: Checkpoint, facts: Mapping[str, Any]) -> None:
     """The file, whole or not at all."""
     told = json.dumps({"format": FORMAT, "tied": dict(stored.tied), **facts})
     folder_lock.write(path, atomic_files.safetensors(stored.tensors, {_KEY: told}))
 
 
-def read(path: Path) -> Stored:
+def read(path: Path) -> Checkpoint:
     """What a file holds, or one sentence on why it cannot be used."""
     if not path.exists():
         raise FileNotFoundError(f"there is no checkpoint {path}; train one, or name another file")
@@ -85,7 +85,7 @@ def read(path: Path) -> Stored:
         raise ValueError(f"{path} was not written by regard: its metadata says nothing of it; take another checkpoint")
     if facts["format"] > FORMAT:
         raise ValueError(f"{path} has format {facts['format']}, this version reads up to {FORMAT}; update regard")
-    return Stored(tensors, facts.pop("tied", {}), facts)
+    return Checkpoint(tensors, facts.pop("tied", {}), facts)
 
 
 def load(model: nn.Module, path: Path) -> Mapping[str, Any]:
@@ -95,7 +95,7 @@ def load(model: nn.Module, path: Path) -> Mapping[str, Any]:
     return stored.facts
 
 
-def load_model(model: nn.Module, stored: Stored, path: Path) -> None:
+def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
     """Puts the stored weights into the model, if they are exactly its own."""
     weights = stored.under("model.")
     own = model.state_dict()
@@ -114,7 +114,7 @@ def load_model(model: nn.Module, stored: Stored, path: Path) -> None:
     model.load_state_dict(weights)
 
 
-def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, stored: Stored, path: Path) -> None:
+def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, stored: Checkpoint, path: Path) -> None:
     """Puts the stored moments into the optimizer, each process its share."""
     moments = stored.under("optimizer.")
     for name, parameter in model.named_parameters():

@@ -13,7 +13,7 @@ ENDS = ("steps", "epochs", "minutes")
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingConfig:
     """Every choice of a training. Of steps, epochs and minutes at least one is given; the first reached ends it."""
 
     steps: int | None = None
@@ -126,7 +126,7 @@ def lasting(minutes: float) -> str:
 
 def _examples() -> dict[str, object]:
     """A value that works, for the end of a sentence."""
-    good = {field.name: field.default for field in fields(Training) if field.default is not None}
+    good = {field.name: field.default for field in fields(TrainingConfig) if field.default is not None}
     return good | {
         "steps": 10000,
         "epochs": 10,

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from regard.training.protocol import Work
+from regard.training.protocol import TrainingProblem
 
 
-class Plan:
+class EpochPlan:
     """The planned batches of the present epoch, and how many the first one has."""
 
-    def __init__(self, work: Work, epoch: int) -> None:
+    def __init__(self, work: TrainingProblem, epoch: int) -> None:
         self.work = work
         self.batches = self._of(epoch)
         self.first = len(self.batches if epoch == 0 else self._of(0))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from regard.training.protocol import Score
+from regard.training.protocol import ValidationResult
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Stepped:
+class StepLogged:
     """Progress since the last event of this kind."""
 
     step: int
@@ -66,7 +66,7 @@ class Validated:
     """The score of the weights after `step`, or of the average of several checkpoints."""
 
     step: int
-    score: Score
+    score: ValidationResult
     improved: bool
     seconds: float
     of: Literal["step", "average"] = "step"
@@ -92,4 +92,4 @@ class Stopped:
     text: str
 
 
-Event = Ahead | Prepared | Started | Stepped | Validated | Saved | Warned | Stopped
+Event = Ahead | Prepared | Started | StepLogged | Validated | Saved | Warned | Stopped

@@ -16,25 +16,25 @@ from torch import nn
 
 from regard.training import checkpoint, folder_lock, messages, setup, stopping
 from regard.training.average import average
-from regard.training.checkpoint import Stored
-from regard.training.config import Training
-from regard.training.epoch_plan import Plan
-from regard.training.events import Event, Prepared, Saved, Started, Stepped, Validated
-from regard.training.metrics_log import Metrics
-from regard.training.protocol import Score, Task
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import TrainingConfig
+from regard.training.epoch_plan import EpochPlan
+from regard.training.events import Event, Prepared, Saved, Started, StepLogged, Validated
+from regard.training.metrics_log import MetricsLog
+from regard.training.protocol import Task, ValidationResult
 from regard.training.run_folder import AVERAGE, BEST, LAST, VALIDATED
 from regard.training.runtime import distributed, malloc, threads
 from regard.training.runtime.distributed import Objective, Processes
 from regard.training.runtime.signals import Interrupts
 from regard.training.schedule import factor
-from regard.training.state import Progress, Window, better, mix
+from regard.training.state import LogWindow, TrainingState, better, derive_seed
 from regard.training.step import Diverged, Stepper, seed
 from regard.training.validation import Validation
 
 __all__ = ["Diverged", "fit"]
 
 
-def fit(task: Task, run: Path, training: Training, resume: bool = False) -> Iterator[Event]:
+def fit(task: Task, run: Path, training: TrainingConfig, resume: bool = False) -> Iterator[Event]:
     """Trains and yields events, the last of them Stopped; under torchrun only the first process yields any.
 
     A new run wants a folder without one; `resume` goes on with the run in the folder, and Training may be another.
@@ -64,11 +64,11 @@ def fit(task: Task, run: Path, training: Training, resume: bool = False) -> Iter
 class _Fitting:
     """One call of fit: what is built at its start, and the Progress, which alone changes with the weights."""
 
-    def __init__(self, task: Task, run: Path, training: Training, resume: bool, processes: Processes) -> None:
+    def __init__(self, task: Task, run: Path, training: TrainingConfig, resume: bool, processes: Processes) -> None:
         self.run, self.training, self.seed, self.processes, self.resume = run, training, task.seed, processes, resume
         record, stored, self.work = setup.opened(task, run, training, resume, processes)
-        self.progress = Progress() if stored is None else Progress.from_dict(stored.facts["progress"])
-        self.plan = Plan(self.work, self.progress.epoch)
+        self.progress = TrainingState() if stored is None else TrainingState.from_dict(stored.facts["progress"])
+        self.plan = EpochPlan(self.work, self.progress.epoch)
         self.steps = stopping.steps_in_all(training, self.plan.first)
         seed(processes.device, task.seed)
         self.model = self.work.model().to(processes.device).train()
@@ -80,7 +80,7 @@ class _Fitting:
         if stored is not None:
             checkpoint.load_optimizer(self.model, self.stepper.optimizer, stored, run / LAST)
         self.record, self.thread_times = record, dict[int, float]()
-        self.metrics: Metrics | None = None
+        self.metrics: MetricsLog | None = None
         self.interrupts = Interrupts()
         self.sharded = training.parallel == "shard" and processes.world > 1
         self.validation = Validation(self.work, run, processes.device, self.interrupts)
@@ -91,7 +91,7 @@ class _Fitting:
     def begin(self) -> None:
         """From here on the clock runs and files are written."""
         if self.processes.first:
-            self.metrics = Metrics(self.run, self.progress, self.training.tensorboard)
+            self.metrics = MetricsLog(self.run, self.progress, self.training.tensorboard)
             replace(self.record, threads=torch.get_num_threads()).write(self.run)
         self.start = time.perf_counter()
 
@@ -204,7 +204,7 @@ class _Fitting:
     def _elapsed(self) -> float:
         return self.progress.elapsed + time.perf_counter() - self.start
 
-    def _stamp(self) -> Progress:
+    def _stamp(self) -> TrainingState:
         """Progress with the time until now."""
         now = time.perf_counter()
         self.progress, self.start = replace(self.progress, elapsed=self.progress.elapsed + now - self.start), now
@@ -214,7 +214,7 @@ class _Fitting:
         done, window = self._stamp(), self.progress.window
         if not window.steps:
             return
-        event = Stepped(
+        event = StepLogged(
             step=done.step,
             steps=self.steps,
             epoch=done.epoch + done.place / len(self.plan.batches),
@@ -227,7 +227,7 @@ class _Fitting:
             values={name: value / window.count for name, value in window.sums.items()},
             counted=self.work.counted,
         )
-        self.progress = replace(done, window=Window(), logged_at=done.step)
+        self.progress = replace(done, window=LogWindow(), logged_at=done.step)
         self.busy, self.tokens = 0.0, 0
         if self.metrics is not None:
             self.metrics.step(event)
@@ -265,7 +265,7 @@ class _Fitting:
         events: list[Event] = []
         if score is not None:
             assert self.metrics is not None
-            weights = Stored({n: t for n, t in stored.tensors.items() if n.startswith("model.")}, stored.tied)
+            weights = Checkpoint({n: t for n, t in stored.tensors.items() if n.startswith("model.")}, stored.tied)
             events.append(Validated(step, score, improved, time.perf_counter() - begun))
             self.metrics.validation(Validated(step, score, improved, time.perf_counter() - begun))
             if self.training.average:
@@ -287,9 +287,9 @@ class _Fitting:
         stored = checkpoint.gather(self.model)
         return self.validation.filled(stored, self.run / LAST) if self.processes.first else None
 
-    def _score(self, model: nn.Module | None) -> Score | None:
+    def _score(self, model: nn.Module | None) -> ValidationResult | None:
         """None if a signal came in between, and of no model."""
-        return None if model is None else self.validation.score(model, mix(self.seed, self.progress.step))
+        return None if model is None else self.validation.score(model, derive_seed(self.seed, self.progress.step))
 
     def _to_average(self) -> bool:
         return self.training.average > 0 and self.progress.averaged_at != self.progress.step
@@ -325,12 +325,12 @@ class _Fitting:
     def _validated(self, step: int) -> Path:
         return self.run / VALIDATED / f"{step}.safetensors"
 
-    def _gather(self) -> Stored:
+    def _gather(self) -> Checkpoint:
         """Weights and moments; where processes hold shares, all of them must come here."""
         needed = self.processes.first or self.sharded
-        return checkpoint.gather(self.model, self.stepper.optimizer) if needed else Stored({})
+        return checkpoint.gather(self.model, self.stepper.optimizer) if needed else Checkpoint({})
 
-    def _save(self, stored: Stored | None = None) -> Iterator[Event]:
+    def _save(self, stored: Checkpoint | None = None) -> Iterator[Event]:
         if replace(self.progress, elapsed=0.0) == self.saved:
             return
         stored = stored or self._gather()
@@ -347,5 +347,5 @@ class _Fitting:
         yield Saved(self.run / LAST, done.step)
 
 
-def _facts(step: int, score: Score) -> dict[str, object]:
+def _facts(step: int, score: ValidationResult) -> dict[str, object]:
     return {"step": step, "score": dict(score.values), "main": score.main}

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.training.config import Training, lasting
+from regard.training.config import TrainingConfig, lasting
 from regard.training.events import Stopped
-from regard.training.protocol import Names, Work
-from regard.training.state import Progress
+from regard.training.protocol import Names, TrainingProblem
+from regard.training.state import TrainingState
 from regard.training.step import Diverged
 
 
@@ -16,7 +16,13 @@ def brief(planned: Sequence[object]) -> str:
 
 
 def diverged(
-    found: Diverged, work: Work, step: int, epoch: int, planned: Sequence[object], saved: int, training: Training
+    found: Diverged,
+    work: TrainingProblem,
+    step: int,
+    epoch: int,
+    planned: Sequence[object],
+    saved: int,
+    training: TrainingConfig,
 ) -> str:
     """`saved` is the step of the last checkpoint, 0 if there is none."""
     batch = work.named(planned) if isinstance(work, Names) else f"batch {brief(planned)}"
@@ -29,7 +35,7 @@ def diverged(
 
 
 def stopped(
-    reason: str, nothing: bool, progress: Progress, steps: int | None, training: Training, run: Path
+    reason: str, nothing: bool, progress: TrainingState, steps: int | None, training: TrainingConfig, run: Path
 ) -> Stopped:
     """The last event."""
     step = progress.step

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from regard.training import folder_lock
-from regard.training.events import Stepped, Validated
+from regard.training.events import StepLogged, Validated
 from regard.training.run_folder import METRICS
-from regard.training.state import Progress
+from regard.training.state import TrainingState
 
 
-class Metrics:
+class MetricsLog:
     """Appends to metrics.jsonl; what a killed process wrote beyond its last checkpoint is cut away first."""
 
-    def __init__(self, run: Path, progress: Progress, tensorboard: bool) -> None:
+    def __init__(self, run: Path, progress: TrainingState, tensorboard: bool) -> None:
         self._path = run / METRICS
         self._board = _board(run, progress.step) if tensorboard else None
         if self._path.exists():
@@ -28,7 +28,7 @@ class Metrics:
         except OSError as error:
             raise folder_lock.named(error, self._path) from error
 
-    def step(self, event: Stepped) -> None:
+    def step(self, event: StepLogged) -> None:
         line = {name: getattr(event, name) for name in ("step", "epoch", "loss", "lr", "norm")}
         self._write("step", event.step, {**line, **event.values}, event)
 
@@ -37,10 +37,10 @@ class Metrics:
         line = {"step": event.step, **event.score.values, "improved": event.improved}
         self._write(kind, event.step, line, event)
 
-    def _write(self, kind: str, step: int, line: Mapping[str, Any], event: Stepped | Validated) -> None:
+    def _write(self, kind: str, step: int, line: Mapping[str, Any], event: StepLogged | Validated) -> None:
         time = (
             {"tokens_per_second": event.tokens_per_second, "elapsed": event.elapsed}
-            if isinstance(event, Stepped)
+            if isinstance(event, StepLogged)
             else {"seconds": event.seconds}
         )
         told = {"kind": kind, **line, **time}
@@ -70,7 +70,7 @@ class Metrics:
             self._board.close()
 
 
-def _cut(path: Path, progress: Progress) -> None:
+def _cut(path: Path, progress: TrainingState) -> None:
     """Keeps the whole lines of what the checkpoint knows of."""
     until = {"step": progress.logged_at, "validation": progress.validated_at, "average": progress.averaged_at}
     kept = []

@@ -32,7 +32,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Score:
+class ValidationResult:
     """What a validation found: all values, which of them decides, and an example to look at."""
 
     values: Mapping[str, float]
@@ -56,7 +56,7 @@ class Loadable(Protocol):
     def to(self, device: torch.device, /) -> Any: ...
 
 
-class Work(Protocol):
+class TrainingProblem(Protocol):
     """A task whose data is ready."""
 
     @property
@@ -81,7 +81,7 @@ class Work(Protocol):
 
     def loss(self, model: nn.Module, batch: Any) -> Loss: ...
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         """The model, in evaluation mode and without gradients, on held-out data; all of it in this one process."""
 
 
@@ -131,5 +131,5 @@ class Task(Protocol):
     @property
     def seed(self) -> int: ...
 
-    def prepare(self, folder: Path, new: bool = True) -> Work:
+    def prepare(self, folder: Path, new: bool = True) -> TrainingProblem:
         """Reads the data; what is learned from it (tokens) is saved there, or loaded if the run is not `new`."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.training import folder_lock
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.protocol import Task
 
 FORMAT = 1
@@ -28,16 +28,16 @@ LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetenso
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """Everything needed to repeat a run."""
 
     kind: str  # the name of the task's class
     task: dict[str, Any]  # its fields, as JSON has them
-    training: Training
+    training: TrainingConfig
     threads: int | None
     versions: dict[str, str]
     # which Training held from which step on: more than one if a resume changed it
-    history: tuple[tuple[int, Training], ...]
+    history: tuple[tuple[int, TrainingConfig], ...]
 
     def write(self, run: Path) -> None:
         told = {
@@ -52,11 +52,11 @@ class Record:
         folder_lock.write(run / RECORD, [json.dumps(told, indent=2, ensure_ascii=False).encode(), b"\n"])
 
     @staticmethod
-    def of(task: Task, training: Training) -> "Record":
-        return Record(type(task).__name__, _fields(task), training, training.threads, _versions(), ((0, training),))
+    def of(task: Task, training: TrainingConfig) -> "RunRecord":
+        return RunRecord(type(task).__name__, _fields(task), training, training.threads, _versions(), ((0, training),))
 
     @staticmethod
-    def read(run: Path) -> "Record":
+    def read(run: Path) -> "RunRecord":
         path = run / RECORD
         if not path.exists():
             # such as what a comparison leaves behind
@@ -66,13 +66,13 @@ class Record:
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
             history = tuple((item["step"], _training(item["training"])) for item in told["history"])
-            return Record(
+            return RunRecord(
                 told["kind"], told["task"], _training(told["training"]), told["threads"], told["versions"], history
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} cannot be read ({error}); restore it, or train in another folder") from error
 
-    def resumed(self, task: Task, training: Training, step: int, run: Path) -> "Record":
+    def resumed(self, task: Task, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
         """The same run going on from a step, perhaps with another Training, never with another task."""
         kind, now = type(task).__name__, _fields(task)
         if kind != self.kind:
@@ -102,8 +102,8 @@ def _fields(task: Task) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(task), default=str))
 
 
-def _training(told: dict[str, Any]) -> Training:
-    return Training(**{**told, "betas": tuple(told["betas"])})
+def _training(told: dict[str, Any]) -> TrainingConfig:
+    return TrainingConfig(**{**told, "betas": tuple(told["betas"])})
 
 
 def _versions() -> dict[str, str]:

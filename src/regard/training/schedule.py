@@ -10,7 +10,7 @@ plateau        lowered whenever validation stops to improve
 import math
 from dataclasses import dataclass, replace
 
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 
 def constant(step: int, warmup: int) -> float:
@@ -49,7 +49,7 @@ class Plateau:
         return Plateau(self.factor * by, 0)
 
 
-def factor(training: Training, step: int, steps: int | None, plateau: Plateau) -> float:
+def factor(training: TrainingConfig, step: int, steps: int | None, plateau: Plateau) -> float:
     """What the peak of the learning rate is multiplied by at this step, of `steps` in all."""
     if training.schedule == "inverse-sqrt":
         return inverse_sqrt(step, training.warmup)

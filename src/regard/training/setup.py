@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 
 from regard.training import checkpoint, folder_lock
-from regard.training.checkpoint import Stored
-from regard.training.config import Training
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import TrainingConfig
 from regard.training.events import Ahead, Warned
-from regard.training.protocol import Announces, Task, Work
-from regard.training.run_folder import LAST, METRICS, RECORD, SAMPLES, VALIDATED, Record
+from regard.training.protocol import Announces, Task, TrainingProblem
+from regard.training.run_folder import LAST, METRICS, RECORD, SAMPLES, VALIDATED, RunRecord
 from regard.training.runtime.distributed import Processes
 
 
@@ -35,14 +35,16 @@ def claimed(run: Path, resume: bool, processes: Processes) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def begun(task: Task, run: Path, training: Training, resume: bool, made: bool, processes: Processes) -> Iterator[None]:
+def begun(
+    task: Task, run: Path, training: TrainingConfig, resume: bool, made: bool, processes: Processes
+) -> Iterator[None]:
     """A new run is recorded first, so that all that follows is its own; if it fails before a step it is undone."""
     if resume or not processes.first:
         processes.wait()
         yield
         return
     try:
-        Record.of(task, training).write(run)
+        RunRecord.of(task, training).write(run)
         processes.wait()
         yield
     except BaseException:
@@ -54,13 +56,13 @@ def begun(task: Task, run: Path, training: Training, resume: bool, made: bool, p
 
 
 def opened(
-    task: Task, run: Path, training: Training, resume: bool, processes: Processes
-) -> tuple[Record, Stored | None, Work]:
+    task: Task, run: Path, training: TrainingConfig, resume: bool, processes: Processes
+) -> tuple[RunRecord, Checkpoint | None, TrainingProblem]:
     """The record of the run, its last checkpoint if there is one, and the task with its data.
 
     The first process goes ahead: the others find in the folder what it learned from the data.
     """
-    record = Record.read(run)
+    record = RunRecord.read(run)
     stored = None
     if resume:
         if (run / LAST).exists():
@@ -84,7 +86,7 @@ def ahead(task: Task, run: Path, resume: bool, processes: Processes) -> Iterator
         yield Ahead(text)
 
 
-def warnings(run: Path, resume: bool, step: int, training: Training, processes: Processes) -> Iterator[Warned]:
+def warnings(run: Path, resume: bool, step: int, training: TrainingConfig, processes: Processes) -> Iterator[Warned]:
     """What whoever began at this step may not have meant."""
     if resume and step == 0:
         yield Warned(f"{run} has no checkpoint yet; it starts over")

@@ -12,7 +12,7 @@ _REACHED = ("best", "kept")
 
 
 @dataclass(frozen=True)
-class Window:
+class LogWindow:
     """Sums since the last line of progress."""
 
     total: float = 0.0
@@ -21,13 +21,13 @@ class Window:
     norm: float = 0.0  # of the last step
     sums: Mapping[str, float] = field(default_factory=dict)
 
-    def add(self, total: float, count: int, norm: float, sums: Mapping[str, float]) -> "Window":
+    def add(self, total: float, count: int, norm: float, sums: Mapping[str, float]) -> "LogWindow":
         joined = {name: self.sums.get(name, 0.0) + value for name, value in sums.items()}
-        return Window(self.total + total, self.count + count, self.steps + 1, norm, {**self.sums, **joined})
+        return LogWindow(self.total + total, self.count + count, self.steps + 1, norm, {**self.sums, **joined})
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingState:
     """Steps done, the next batch (epoch, place), the scores so far, and seconds spent."""
 
     step: int = 0
@@ -45,15 +45,15 @@ class Progress:
     averaged_at: int = 0
     # steps whose weights lie in validated/, the last `average` of them
     validated: tuple[int, ...] = ()
-    window: Window = field(default_factory=Window)
+    window: LogWindow = field(default_factory=LogWindow)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
-    def from_dict(told: Mapping[str, Any]) -> "Progress":
+    def from_dict(told: Mapping[str, Any]) -> "TrainingState":
         plain = {**told, "validated": tuple(told["validated"]), **{name: _reached(told[name]) for name in _REACHED}}
-        return replace(Progress(**plain), plateau=Plateau(**told["plateau"]), window=Window(**told["window"]))
+        return replace(TrainingState(**plain), plateau=Plateau(**told["plateau"]), window=LogWindow(**told["window"]))
 
 
 def _reached(told: Any) -> tuple[float, float] | None:
@@ -73,7 +73,7 @@ def better(one: tuple[float, float], than: tuple[float, float] | None, higher: b
     return one[0] > than[0] if higher else one[0] < than[0]
 
 
-def mix(*numbers: int) -> int:
+def derive_seed(*numbers: int) -> int:
     """One seed out of several whole numbers, unlike that of any near ones (SplitMix64, Steele et al. 2014)."""
     state = 0
     for number in numbers:

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.training.config import Training
-from regard.training.protocol import Expects, Follows, Work
+from regard.training.config import TrainingConfig
+from regard.training.protocol import Expects, Follows, TrainingProblem
 from regard.training.runtime import distributed
-from regard.training.runtime.distributed import Lent, Objective, Processes
-from regard.training.state import mix
+from regard.training.runtime.distributed import BorrowedBatch, Objective, Processes
+from regard.training.state import derive_seed
 
 
 class Diverged(RuntimeError):
@@ -20,7 +20,7 @@ class Diverged(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepResult:
     """What a step found, over all processes."""
 
     total: float
@@ -28,7 +28,7 @@ class Taken:
     sums: dict[str, float]
 
 
-def optimizer(model: nn.Module, training: Training, device: torch.device) -> torch.optim.Optimizer:
+def optimizer(model: nn.Module, training: TrainingConfig, device: torch.device) -> torch.optim.Optimizer:
     """AdamW (Loshchilov & Hutter 2019); only matrices decay. Fused, its step costs a seventh.
 
     A model may carry `rates`, such as {"discriminator": 4.0}: factors of the learning rate by how names begin. A module
@@ -74,7 +74,9 @@ def seed(device: torch.device, number: int) -> None:
 class Stepper:
     """A model spread over the processes, and its optimizer."""
 
-    def __init__(self, objective: Objective, work: Work, training: Training, seed: int, processes: Processes) -> None:
+    def __init__(
+        self, objective: Objective, work: TrainingProblem, training: TrainingConfig, seed: int, processes: Processes
+    ) -> None:
         self.work, self.training, self.seed, self.processes = work, training, seed, processes
         self.model = objective.model
         self.spread = distributed.spread(objective, processes, training.parallel)
@@ -85,24 +87,27 @@ class Stepper:
     def load(self, planned: Sequence[object]) -> list[tuple[Any, int]]:
         """This process's share of the batches, and how many losses there are in each."""
         batches = [self._share(item) for item in planned]
-        return [(batch, 0 if batch is None or isinstance(batch, Lent) else self.work.count(batch)) for batch in batches]
+        return [
+            (batch, 0 if batch is None or isinstance(batch, BorrowedBatch) else self.work.count(batch))
+            for batch in batches
+        ]
 
     def _share(self, item: object) -> Any:
         batch = self.work.batch(item, self.processes.rank, self.processes.world)
         if batch is None and self.training.parallel == "shard":
             # fewer rows than processes: the first has one
             first = self.work.batch(item, 0, self.processes.world)
-            return None if first is None else Lent(first)
+            return None if first is None else BorrowedBatch(first)
         return batch
 
-    def step(self, batches: Sequence[tuple[Any, int]], count: int, done: int, lr: float) -> Taken:
+    def step(self, batches: Sequence[tuple[Any, int]], count: int, done: int, lr: float) -> StepResult:
         """The update after `done` steps; `count` is that of all processes. Nothing is updated if it raises Diverged."""
         totals: list[Tensor] = []
         sums: dict[str, Tensor | float] = {}
         if isinstance(self.work, Follows):
             self.work.follow(self.model)
         for micro, (batch, own) in enumerate(batches):
-            seed(self.processes.device, mix(self.seed, done, micro, self.processes.rank))
+            seed(self.processes.device, derive_seed(self.seed, done, micro, self.processes.rank))
             here = None if batch is None else batch.to(self.processes.device)
             with distributed.gradients_stay(self.spread, stay=micro + 1 < len(batches)):
                 total, others = self.spread(here, own)
@@ -135,7 +140,9 @@ class Stepper:
             torch.nn.utils.clip_grads_with_norm_(self.learned, clip, norm)
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
-    def _taken(self, norm: Tensor, totals: list[Tensor], sums: dict[str, Tensor | float], names: list[str]) -> Taken:
+    def _taken(
+        self, norm: Tensor, totals: list[Tensor], sums: dict[str, Tensor | float], names: list[str]
+    ) -> StepResult:
         """Numbers out of tensors, all at once: on a GPU each look would wait for it."""
         if not sums.keys() <= set(names):
             raise ValueError(
@@ -146,4 +153,4 @@ class Stepper:
         t = torch.stack([torch.as_tensor(value, dtype=exact, device=norm.device) for value in found])
         total, length, *others = t.tolist()
         total, *others = self.processes.sums([total, *others])
-        return Taken(total, length, dict(zip(names, others, strict=True)))
+        return StepResult(total, length, dict(zip(names, others, strict=True)))

@@ -1,10 +1,10 @@
 """Where a training ends: by steps, epochs, minutes or patience, whichever is first."""
 
-from regard.training.config import Training
-from regard.training.state import Progress
+from regard.training.config import TrainingConfig
+from regard.training.state import TrainingState
 
 
-def steps_in_all(training: Training, batches: int) -> int | None:
+def steps_in_all(training: TrainingConfig, batches: int) -> int | None:
     """Where steps and epochs end, whichever is first; None if minutes alone do."""
     limits = [] if training.steps is None else [training.steps]
     if training.epochs is not None:
@@ -12,7 +12,7 @@ def steps_in_all(training: Training, batches: int) -> int | None:
     return min(limits, default=None)
 
 
-def reason(training: Training, steps: int | None, progress: Progress) -> str | None:
+def reason(training: TrainingConfig, steps: int | None, progress: TrainingState) -> str | None:
     """Why no step follows, if none does; minutes end amid a step, where a clock decides for all processes."""
     if steps is not None and progress.step >= steps:
         return "done"
@@ -21,7 +21,7 @@ def reason(training: Training, steps: int | None, progress: Progress) -> str | N
     return None
 
 
-def remaining(training: Training, steps: int | None, progress: Progress) -> float | None:
+def remaining(training: TrainingConfig, steps: int | None, progress: TrainingState) -> float | None:
     """Seconds to the end of steps or minutes, as far as one can tell."""
     left = []
     if steps is not None and progress.step:

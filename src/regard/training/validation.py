@@ -7,22 +7,22 @@ import torch
 from torch import nn
 
 from regard.training import checkpoint, folder_lock
-from regard.training.checkpoint import Stored
+from regard.training.checkpoint import Checkpoint
 from regard.training.events import Warned
-from regard.training.protocol import Draws, Score, Work
+from regard.training.protocol import Draws, TrainingProblem, ValidationResult
 from regard.training.run_folder import SAMPLES
-from regard.training.runtime.signals import Asked, Interrupts
+from regard.training.runtime.signals import Interrupts, StopRequested
 from regard.training.step import seed
 
 
 @dataclass(frozen=True)
 class Validation:
-    work: Work
+    work: TrainingProblem
     run: Path
     device: torch.device
     interrupts: Interrupts
 
-    def filled(self, stored: Stored, path: Path) -> nn.Module:
+    def filled(self, stored: Checkpoint, path: Path) -> nn.Module:
         """A model of its own with the stored weights: no other process has part in it.
 
         Made anew each time: where a model hardly fits, nobody has room for one between validations.
@@ -31,14 +31,14 @@ class Validation:
         checkpoint.load_model(model, stored, path)
         return model
 
-    def score(self, model: nn.Module, number: int) -> Score | None:
+    def score(self, model: nn.Module, number: int) -> ValidationResult | None:
         """What the model is worth, drawing by the seed of this number; None if a signal came in between."""
         seed(self.device, number)
         model.eval()
         try:
             with torch.no_grad(), self.interrupts.at_once():
                 return self.work.validate(model)
-        except Asked:
+        except StopRequested:
             return None
         finally:
             model.train()

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
-from regard.attn.maps.attention_map import AttentionMap, Kept
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
 from regard.common import atomic_files
-from regard.recording.analysis.derived_maps import Made
-from regard.recording.recorded_map import Recorded
+from regard.recording.analysis.derived_maps import DerivedMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.alignment.alignment import Alignment, draw
 from regard.viz.plots.heatmap import SUFFIXES
@@ -34,7 +34,7 @@ _MOST = 2 << 30
 _HIGH = 720
 
 
-class Shown(ABC):
+class View(ABC):
     """What a notebook draws as a page, its preview as a picture and a terminal as text; `save` writes any of them."""
 
     suffixes: tuple[str, ...] = (*SUFFIXES, ".html", ".npz", ".txt")
@@ -104,7 +104,7 @@ class Shown(ABC):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShownRecording(Shown):
+class RecordingView(View):
     """A recording: its first sample is drawn, as a figure one of `regard.viz.recording.figures.FIGURES`."""
 
     recording: Recording
@@ -115,12 +115,12 @@ class ShownRecording(Shown):
     image: "Picture | None" = None
     other: Recording | None = None
 
-    suffixes = (*Shown.suffixes, ".safetensors")
+    suffixes = (*View.suffixes, ".safetensors")
 
     def text(self, *, width: int = 100, colour: bool = False) -> str:
         from regard.viz.recording import terminal
 
-        told = self.recording if self.other is None else self.recording.minus(self.other)
+        told = self.recording if self.other is None else self.recording.difference(self.other)
         return terminal.text(told, width=width, colour=colour, layer=self.layer, head=self.head)
 
     def _write(self, path: Path) -> None:
@@ -150,7 +150,7 @@ class ShownRecording(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShownAlignments(Shown):
+class AlignmentView(View):
     """Sentences with their translations."""
 
     alignments: tuple[Alignment, ...]
@@ -170,7 +170,7 @@ class ShownAlignments(Shown):
         _archive(path, found)
 
 
-class _OneSample(Made):
+class _OneSample(DerivedMap):
     """A map of heads, (h, q, k), as that of one sample."""
 
     @property
@@ -193,7 +193,7 @@ class _OneSample(Made):
 
 
 def show(
-    x: Recording | Recorded | AttentionMap | Tensor | Alignment | Sequence[Alignment],
+    x: Recording | RecordedMap | AttentionMap | Tensor | Alignment | Sequence[Alignment],
     *,
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
@@ -204,7 +204,7 @@ def show(
     query: int | None = None,
     image: "Picture | None" = None,
     other: Recording | None = None,
-) -> Shown:
+) -> View:
     """What was attended to, as a notebook shows it; `show(x).save("a.png")` and its like write it to a file.
 
     `x` is a recording or one of its maps, a map or a tensor of weights, (queries, keys), (heads, queries, keys) or
@@ -224,12 +224,12 @@ def show(
         several = (x,) if isinstance(x, Alignment) else tuple(x)
         for one in several:
             checks.term("alignments", one, Alignment, "[Alignment(source, target, weights)]")
-        return ShownAlignments(several)
+        return AlignmentView(several)
     recording = _recording(x) if sample is None else _recording(x).select(sample=sample)
     if keys is not None and queries is None:
         raise ValueError("keys without queries label one side only; give queries, too")
     if queries is not None:
-        recording = recording.labelled(queries, keys)
+        recording = recording.with_labels(queries, keys)
     if not len(recording):
         raise ValueError("there is no map in the recording, so there is nothing to show; record a model that attends")
     if what is None:
@@ -239,7 +239,7 @@ def show(
     if other is not None and sample is not None:
         other = other.select(sample=sample)
     accepts(recording, what, {name: value for name, value in options.items() if value is not None})
-    return ShownRecording(recording, what, layer, head, query, image, other)
+    return RecordingView(recording, what, layer, head, query, image, other)
 
 
 def _usual(recording: Recording, layer: int | str | None, head: int | None, over: bool, less: bool) -> str:
@@ -264,10 +264,10 @@ def _over(recording: Recording) -> str:
 def _recording(x: object) -> Recording:
     if isinstance(x, Recording):
         return x
-    if isinstance(x, Recorded):
+    if isinstance(x, RecordedMap):
         return Recording((x,))
     if isinstance(x, Tensor):
-        x = Kept(x)
+        x = DenseMap(x)
     if not isinstance(x, AttentionMap):
         raise TypeError(
             f"x must be a Recording, a map, a tensor of weights or an Alignment, got {type(x).__name__}; "
@@ -275,7 +275,7 @@ def _recording(x: object) -> Recording:
         )
     if len(x.shape) == 3:
         x = _OneSample(x)
-    return Recording((Recorded("weights", "self" if x.shape[-2] == x.shape[-1] else "cross", x, how="given"),))
+    return Recording((RecordedMap("weights", "self" if x.shape[-2] == x.shape[-1] else "cross", x, how="given"),))
 
 
 def _arrays(recording: Recording) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard import Trained
+from regard import Learnable
 from regard.attn.backends import BACKENDS
 from regard.attn.call import NOTHING, Attended, Need, resolve
 
@@ -38,7 +38,7 @@ SCORES: dict[str, Callable[[Sizes], regard.Score]] = {
     "additive": lambda s: regard.Additive(s.d, s.d, 6),
     "concat": lambda s: regard.Concat(s.d, s.d, 6),
     "cosine": lambda s: regard.Cosine(scale=4.0),
-    "cosine-trained": lambda s: regard.Cosine(scale=Trained(3.0, heads=s.h)),
+    "cosine-trained": lambda s: regard.Cosine(scale=Learnable(3.0, heads=s.h)),
     "distance": lambda s: regard.Distance(scale=0.3),
     "euclid": lambda s: regard.Distance(power=1),
     "trilinear": lambda s: regard.Trilinear(s.d),
@@ -86,7 +86,7 @@ MASKS: dict[str, Callable[[Sizes], regard.Mask | Tensor | None]] = {
     "prefixes": lambda s: regard.Prefix(torch.arange(s.b) * 4),
     "lengths": lambda s: regard.Lengths(_lengths(s)),
     "documents": lambda s: regard.Documents(_ids(s)),
-    "given": lambda s: regard.Given(_given(s)),
+    "given": lambda s: regard.BooleanMask(_given(s)),
     "tensor": lambda s: torch.rand(s.b, 1, s.k) < 0.7,
     "causal-lengths": lambda s: regard.Causal() & regard.Lengths(_lengths(s)),
     "window-documents": lambda s: regard.Window(3, 0) & regard.Documents(_ids(s)),
@@ -98,22 +98,22 @@ MASKS: dict[str, Callable[[Sizes], regard.Mask | Tensor | None]] = {
 NORMALIZERS: dict[str, Callable[[Sizes], regard.Normalizer]] = {
     "softmax": lambda s: regard.Softmax(),
     "softmax-cool": lambda s: regard.Softmax(0.6),
-    "softmax-trained": lambda s: regard.Softmax(Trained(1.3, heads=s.h)),
+    "softmax-trained": lambda s: regard.Softmax(Learnable(1.3, heads=s.h)),
     "sigmoid": lambda s: regard.Sigmoid(-1.0),
-    "sigmoid-trained": lambda s: regard.Sigmoid(Trained(-1.0)),
+    "sigmoid-trained": lambda s: regard.Sigmoid(Learnable(-1.0)),
     "sparsemax": lambda s: regard.Sparsemax(),
     "entmax15": lambda s: regard.Entmax(1.5),
     "entmax13": lambda s: regard.Entmax(1.3),
-    "entmax-trained": lambda s: regard.Entmax(Trained(1.4, heads=s.h)),
+    "entmax-trained": lambda s: regard.Entmax(Learnable(1.4, heads=s.h)),
     "topk": lambda s: regard.TopK(3),
     "topk-sparsemax": lambda s: regard.TopK(2, regard.Sparsemax()),
-    "null": lambda s: regard.Null(),
-    "null-trained": lambda s: regard.Null(regard.Sparsemax(), score=Trained(0.3, heads=s.h)),
+    "null": lambda s: regard.WithNullSlot(),
+    "null-trained": lambda s: regard.WithNullSlot(regard.Sparsemax(), score=Learnable(0.3, heads=s.h)),
     "sum": lambda s: regard.Sum(),
 }
 
 READS: dict[str, Callable[[], regard.Read]] = {
-    "mix": regard.Mix,
+    "mix": regard.WeightedSum,
     "argmax": regard.Argmax,
     "straight-through": regard.StraightThrough,
     "sample": regard.Sample,

@@ -9,11 +9,10 @@ from tests.attn.backends.cases import Case, Sizes, close, run, tensors
 from torch import Tensor
 
 import regard
-from regard import Causal, Documents, Given, Lengths, Mask, Need, Prefix, Window
-from regard.attn.backends import blocked
+from regard import BooleanMask, Causal, Documents, Lengths, Mask, Need, Prefix, Window
+from regard.attn.backends import BACKENDS, blocked
 from regard.attn.call import NOTHING, resolve
-from regard.attn.terms.read import Taken
-from regard.attn.backends import BACKENDS
+from regard.attn.terms.read import ReadResult
 
 KINDS = {
     "flash": Case("dot"),
@@ -39,10 +38,12 @@ def same(case: Case, sizes: Sizes, mask: Mask | None) -> None:
 def test_a_hole_in_the_middle_of_a_row(kind: str) -> None:
     sizes = Sizes(b=1, h=2, q=6, k=6)
     for hole in ([[1, 0, 1, 1, 1, 1]], [[0, 1, 1, 0, 1, 1]], [[1, 0, 0, 0, 0, 1]], [[1, 0, 1, 0, 1, 0]]):
-        same(KINDS[kind], sizes, Given(torch.tensor(hole).bool()))
+        same(KINDS[kind], sizes, BooleanMask(torch.tensor(hole).bool()))
         same(KINDS[kind], sizes, Causal() & torch.tensor(hole).bool())
     same(
-        KINDS[kind], Sizes(b=2, h=2, q=6, k=6), Given(torch.tensor([[[1, 0, 1, 1, 1, 1]], [[1, 1, 1, 1, 0, 1]]]).bool())
+        KINDS[kind],
+        Sizes(b=2, h=2, q=6, k=6),
+        BooleanMask(torch.tensor([[[1, 0, 1, 1, 1, 1]], [[1, 1, 1, 1, 0, 1]]]).bool()),
     )
 
 
@@ -67,7 +68,7 @@ MANY = {
     "prefixes": lambda: Prefix(torch.tensor([300, 0])) & Lengths(torch.tensor([700, 333])),
     "either": lambda: Window(3, 3) | Lengths(torch.tensor([20, 0])),
     "not": lambda: ~Window(200, 200) & Causal(),
-    "given": lambda: Given(torch.rand(2, 1, T, generator=torch.Generator().manual_seed(0)) < 0.5) & Causal(),
+    "given": lambda: BooleanMask(torch.rand(2, 1, T, generator=torch.Generator().manual_seed(0)) < 0.5) & Causal(),
 }
 
 
@@ -198,8 +199,8 @@ def test_no_block_that_is_empty_is_computed() -> None:
 
 def test_a_read_of_ones_own_draws_the_same_again() -> None:
     class Thinned(regard.Read):
-        def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
-            return Taken((weights * torch.empty_like(weights).bernoulli_(0.5, generator=generator)) @ v)
+        def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
+            return ReadResult((weights * torch.empty_like(weights).bernoulli_(0.5, generator=generator)) @ v)
 
     q, k = (torch.randn(1, 1, 9, 4, dtype=torch.float64) for _ in range(2))
     v = torch.randn(1, 1, 9, 4, dtype=torch.float64, requires_grad=True)

@@ -156,7 +156,7 @@ def test_any_number_of_leading_axes(lead: tuple[int, ...], backend: str, mask: s
         "none": None,
         "causal": regard.Causal(),
         "lengths": regard.Lengths(torch.arange(n) + 3 if lead else torch.tensor(3)),
-        "given": regard.Given(torch.rand(*lead, 6, 6) < 0.6),
+        "given": regard.BooleanMask(torch.rand(*lead, 6, 6) < 0.6),
     }
     q, k, v = (torch.randn(*lead, 6, w, dtype=torch.float64, requires_grad=True) for w in (SIZES.d, SIZES.d, 3))
     terms["mask"] = masks[mask]
@@ -171,7 +171,7 @@ def test_any_number_of_leading_axes(lead: tuple[int, ...], backend: str, mask: s
         i = torch.arange(6)
         dense = flat_mask.dense(i, i)
         dense = dense.reshape(*dense.shape[:-2], *[1] * (len(lead) + 2 - dense.ndim), *dense.shape[-2:])
-        flat_mask = regard.Given(dense.expand(*lead, 6, 6).reshape(-1, 6, 6))
+        flat_mask = regard.BooleanMask(dense.expand(*lead, 6, 6).reshape(-1, 6, 6))
     flat = [t.detach().reshape(-1, *t.shape[-2:]).requires_grad_() for t in (q, k, v)]
     reference, wanted = run(*flat, dict(terms, mask=flat_mask), "eager")
     close(out, reference.reshape(out.shape), "out")

@@ -15,7 +15,7 @@ S = Sizes(b=2, h=3, q=5, k=7, d=4, v=3)
 # the first sample has two places of padding on the left, the second leaves places out
 J = torch.tensor([[-2, -1, 0, 1, 2, 3, 4], [0, 1, 2, 4, 5, 8, 9]])
 I = J[:, -S.q :]
-REAL = regard.Given((J >= 0).unsqueeze(-2))
+REAL = regard.BooleanMask((J >= 0).unsqueeze(-2))
 
 MASKS = {
     "none": lambda: None,
@@ -154,7 +154,7 @@ def test_grouped_heads_with_any_number_of_leading_axes(kind: str, lead: tuple[in
     masks = {
         "none": None,
         "causal": regard.Causal(),
-        "given": regard.Given(torch.rand(*lead, 6, 5, 5) < 0.6),
+        "given": regard.BooleanMask(torch.rand(*lead, 6, 5, 5) < 0.6),
         "lengths": regard.Lengths(torch.arange((*lead, 6)[0]) % 6),
     }
     terms = KINDS[kind].terms(S) | {"mask": masks[mask]}

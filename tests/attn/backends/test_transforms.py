@@ -30,7 +30,7 @@ PROGRAMS = {
     "dot": lambda: Masked(Attention(), causal=True),
     "additive": lambda: Masked(Attention(regard.Additive(DIM, DIM, 6)), causal=False),
     "sparsemax": lambda: Masked(Attention(regard.Bilinear(DIM, DIM), normalize=regard.Sparsemax()), causal=True),
-    "entmax-trained": lambda: Masked(Attention(normalize=regard.Entmax(regard.Trained(1.4))), causal=False),
+    "entmax-trained": lambda: Masked(Attention(normalize=regard.Entmax(regard.Learnable(1.4))), causal=False),
     "rotary": lambda: Masked(MultiHead(DIM, HEADS, rotate=regard.Rotary(4)), causal=True),
     "grouped-xl": lambda: Masked(
         MultiHead(DIM, HEADS, kv_heads=1, attention=Attention(bias=regard.RelativeXL(6, HEADS, 4))), causal=True
@@ -143,8 +143,8 @@ def test_inference_mode_and_no_grad_give_the_same() -> None:
     plain = layer(x)
     with torch.inference_mode():
         close(layer(x), plain.detach(), "inference", rtol=1e-5, atol=1e-6)
-        past = layer.remember(x[:, :3])
-        past = layer.remember(x[:, 3:], past)
+        past = layer.project_kv(x[:, :3])
+        past = layer.project_kv(x[:, 3:], past)
         close(layer(x[:, 3:], past), plain.detach()[:, 3:], "steps", rtol=1e-5, atol=1e-6)
 
 
@@ -235,7 +235,7 @@ BFLOAT = {
     "blocked-sparsemax": lambda: {"mask": regard.Causal(), "normalize": regard.Sparsemax(), "backend": "blocked"},
     "blocked-shaw": lambda: {"bias": regard.Shaw(DIM, 2), "backend": "blocked"},
     "additive": lambda: {"score": regard.Additive(DIM, DIM, 6), "mask": regard.Causal()},
-    "cosine": lambda: {"score": regard.Cosine(regard.Trained(10.0)), "normalize": regard.Entmax(1.5)},
+    "cosine": lambda: {"score": regard.Cosine(regard.Learnable(10.0)), "normalize": regard.Entmax(1.5)},
     "distance": lambda: {"score": regard.Distance(1), "normalize": regard.Sigmoid(-1.0)},
     "linear": lambda: {"score": regard.Kernel(), "normalize": regard.Sum()},
     "gaussian": lambda: {"bias": regard.LocalGaussian(DIM, 3), "mask": regard.Causal()},

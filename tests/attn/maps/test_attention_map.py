@@ -103,13 +103,13 @@ def test_dropout_does_not_show() -> None:
 
 def test_a_map_of_grouped_heads_and_memory() -> None:
     q, k, v = torch.randn(2, 6, 3, 4), torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 7)
-    seen = regard.attend(q, regard.Memory(k, v), need=Need(map=True)).map
+    seen = regard.attend(q, regard.KVCache(k, v), need=Need(map=True)).map
     close(seen.dense(), torch.softmax(q @ k.repeat_interleave(3, 1).mT / 2, -1), "dense", rtol=1e-5, atol=1e-6)
 
 
 def test_a_map_is_what_it_was() -> None:
     layer = regard.Attention(
-        regard.Additive(4, 4, 3), bias=regard.Shaw(4, 2), normalize=regard.Entmax(regard.Trained(1.5))
+        regard.Additive(4, 4, 3), bias=regard.Shaw(4, 2), normalize=regard.Entmax(regard.Learnable(1.5))
     )
     q, k = torch.randn(2, 5, 4, requires_grad=True), torch.randn(2, 7, 4)
     got = layer.attend(q, k, need=regard.Need(weights=True, map=True))

@@ -75,7 +75,7 @@ def test_a_step_equals_its_row() -> None:
     for place in (Diagonal(2), LocalGaussian(D, 7, window=4.0)):
         layer = Local(Additive(D, E, 11), place)
         q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
-        memory = layer.remember(k)
+        memory = layer.project_kv(k)
         whole = layer(q, k, mask=Lengths(torch.tensor([23, 9])))
         for t in range(Q):
             at = (torch.tensor([t]), torch.arange(K))

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import Lengths, LocationAttention, LocationSensitive, Need, Smooth, Softmax, mechanism
+from regard import Lengths, LocationAttention, LocationSensitive, Need, NormalizedSigmoid, Softmax, mechanism
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
 
 
-def layer_of(normalize: Softmax | Smooth | None = None) -> LocationAttention:
+def layer_of(normalize: Softmax | NormalizedSigmoid | None = None) -> LocationAttention:
     return LocationAttention(LocationSensitive(D, E, 11, filters=2, width=5), normalize=normalize)
 
 
@@ -30,7 +30,7 @@ def energies(layer: LocationAttention, s: Tensor, h: Tensor, previous: Tensor, c
 
 @pytest.mark.parametrize("kind", ["softmax", "sharp", "smooth"])
 def test_the_loop_of_the_paper(kind: str) -> None:
-    layer = layer_of({"softmax": None, "sharp": Softmax(0.5), "smooth": Smooth()}[kind])
+    layer = layer_of({"softmax": None, "sharp": Softmax(0.5), "smooth": NormalizedSigmoid()}[kind])
     torch.nn.init.normal_(layer.score.location.weight)
     q, h = torch.randn(B, Q, D), torch.randn(B, K, E)
     lengths = [7, 4]
@@ -54,7 +54,7 @@ def test_one_step_at_a_time_equals_all_at_once() -> None:
     q, h, v = torch.randn(B, Q, D), torch.randn(B, K, E), torch.randn(B, K, 6)
     mask = Lengths(torch.tensor([7, 4]))
     whole = layer.attend(q, h, v, mask=mask, need=Need(weights=True, entropy=True))
-    memory = layer.remember(h, v)
+    memory = layer.project_kv(h, v)
     trace = layer.start(memory)
     assert not trace.previous.any()
     assert not trace.cumulative.any()
@@ -72,30 +72,30 @@ def test_one_step_at_a_time_equals_all_at_once() -> None:
 def test_a_beam_takes_its_traces_along() -> None:
     layer = layer_of()
     q, h = torch.randn(B, 1, D), torch.randn(B, K, E)
-    memory = layer.remember(h)
+    memory = layer.project_kv(h)
     _, trace = layer.step(q, memory, layer.start(memory))
     index = torch.tensor([1, 1, 0])
-    want, _ = layer.step(q[index], layer.remember(h[index]), trace.reorder(index))
+    want, _ = layer.step(q[index], layer.project_kv(h[index]), trace.reorder(index))
     got, _ = layer.step(q, memory, trace)
     torch.testing.assert_close(want.out, got.out[index])
 
 
 def test_smooth_neither_overflows_nor_divides_by_zero() -> None:
     scores = torch.tensor([[-200.0, -201.0, -300.0], [1e4, 0.0, -1e4]], requires_grad=True)
-    weights = Smooth()(scores)
+    weights = NormalizedSigmoid()(scores)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2))
     torch.testing.assert_close(weights[0], torch.softmax(scores[0], 0))
     torch.testing.assert_close(weights[1], torch.tensor([2 / 3, 1 / 3, 0.0]))
     weights[:, 0].sum().backward()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
-    nothing = Smooth()(scores, torch.tensor([[True] * 3, [False] * 3]))
+    nothing = NormalizedSigmoid()(scores, torch.tensor([[True] * 3, [False] * 3]))
     assert not nothing[1].any()
 
 
 def test_sentences() -> None:
     layer = layer_of()
-    memory = layer.remember(torch.randn(B, K, E))
+    memory = layer.project_kv(torch.randn(B, K, E))
     with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(2, 5, 3\); pass q\[..., :1, :\]"):
         layer.step(torch.randn(B, Q, D), memory, layer.start(memory))
     with pytest.raises(ValueError, match=r"q must be 3 wide for LocationSensitive\(3, 4, 11\), got \(2, 1, 4\)"):
@@ -107,7 +107,7 @@ def test_sentences() -> None:
 def test_a_trace_in_half_precision_goes_on_adding() -> None:
     """In bfloat16 a sum of weights of 1/40 stands still at 8."""
     layer = mechanism("location-sensitive", 8).bfloat16().eval()
-    memory = layer.remember(torch.randn(1, 40, 8).bfloat16())
+    memory = layer.project_kv(torch.randn(1, 40, 8).bfloat16())
     trace = layer.start(memory)
     for _ in range(400):
         trace = trace.after(torch.full((1, 40), 1 / 40))

@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from regard import Attention, Dot, Hop, Lengths, Need, Plain
+from regard import Attention, Dot, Identity, Lengths, MemoryHop, Need
 
 B, Q, K, D = 2, 5, 7, 3
 
 
 def test_a_hop_is_sukhbaatar_et_al() -> None:
     u, m, c = torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, D)
-    got = Hop()(u, m, c)
+    got = MemoryHop()(u, m, c)
     for b in range(B):
         for i in range(Q):
             p = torch.softmax(torch.stack([u[b, i] @ m[b, j] for j in range(K)]), 0)
@@ -20,7 +20,7 @@ def test_a_hop_is_sukhbaatar_et_al() -> None:
 
 def test_hops_of_one_map() -> None:
     """u' = H u + o, three times over the same memory."""
-    hop = Hop(carry=nn.Linear(D, D, bias=False))
+    hop = MemoryHop(carry=nn.Linear(D, D, bias=False))
     u, m, c = torch.randn(B, 1, D), torch.randn(B, K, D), torch.randn(B, K, D)
     got, want = u, u
     for _ in range(3):
@@ -30,14 +30,14 @@ def test_hops_of_one_map() -> None:
 
 
 def test_linear_start_leaves_the_softmax_out() -> None:
-    hop = Hop(Attention(Dot(scale=1.0), normalize=Plain()))
+    hop = MemoryHop(Attention(Dot(scale=1.0), normalize=Identity()))
     u, m, c = torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, D)
     torch.testing.assert_close(hop(u, m, c), u + (u @ m.transpose(-1, -2)) @ c)
     got = hop.attend(u, m, c, mask=Lengths(torch.tensor([4, 0])), need=Need(weights=True))
     torch.testing.assert_close(got.out[0], hop(u[0], m[0, :4], c[0, :4]))
     torch.testing.assert_close(got.out[1], u[1])
     assert not got.weights[0, :, 4:].any()
-    assert not Plain.distribution
+    assert not Identity.distribution
 
 
 def test_a_hop_is_keras_attention_and_the_question() -> None:
@@ -46,11 +46,11 @@ def test_a_hop_is_keras_attention_and_the_question() -> None:
     u, m, c = torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, D)
     seen = torch.arange(K) < torch.tensor([[6], [3]])
     found = keras.layers.Attention()([u, c, m], mask=[None, seen])
-    torch.testing.assert_close(Hop()(u, m, c, mask=seen.unsqueeze(-2)), u + found)
+    torch.testing.assert_close(MemoryHop()(u, m, c, mask=seen.unsqueeze(-2)), u + found)
 
 
 def test_sentences() -> None:
     with pytest.raises(
         ValueError, match=r"v must be as wide as what it is added to, 3 for Hop, got 4; .* carry=nn.Linear\(3, 4\)"
     ):
-        Hop()(torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, 4))
+        MemoryHop()(torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, 4))

@@ -10,15 +10,15 @@ from torch import Tensor
 from regard import (
     Additive,
     Bilinear,
-    Chunk,
+    BooleanMask,
+    ChunkwiseSoftmax,
     ExpectedStop,
     FirstStop,
-    Given,
     Lengths,
     Monotonic,
     Need,
     NormedAdditive,
-    Stop,
+    StopRule,
 )
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
@@ -54,8 +54,8 @@ def rows_of(stops: list[int | None], keys: int) -> Tensor:
     return torch.stack([torch.zeros(keys) if j is None else torch.eye(keys)[j] for j in stops])
 
 
-def layer_of(chunk: bool = False, noise: float = 0.0, stop: Stop | None = None) -> Monotonic:
-    extra = Chunk(Additive(D, E, 11), width=3) if chunk else None
+def layer_of(chunk: bool = False, noise: float = 0.0, stop: StopRule | None = None) -> Monotonic:
+    extra = ChunkwiseSoftmax(Additive(D, E, 11), width=3) if chunk else None
     return Monotonic(NormedAdditive(D, E, 11), chunk=extra, offset=-0.5, noise=noise, stop=stop)
 
 
@@ -168,7 +168,7 @@ def test_hard_is_the_algorithm_of_the_paper(seed: int) -> None:
     layer = lively()
     q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
     allowed = torch.rand(B, Q, K) < 0.8
-    for mask in (None, Given(allowed)):
+    for mask in (None, BooleanMask(allowed)):
         got = layer.attend(q, k, mask=mask, need=Need(weights=True))
         p = torch.sigmoid(layer.score(q, k) + layer.offset).double()
         for b in range(B):
@@ -190,7 +190,7 @@ def test_a_stop_is_the_first_key_from_the_last_stop_on() -> None:
 
 @pytest.mark.parametrize("chunk", [False, True])
 @pytest.mark.parametrize("stop", [FirstStop(), ExpectedStop()])
-def test_no_mask_makes_it_other_than_forward_and_finite(chunk: bool, stop: Stop) -> None:
+def test_no_mask_makes_it_other_than_forward_and_finite(chunk: bool, stop: StopRule) -> None:
     """Empty rows, empty samples, keys that come and go, no keys at all."""
     layer = lively(chunk=chunk, stop=stop)
     for seed in range(30):
@@ -198,7 +198,7 @@ def test_no_mask_makes_it_other_than_forward_and_finite(chunk: bool, stop: Stop)
         keys = (K, 1, 0)[seed % 3]
         q, k = torch.randn(B, Q, D), torch.randn(B, keys, E)
         allowed = torch.rand(B, Q, keys) < (0.0, 0.2, 0.5, 0.9)[seed % 4]
-        got = layer.attend(q, k, mask=Given(allowed), need=Need(weights=True))
+        got = layer.attend(q, k, mask=BooleanMask(allowed), need=Need(weights=True))
         assert got.out.isfinite().all()
         assert got.weights.isfinite().all()
         assert not got.weights[~allowed].any()
@@ -218,7 +218,7 @@ def test_hard_hypotheses_that_are_picked_anew_are_walks_of_their_own(chunk: bool
     torch.manual_seed(3)
     layer, need = lively(chunk=chunk), Need(weights=True)
     k, mask = torch.randn(B, K, E), Lengths(torch.tensor([7, 4]))
-    memory = layer.remember(k)
+    memory = layer.project_kv(k)
     state, asked = layer.start(memory), torch.zeros(B, 0, D)
     for t in range(Q):
         index = torch.tensor([[0, 1], [1, 0], [1, 1], [0, 1], [0, 0]][t])
@@ -237,7 +237,7 @@ def test_hard_hypotheses_that_are_picked_anew_are_walks_of_their_own(chunk: bool
 
 def test_past_the_end_nothing_is_read() -> None:
     layer = Monotonic(Bilinear(D, E), offset=-100.0).eval()
-    memory = layer.remember(torch.randn(B, K, E))
+    memory = layer.project_kv(torch.randn(B, K, E))
     state = layer.start(memory)
     for _ in range(2):
         got, state = layer.step(torch.randn(B, 1, D), memory, state, need=Need(weights=True))
@@ -263,19 +263,19 @@ def test_what_is_no_number_is_seen_where_a_step_meets_it() -> None:
 
 @pytest.mark.parametrize("chunk", [False, True])
 @pytest.mark.parametrize("stop", [FirstStop(), ExpectedStop()])
-def test_a_model_of_nan_says_nan(chunk: bool, stop: Stop) -> None:
+def test_a_model_of_nan_says_nan(chunk: bool, stop: StopRule) -> None:
     layer = lively(chunk=chunk, stop=stop)
     layer.offset.data.fill_(math.nan)
     q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
     assert layer(q, k).isnan().all()
-    memory = layer.remember(k)
+    memory = layer.project_kv(k)
     assert layer.step(q[:, :1], memory, layer.start(memory))[0].out.isnan().all()
 
 
 def test_noise_and_expectation_are_for_training() -> None:
     layer = lively(1.0, noise=1.0).train()
     q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
-    memory = layer.remember(k)
+    memory = layer.project_kv(k)
 
     def twice() -> list[Tensor]:
         return [layer.step(q[:, :1], memory, layer.start(memory))[0].out for _ in range(2)]
@@ -307,7 +307,7 @@ def test_what_it_does_in_evaluation_is_told() -> None:
 @pytest.mark.parametrize("width", [1, 2, 3, 20])
 def test_chunks_by_brute_force(width: int) -> None:
     """β_j = Σ_{t=j}^{j+w−1} α_t exp(u_j) / Σ_{l=t−w+1}^{t} exp(u_l)."""
-    chunk = Chunk(Additive(D, E, 11), width=width).double()
+    chunk = ChunkwiseSoftmax(Additive(D, E, 11), width=width).double()
     u, alpha = (20 * torch.randn(B, Q, K)).double(), torch.rand(B, Q, K).double()
     lengths = [7, 4]
     allowed = torch.arange(K) < torch.tensor(lengths)[:, None, None]
@@ -327,7 +327,7 @@ def test_chunks_by_brute_force(width: int) -> None:
 
 
 def test_chunks_far_below_the_greatest_score_do_not_vanish() -> None:
-    chunk = Chunk(Additive(D, E, 11), width=2)
+    chunk = ChunkwiseSoftmax(Additive(D, E, 11), width=2)
     u = torch.tensor([[500.0, 0.0, -500.0, -501.0, -500.0]], requires_grad=True)
     alpha = torch.eye(5)[3:4]
     got = chunk.spread(alpha, u, None)
@@ -342,7 +342,7 @@ def test_mocha_looks_at_the_keys_that_end_at_the_stop() -> None:
     torch.manual_seed(2)
     layer = lively(chunk=True)
     q, k = torch.randn(B, 1, D), torch.randn(B, K, E)
-    memory = layer.remember(k)
+    memory = layer.project_kv(k)
     stops = FirstStop().after((layer.score(q, k) + layer.offset)[:, 0], None, layer.start(memory)).exp()
     got, _ = layer.step(q, memory, layer.start(memory), need=Need(weights=True))
     u = layer.chunk.score(q, k)[:, 0]
@@ -365,9 +365,9 @@ def test_sentences() -> None:
     with pytest.raises(TypeError, match="stop must be a Stop for Monotonic, got <class"):
         Monotonic(Bilinear(D, E), stop=FirstStop)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="width must be positive for Chunk, got 0"):
-        Chunk(Bilinear(D, E), width=0)
+        ChunkwiseSoftmax(Bilinear(D, E), width=0)
     layer = layer_of()
-    memory = layer.remember(torch.randn(B, K, E))
+    memory = layer.project_kv(torch.randn(B, K, E))
     with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(2, 5, 3\)"):
         layer.step(torch.randn(B, Q, D), memory, layer.start(memory))
     with pytest.raises(ValueError, match=r"q must be 3 wide for NormedAdditive\(3, 4, 11\), got \(2, 5, 4\)"):

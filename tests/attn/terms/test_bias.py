@@ -156,7 +156,7 @@ def test_gaussian_counts_what_a_given_mask_shows() -> None:
     for mask in (
         given,
         regard.Lengths(torch.tensor([5, 5])),
-        regard.Given(given) & regard.Lengths(torch.tensor([7, 9])),
+        regard.BooleanMask(given) & regard.Lengths(torch.tensor([7, 9])),
     ):
         for backend in ("eager", "blocked"):
             got = regard.attention(q, k, bias=bias, mask=mask, backend=backend)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 
 import regard
-from regard import Causal, Documents, Given, Lengths, Mask, Prefix, Window
+from regard import BooleanMask, Causal, Documents, Lengths, Mask, Prefix, Window
 from regard.attn.backends._block_plan import spans
 from regard.attn.call import NOTHING, resolve
 from regard.attn.terms.mask import lead, tiles
@@ -35,9 +35,9 @@ def leaves(q: int, k: int) -> st.SearchStrategy[Mask]:
         seeds.map(lambda n: Lengths((drawn(n, B) * (k + 1)).long())),
         seeds.map(lambda n: Documents((drawn(n, B, k) * 3).long(), (drawn(n + 1, B, q) * 3).long())),
         seeds.map(lambda n: Documents((drawn(n, k) * 3).long().sort().values, (drawn(n + 1, q) * 3).long())),
-        seeds.map(lambda n: Given(drawn(n, B, H, q, k) < 0.6)),
-        seeds.map(lambda n: Given(drawn(n, B, 1, k) < 0.8)),
-        seeds.map(lambda n: Given(drawn(n, 1, H, q, 1) < 0.8)),
+        seeds.map(lambda n: BooleanMask(drawn(n, B, H, q, k) < 0.6)),
+        seeds.map(lambda n: BooleanMask(drawn(n, B, 1, k) < 0.8)),
+        seeds.map(lambda n: BooleanMask(drawn(n, 1, H, q, 1) < 0.8)),
     )
 
 

@@ -8,22 +8,22 @@ import torch
 from hypothesis import given, settings
 
 import regard
-from regard import Trained
+from regard import Learnable
 
 SCORES = st.lists(st.lists(st.floats(-50, 50, width=32), min_size=4, max_size=4), min_size=1, max_size=3)
 ALL = {
     "softmax": regard.Softmax(),
     "cool": regard.Softmax(0.5),
-    "trained": regard.Softmax(Trained(2.0)),
+    "trained": regard.Softmax(Learnable(2.0)),
     "sigmoid": regard.Sigmoid(),
     "sparsemax": regard.Sparsemax(),
     "entmax15": regard.Entmax(1.5),
     "entmax12": regard.Entmax(1.2),
-    "entmax-trained": regard.Entmax(Trained(1.7)),
+    "entmax-trained": regard.Entmax(Learnable(1.7)),
     "topk": regard.TopK(2),
     "topk-sigmoid": regard.TopK(2, regard.Sigmoid()),
-    "null": regard.Null(),
-    "null-sparsemax": regard.Null(regard.Sparsemax(), 1.0),
+    "null": regard.WithNullSlot(),
+    "null-sparsemax": regard.WithNullSlot(regard.Sparsemax(), 1.0),
     "sum": regard.Sum(),
 }
 each = pytest.mark.parametrize("normalize", ALL.values(), ids=ALL)
@@ -88,7 +88,7 @@ def test_halves_are_computed_wide(normalize: regard.Normalizer, dtype: torch.dty
 def test_formulas() -> None:
     s = torch.randn(3, 5, dtype=torch.float64)
     torch.testing.assert_close(regard.Softmax(0.5)(s), torch.softmax(2 * s, -1))
-    torch.testing.assert_close(regard.Softmax(Trained(0.5)).double()(s), torch.softmax(2 * s, -1))
+    torch.testing.assert_close(regard.Softmax(Learnable(0.5)).double()(s), torch.softmax(2 * s, -1))
     torch.testing.assert_close(regard.Sigmoid(-0.3)(s), torch.sigmoid(s - 0.3))
     torch.testing.assert_close(regard.Sum()(s.abs()), s.abs() / s.abs().sum(-1, keepdim=True))
     torch.testing.assert_close(regard.Entmax(2.0)(s), regard.Sparsemax()(s))
@@ -96,7 +96,7 @@ def test_formulas() -> None:
     want = torch.zeros_like(s).scatter(-1, best.indices, torch.softmax(best.values, -1))
     torch.testing.assert_close(regard.TopK(2)(s), want)
     null = torch.softmax(torch.cat([s, torch.full((3, 1), 0.7)], -1), -1)[:, :-1]
-    torch.testing.assert_close(regard.Null(score=0.7)(s), null)
+    torch.testing.assert_close(regard.WithNullSlot(score=0.7)(s), null)
     torch.testing.assert_close(regard.Entmax(1.001)(s), torch.softmax(s, -1), atol=1e-3, rtol=0)
 
 
@@ -116,7 +116,7 @@ def test_scores_of_any_size_give_finite_weights() -> None:
 
 
 def test_trained_alpha_stays_between_one_and_two() -> None:
-    normalize = regard.Entmax(Trained(1.5, heads=2))
+    normalize = regard.Entmax(Learnable(1.5, heads=2))
     with torch.no_grad():
         normalize.raw_alpha[0], normalize.raw_alpha[1] = 6.0, -6.0
     s = torch.randn(2, 3, 4)
@@ -128,7 +128,7 @@ def test_trained_alpha_stays_between_one_and_two() -> None:
 @pytest.mark.parametrize("heads", [None, 2], ids=["one", "of each head"])
 def test_a_trained_temperature_meets_scores_of_minus_infinity(heads: int | None) -> None:
     """−inf · e^(−t) has no slope: hidden scores must not reach the temperature."""
-    normalize = regard.Softmax(Trained(1.7, heads=heads)).double()
+    normalize = regard.Softmax(Learnable(1.7, heads=heads)).double()
     scores = torch.randn(2, 3, 5, dtype=torch.float64)
     hidden = torch.zeros(2, 3, 5, dtype=torch.bool)
     hidden[0, 0, 1:], hidden[1, 2], hidden[0, 1, 3] = True, True, True
@@ -154,7 +154,7 @@ def test_a_trained_temperature_meets_scores_of_minus_infinity(heads: int | None)
 
 def test_a_trained_temperature_under_a_bias_that_hides() -> None:
     """The same through the equation: a bias of −inf counts as a mask."""
-    normalize = regard.Softmax(Trained(0.8)).double()
+    normalize = regard.Softmax(Learnable(0.8)).double()
     q, k, v = (torch.randn(2, n, 4, dtype=torch.float64, requires_grad=True) for n in (3, 5, 5))
     allowed = torch.rand(2, 3, 5) < 0.6
     allowed[0, 0] = False

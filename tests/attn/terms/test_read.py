@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import regard
-from regard import Argmax, Gumbel, Mix, Sample, StraightThrough
+from regard import Argmax, Gumbel, Sample, StraightThrough, WeightedSum
 from regard.attn.terms.read import entropy
 
-READS = [Mix(), Argmax(), Sample(), Gumbel(), Gumbel(0.3), StraightThrough()]
+READS = [WeightedSum(), Argmax(), Sample(), Gumbel(), Gumbel(0.3), StraightThrough()]
 
 
 def weights(requires_grad: bool = False) -> torch.Tensor:
@@ -49,7 +49,7 @@ def test_gradients_with_the_same_draws(read: regard.Read) -> None:
     if isinstance(read, StraightThrough):  # the slope is Mix's on purpose
         got = read.take(w, v)
         grads = torch.autograd.grad(got.out.sum(), w)
-        assert torch.equal(grads[0], torch.autograd.grad(Mix().take(w, v).out.sum(), w)[0])
+        assert torch.equal(grads[0], torch.autograd.grad(WeightedSum().take(w, v).out.sum(), w)[0])
         assert torch.autograd.gradcheck(lambda v: taken(w.detach(), v), (v,))
         return
     with torch.no_grad():
@@ -63,7 +63,7 @@ def test_an_empty_row_has_no_gradient(read: regard.Read) -> None:
     got = read.take(w, v)
     total = got.out[0, 0].sum() + (0.0 if got.log_prob is None else got.log_prob[0, 0])
     grads = torch.autograd.grad(total, [w, v], allow_unused=True)
-    for g in grads if not isinstance(read, Mix | StraightThrough) else grads[1:]:
+    for g in grads if not isinstance(read, WeightedSum | StraightThrough) else grads[1:]:
         assert g is None or (g == 0).all()
 
 

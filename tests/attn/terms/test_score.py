@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard import Trained
+from regard import Learnable
 
 B, Q, K, D, E = 2, 3, 5, 7, 11
 
@@ -47,7 +47,7 @@ def test_concat() -> None:
 
 def test_cosine() -> None:
     _pairs(regard.Cosine(scale=3.0), D, D, lambda q, k, j: 3 * torch.cosine_similarity(q, k, dim=0))
-    _pairs(regard.Cosine(scale=Trained(3.0)), D, D, lambda q, k, j: 3 * torch.cosine_similarity(q, k, dim=0))
+    _pairs(regard.Cosine(scale=Learnable(3.0)), D, D, lambda q, k, j: 3 * torch.cosine_similarity(q, k, dim=0))
 
 
 def test_distance() -> None:
@@ -114,7 +114,7 @@ def test_a_distance_of_zero_has_a_slope_of_zero() -> None:
 
 
 def test_a_trained_scale_for_each_head() -> None:
-    score = regard.Cosine(scale=Trained(5.0, heads=3))
+    score = regard.Cosine(scale=Learnable(5.0, heads=3))
     q, k = torch.randn(2, 3, 4, 7), torch.randn(2, 3, 5, 7)
     torch.testing.assert_close(score(q, k), regard.Cosine(scale=5.0)(q, k))
     with torch.no_grad():

@@ -20,7 +20,7 @@ from regard.cli.verbs.translate import Options as Translating
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.registry import TASKS
 from regard.tasks.translate.options import Translate
-from regard.training.config import ENDS, Training
+from regard.training.config import ENDS, TrainingConfig
 
 ALL = [
     *(options for options, _ in VARIED.values()),
@@ -32,7 +32,7 @@ ALL = [
     Resume,
     Translating,
     Translate,
-    Training,
+    TrainingConfig,
 ]
 
 
@@ -131,7 +131,7 @@ def test_help_tells_how_captions_end(regard: Regard, monkeypatch: pytest.MonkeyP
 def test_untyped_options_are_the_dataclass_itself() -> None:
     typed = parse(New, "regard", ["--steps", "3"], task=Translate)
     assert Translate(**typed.task) == Translate()
-    assert Training(**typed.training) == Training(steps=3)
+    assert TrainingConfig(**typed.training) == TrainingConfig(steps=3)
 
 
 def test_none_can_be_typed() -> None:

@@ -8,18 +8,18 @@ from tests.cli.conftest import TINY, Regard
 
 from regard.cli.parsing import toml_config
 from regard.tasks.translate.options import Translate
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 
 def test_what_is_written_is_read() -> None:
     task = Translate(train=(Path('/a "b"\\c.txt'), Path("/ü\x7f\n.txt")), width=7, dropout=0.25, shared=True)
-    training = Training(steps=3, lr=1e-5, clip=None, betas=(0.5, 0.75), tensorboard=True)
+    training = TrainingConfig(steps=3, lr=1e-5, clip=None, betas=(0.5, 0.75), tensorboard=True)
     path = Path("config.toml")
     toml_config.write(path, task, training)
     told = toml_config.read(path, Translate)
     own = {name: told[name] for name in told if hasattr(task, name)}
     assert Translate(**own) == task
-    assert Training(**{name: told[name] for name in told.keys() - own.keys()}) == training
+    assert TrainingConfig(**{name: told[name] for name in told.keys() - own.keys()}) == training
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def test_an_unknown_key_stops_before_training(regard: Regard) -> None:
 
 def test_paths_stay_what_they_are() -> None:
     task = Translate(train=(Path("a b.txt"), Path("c.txt")))
-    toml_config.write(Path("x.toml"), task, Training(steps=1))
+    toml_config.write(Path("x.toml"), task, TrainingConfig(steps=1))
     assert toml_config.read(Path("x.toml"), Translate)["train"] == replace(task).train
 
 

@@ -16,7 +16,7 @@ from regard.cli.parsing import toml_config
 from regard.cli.verbs.train import New, chosen, training_of
 from regard.tasks.caption.options import Caption
 from regard.tasks.translate.options import Translate
-from regard.training.config import Training, lasting
+from regard.training.config import TrainingConfig, lasting
 
 NEW = ["train", "translate"]
 
@@ -71,9 +71,9 @@ def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
     for kind, minutes in Translate.MINUTES.items():
         task = Translate(train=(pairs,)) if kind == "files" else Translate(data=kind)  # type: ignore[arg-type]
         training, end = training_of(typed, task)
-        assert training == Training(minutes=minutes)
+        assert training == TrainingConfig(minutes=minutes)
         assert end == f"ends after {lasting(minutes)}, as no --steps, --epochs or --minutes is given"
-    assert training_of({**typed, "epochs": 3.0}, task) == (Training(epochs=3.0), "")
+    assert training_of({**typed, "epochs": 3.0}, task) == (TrainingConfig(epochs=3.0), "")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_torchrun_leaves_every_option_alone() -> None:
     """It takes the beginning of its own options for them, in what it starts as well."""
     from torch.distributed.run import get_args_parser
 
-    names = [one.name for of in (Translate, Training) for one in fields(of)] + ["out", "config", "resume"]
+    names = [one.name for of in (Translate, TrainingConfig) for one in fields(of)] + ["out", "config", "resume"]
     told = [*NEW, *(f"--{name.replace('_', '-')}" for name in names)]
     assert get_args_parser().parse_args(["-m", "regard", *told]).training_script_args == told
 

@@ -12,8 +12,8 @@ import pytest
 from tests.cli.conftest import LINES, TINY, Ran, Regard
 
 from regard.cli.verbs.translate import _ordinal
-from regard.data.text.tokenizer import Tokens
-from regard.tasks.translate.predictor import Aligned, Beam, Greedy, Interpreter, Said, Search
+from regard.data.text.tokenizer import Tokenizer
+from regard.tasks.translate.predictor import AlignedTranslation, Beam, Greedy, Search, TranslationHypothesis, Translator
 from regard.viz.alignment import alignment, figure
 from regard.viz.text import fonts
 
@@ -105,13 +105,15 @@ def test_the_score_of_beam_one_is_that_of_any_beam(
     regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searches: list[Search] = []
-    translate = Interpreter.translate
+    translate = Translator.translate
 
-    def heard(self: Interpreter, texts: Sequence[str], search: Search, *, first: int) -> list[list[Said]]:
+    def heard(
+        self: Translator, texts: Sequence[str], search: Search, *, first: int
+    ) -> list[list[TranslationHypothesis]]:
         searches.append(search)
         return translate(self, texts, search, first=first)
 
-    monkeypatch.setattr(Interpreter, "translate", heard)
+    monkeypatch.setattr(Translator, "translate", heard)
     args = ["translate", trained, *LINES[:3], "--beam", 1, "--json"]
     for penalty in ([], ["--length-penalty", 0.5]):
         # a coverage that changes nothing is for a beam alone
@@ -153,7 +155,7 @@ def test_what_the_model_cannot_read_is_noted(regard: Regard, trained: Path) -> N
 def test_a_line_feed_in_a_translation_makes_no_line(
     regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Tokens, "decode", lambda self, ids: "a\nb")
+    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "a\nb")
     assert regard("translate", trained, LINES[0]).out == "a b\n"
 
 
@@ -179,13 +181,15 @@ def test_lines_are_aligned_together(
     regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
-    align = Interpreter.align
+    align = Translator.align
 
-    def heard(self: Interpreter, texts: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
+    def heard(
+        self: Translator, texts: Sequence[str], said: Sequence[TranslationHypothesis]
+    ) -> list[AlignedTranslation]:
         counts.append(len(texts))
         return align(self, texts, said)
 
-    monkeypatch.setattr(Interpreter, "align", heard)
+    monkeypatch.setattr(Translator, "align", heard)
     path, seen = tmp_path / "lines.txt", tmp_path / "seen.txt"
     # of white space nothing was read
     path.write_text("\n".join([LINES[0], "  ", *LINES[1:7], ""]), encoding="utf-8")
@@ -291,8 +295,8 @@ def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, tmp_pat
 def test_one_is_told_as_one(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = regard("translate", trained, "a zzz")
     assert "regard: 1 token was not in the vocabulary, so the model could not read it\n" in ran.err
-    endless = [[Said("a", (5,), -1.0, -1.0, finished=False)]]
-    monkeypatch.setattr(Interpreter, "translate", lambda self, lines, search, first=0: endless * len(lines))
+    endless = [[TranslationHypothesis("a", (5,), -1.0, -1.0, finished=False)]]
+    monkeypatch.setattr(Translator, "translate", lambda self, lines, search, first=0: endless * len(lines))
     assert regard("translate", trained, "a").err == "regard: 1 translation came to no end and was cut off\n"
     assert regard("translate", trained, "a", "b").err == "regard: 2 translations came to no end and were cut off\n"
 

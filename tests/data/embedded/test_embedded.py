@@ -7,7 +7,7 @@ import pytest
 
 from regard.data.embedded import EMBEDDED
 from regard.data.text.corpus import Corpus
-from regard.data.text.tokenizer import Tokens
+from regard.data.text.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
@@ -15,8 +15,8 @@ def test_ready_to_train(name: str) -> None:
     data = EMBEDDED[name]
     assert data.about
     parts = data.splits(3)
-    source = Tokens.train(data.source, parts.train.source, 4000)
-    target = Tokens.train(data.target, parts.train.target, 4000)
+    source = Tokenizer.train(data.source, parts.train.source, 4000)
+    target = Tokenizer.train(data.target, parts.train.target, 4000)
     corpus, dropped = Corpus.of(parts.test, source, target, 100, None)
     assert str(dropped).startswith("kept all ")
     # nothing in the test that the vocabularies of the training part do not know

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.text.batching import Batch, collate, plan, source_batch
-from regard.data.text.corpus import Corpus, Side
+from regard.data.text.batching import PairBatch, collate, plan_batches, source_batch
+from regard.data.text.corpus import Corpus, TokenizedLines
 from regard.data.text.special_tokens import BOS, EOS, PAD
 
 
@@ -20,10 +20,10 @@ def lengths(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(target * draw.normal(1, 0.2, count), 1, 250).astype(np.int64), target
 
 
-def side(count: int, longest: int, seed: int) -> Side:
+def side(count: int, longest: int, seed: int) -> TokenizedLines:
     draw = np.random.default_rng(seed)
     starts = np.concatenate([[0], np.cumsum(draw.integers(1, longest + 1, count))])
-    return Side(draw.integers(4, 100, starts[-1]).astype(np.int32), starts)
+    return TokenizedLines(draw.integers(4, 100, starts[-1]).astype(np.int32), starts)
 
 
 CORPUS = Corpus(side(23, 11, 0), side(23, 7, 1))
@@ -38,13 +38,13 @@ CORPUS = Corpus(side(23, 11, 0), side(23, 7, 1))
 def test_every_sample_once_within_the_bound(sizes: list[tuple[int, int]], tokens: int, seed: int, epoch: int) -> None:
     source = np.array([a for a, _ in sizes], np.int64)
     target = np.array([b for _, b in sizes], np.int64)
-    batches = plan(source, target, tokens, seed, epoch)
+    batches = plan_batches(source, target, tokens, seed, epoch)
     assert sorted(n for batch in batches for n in batch) == list(range(len(sizes)))
     for batch in batches:
         assert len(batch) >= 1
         for longest in (source[batch].max(), target[batch].max()):
             assert len(batch) == 1 or len(batch) * (longest + 1) <= tokens
-    again = plan(source, target, tokens, seed, epoch)
+    again = plan_batches(source, target, tokens, seed, epoch)
     assert [batch.tolist() for batch in again] == [batch.tolist() for batch in batches]
 
 
@@ -52,7 +52,7 @@ def test_epochs_and_seeds_differ_and_nothing_is_changed() -> None:
     source, target = lengths(3001)
     before = source.copy(), target.copy()
     plans = {
-        (seed, epoch): [batch.tolist() for batch in plan(source, target, 1000, seed, epoch)]
+        (seed, epoch): [batch.tolist() for batch in plan_batches(source, target, 1000, seed, epoch)]
         for seed in (0, 1)
         for epoch in (0, 1, 2)
     }
@@ -64,19 +64,19 @@ def test_epochs_and_seeds_differ_and_nothing_is_changed() -> None:
     np.testing.assert_array_equal(source, before[0])
     np.testing.assert_array_equal(target, before[1])
     torch.manual_seed(3)
-    assert [batch.tolist() for batch in plan(source, target, 1000, 0, 0)] == plans[0, 0]
+    assert [batch.tolist() for batch in plan_batches(source, target, 1000, 0, 0)] == plans[0, 0]
 
 
 def test_the_order_is_not_by_length() -> None:
     source, target = lengths(20_011)
-    sizes = [target[batch].mean() for batch in plan(source, target, 2000, 0, 0)]
+    sizes = [target[batch].mean() for batch in plan_batches(source, target, 2000, 0, 0)]
     assert abs(np.corrcoef(sizes, range(len(sizes)))[0, 1]) < 0.25
 
 
 @pytest.mark.parametrize(("count", "tokens"), [(29_000, 1024), (29_000, 4096), (200_000, 4096), (200_000, 25_000)])
 def test_little_is_padding(count: int, tokens: int) -> None:
     both = lengths(count)
-    batches = plan(*both, tokens, 0, 0)
+    batches = plan_batches(*both, tokens, 0, 0)
     for size in both:
         padded = sum(len(batch) * (size[batch].max() + 1) for batch in batches)
         assert 1 - (size + 1).sum() / padded < 0.15
@@ -91,7 +91,7 @@ def test_a_million_samples_are_planned_at_once() -> None:
     # the processor's time, the least of several: what else the machine does is not ours
     while len(taken) < 3 and min(taken, default=9.0) > 2:
         start = time.process_time()
-        plan(source, target, 4096, 0, 0)
+        plan_batches(source, target, 4096, 0, 0)
         taken.append(time.process_time() - start)
     assert min(taken) < 2, f"took {min(taken):.2f} s at best"
 
@@ -99,14 +99,14 @@ def test_a_million_samples_are_planned_at_once() -> None:
 def test_plans_that_cannot_be_are_told() -> None:
     source, target = lengths(5)
     with pytest.raises(ValueError, match="tokens must be 1 or more, got 0; try tokens=4096"):
-        plan(source, target, 0, 0, 0)
+        plan_batches(source, target, 0, 0, 0)
     with pytest.raises(ValueError, match="seed and epoch must be 0 or more, got seed=-1 and epoch=2; count from 0"):
-        plan(source, target, 9, -1, 2)
+        plan_batches(source, target, 9, -1, 2)
     with pytest.raises(ValueError, match="must be of the same samples, got 5 and 4; take both from one corpus"):
-        plan(source, target[:4], 9, 0, 0)
+        plan_batches(source, target[:4], 9, 0, 0)
 
 
-def check(batch: Batch, rows: list[int]) -> None:
+def check(batch: PairBatch, rows: list[int]) -> None:
     assert batch.index.tolist() == rows
     assert len(batch) == len(rows)
     assert batch.source.dtype == batch.target.dtype == batch.source_lengths.dtype == torch.int64

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from regard.data.text import corpus as module
-from regard.data.text.corpus import MAPPED, Corpus, Dropped, Side, among_all
+from regard.data.text.corpus import MAPPED, Corpus, Dropped, TokenizedLines, among_all
 from regard.data.text.pairs import Pairs, read_pairs
-from regard.data.text.tokenizer import Tokens
+from regard.data.text.tokenizer import Tokenizer
 
 SOURCE = ["a b c", "b", "c c c c c", "a a", "", "b a", " ", "c"]
 TARGET = ["x y", "y y y", "x", "y x y x y x y", "x", "", "x", "\u00a0"]
 KEPT = [0, 1, 2, 3]
-SOURCES, TARGETS = Tokens.train("words", SOURCE, 100), Tokens.train("characters", TARGET, 100)
+SOURCES, TARGETS = Tokenizer.train("words", SOURCE, 100), Tokenizer.train("characters", TARGET, 100)
 
 
 def of(folder: Path | None = None, max_length: int = 100, mapped: int = MAPPED) -> tuple[Corpus, Dropped]:
     return Corpus.of(Pairs(SOURCE, TARGET), SOURCES, TARGETS, max_length, folder, mapped=mapped)
 
 
-def lines(side: Side) -> list[list[int]]:
+def lines(side: TokenizedLines) -> list[list[int]]:
     return [side[n].tolist() for n in range(len(side))]
 
 
@@ -125,7 +125,7 @@ def test_what_breaks_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
         return TARGETS.encode(lines)
 
     monkeypatch.setattr(module, "_CHUNK", 3)
-    broken = Tokens.from_json(SOURCES.to_json())
+    broken = Tokenizer.from_json(SOURCES.to_json())
     monkeypatch.setattr(broken, "encode", encode)
     with pytest.raises(Broken):
         Corpus.of(Pairs(SOURCE, TARGET), broken, TARGETS, 100, tmp_path, mapped=0)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK
-from regard.data.text.tokenizer import Kind, Tokens
+from regard.data.text.tokenizer import Kind, Tokenizer
 
 LINES = [
     "Zwei junge weiße Männer sind im Freien, in der Nähe vieler Büsche.",
@@ -21,7 +21,7 @@ LINES = [
     " जनवरी ๒๕ 年 русский <pad> </s> <bos> ⁇",
 ] * 3
 KINDS: tuple[Kind, ...] = ("bpe", "characters", "words")
-VOCABULARIES = {kind: Tokens.train(kind, LINES, 400) for kind in KINDS}
+VOCABULARIES = {kind: Tokenizer.train(kind, LINES, 400) for kind in KINDS}
 WORDS = sorted({word for line in LINES for word in line.split(" ")})
 CHARACTERS = sorted(set("".join(LINES)))
 
@@ -90,7 +90,7 @@ def test_what_was_never_seen_is_unknown() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_vocabulary_survives_its_text(kind: Kind) -> None:
     tokens = VOCABULARIES[kind]
-    again = Tokens.from_json(tokens.to_json())
+    again = Tokenizer.from_json(tokens.to_json())
     assert again.to_json() == tokens.to_json()
     assert (again.kind, len(again)) == (kind, len(tokens))
     assert again.encode([*LINES, "unseen ☃"]) == tokens.encode([*LINES, "unseen ☃"])
@@ -109,20 +109,20 @@ def test_training_is_the_same_in_every_process() -> None:
 
 
 def test_size_is_a_bound() -> None:
-    assert len(Tokens.train("bpe", LINES, 271)) == 271
-    assert len(Tokens.train("words", LINES, 11)) == 11
-    assert len(Tokens.train("characters", LINES, 10_000)) == SPECIAL + len(CHARACTERS)
+    assert len(Tokenizer.train("bpe", LINES, 271)) == 271
+    assert len(Tokenizer.train("words", LINES, 11)) == 11
+    assert len(Tokenizer.train("characters", LINES, 10_000)) == SPECIAL + len(CHARACTERS)
 
 
 def test_words_keep_the_most_frequent() -> None:
-    tokens = Tokens.train("words", ["b a a c c c", "d  d d d"], SPECIAL + 1 + 2)
+    tokens = Tokenizer.train("words", ["b a a c c c", "d  d d d"], SPECIAL + 1 + 2)
     # beside them the word of no letters, so that spaces stay what they are
     assert tokens.pieces(range(SPECIAL, len(tokens))) == ["␣", "d", "c"]
     assert tokens.decode(tokens.encode(["  d c a "])[0]) == "  d c ⁇ "
 
 
 def test_bpe_learns_words_but_neither_numbers_nor_signs_with_them() -> None:
-    tokens = Tokens.train("bpe", ["schöne Grüße, 1999", "don't man's l'homme"] * 9, 2000)
+    tokens = Tokenizer.train("bpe", ["schöne Grüße, 1999", "don't man's l'homme"] * 9, 2000)
     [ids] = tokens.encode(["schöne Grüße, 1999 don't man's"])
     assert tokens.pieces(ids) == ["▁schöne", "▁Grüße", ",", "▁1", "9", "9", "9", "▁don", "'t", "▁man", "'s"]
     # the first word of a line is the word it is elsewhere
@@ -130,7 +130,7 @@ def test_bpe_learns_words_but_neither_numbers_nor_signs_with_them() -> None:
 
 
 def test_marks_stay_with_their_letters() -> None:
-    tokens = Tokens.train("bpe", ["हिन्दी में"] * 9, 2000)
+    tokens = Tokenizer.train("bpe", ["हिन्दी में"] * 9, 2000)
     assert tokens.pieces(tokens.encode(["हिन्दी में"])[0]) == ["▁" + "".join(map(shown, w)) for w in ("हिन्दी", "में")]
 
 
@@ -141,7 +141,7 @@ def shown(character: str) -> str:
 def test_pieces_can_be_read() -> None:
     bpe, characters = VOCABULARIES["bpe"], VOCABULARIES["characters"]
     assert bpe.pieces(bpe.encode(["é☃"])[0]) == ["␣", "�", "�", "�", "�", "�"]
-    wide = Tokens.train("bpe", ["a    b"] * 9, 300)
+    wide = Tokenizer.train("bpe", ["a    b"] * 9, 300)
     assert wide.pieces(wide.encode(["a    b"])[0]) == ["▁a", "␣␣␣", "▁b"]
     assert characters.pieces(characters.encode(["a \t\u00a0"])[0]) == ["a", "␣", "\\t", "\\xa0"]
     for tokens in VOCABULARIES.values():
@@ -180,14 +180,14 @@ def test_part_of_a_character_does_not_break_the_text() -> None:
 )
 def test_a_vocabulary_that_cannot_be_says_why(kind: Kind, lines: list[str], size: int, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Tokens.train(kind, lines, size)
+        Tokenizer.train(kind, lines, size)
 
 
 def test_wrong_types_are_told() -> None:
     with pytest.raises(TypeError, match="lines must be lines of text, got one string 'abc'; put it into a list"):
-        Tokens.train("bpe", "abc", 400)
+        Tokenizer.train("bpe", "abc", 400)
     with pytest.raises(TypeError, match="vocabulary must be a whole number, got 400.0; try vocabulary=8000"):
-        Tokens.train("bpe", LINES, 400.0)  # type: ignore[arg-type]
+        Tokenizer.train("bpe", LINES, 400.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"lines must be a list of lines, got one string 'abc'; write \[line\]"):
         VOCABULARIES["bpe"].encode("abc")
     with pytest.raises(TypeError):
@@ -214,12 +214,12 @@ def test_half_a_character_is_told() -> None:
 @pytest.mark.parametrize("text", ["", "no", "[]", "{}", '{"kind": "words"}', '{"kind": "bpe"}', "3"])
 def test_what_is_no_vocabulary_is_told(text: str) -> None:
     with pytest.raises(ValueError, match="text must be what Tokens.to_json gave, got .*; train the vocabulary again"):
-        Tokens.from_json(text)
+        Tokenizer.from_json(text)
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"bpe needs tokenizers; install it with: pip install 'regard\[train\]'"):
-        Tokens.train("bpe", LINES, 400)
+        Tokenizer.train("bpe", LINES, 400)
     # the others need nothing
-    assert len(Tokens.train("words", ["a b"], 400)) == SPECIAL + 3
+    assert len(Tokenizer.train("words", ["a b"], 400)) == SPECIAL + 3

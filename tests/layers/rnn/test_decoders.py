@@ -13,10 +13,10 @@ import regard
 from regard import MECHANISMS
 from regard.attn.call import Need
 from regard.layers.rnn import source_projection
-from regard.layers.rnn.decoder_base import Decoder, State
+from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, Fixed, Luong
 from regard.layers.rnn.stack import Encoded
-from regard.layers.token_batch import Words
+from regard.layers.token_batch import TokenBatch
 
 # sizes that share no factor: a swapped axis must fail; keys have 8, as one mechanism halves them
 B, S, T, D, H, K, R = 3, 7, 5, 9, 11, 8, 13
@@ -43,14 +43,14 @@ def dims(name: str) -> tuple[int, int]:
     return (K, K) if name in ONE_WIDTH else (H, K)
 
 
-def built(kind: str, name: str, layers: int = 1, cell: str = "gru", dropout: float = 0.0) -> Decoder:
+def built(kind: str, name: str, layers: int = 1, cell: str = "gru", dropout: float = 0.0) -> RecurrentDecoder:
     torch.manual_seed(1)
     hidden, source = dims(name)
     sizes = {"layers": layers, "cell": cell, "dropout": dropout, "out_features": R}
     if kind == "fixed":
         return Fixed(D, source, hidden, **sizes)
     if kind == "bahdanau":
-        made: Decoder = Bahdanau(D, source, hidden, attention=MECHANISMS[name], **sizes)
+        made: RecurrentDecoder = Bahdanau(D, source, hidden, attention=MECHANISMS[name], **sizes)
     else:
         made = Luong(D, source, hidden, attention=MECHANISMS[name], feeding=kind == "luong-feeding", **sizes)
     if name in ("monotonic", "mocha"):  # at -4 almost nothing is looked at
@@ -66,7 +66,7 @@ class Given:
     encoded: Encoded
     lengths: Tensor
 
-    def rows(self, index: Tensor, places: int | None = None) -> "Given":
+    def rows(self, index: Tensor, places: int | None = None) -> "BooleanMask":
         outputs = self.encoded.outputs[index]
         encoded = Encoded(outputs if places is None else outputs[:, :places], self.encoded.summary[index])
         return Given(self.y[index], encoded, self.lengths[index])
@@ -80,13 +80,13 @@ def given(name: str, lengths: Tensor = LENGTHS) -> Given:
     return Given(y, Encoded(outputs * there, summary), lengths)
 
 
-def words(y: Tensor) -> Words:  # "b n d"
+def words(y: Tensor) -> TokenBatch:  # "b n d"
     """Every hypothesis a word of its own, in another order than theirs."""
     count = y.shape[0] * y.shape[1]
-    return Words(y.flatten(0, 1).flip(0), torch.arange(count).flip(0).view(y.shape[:2]))
+    return TokenBatch(y.flatten(0, 1).flip(0), torch.arange(count).flip(0).view(y.shape[:2]))
 
 
-def stepped(decoder: Decoder, g: Given, weights: bool) -> tuple[Tensor, Tensor | None, State]:
+def stepped(decoder: RecurrentDecoder, g: Given, weights: bool) -> tuple[Tensor, Tensor | None, RecurrentState]:
     """One step at a time: "b t r", "b t s"."""
     state, outs, looked = decoder.start(g.encoded, g.lengths), [], []
     for t in range(g.y.shape[1]):
@@ -103,7 +103,7 @@ def test_one_step_at_a_time_is_all_at_once(kind: str, name: str) -> None:
     decoder, g = built(kind, name).eval(), given(name)
     seen = kind != "fixed"
     with torch.no_grad():
-        taught = decoder.teach(g.y, g.encoded, g.lengths, Need(weights=seen))
+        taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=seen))
         out, weights, _ = stepped(decoder, g, seen)
     assert out.shape == (B, T, R)
     torch.testing.assert_close(out, taught.states)
@@ -120,10 +120,10 @@ def test_one_step_at_a_time_is_all_at_once(kind: str, name: str) -> None:
 def test_a_batch_is_one_by_one_and_padding_changes_nothing(kind: str, name: str) -> None:
     decoder, g = built(kind, name).eval(), given(name)
     with torch.no_grad():
-        whole = decoder.teach(g.y, g.encoded, g.lengths).states
+        whole = decoder.teacher_force(g.y, g.encoded, g.lengths).states
         for n, length in enumerate(LENGTHS.tolist()):
             alone = g.rows(torch.tensor([n]), length)
-            torch.testing.assert_close(decoder.teach(alone.y, alone.encoded, alone.lengths).states[0], whole[n])
+            torch.testing.assert_close(decoder.teacher_force(alone.y, alone.encoded, alone.lengths).states[0], whole[n])
 
 
 @every
@@ -148,7 +148,7 @@ def test_hypotheses_picks_and_keeps_are_decodings_of_their_own(kind: str, name: 
             assert got.out.shape == (len(rows), count, R)
             for n in range(count):
                 one = g.rows(rows)
-                want = decoder.teach(said[:, n], one.encoded, one.lengths, Need(weights=seen))
+                want = decoder.teacher_force(said[:, n], one.encoded, one.lengths, Need(weights=seen))
                 torch.testing.assert_close(got.out[:, n], want.states[:, -1])
                 if seen:
                     torch.testing.assert_close(got.weights[:, n], want.weights[:, -1])
@@ -168,7 +168,7 @@ SILENT = {
 @every
 def test_every_parameter_receives_a_gradient(kind: str, name: str) -> None:
     decoder, g = built(kind, name, layers=2), given(name)
-    taught = decoder.teach(g.y, g.encoded, g.lengths)
+    taught = decoder.teacher_force(g.y, g.encoded, g.lengths)
     loss = (taught.states * torch.randn(T, R)).square().sum()
     if name == "hard":
         assert taught.log_prob is not None
@@ -201,7 +201,7 @@ def test_gradients_are_those_of_the_states(kind: str, cell: str) -> None:
             self.decoder = decoder
 
         def forward(self, y: Tensor, outputs: Tensor, summary: Tensor) -> Tensor:
-            return self.decoder.teach(y, Encoded(outputs, summary), g.lengths).states
+            return self.decoder.teacher_force(y, Encoded(outputs, summary), g.lengths).states
 
     def run(y: Tensor, outputs: Tensor, summary: Tensor, *values: Tensor) -> Tensor:
         named = {f"decoder.{key}": value for key, value in zip(parameters, values, strict=True)}
@@ -215,13 +215,13 @@ def test_state_dict_and_deepcopy_round_trip(kind: str) -> None:
     name = "location-sensitive"
     decoder, g = built(kind, name).eval(), given(name)
     with torch.no_grad():
-        want = decoder.teach(g.y, g.encoded, g.lengths).states
-        assert torch.equal(copy.deepcopy(decoder).teach(g.y, g.encoded, g.lengths).states, want)
+        want = decoder.teacher_force(g.y, g.encoded, g.lengths).states
+        assert torch.equal(copy.deepcopy(decoder).teacher_force(g.y, g.encoded, g.lengths).states, want)
         fresh = built(kind, name).eval()
         for p in fresh.parameters():
             nn.init.normal_(p)
         fresh.load_state_dict(decoder.state_dict())
-        assert torch.equal(fresh.teach(g.y, g.encoded, g.lengths).states, want)
+        assert torch.equal(fresh.teacher_force(g.y, g.encoded, g.lengths).states, want)
 
 
 @pytest.mark.parametrize("kind", ATTENDING)
@@ -229,7 +229,7 @@ def test_hard_attention_draws_while_it_trains_and_settles_after(kind: str) -> No
     decoder, g = built(kind, "hard"), given("hard")
 
     def states() -> Tensor:
-        return decoder.teach(g.y, g.encoded, g.lengths).states
+        return decoder.teacher_force(g.y, g.encoded, g.lengths).states
 
     assert not torch.equal(states(), states())
     decoder.eval()
@@ -252,7 +252,7 @@ def test_what_is_wrong_is_told() -> None:
     g = given("")
     fixed = built("fixed", "")
     with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
-        fixed.teach(g.y, g.encoded, g.lengths, Need(weights=True))
+        fixed.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
         fixed.step(words(g.y[:, :1]), fixed.start(g.encoded, g.lengths), weights=True)
     for kind in ATTENDING:
@@ -297,7 +297,7 @@ def gru(rnn: nn.GRU, x: Vector, h: Vector) -> Vector:
     return [(1 - gate) * one + gate * old for gate, one, old in zip(z, new, h, strict=True)]
 
 
-def stirred(decoder: Decoder) -> Decoder:
+def stirred(decoder: RecurrentDecoder) -> RecurrentDecoder:
     for p in decoder.parameters():
         nn.init.normal_(p, std=0.4)
     return decoder
@@ -307,7 +307,7 @@ def test_bahdanau_as_the_paper_has_it() -> None:
     """Equations of 3.1 and A.2.2 in plain Python: e_ij = v·tanh(W s_{i−1} + U h_j), α = softmax, c, s_i, maxout."""
     decoder, g = stirred(built("bahdanau", "additive")), given("additive")
     assert isinstance(decoder, Bahdanau)
-    taught = decoder.teach(g.y, g.encoded, g.lengths, Need(weights=True))
+    taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     score, bridge = decoder.attention.score, decoder.bridge.linear
     for b, length in enumerate(LENGTHS.tolist()):
         h = g.encoded.outputs[b, :length].tolist()
@@ -333,7 +333,7 @@ def test_luong_as_the_paper_has_it(feeding: bool) -> None:
     """Equations 5 to 8 with the general score, and input feeding (3.3): h̃_t = tanh(W_c [c_t; h_t])."""
     decoder, g = stirred(built("luong-feeding" if feeding else "luong", "general")), given("general")
     assert isinstance(decoder, Luong)
-    taught = decoder.teach(g.y, g.encoded, g.lengths, Need(weights=True))
+    taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     score, bridge = decoder.attention.score, decoder.bridge.linear
     for b, length in enumerate(LENGTHS.tolist()):
         source = g.encoded.outputs[b, :length].tolist()
@@ -353,7 +353,7 @@ def test_fixed_as_the_paper_has_it() -> None:
     """Cho et al. 2014: the last state of the encoder goes into every step."""
     decoder, g = stirred(built("fixed", "")), given("")
     assert isinstance(decoder, Fixed)
-    taught = decoder.teach(g.y, g.encoded, g.lengths)
+    taught = decoder.teacher_force(g.y, g.encoded, g.lengths)
     for b in range(B):
         c, bridge = g.encoded.summary[b].tolist(), decoder.bridge.linear
         s = [math.tanh(x) for x in add(times(bridge.weight, c), bridge.bias.tolist())]
@@ -377,7 +377,7 @@ NARROW |= {"scaled-dot", "sigmoid", "sparsemax", "temperature", "topk", "triline
 SUMS = {"bahdanau": TANH, "luong": TANH | NARROW, "luong-feeding": TANH | NARROW}
 
 
-def wide(kind: str, name: str, layers: int = 1, cell: str = "gru") -> tuple[Decoder, Given]:
+def wide(kind: str, name: str, layers: int = 1, cell: str = "gru") -> tuple[RecurrentDecoder, Given]:
     """Values as wide as what Luong makes of them, so that a dot product may be projected."""
     torch.manual_seed(1)
     sizes = {"layers": layers, "cell": cell, "dropout": 0.0, "out_features": K}
@@ -400,7 +400,7 @@ def test_a_source_that_went_through_the_matrices_says_the_same(kind: str, name: 
     """W Σ α h = Σ α W h, in every step of a search and in its gradients."""
     decoder, g = wide(kind, name, 2, cell)
     assert decoder.start(g.encoded, g.lengths).projected == pays
-    taught = decoder.teach(g.y, g.encoded, g.lengths, Need(weights=True))
+    taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     state = decoder.start(g.encoded, g.lengths).reorder(torch.zeros(B, 2, dtype=torch.long))
     out, seen = [], []
     for t in range(T):
@@ -447,7 +447,7 @@ def test_who_listens_hears_whole_contexts_and_the_readout(kind: str, monkeypatch
         assert not decoder.start(g.encoded, g.lengths).projected
         torch.testing.assert_close(stepped(decoder, g, False)[0], want)
         assert len(heard) == T
-        torch.testing.assert_close(decoder.teach(g.y, g.encoded, g.lengths).states, want)
+        torch.testing.assert_close(decoder.teacher_force(g.y, g.encoded, g.lengths).states, want)
         assert len(heard) == T + (T if kind == "luong-feeding" else 1)
         handle.remove()
     assert set(heard) == {decoder.readout.in_features}  # type: ignore[union-attr]
@@ -456,12 +456,12 @@ def test_who_listens_hears_whole_contexts_and_the_readout(kind: str, monkeypatch
 def test_a_word_said_by_many_is_one_row_unless_somebody_listens() -> None:
     tokens = torch.tensor([[4, 2, 4], [2, 2, 0]])
     embedding = nn.Embedding(5, D)
-    got = Words.of(tokens, embedding)
+    got = TokenBatch.of(tokens, embedding)
     assert got.vectors.shape == (3, D)
     assert torch.equal(got.each(got.vectors), embedding(tokens).flatten(0, 1))
     heard: list[Tensor] = []
     embedding.register_forward_hook(lambda _m, came, _out: heard.append(came[0]))  # type: ignore[func-returns-value]
-    got = Words.of(tokens, embedding)
+    got = TokenBatch.of(tokens, embedding)
     assert torch.equal(heard[0], tokens)
     assert torch.equal(got.each(got.vectors), embedding(tokens).flatten(0, 1))
 

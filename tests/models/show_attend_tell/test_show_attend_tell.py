@@ -13,11 +13,11 @@ from torch import Tensor, nn
 import regard
 from regard.attn.call import Need
 from regard.attn.layer import Attention
-from regard.attn.terms.read import Read, Sample, Taken, _at
+from regard.attn.terms.read import Read, ReadResult, Sample, _at
 from regard.attn.terms.score import Additive
 from regard.decoding.beam import beam
 from regard.decoding.protocol import greedy, sample
-from regard.models.show_attend_tell.encoder import Annotator
+from regard.models.show_attend_tell.encoder import AnnotationEncoder
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.tasks.caption.task import drawn
 
@@ -79,7 +79,7 @@ def test_it_is_the_paper_in_a_plain_loop(attention: str) -> None:
     d, score = model.decoder, model.decoder.attention.score
     assert isinstance(score, Additive)
     x, y = seen(), target()
-    got = model.teach(x, y, Need(weights=True))
+    got = model.teacher_force(x, y, Need(weights=True))
     for n in range(B):
         places = model.encoder(x[n : n + 1])[0].flatten(1).T  # "15 d"
         h, c = torch.tanh(d.bridge.linear(places.mean(0))).chunk(2)
@@ -102,7 +102,7 @@ def test_it_is_the_paper_in_a_plain_loop(attention: str) -> None:
 def test_steps_are_the_whole(attention: str) -> None:
     model = built(attention).eval()
     x, y = seen(), target()
-    whole, looked = model(x, y), model.teach(x, y, Need(weights=True)).weights
+    whole, looked = model(x, y), model.teacher_force(x, y, Need(weights=True)).weights
     state = model.start(x)
     for t in range(T):
         made = model.step(y[:, t : t + 1], state, weights=True)
@@ -139,7 +139,7 @@ def test_searches_come_for_free(attention: str) -> None:
 @given(b=st.integers(1, 3), h=st.integers(1, 4), w=st.integers(1, 4), t=st.integers(1, 4), hard=st.booleans())
 def test_weights_sum_to_one(b: int, h: int, w: int, t: int, hard: bool) -> None:
     model = ShowAttendTell(Map(), V, width=W, hidden=H, attention="hard" if hard else "soft")
-    got = model.teach(torch.randn(b, 2, 3 * h, 3 * w), torch.randint(0, V, (b, t)), Need(weights=True))
+    got = model.teacher_force(torch.randn(b, 2, 3 * h, 3 * w), torch.randint(0, V, (b, t)), Need(weights=True))
     assert got.weights is not None
     assert got.weights.shape == (b, t, h * w)
     torch.testing.assert_close(got.weights.sum(-1), torch.ones(b, t))
@@ -150,8 +150,8 @@ def test_hard_with_one_place_is_soft() -> None:
     soft, hard = built("soft"), built("hard", expected=0.0)
     hard.load_state_dict(soft.state_dict())
     x, y = torch.randn(B, 2, 3, 3, dtype=torch.float64), target()
-    got = hard.train().teach(x, y)
-    torch.testing.assert_close(got.states, soft.teach(x, y).states)
+    got = hard.train().teacher_force(x, y)
+    torch.testing.assert_close(got.states, soft.teacher_force(x, y).states)
     torch.testing.assert_close(got.log_prob, torch.zeros(B, T, dtype=torch.float64))
 
 
@@ -159,11 +159,11 @@ def test_the_expectation_of_draws_is_soft() -> None:
     soft, hard = built("soft"), built("hard", expected=1.0)
     hard.load_state_dict(soft.state_dict())
     x, y = seen(), target()
-    got = hard.train().teach(x, y)
-    torch.testing.assert_close(got.states, soft.teach(x, y).states)
+    got = hard.train().teacher_force(x, y)
+    torch.testing.assert_close(got.states, soft.teacher_force(x, y).states)
     assert got.log_prob is not None
     assert not got.log_prob.any()
-    half = built("hard", expected=0.5).train().teach(seen(64), target(64)).log_prob
+    half = built("hard", expected=0.5).train().teacher_force(seen(64), target(64)).log_prob
     assert half is not None
     drew = (half != 0).any(1)
     assert 10 < int(drew.sum()) < 54
@@ -176,7 +176,7 @@ class Forced(Sample):
 
     places: "itertools.cycle[int]"
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
         # the probe of its width has one place
         at = next(self.places) if weights.shape[-1] > 1 else 0
         return _at(weights, v, torch.full(weights.shape[:-1], at))
@@ -201,7 +201,7 @@ def test_reinforce_is_unbiased() -> None:
         made.load_state_dict(model.state_dict())
         names = dict(made.named_parameters())
         keep = torch.ones(1, 2, dtype=torch.bool)
-        taught = made.teach(x, y[:, :-1])
+        taught = made.teacher_force(x, y[:, :-1])
         assert taught.log_prob is not None
         log_p = made.output(taught.states).log_softmax(-1).gather(-1, y[:, 1:, None]).squeeze(-1)  # "1 2"
         chance = taught.log_prob.sum().exp()
@@ -232,7 +232,7 @@ def test_gradients_are_right() -> None:
     x = torch.randn(2, 2, 3, 6, dtype=torch.float64, requires_grad=True)
 
     def out(x: Tensor) -> tuple[Tensor, Tensor]:
-        taught = model.teach(x, y, Need(weights=True))
+        taught = model.teacher_force(x, y, Need(weights=True))
         assert taught.weights is not None
         return model.output(taught.states), taught.weights
 
@@ -264,11 +264,11 @@ def test_it_is_recorded_a_map_a_word() -> None:
         model = built(attention).eval()
         x, y = seen(1), target(1)
         with regard.record(model) as tape:
-            model.teach(x, y)
+            model.teacher_force(x, y)
         (one,) = tape
         assert (one.kind, one.grid, one.name) == ("alignment", (3, 5), "decoder.attention")
         assert one.verified
-        want = model.teach(x, y, Need(weights=True)).weights
+        want = model.teacher_force(x, y, Need(weights=True)).weights
         torch.testing.assert_close(one.weights.dense().reshape(T, 15), want[0])
         with regard.record(model) as steps:
             state = model.start(x)
@@ -282,7 +282,7 @@ def test_it_is_recorded_a_map_a_word() -> None:
 @pytest.mark.parametrize("size", [(32, 32), (4, 4), (13, 22)])
 def test_a_place_sees_what_is_there(size: tuple[int, int]) -> None:
     torch.manual_seed(0)
-    net = Annotator(2, D, width=4).double()
+    net = AnnotationEncoder(2, D, width=4).double()
     x = torch.randn(1, 2, *size, dtype=torch.float64)
     made = net(x)
     assert made.shape == (1, D, size[0] // 4, size[1] // 4)
@@ -296,7 +296,7 @@ def test_a_place_sees_what_is_there(size: tuple[int, int]) -> None:
 
 def test_places_differ_by_where_they_lie() -> None:
     torch.manual_seed(0)
-    made = Annotator(1, 16, width=4)(torch.zeros(1, 1, 32, 32))[0].flatten(1).T
+    made = AnnotationEncoder(1, 16, width=4)(torch.zeros(1, 1, 32, 32))[0].flatten(1).T
     assert len(torch.unique(made.detach(), dim=0)) == 64
 
 
@@ -315,8 +315,11 @@ def test_places_differ_by_where_they_lie() -> None:
             lambda: ShowAttendTell(nn.Flatten(), V, example=torch.zeros(2, 3, 4)),
             r'encoder must make a map "b d h w" or rows "b n d" of pictures, got \(2, 12\); wrap it',
         ),
-        (lambda: Annotator(1, 4)(torch.zeros(2, 3, 8, 8)), r"images must be \(pictures, 1 channels, height, width\)"),
-        (lambda: Annotator(1, 4)(torch.zeros(2, 1, 3, 8)), "images must be 4 × 4 pixels or more"),
+        (
+            lambda: AnnotationEncoder(1, 4)(torch.zeros(2, 3, 8, 8)),
+            r"images must be \(pictures, 1 channels, height, width\)",
+        ),
+        (lambda: AnnotationEncoder(1, 4)(torch.zeros(2, 1, 3, 8)), "images must be 4 × 4 pixels or more"),
     ],
 )
 def test_what_cannot_be_is_said(act: object, said: str) -> None:

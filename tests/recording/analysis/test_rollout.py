@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.recording.toy import computed, kept, stack, weights
 
 import regard
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 
@@ -39,7 +39,7 @@ def test_rollout_is_the_authors(layers: int, heads: int, n: int, residual: float
 
 
 def test_rollout_of_rows_is_rows_of_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps = tuple(Recorded(f"l.{n}", "self", computed(q=11, k=11, seed=n, mask=regard.Causal())) for n in range(3))
+    maps = tuple(RecordedMap(f"l.{n}", "self", computed(q=11, k=11, seed=n, mask=regard.Causal())) for n in range(3))
     found = Recording(maps).rollout()[0].weights
     whole = found.dense()
     torch.testing.assert_close(found.rows(torch.tensor([7, 2])), whole[..., [7, 2], :])
@@ -60,7 +60,7 @@ def test_rollout_of_one_layer_without_residual_is_its_mean() -> None:
 def test_a_row_of_nothing_stays_where_it_is() -> None:
     empty = weights(1, 2, 3, 3)
     empty[..., 1, :] = 0
-    found = Recording((Recorded("a", "self", Kept(empty)),)).rollout()[0].weights.dense()
+    found = Recording((RecordedMap("a", "self", DenseMap(empty)),)).rollout()[0].weights.dense()
     torch.testing.assert_close(found[0, 0, 1], torch.tensor([0.0, 1.0, 0.0]))
 
 
@@ -75,7 +75,7 @@ def sloped(layers: int = 3, b: int = 2, h: int = 3, n: int = 5) -> Recording:
     maps = []
     for layer in range(layers):
         slope = torch.randn(b, h, n, n, generator=torch.Generator().manual_seed(layer + 50))
-        maps.append(Recorded(f"l.{layer}", "self", Kept(weights(b, h, n, n, seed=layer)), slope=Kept(slope)))
+        maps.append(RecordedMap(f"l.{layer}", "self", DenseMap(weights(b, h, n, n, seed=layer)), slope=DenseMap(slope)))
     return Recording(tuple(maps))
 
 
@@ -95,7 +95,8 @@ def test_relevance_is_the_authors(layers: int, heads: int, n: int) -> None:
 
 def test_relevance_of_what_matters_nothing_is_the_identity() -> None:
     maps = tuple(
-        Recorded(f"l.{n}", "self", Kept(weights(1, 2, 3, 3)), slope=Kept(-torch.ones(1, 2, 3, 3))) for n in "ab"
+        RecordedMap(f"l.{n}", "self", DenseMap(weights(1, 2, 3, 3)), slope=DenseMap(-torch.ones(1, 2, 3, 3)))
+        for n in "ab"
     )
     assert torch.equal(Recording(maps).relevance()[0].weights.dense()[0, 0], torch.eye(3))
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from tests.recording.toy import computed, kept, stack, weights
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 
@@ -22,7 +22,7 @@ def drained(places: tuple[int, ...], heads: int, share: float = 0.8) -> Recordin
     flat = found.transpose(1, 2).flatten(0, 1)
     flat[:heads] = sunk.transpose(1, 2).flatten(0, 1)[:heads]
     found = flat.unflatten(0, (2, 3)).transpose(1, 2)
-    return Recording(tuple(Recorded(f"l.{n}", "self", Kept(found[n])) for n in range(2)))
+    return Recording(tuple(RecordedMap(f"l.{n}", "self", DenseMap(found[n])) for n in range(2)))
 
 
 def test_sinks_are_found() -> None:
@@ -47,14 +47,14 @@ def test_the_share_is_of_all_that_is_looked() -> None:
 
 def test_a_map_that_is_not_a_distribution() -> None:
     gate = torch.tensor([[0.1, 3.0, 0.1], [0.0, 5.0, 0.2]]).expand(1, 1, 2, 3)
-    assert Recording((Recorded("a", "cross", Kept(gate)),)).sinks() == (1,)
+    assert Recording((RecordedMap("a", "cross", DenseMap(gate)),)).sinks() == (1,)
 
 
 @pytest.mark.parametrize("lazy", [False, True], ids=["kept", "computed"])
 def test_without_is_the_rest_brought_to_one(lazy: bool) -> None:
-    one = computed() if lazy else Kept(weights(2, 3, 5, 5))
-    tape = Recording((Recorded("a", "self", one, certificate=0.0, call=2, step=3),))
-    found = tape.without([0, -1])[0]
+    one = computed() if lazy else DenseMap(weights(2, 3, 5, 5))
+    tape = Recording((RecordedMap("a", "self", one, certificate=0.0, call=2, step=3),))
+    found = tape.without_keys([0, -1])[0]
     p = one.dense().double().numpy()
     p[..., [0, 4]] = 0
     np.testing.assert_allclose(found.weights.dense().numpy(), p / p.sum(-1, keepdims=True), atol=1e-6)
@@ -62,18 +62,18 @@ def test_without_is_the_rest_brought_to_one(lazy: bool) -> None:
     assert (found.call, found.step, found.verified) == (2, 3, True)
     # what was there is left as it was
     torch.testing.assert_close(one.dense().sum(-1), torch.ones(2, 3, 5))
-    assert torch.equal(tape.without([])[0].weights.dense().argmax(-1), one.dense().argmax(-1))
+    assert torch.equal(tape.without_keys([])[0].weights.dense().argmax(-1), one.dense().argmax(-1))
 
 
 def test_a_row_that_looked_at_a_sink_alone_is_left_with_nothing() -> None:
     first = torch.zeros(1, 1, 2, 3)
     first[..., 0] = 1.0
-    assert not Recording((Recorded("a", "self", Kept(first)),)).without([0])[0].weights.dense().any()
+    assert not Recording((RecordedMap("a", "self", DenseMap(first)),)).without_keys([0])[0].weights.dense().any()
 
 
 def test_hiding_what_is_found() -> None:
     tape = drained((0,), 6)
-    left = tape.without(tape.sinks())
+    left = tape.without_keys(tape.sinks())
     assert left.sinks() == ()
     assert left[0].weights.dense().amax() < 0.3
 
@@ -90,9 +90,9 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "nothing": (ValueError, lambda: Recording().sinks(), "sinks needs at least one map, got an empty recording"),
     "two texts": (ValueError, lambda: MIXED.sinks(), "the maps have 5 and 7 keys; take one kind and one call"),
     "sample": (IndexError, lambda: stack().sinks(sample=2), "sample 2 is not among the 2 of 'layers.0'; use 0"),
-    "key": (IndexError, lambda: stack().without([5]), "key 5 is not among the 5 of 'layers.0'; use 0 to 4"),
-    "key of text": (TypeError, lambda: stack().without(["[CLS]"]), "keys must be whole numbers, got '[CLS]'"),
-    "all keys": (ValueError, lambda: stack().without(range(5)), "all 5 keys of 'layers.0' would be hidden; leave"),
+    "key": (IndexError, lambda: stack().without_keys([5]), "key 5 is not among the 5 of 'layers.0'; use 0 to 4"),
+    "key of text": (TypeError, lambda: stack().without_keys(["[CLS]"]), "keys must be whole numbers, got '[CLS]'"),
+    "all keys": (ValueError, lambda: stack().without_keys(range(5)), "all 5 keys of 'layers.0' would be hidden; leave"),
 }
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.recording.toy import computed, kept, stack, weights
 
-from regard.attn.maps.attention_map import Kept
+from regard.attn.maps.attention_map import DenseMap
 from regard.recording.analysis.words import MARKS, Words
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 WORDPIECE = ["[CLS]", "un", "##believ", "##able", "!", "play", "##ing", "[SEP]"]
@@ -69,8 +69,8 @@ def grouped(draw: st.DrawFn) -> Words:
 @given(grouped(), grouped(), st.booleans())
 def test_columns_are_summed_and_rows_averaged(queries: Words, keys: Words, lazy: bool) -> None:
     q, k = len(queries.of), len(keys.of)
-    one = computed(q=q, k=k) if lazy else Kept(weights(2, 3, q, k))
-    found = Recording((Recorded("a", "cross", one, grid=(1, k)),)).merged(queries, keys)
+    one = computed(q=q, k=k) if lazy else DenseMap(weights(2, 3, q, k))
+    found = Recording((RecordedMap("a", "cross", one, grid=(1, k)),)).merge_words(queries, keys)
     p = one.dense().double().numpy()
     expected = np.zeros((2, 3, len(queries), len(keys)))
     for u in range(len(queries)):
@@ -91,28 +91,28 @@ def test_columns_are_summed_and_rows_averaged(queries: Words, keys: Words, lazy:
 
 def test_words_of_one_piece_change_nothing() -> None:
     tape = stack()
-    same = tape.merged(Words(tape.queries, tuple(range(5))))
+    same = tape.merge_words(Words(tape.queries, tuple(range(5))))
     assert all(torch.equal(a.weights.dense(), b.weights.dense()) for a, b in zip(tape, same, strict=True))
     assert (same.queries, same.keys) == (tape.queries, tape.keys)
 
 
 def test_left_out_the_words_come_from_the_labels() -> None:
-    one = stack(n=8).labelled(WORDPIECE).merged()
+    one = stack(n=8).with_labels(WORDPIECE).merge_words()
     words = ("[CLS]", "unbelievable", "!", "playing", "[SEP]")
     assert one.labels(one[0]) == (words, words)
     assert one[0].shape == (2, 3, 5, 5)
     two = Recording((kept("e", 1, 2, 8, 8), kept("d", 1, 2, 5, 5), kept("c", 1, 2, 5, 8, kind="cross")))
     # a text that shows no mark is of the tokenizer of the other one
-    two = two.labelled(PLAIN, WORDPIECE)
+    two = two.with_labels(PLAIN, WORDPIECE)
     # an encoder's words are those of the keys
-    assert [m.shape[-2:] for m in two.merged()] == [(5, 5), (5, 5), (5, 5)]
-    assert two.merged().labels(two.merged()[2]) == (tuple(PLAIN), Words.by_mark(WORDPIECE).text)
+    assert [m.shape[-2:] for m in two.merge_words()] == [(5, 5), (5, 5), (5, 5)]
+    assert two.merge_words().labels(two.merge_words()[2]) == (tuple(PLAIN), Words.by_mark(WORDPIECE).text)
 
 
 BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "another text": (
         ValueError,
-        lambda: Recording((kept("c", 1, 2, 8, 8, kind="cross"),)).labelled(WORDPIECE).merged(),
+        lambda: Recording((kept("c", 1, 2, 8, 8, kind="cross"),)).with_labels(WORDPIECE).merge_words(),
         "keys must be Words for 'c', which looks at another text (kind cross); pass keys=, label them with",
     ),
     "mark": (ValueError, lambda: Words.by_mark(BPE, "bpee"), "unknown mark 'bpee'; did you mean 'bpe'?"),
@@ -129,11 +129,15 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
         lambda: Words(("a", "b"), (0, 0)),
         "every word must have a piece and every piece a word, got 2 words and pieces of [0]; number the words from 0",
     ),
-    "no words": (TypeError, lambda: stack().merged([0, 0, 1]), "queries must be a Words, got [0, 0, 1]"),
-    "no labels": (ValueError, lambda: Recording((kept("a", 1, 1, 2, 2),)).merged(), "queries must be Words for a rec"),
+    "no words": (TypeError, lambda: stack().merge_words([0, 0, 1]), "queries must be a Words, got [0, 0, 1]"),
+    "no labels": (
+        ValueError,
+        lambda: Recording((kept("a", 1, 1, 2, 2),)).merge_words(),
+        "queries must be Words for a rec",
+    ),
     "words of another text": (
         ValueError,
-        lambda: stack().merged(Words(("a",), (0, 0))),
+        lambda: stack().merge_words(Words(("a",), (0, 0))),
         "words must be made of 5 queries and 5 keys for 'layers.0', got words of 2 and of 2 pieces",
     ),
 }

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.attn.maps.attention_map import Computed, Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap, LazyMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 B, H, Q, D = 2, 3, 7, 5
@@ -60,7 +60,7 @@ WAYS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
 }
 
 
-def heard(attend: Callable[[Tensor], Tensor], **options: Any) -> Recorded:
+def heard(attend: Callable[[Tensor], Tensor], **options: Any) -> RecordedMap:
     model = Written(attend)
     torch.manual_seed(0)
     with regard.record(model, **options) as tape:
@@ -90,7 +90,7 @@ def test_every_way_to_mask_is_told(name: str, keep: str, tmp_path: Path) -> None
     assert torch.equal(again[0].weights.pick(1, 2).allowed(), wanted[1, 2])
     assert torch.equal(again.mean("heads")[0].allowed(), wanted[:, :1])
     assert torch.equal(again.shares()[0].allowed(), wanted)
-    assert torch.equal(again.minus(tape)[0].allowed(), wanted)
+    assert torch.equal(again.difference(tape)[0].allowed(), wanted)
 
 
 def test_rows_and_heads_that_were_chosen() -> None:
@@ -118,7 +118,7 @@ def test_what_is_stored_as_weights_keeps_its_rule(name: str, tmp_path: Path) -> 
     wanted = CAUSAL & PADDED[:, None]
     assert torch.equal(tape[0].allowed(), wanted)
     again = Recording.load(tape.save(tmp_path / "a.safetensors"))
-    assert isinstance(again[0].weights, Kept)
+    assert isinstance(again[0].weights, DenseMap)
     assert torch.equal(again[0].allowed(), wanted)
     # a second time, too
     assert torch.equal(Recording.load(again.save(tmp_path / "b.safetensors"))[0].allowed(), wanted)
@@ -131,7 +131,7 @@ def test_a_rule_is_no_matrix(tmp_path: Path) -> None:
     model = Written(sdpa(is_causal=True))
     with regard.record(model) as tape:
         model(x)
-    assert isinstance(tape[0].weights, Computed)
+    assert isinstance(tape[0].weights, LazyMap)
     path = tape.save(tmp_path / "a.safetensors")
     assert path.stat().st_size < 40 * n
     again = Recording.load(path)
@@ -161,9 +161,9 @@ def test_a_matrix_that_follows_a_rule_is_kept_as_one(name: str, tmp_path: Path) 
         model(x)
     for one in tape:
         assert one.verified
-        assert isinstance(one.weights, Computed)
+        assert isinstance(one.weights, LazyMap)
         assert one.weights.call.bias is None
-        assert not isinstance(one.weights.call.mask, regard.Given)
+        assert not isinstance(one.weights.call.mask, regard.BooleanMask)
         assert torch.equal(one.allowed(), mask.expand(B, H, n, n))
         torch.testing.assert_close(one.weights.dense(), dense[0].weights.dense(), atol=1e-6, rtol=0)
     assert torch.equal(dense[0].allowed(), mask.expand(B, H, n, n))
@@ -182,7 +182,7 @@ def test_what_only_looks_like_a_rule_stays_as_it_is() -> None:
         with regard.record(model) as tape:
             model(torch.randn(B, H, n, D))
         assert tape[0].verified
-        assert isinstance(tape[0].weights, Computed)
+        assert isinstance(tape[0].weights, LazyMap)
         assert tape[0].weights.call.mask is None
 
 
@@ -230,7 +230,7 @@ def test_a_slope_that_goes_on_for_long_hides_what_is_far() -> None:
 def test_keys_that_are_not_there_yet_are_masked() -> None:
     """The steps of a generation, stitched, allow what one causal pass does."""
     steps = [
-        Recorded("a", "self", Kept(torch.rand(1, 1, q, k)), call=n, step=s)
+        RecordedMap("a", "self", DenseMap(torch.rand(1, 1, q, k)), call=n, step=s)
         for n, (s, q, k) in enumerate([(0, 3, 3), (3, 1, 4), (4, 1, 5)])
     ]
     (whole,) = Recording(tuple(steps)).stitched()
@@ -249,7 +249,7 @@ def test_flex_attention_tells_its_mask() -> None:
 
 
 def test_a_file_whose_rule_does_not_fit(tmp_path: Path) -> None:
-    rule = Kept(torch.rand(1, 1, 4, 4), heard(sdpa(is_causal=True)).weights)
-    path = Recording((Recorded("a", "self", rule, certificate=0.0),)).save(tmp_path / "a.safetensors")
+    rule = DenseMap(torch.rand(1, 1, 4, 4), heard(sdpa(is_causal=True)).weights)
+    path = Recording((RecordedMap("a", "self", rule, certificate=0.0),)).save(tmp_path / "a.safetensors")
     with pytest.raises(ValueError, match=r"what is allowed must be \(1, 1, 4, 4\) as the weights, got \(2, 3, 7, 7\)"):
         Recording.load(path)

@@ -90,7 +90,7 @@ class Model(nn.Module):
         return out
 
 
-def recorded(attend: Attend) -> tuple[regard.Recorded, Tensor]:
+def recorded(attend: Attend) -> tuple[regard.RecordedMap, Tensor]:
     model = Model(attend)
     q, k, v = torch.randn(B, H, Q, D), torch.randn(B, H, K, D), torch.randn(B, H, K, D)
     torch.manual_seed(3)
@@ -108,7 +108,7 @@ def test_scores_are_followed_to_queries_and_keys(name: str) -> None:
     one, weights = recorded(FOLLOWED[name])
     assert one.how == "softmax"
     assert one.verified
-    assert type(one.weights).__name__ == "Computed"
+    assert type(one.weights).__name__ == "LazyMap"
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
 
 
@@ -123,7 +123,7 @@ def test_other_ways_to_write_it(attend: Attend) -> None:
 def test_where_scores_cannot_be_followed_the_weights_are_kept(name: str) -> None:
     one, weights = recorded(KEPT[name])
     assert one.verified
-    assert type(one.weights).__name__ == "Kept"
+    assert type(one.weights).__name__ == "DenseMap"
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=0.0)
 
 
@@ -155,7 +155,7 @@ def test_heads_that_lie_with_the_samples_are_told_apart() -> None:
     (one,) = tape
     assert one.shape == (B, H, Q, Q)
     assert one.verified
-    assert type(one.weights).__name__ == "Computed"
+    assert type(one.weights).__name__ == "LazyMap"
     q = given.unflatten(-1, (H, -1)).transpose(1, 2)
     want = torch.softmax(0.3 * q @ q.mT + 0.5 * torch.arange(Q), -1)
     torch.testing.assert_close(one.weights.dense(), want, rtol=0.0, atol=1e-6)

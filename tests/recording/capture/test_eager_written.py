@@ -24,7 +24,7 @@ class Model(nn.Module):
         return out
 
 
-def recorded(attend: Attend, inference: bool = False) -> tuple[regard.Recorded, Tensor]:
+def recorded(attend: Attend, inference: bool = False) -> tuple[regard.RecordedMap, Tensor]:
     model = Model(attend)
     q, k, v = torch.randn(B, H, Q, D), torch.randn(B, H, K, D), torch.randn(B, H, K, D)
     with torch.inference_mode(inference):
@@ -190,7 +190,7 @@ def test_weights_are_followed_to_their_product(attend: Attend) -> None:
     assert one.verified
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
     followed = attend in (keywords, keys_first, keys_first_values_before)
-    assert (type(one.weights).__name__ == "Computed") == followed
+    assert (type(one.weights).__name__ == "LazyMap") == followed
 
 
 def test_weights_before_dropout_are_certified_by_those_that_were_left() -> None:

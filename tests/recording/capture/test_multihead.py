@@ -39,7 +39,7 @@ def test_multihead_attention_gives_all_heads_before_dropout(training: bool, need
     (one,) = tape
     assert (one.how, one.kind) == ("multi_head_attention", "cross" if cross else "self")
     assert one.verified
-    assert type(one.weights).__name__ == "Computed"
+    assert type(one.weights).__name__ == "LazyMap"
     same = weights_of(layer, q, k, key_padding_mask=padding)
     torch.testing.assert_close(one.weights.dense(), same, rtol=0.0, atol=1e-6)
 

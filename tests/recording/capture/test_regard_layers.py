@@ -55,7 +55,7 @@ def test_kinds_are_told() -> None:
     for layer, args, kind in (
         (regard.MultiHead(12, 3), (torch.randn(B, Q, 12),), "self"),
         (regard.MultiHead(12, 3), (torch.randn(B, Q, 12), torch.randn(B, Q, 12)), "cross"),
-        (regard.Hop(), (torch.randn(B, 1, 12), torch.randn(B, K, 12)), "hop"),
+        (regard.MemoryHop(), (torch.randn(B, 1, 12), torch.randn(B, K, 12)), "hop"),
         (regard.Attention(), (torch.randn(B, Q, 12), torch.randn(B, K, 12)), "cross"),
     ):
         with regard.record(layer) as tape:
@@ -99,7 +99,7 @@ def test_a_decoders_steps_are_one_alignment(decoder: str, attention: str | None,
     (one,) = tape
     assert (one.name, one.kind, one.shape) == ("decoder.attention", "alignment", (2, *heads, 5, 6))
     assert one.verified
-    asked = model.teach(SOURCE, LENGTHS, TARGET, regard.Need(weights=True)).weights
+    asked = model.teacher_force(SOURCE, LENGTHS, TARGET, regard.Need(weights=True)).weights
     seen = one.weights.dense().mean(1) if heads else one.weights.dense()
     torch.testing.assert_close(seen, asked, rtol=0.0, atol=1e-6)
 

@@ -13,7 +13,7 @@ from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.nn.functional import scaled_dot_product_attention as early_bound
 
 import regard
-from regard.attn.maps.attention_map import Computed
+from regard.attn.maps.attention_map import LazyMap
 from regard.recording.capture import mask_rules, sdpa
 
 B, H, Q, K, D = 2, 3, 5, 7, 11
@@ -30,7 +30,7 @@ class Calls(nn.Module):
         return self.call(*args, **kwargs)
 
 
-def recorded(*args: Any, call: Callable[..., Tensor] = early_bound, **kwargs: Any) -> tuple[regard.Recorded, Tensor]:
+def recorded(*args: Any, call: Callable[..., Tensor] = early_bound, **kwargs: Any) -> tuple[regard.RecordedMap, Tensor]:
     model = Calls(call)
     torch.manual_seed(3)
     want = model(*args, **kwargs)
@@ -166,7 +166,7 @@ def test_a_corrupted_map_is_caught_by_its_certificate(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("row", [0, 37, 99])
 def test_a_map_with_one_wrong_row_among_those_checked_is_caught(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = tensors(100, 9)
-    plain = Computed.rows
+    plain = LazyMap.rows
     from regard.recording.capture import certificate
 
     checked = certificate.checked(100)
@@ -176,11 +176,11 @@ def test_a_map_with_one_wrong_row_among_those_checked_is_caught(row: int, monkey
     assert checked[-1] == 99
     near = int(checked[(checked - row).abs().argmin()])
 
-    def wrong(self: Computed, rows: Any) -> Tensor:
+    def wrong(self: LazyMap, rows: Any) -> Tensor:
         found = plain(self, rows)
         return torch.where((torch.arange(100)[rows] == near).unsqueeze(-1), found.flip(-1), found)
 
-    monkeypatch.setattr(Computed, "rows", wrong)
+    monkeypatch.setattr(LazyMap, "rows", wrong)
     assert not recorded(q, k, v)[0].verified
 
 

@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from tests.recording.toy import computed, kept, stack, weights
 
 import regard
-from regard.attn.maps.attention_map import Computed, Kept
+from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.common import atomic_files
-from regard.recording.recorded_map import Kind, Recorded
+from regard.recording.recorded_map import Kind, RecordedMap
 from regard.recording.recording import Recording
 
 LENGTHS = torch.tensor([11, 7])
@@ -60,7 +60,7 @@ def same(one: Recording, other: Recording, tolerance: float = 0.0) -> None:
     assert (one.queries, one.keys, one.about) == (other.queries, other.keys, other.about)
     assert len(one) == len(other)
     for a, b in zip(one, other, strict=True):
-        for field in dataclasses.fields(Recorded):
+        for field in dataclasses.fields(RecordedMap):
             if field.name not in ("weights", "slope"):
                 assert getattr(a, field.name) == getattr(b, field.name), field.name
         assert (a.slope is None) == (b.slope is None)
@@ -89,8 +89,8 @@ def test_kept_maps_come_back_to_the_bit(
     *lead, q, k = shape
     places = (1, k) if grid and k else None
     heads = tuple(range(2, 2 + lead[-1])) if lead else None
-    kept = Kept(weights(*shape).to(dtype))
-    one = Recorded(name, kind, kept, 3, 5, certificate, 1e-3, "sdpa", places, None, tuple(range(4, 4 + q)), heads)
+    kept = DenseMap(weights(*shape).to(dtype))
+    one = RecordedMap(name, kind, kept, 3, 5, certificate, 1e-3, "sdpa", places, None, tuple(range(4, 4 + q)), heads)
     tape = Recording((one, one), (name, "b"), None, {"model": name})
     same(tape, back(tape, tmp_path_factory.mktemp("saved") / "a.safetensors"))
 
@@ -99,9 +99,9 @@ def test_kept_maps_come_back_to_the_bit(
 @pytest.mark.parametrize("bias", BIASES)
 def test_computed_maps_come_back_computed(mask: str, bias: str, tmp_path: Path) -> None:
     one = computed(2, 3, 11, 11, mask=MASKS[mask], bias=BIASES[bias], normalize=regard.Softmax(1.3))
-    tape = Recording((Recorded("a", "self", one),))
+    tape = Recording((RecordedMap("a", "self", one),))
     found = back(tape, tmp_path)
-    assert type(found[0].weights) is Computed
+    assert type(found[0].weights) is LazyMap
     same(tape, found, 1e-6)
     rows = torch.tensor([7, 2])
     torch.testing.assert_close(found[0].weights.rows(rows), one.rows(rows), rtol=0, atol=1e-6)
@@ -112,9 +112,9 @@ def test_computed_maps_come_back_computed(mask: str, bias: str, tmp_path: Path) 
 def test_scores_that_are_dot_products(score: str, dtype: torch.dtype, tmp_path: Path) -> None:
     q, k = (torch.randn(2, 3, n, 7, dtype=dtype) for n in (5, 11))
     one = regard.attend(q, k, score=SCORES[score].to(dtype), need=regard.Need(map=True)).map
-    tape = Recording((Recorded("a", "cross", one),))
+    tape = Recording((RecordedMap("a", "cross", one),))
     found = back(tape, tmp_path)
-    assert type(found[0].weights) is Computed
+    assert type(found[0].weights) is LazyMap
     same(tape, found, 1e-6)
 
 
@@ -122,7 +122,7 @@ def test_grouped_heads_and_positions(tmp_path: Path) -> None:
     q, k = torch.randn(2, 6, 1, 7), torch.randn(2, 3, 11, 7)
     places = (torch.tensor([8]), torch.arange(11))
     one = regard.attend(q, k, k, mask=regard.Causal(), positions=places, need=regard.Need(map=True)).map
-    tape = Recording((Recorded("a", "self", one, step=8),))
+    tape = Recording((RecordedMap("a", "self", one, step=8),))
     found = back(tape, tmp_path)
     same(tape, found, 1e-6)
     assert not found[0].weights.dense()[..., 9:].any()
@@ -132,7 +132,7 @@ def test_grouped_heads_and_positions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_what_is_selected_is_all_that_is_stored(mask: str, tmp_path: Path) -> None:
-    tape = Recording((Recorded("a", "self", computed(2, 3, 11, 11, mask=MASKS[mask])),))
+    tape = Recording((RecordedMap("a", "self", computed(2, 3, 11, 11, mask=MASKS[mask])),))
     for heads in (1, slice(0, 2), [2, 0]):
         few = tape.select(heads=heads, sample=1)
         few = dataclasses.replace(few, queries=None, keys=None)
@@ -149,18 +149,18 @@ def test_other_maps_are_stored_as_weights(tmp_path: Path) -> None:
         {"normalize": regard.Sparsemax()},
         {"score": regard.Additive(7, 7, 3)},
         {"bias": regard.Shaw(7)},
-        {"normalize": regard.Softmax(regard.Trained(2.0))},
+        {"normalize": regard.Softmax(regard.Learnable(2.0))},
     ]
-    maps = [Recorded("a", "self", regard.attend(q, k, need=regard.Need(map=True), **one).map) for one in terms]
-    tape = Recording((*maps, *stack().rollout(), *stack().without([0]))).labelled(["ä", "\ud800", "\n", "", "🙂"])
+    maps = [RecordedMap("a", "self", regard.attend(q, k, need=regard.Need(map=True), **one).map) for one in terms]
+    tape = Recording((*maps, *stack().rollout(), *stack().without_keys([0]))).with_labels(["ä", "\ud800", "\n", "", "🙂"])
     found = back(tape, tmp_path)
-    assert all(type(one.weights) is Kept for one in found)
+    assert all(type(one.weights) is DenseMap for one in found)
     same(tape, found)
 
 
 def test_a_slope_is_stored(tmp_path: Path) -> None:
-    slope = Kept(torch.randn(1, 2, 5, 5))
-    tape = Recording((Recorded("a", "self", Kept(weights(1, 2, 5, 5)), slope=slope),))
+    slope = DenseMap(torch.randn(1, 2, 5, 5))
+    tape = Recording((RecordedMap("a", "self", DenseMap(weights(1, 2, 5, 5)), slope=slope),))
     found = back(tape, tmp_path)
     same(tape, found)
     assert torch.equal(found[0].slope.dense(), slope.dense())
@@ -169,27 +169,29 @@ def test_a_slope_is_stored(tmp_path: Path) -> None:
 
 def test_steps_of_a_generation_stay_small(tmp_path: Path) -> None:
     first = computed(1, 2, 5, 5, mask=regard.Causal())
-    maps = [Recorded("a", "self", first, certificate=0.0)]
-    maps += [Recorded("a", "self", computed(1, 2, 1, 6 + n, seed=n), 1 + n, 5 + n, certificate=0.0) for n in range(3)]
+    maps = [RecordedMap("a", "self", first, certificate=0.0)]
+    maps += [
+        RecordedMap("a", "self", computed(1, 2, 1, 6 + n, seed=n), 1 + n, 5 + n, certificate=0.0) for n in range(3)
+    ]
     tape = Recording(tuple(maps)).stitched()
     found = back(tape, tmp_path)
     same(tape, found, 1e-6)
     assert found[0].shape == (1, 2, 8, 8)
 
 
-def long(n: int, **terms: object) -> Computed:
+def long(n: int, **terms: object) -> LazyMap:
     """A map of n tokens of which nothing was computed yet."""
     q, k = torch.randn(1, 1, n, 16), torch.randn(1, 1, n, 16)
     one = regard.attend(q[..., :1, :], k[..., :1, :], need=regard.Need(map=True)).map
-    assert isinstance(one, Computed)
-    return Computed(dataclasses.replace(one.call, q=q, queries=q, keys=k, v=k, **terms))
+    assert isinstance(one, LazyMap)
+    return LazyMap(dataclasses.replace(one.call, q=q, queries=q, keys=k, v=k, **terms))
 
 
 def test_a_long_text_stays_small_and_is_computed_on_demand(tmp_path: Path) -> None:
     n = 32_768
     one = long(n, mask=regard.Causal())
     q, k = one.call.queries, one.call.keys
-    path = Recording((Recorded("a", "self", one),)).save(tmp_path)
+    path = Recording((RecordedMap("a", "self", one),)).save(tmp_path)
     assert path.stat().st_size < 5e6  # as weights it would be 4.3 GB
     found = Recording.load(path)[0].weights
     assert found.shape == (1, 1, n, n)
@@ -199,12 +201,12 @@ def test_a_long_text_stays_small_and_is_computed_on_demand(tmp_path: Path) -> No
 
 def test_what_maps_share_is_stored_once(tmp_path: Path) -> None:
     """A mask that all layers have, and the keys of a cache that grows."""
-    mask = regard.Given(torch.rand(1, 1, 11, 11) > 0.2)
-    layers = [Recorded(f"l.{n}", "self", computed(1, 2, 11, 11, seed=n, mask=mask)) for n in range(3)]
+    mask = regard.BooleanMask(torch.rand(1, 1, 11, 11) > 0.2)
+    layers = [RecordedMap(f"l.{n}", "self", computed(1, 2, 11, 11, seed=n, mask=mask)) for n in range(3)]
     cache, steps = torch.randn(1, 2, 20, 7), []
     for n in range(5, 12):
         one = regard.attend(torch.randn(1, 2, 1, 7), cache[:, :, :n], need=regard.Need(map=True)).map
-        steps.append(Recorded("g", "self", one, call=n - 5, step=n - 1))
+        steps.append(RecordedMap("g", "self", one, call=n - 5, step=n - 1))
     tape = Recording((*layers, *steps))
     path = tape.save(tmp_path)
     same(tape, Recording.load(path), 1e-6)
@@ -236,7 +238,7 @@ def test_every_field_is_stored(tmp_path: Path) -> None:
     path = stack(1).save(tmp_path)
     with safe_open(path, "pt") as file:
         told = json.loads(file.metadata()["regard.recording"])
-    fields = {field.name for field in dataclasses.fields(Recorded)}
+    fields = {field.name for field in dataclasses.fields(RecordedMap)}
     assert set(told["maps"][0]) == (fields - {"weights"}) | {"map"}
 
 
@@ -256,7 +258,7 @@ def test_a_batch_that_only_the_values_had(tmp_path: Path) -> None:
     q, k, v = torch.randn(1, 1, 5, 7), torch.randn(1, 1, 11, 7), torch.randn(2, 3, 11, 7)
     for queries in (q, q.expand(2, 3, 5, 7)):
         one = regard.attend(queries, k, v, need=regard.Need(map=True)).map
-        tape = Recording((Recorded("a", "cross", one),))
+        tape = Recording((RecordedMap("a", "cross", one),))
         found = back(tape, tmp_path)
         assert found[0].shape == (2, 3, 5, 11)
         same(tape, found, 1e-6)
@@ -284,7 +286,7 @@ def test_too_large_is_refused_by_its_size(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said):
         stack(3, 1, 3, 5).save(tmp_path, most=500)
     assert not list(tmp_path.iterdir())
-    huge = Recording((Recorded("a", "self", long(40_000, normalize=regard.Sparsemax())),))
+    huge = Recording((RecordedMap("a", "self", long(40_000, normalize=regard.Sparsemax())),))
     with pytest.raises(ValueError, match="would take 6.4 GB, more than most=2.15 GB"):
         huge.save(tmp_path)
 
@@ -302,7 +304,7 @@ def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_kept_maps_of_a_view_are_stored_alone(tmp_path: Path) -> None:
     big = weights(4, 3, 50, 50)
-    path = Recording((Recorded("a", "self", Kept(big[1:2, :1])),)).save(tmp_path)
+    path = Recording((RecordedMap("a", "self", DenseMap(big[1:2, :1])),)).save(tmp_path)
     assert path.stat().st_size < 12_000
     assert header(path)["0.map.weights"]["shape"] == [1, 1, 50, 50]
 

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from tests.recording.toy import computed, weights
 
 import regard
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 
@@ -100,11 +100,11 @@ def test_a_file_that_was_tampered_with(case: str, tmp_path: Path) -> None:
     change, said = TAMPERED[case]
     maps = (
         computed(),
-        Kept(weights(2, 3, 5, 5)),
+        DenseMap(weights(2, 3, 5, 5)),
         computed(mask=regard.Lengths(torch.tensor([3, 5]))),
         computed(1, 1, 5, 5),
     )
-    path = Recording(tuple(Recorded("a", "self", one) for one in maps)).save(tmp_path)
+    path = Recording(tuple(RecordedMap("a", "self", one) for one in maps)).save(tmp_path)
     tampered(path, change)
     with pytest.raises(ValueError, match=re.escape(said)) as caught:
         Recording.load(path)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.serve.conftest import Gated
 
-from regard.serve.endpoint import Served
+from regard.serve.endpoint import Endpoint
 from regard.serve.limits import Limits
 from regard.serve.server import address, listen, server
 
@@ -21,7 +21,7 @@ WHOLE = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
 
 
 @contextlib.contextmanager
-def running(served: Served, **limits: Any) -> Iterator[tuple[int, Any]]:
+def running(served: Endpoint, **limits: Any) -> Iterator[tuple[int, Any]]:
     """The port of a service, and the service."""
     with listen("127.0.0.1", 0) as at:
         port = at.getsockname()[1]

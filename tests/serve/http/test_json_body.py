@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.serve.conftest import Gated, post, visit
 
-from regard.serve.errors import Refused
+from regard.serve.errors import RequestError
 from regard.serve.http.json_body import parsed
 from regard.serve.limits import Limits
 
@@ -47,7 +47,7 @@ def test_any_bytes(body: bytes) -> None:
     refused = None
     try:
         assert isinstance(parsed(body), dict)
-    except Refused as error:
+    except RequestError as error:
         refused = error
     assert refused is None or (refused.status in (400, 422) and "error" in json.loads(refused.body()))
 

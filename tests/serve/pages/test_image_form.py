@@ -14,7 +14,7 @@ from tests.serve.http.test_h11_timeouts import running
 from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
 from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent
 
-from regard.serve.image_endpoint import Seeing
+from regard.serve.image_endpoint import ImageEndpoint
 from regard.serve.limits import Limits
 
 pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
@@ -198,7 +198,7 @@ def opened(chromium: Any, port: int) -> Seen:  # noqa: F811
 
 
 def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F811
-    with running(Seeing(glimpsing(), Limits(), run="eye", step=1), seconds=20.0, arrival=5.0) as (port, _):
+    with running(ImageEndpoint(glimpsing(), Limits(), run="eye", step=1), seconds=20.0, arrival=5.0) as (port, _):
         seen = opened(chromium, port)
         assert seen.page.title() == "Look around in pictures with eye"
         dropped(seen, packed(drawn(1)))
@@ -212,7 +212,7 @@ def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F
 
 
 def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:  # noqa: F811
-    with running(Seeing(captioning(), Limits(), run="teller", step=1), seconds=20.0, arrival=5.0) as (port, _):
+    with running(ImageEndpoint(captioning(), Limits(), run="teller", step=1), seconds=20.0, arrival=5.0) as (port, _):
         seen, data = opened(chromium, port), packed(drawn(1))
         dropped(seen, data)
         got = httpx.post(f"{seen.address}/v1/caption", json={"image": sent(data), "maps": True}).json()["answers"][0]

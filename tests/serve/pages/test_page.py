@@ -13,9 +13,9 @@ from tests.serve.http.test_h11_timeouts import running
 
 from regard.cli.loading import Loaded
 from regard.serve.limits import Limits
-from regard.serve.translate_endpoint import Translating
+from regard.serve.translate_endpoint import TranslateEndpoint
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Interpreter
+from regard.tasks.translate.predictor import Translator
 
 sync_api = pytest.importorskip("playwright.sync_api")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -146,8 +146,8 @@ def test_what_looks_like_markup_is_text(seen: Seen) -> None:
 
 def test_a_model_without_attention(chromium: Any, loaded: Loaded) -> None:
     task = Translate(train=loaded.task.train, tokens="words", width=6, hidden=8, decoder="fixed")
-    interpreter = Interpreter.of(task, loaded.by.vocabularies)
-    with running(Translating(task, interpreter, Limits(), run="x", step=1), seconds=20.0) as (port, _):
+    interpreter = Translator.of(task, loaded.by.vocabularies)
+    with running(TranslateEndpoint(task, interpreter, Limits(), run="x", step=1), seconds=20.0) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
         seen.page.goto(seen.address)

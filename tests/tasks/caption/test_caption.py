@@ -18,12 +18,12 @@ from regard.data.images.captions import read_captions
 from regard.data.text.special_tokens import PAD
 from regard.tasks.caption import task as captioning
 from regard.tasks.caption.options import Caption
-from regard.tasks.caption.predictor import Captioner, Looked, pointing
+from regard.tasks.caption.predictor import CaptionAlignment, Captioner, pointing
 from regard.tasks.caption.task import evaluate, read, targets
 from regard.tasks.registry import TASKS, told
-from regard.tasks.translate.predictor import Beam, Draw, Greedy
+from regard.tasks.translate.predictor import Beam, Greedy, Sampling
 from regard.training import checkpoint
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
 SMALL: dict[str, Any] = {"annotation": 24, "channels": 8, "width": 16, "hidden": 32, "dropout": 0.0}
@@ -51,7 +51,7 @@ def of(quarters: Path, **options: Any) -> Caption:
 
 
 def trained(task: Caption, run: Path, steps: int) -> tuple[Captioner, dict[str, float]]:
-    training = Training(steps=steps, lr=1e-2, warmup=10, validate_every=steps, log_every=steps, threads=1)
+    training = TrainingConfig(steps=steps, lr=1e-2, warmup=10, validate_every=steps, log_every=steps, threads=1)
     for _ in fit(task, run, training):
         pass
     captioner = Captioner.of(task, run)
@@ -74,8 +74,8 @@ def test_it_learns(quarters: Path, tmp_path: Path, attention: Any) -> None:
         assert captioner.describe(some.pixels[n : n + 1])[0][0].text == said[n].text
     assert [one[0].text for one in captioner.describe(some.pixels, Beam(1))] == [one.text for one in said]
     assert all(len(one) == 2 for one in captioner.describe(some.pixels, Beam(4, nbest=2)))
-    drawn = captioner.describe(some.pixels, Draw(3, seed=4))
-    again = captioner.describe(some.pixels[7:8], Draw(3, seed=4), first=7)
+    drawn = captioner.describe(some.pixels, Sampling(3, seed=4))
+    again = captioner.describe(some.pixels[7:8], Sampling(3, seed=4), first=7)
     assert [one.text for one in again[0]] == [one.text for one in drawn[7]]
     (looked,) = captioner.look(some.pixels[:1], said[:1])
     assert len(looked.pieces) == len(said[0].tokens) + 1
@@ -93,7 +93,7 @@ def test_a_run_goes_on_to_the_same_weights(quarters: Path, tmp_path: Path) -> No
 
     def run(folder: Path, *steps: int) -> dict[str, torch.Tensor]:
         for n, until in enumerate(steps):
-            training = Training(steps=until, lr=1e-3, warmup=2, validate_every=100, save_every=3, threads=1)
+            training = TrainingConfig(steps=until, lr=1e-3, warmup=2, validate_every=100, save_every=3, threads=1)
             for _ in fit(task, folder, training, resume=n > 0):
                 pass
         return dict(checkpoint.read(folder / "last.safetensors").under("model."))
@@ -192,13 +192,13 @@ def test_pointing() -> None:
     weights = torch.zeros(6, 16)
     for step, place in enumerate((5, 0, 5, 3, 12, 15)):
         weights[step, place] = 1
-    looked = Looked(["the", "two", "the", "▁two,", "nine", "<eos>"], weights)
+    looked = CaptionAlignment(["the", "two", "the", "▁two,", "nine", "<eos>"], weights)
     assert pointing([looked], [boxes], (4, 4), (32, 32)) == pytest.approx(200 / 3)
     assert pointing([looked], [boxes], (4, 4), (32, 32), np.random.default_rng(0)) == pytest.approx(200 / 3)
     # a word for what is not there, or once more than it is there, points nowhere
-    assert pointing([Looked(["five"], weights[1:2])], [boxes], (4, 4), (32, 32)) == 0
-    assert pointing([Looked(["nine", "nine"], weights[[5, 5]])], [boxes], (4, 4), (32, 32)) == 50
-    assert pointing([Looked(["the"], weights[:1])], [boxes], (4, 4), (32, 32)) == 0
+    assert pointing([CaptionAlignment(["five"], weights[1:2])], [boxes], (4, 4), (32, 32)) == 0
+    assert pointing([CaptionAlignment(["nine", "nine"], weights[[5, 5]])], [boxes], (4, 4), (32, 32)) == 50
+    assert pointing([CaptionAlignment(["the"], weights[:1])], [boxes], (4, 4), (32, 32)) == 0
 
 
 def test_the_task_is_known_and_its_versions_differ() -> None:
@@ -223,7 +223,7 @@ def test_a_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:
         model = work.model()
         batch = work.batch(np.arange(7), 0, 1)
         right = batch.target[:, 1:]
-        taught = model.teach(batch.x, batch.target[:, :-1], Need(weights=True))
+        taught = model.teacher_force(batch.x, batch.target[:, :-1], Need(weights=True))
         logits = model.output(taught.states)[right != PAD]
         want = F.cross_entropy(logits, right[right != PAD], reduction="sum", label_smoothing=0.2)
         for weights, words in zip(taught.weights, (right != PAD).sum(1), strict=True):
@@ -242,7 +242,7 @@ def test_a_hard_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:
         batch = work.batch(np.arange(7), 0, 1)
         right, before = batch.target[:, 1:], model.baseline.item()
         torch.manual_seed(5)
-        taught = model.teach(batch.x, batch.target[:, :-1])
+        taught = model.teacher_force(batch.x, batch.target[:, :-1])
         log_p = model.output(taught.states).log_softmax(-1).gather(-1, right[..., None]).squeeze(-1)
         want = torch.zeros(())
         for n, words in enumerate((right != PAD).sum(1).tolist()):

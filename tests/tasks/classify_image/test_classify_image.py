@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from tests.data.images.test_labelled import LABELS, idx
 
-from regard.common.dataclass_json import restored
+from regard.common.dataclass_json import dataclass_from_json
 from regard.gates.catalogue import GATES
 from regard.models.row_reader import RowReader
 from regard.tasks._image_data import read, recalled, scored, shifted, split_of
@@ -19,7 +19,7 @@ from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import evaluate, probabilities
 from regard.training.checkpoint import load
 from regard.training.checkpoint import read as stored
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
 SMALL: dict[str, Any] = {"width": 4, "depths": (1, 1)}
@@ -108,11 +108,11 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
     """A few epochs read digits; a run that is resumed ends with the weights of one that was not stopped."""
     task = ClassifyImage(width=8, depths=(1, 1), gate="simam")
     training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 45, "save_every": 45, "threads": 1}
-    for _ in fit(task, tmp_path / "a", Training(steps=90, **training)):  # type: ignore[arg-type]
+    for _ in fit(task, tmp_path / "a", TrainingConfig(steps=90, **training)):  # type: ignore[arg-type]
         pass
-    for _ in fit(task, tmp_path / "b", Training(steps=45, **training)):  # type: ignore[arg-type]
+    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=45, **training)):  # type: ignore[arg-type]
         pass
-    for _ in fit(task, tmp_path / "b", Training(steps=90, **training), resume=True):  # type: ignore[arg-type]
+    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=90, **training), resume=True):  # type: ignore[arg-type]
         pass
     a, b = (stored(tmp_path / name / "last.safetensors") for name in "ab")
     assert a.tensors.keys() == b.tensors.keys()
@@ -215,7 +215,7 @@ def test_what_a_command_line_asks() -> None:
     assert task.words() == []
     assert task.title == "a network on x"
     kept = {**vars(task), "train": "x", "depths": [1, 1]}
-    assert restored(ClassifyImage, json.loads(json.dumps(kept))) == task
+    assert dataclass_from_json(ClassifyImage, json.loads(json.dumps(kept))) == task
 
 
 def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from torch import nn
 from regard.data.images.labelled import Images
 from regard.losses import hinge
 from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
-from regard.tasks._image_data import Facts, recalled, split_of
-from regard.tasks.generate_image.judge import Judge, Real, frechet, spread
-from regard.tasks.generate_image.options import PLACES, Generate
+from regard.tasks._image_data import ImageStats, recalled, split_of
+from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, frechet, spread
+from regard.tasks.generate_image.options import PLACES, GenerateImage
 from regard.tasks.generate_image.task import (
-    Generation,
+    GenerateImageProblem,
     build,
     chosen_by,
     drawn,
@@ -28,20 +28,20 @@ from regard.tasks.generate_image.task import (
     signed,
 )
 from regard.training.checkpoint import load, read
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 from regard.training.step import optimizer
 
 SMALL: dict[str, Any] = {"width": 4, "noise": 5, "judge": 4}
-QUICK: dict[str, Any] = {**Generate.TRAINING, "validate_every": 3, "save_every": 3, "log_every": 2, "threads": 1}
+QUICK: dict[str, Any] = {**GenerateImage.TRAINING, "validate_every": 3, "save_every": 3, "log_every": 2, "threads": 1}
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Generation:
-    return Generate(**SMALL, batch=32).prepare(tmp_path_factory.mktemp("work"))
+def work(tmp_path_factory: pytest.TempPathFactory) -> GenerateImageProblem:
+    return GenerateImage(**SMALL, batch=32).prepare(tmp_path_factory.mktemp("work"))
 
 
-def gan(work: Generation) -> SelfAttentionGAN:
+def gan(work: GenerateImageProblem) -> SelfAttentionGAN:
     torch.manual_seed(0)
     model = work.model()
     assert isinstance(model, SelfAttentionGAN)
@@ -56,7 +56,7 @@ def gradients(part: nn.Module) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_each_network_learns_from_its_own_loss_alone(work: Generation) -> None:
+def test_each_network_learns_from_its_own_loss_alone(work: GenerateImageProblem) -> None:
     """In evaluation mode, where no call changes what the next one finds."""
     model, batch = gan(work).eval(), work.batch(work.batches(0)[0], 0, 1)
     assert batch is not None
@@ -86,7 +86,7 @@ def test_each_network_learns_from_its_own_loss_alone(work: Generation) -> None:
     torch.testing.assert_close(loss.sums["fake"], seen.sum())
 
 
-def test_a_loss_draws_anew_and_leaves_the_average(work: Generation) -> None:
+def test_a_loss_draws_anew_and_leaves_the_average(work: GenerateImageProblem) -> None:
     model, batch = gan(work), work.batch(work.batches(0)[0], 0, 1)
     assert batch is not None
     before = {name: t.clone() for name, t in model.average.state_dict().items()}
@@ -98,7 +98,7 @@ def test_a_loss_draws_anew_and_leaves_the_average(work: Generation) -> None:
 
 def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """faster is the rate of the discriminator; keep is kept once a step, of however many batches."""
-    task = Generate(**{**SMALL, "judge": 1}, faster=3.0, keep=0.75)
+    task = GenerateImage(**{**SMALL, "judge": 1}, faster=3.0, keep=0.75)
     keeps, follow = [], SelfAttentionGAN.follow
 
     def spied(model: SelfAttentionGAN, keep: float) -> None:
@@ -108,7 +108,7 @@ def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: py
         keeps.append(keep)
 
     monkeypatch.setattr(SelfAttentionGAN, "follow", spied)
-    for _ in fit(task, tmp_path, Training(steps=3, accumulate=2, **QUICK)):
+    for _ in fit(task, tmp_path, TrainingConfig(steps=3, accumulate=2, **QUICK)):
         pass
     assert keeps == [0.75] * 3
     model = task.fresh(tmp_path)
@@ -116,9 +116,9 @@ def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: py
     assert model.rates == {"generator": 1.0, "discriminator": 3.0}
 
 
-def test_norms_of_a_class_do_not_decay(work: Generation) -> None:
+def test_norms_of_a_class_do_not_decay(work: GenerateImageProblem) -> None:
     model = gan(work)
-    made = optimizer(model, Training(steps=1, weight_decay=0.1), torch.device("cpu"))
+    made = optimizer(model, TrainingConfig(steps=1, weight_decay=0.1), torch.device("cpu"))
     decays = {id(p): group["weight_decay"] for group in made.param_groups for p in group["params"]}
     norms = [m for m in model.generator.modules() if isinstance(m, ConditionalBatchNorm)]
     assert norms
@@ -127,12 +127,12 @@ def test_norms_of_a_class_do_not_decay(work: Generation) -> None:
 
 
 def test_a_run_that_is_resumed_ends_with_the_same_weights(tmp_path: Path) -> None:
-    task = Generate(**SMALL)
-    for _ in fit(task, tmp_path / "a", Training(steps=7, **QUICK)):
+    task = GenerateImage(**SMALL)
+    for _ in fit(task, tmp_path / "a", TrainingConfig(steps=7, **QUICK)):
         pass
-    for _ in fit(task, tmp_path / "b", Training(steps=3, **QUICK)):
+    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=3, **QUICK)):
         pass
-    for _ in fit(task, tmp_path / "b", Training(steps=7, **QUICK), resume=True):
+    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=7, **QUICK), resume=True):
         pass
     a, b = (read(tmp_path / name / "last.safetensors") for name in "ab")
     assert a.tensors.keys() == b.tensors.keys()
@@ -153,11 +153,11 @@ def test_it_learns(tmp_path: Path) -> None:
     folder.mkdir()
     idx(folder / "train-images-idx3-ubyte", two.pixels[..., 0])
     idx(folder / "train-labels-idx1-ubyte", two.labels.astype(np.uint8))
-    task = Generate(train=folder, width=6, noise=8, batch=16, judge=40, attention="half", keep=0.9)
+    task = GenerateImage(train=folder, width=6, noise=8, batch=16, judge=40, attention="half", keep=0.9)
     training = {**QUICK, "lr": 1e-3, "validate_every": 60}
     scores = [
         event.score.values
-        for event in fit(task, tmp_path / "run", Training(steps=180, **training))
+        for event in fit(task, tmp_path / "run", TrainingConfig(steps=180, **training))
         if type(event).__name__ == "Validated"
     ]
     assert len(scores) == 3
@@ -165,17 +165,17 @@ def test_it_learns(tmp_path: Path) -> None:
     assert scores[-1]["spread"] > 0.2 * scores[-1]["real spread"]
 
 
-def test_a_judge_is_trained_saved_and_read(work: Generation, tmp_path: Path) -> None:
+def test_a_judge_is_trained_saved_and_read(work: GenerateImageProblem, tmp_path: Path) -> None:
     calls = []
 
-    def learn() -> Judge:
+    def learn() -> ReferenceClassifier:
         calls.append(1)
-        return Judge.learned(work.train[:200], work.train[200:300], work.facts, 60, 3)
+        return ReferenceClassifier.learned(work.train[:200], work.train[200:300], work.facts, 60, 3)
 
     path = tmp_path / "judge.safetensors"
     state = torch.random.get_rng_state()
-    first = Judge.of(path, True, work.facts, learn)
-    again = Judge.of(path, False, work.facts, learn)
+    first = ReferenceClassifier.of(path, True, work.facts, learn)
+    again = ReferenceClassifier.of(path, False, work.facts, learn)
     assert torch.equal(state, torch.random.get_rng_state())
     assert len(calls) == 1
     assert first.accuracy == again.accuracy > 60
@@ -185,11 +185,11 @@ def test_a_judge_is_trained_saved_and_read(work: Generation, tmp_path: Path) -> 
     assert all(torch.equal(t, same.model.state_dict()[name]) for name, t in first.model.state_dict().items())
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(ValueError, match=r"judge.safetensors holds no classifier of this run .*; delete it, another"):
-        Judge.of(path, False, work.facts, learn)
+        ReferenceClassifier.of(path, False, work.facts, learn)
 
 
 def test_a_judge_that_learns_is_told(tmp_path: Path) -> None:
-    task = Generate(judge=7)
+    task = GenerateImage(judge=7)
     said = "a classifier that is to judge drawings learns first, 7 steps"
     assert task.ahead(tmp_path, True) == task.ahead(tmp_path, False) == said
     (tmp_path / "judge.safetensors").write_bytes(b"")
@@ -197,13 +197,13 @@ def test_a_judge_that_learns_is_told(tmp_path: Path) -> None:
 
 
 def test_no_judge_has_learned_from_images_that_it_is_held_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, taught, learned = Generate(**SMALL), [], Judge.learned
+    task, taught, learned = GenerateImage(**SMALL), [], ReferenceClassifier.learned
 
-    def spied(train: Images, held: Images, *rest: Any) -> Judge:
+    def spied(train: Images, held: Images, *rest: Any) -> ReferenceClassifier:
         taught.append((train, held))
         return learned(train, held, *rest)
 
-    monkeypatch.setattr(Judge, "learned", spied)
+    monkeypatch.setattr(ReferenceClassifier, "learned", spied)
     work = task.prepare(tmp_path)
     judge, test = other_judge(task, tmp_path)
     assert len(test) == 359
@@ -230,7 +230,7 @@ def test_a_run_judges_with_what_it_holds(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     idx(folder / "train-labels-idx1-ubyte", labels)
     idx(folder / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
-    task, run = Generate(train=folder, **SMALL), tmp_path / "run"
+    task, run = GenerateImage(train=folder, **SMALL), tmp_path / "run"
     work = task.prepare(run)
     assert np.array_equal(chosen_by(task, run)[1].pixels, split_of(task, "valid").pixels)
     other_judge(task, run)
@@ -246,9 +246,9 @@ def test_a_run_judges_with_what_it_holds(tmp_path: Path) -> None:
     assert all(torch.equal(t, want[name]) for name, t in judge.model.state_dict().items())
 
 
-def test_scores_of_real_images_and_of_one_that_is_repeated(work: Generation) -> None:
-    judge = Judge.learned(work.train, work.train[:100], work.facts, 60, 0)
-    real = Real.of(judge, work.train)
+def test_scores_of_real_images_and_of_one_that_is_repeated(work: GenerateImageProblem) -> None:
+    judge = ReferenceClassifier.learned(work.train, work.train[:100], work.facts, 60, 0)
+    real = RealImageStats.of(judge, work.train)
     found = real.scores(work.train.pixels, work.train.labels)
     assert found["recognised"] > 80
     assert found["real spread"] == pytest.approx(found["spread"], rel=0.01)
@@ -278,7 +278,7 @@ def test_the_distance_is_that_of_scipy_s_root() -> None:
     assert frechet(moments[0], moments[0]) == pytest.approx(0, abs=1e-9)
 
 
-def test_drawings_are_pixels_of_one_seed(work: Generation, tmp_path: Path) -> None:
+def test_drawings_are_pixels_of_one_seed(work: GenerateImageProblem, tmp_path: Path) -> None:
     model, asked = gan(work).eval(), np.arange(10).repeat(3)
     found = drawn(model, asked, 7)
     assert (found.shape, found.dtype) == ((30, 8, 8, 1), np.uint8)
@@ -291,7 +291,7 @@ def test_drawings_are_pixels_of_one_seed(work: Generation, tmp_path: Path) -> No
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_shares_of_two_processes_are_the_batch(work: Generation) -> None:
+def test_shares_of_two_processes_are_the_batch(work: GenerateImageProblem) -> None:
     plan = work.batches(1)
     whole = work.batch(plan[0], 0, 1)
     halves = [work.batch(plan[0], rank, 2) for rank in (0, 1)]
@@ -304,7 +304,7 @@ def test_shares_of_two_processes_are_the_batch(work: Generation) -> None:
 
 @pytest.mark.parametrize("attention", PLACES)
 def test_every_attention_is_built_and_called(attention: Any) -> None:
-    rehearse(Generate(**SMALL, attention=attention))
+    rehearse(GenerateImage(**SMALL, attention=attention))
 
 
 def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
     idx(folder / "train-images-idx3-ubyte", np.zeros((12, 6, 6), np.uint8))
     idx(folder / "train-labels-idx1-ubyte", labels)
     with pytest.raises(ValueError, match="images must be as high as wide, a multiple of 4, got 6 × 6; make them so"):
-        Generate(train=folder).prepare(tmp_path / "run")
+        GenerateImage(train=folder).prepare(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -334,11 +334,11 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
 )
 def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Generate(**options)
+        GenerateImage(**options)
 
 
 def test_what_a_command_line_asks() -> None:
-    task = Generate(train=Path("x"), **SMALL)
+    task = GenerateImage(train=Path("x"), **SMALL)
     assert [one.attention for one in task.versions(["none", "half"]).values()] == ["none", "half"]
     assert task.versions(["half"])["half"].words() == ["--attention", "half"]
     assert task.title == "a generator on x"
@@ -347,13 +347,13 @@ def test_what_a_command_line_asks() -> None:
 
 
 def test_the_model_is_built_by_what_the_run_knows(tmp_path: Path) -> None:
-    task = Generate(**SMALL, attention="none")
+    task = GenerateImage(**SMALL, attention="none")
     work = task.prepare(tmp_path)
     assert "10 classes; drawings are judged by a classifier that recognises" in work.told
     assert recalled(tmp_path) == work.facts
     keys = task.fresh(tmp_path).state_dict().keys()
     assert keys == work.model().state_dict().keys()
-    wide = build(task, Facts(3, 12, 12, ["a"], 0.0, 1.0, ""))
+    wide = build(task, ImageStats(3, 12, 12, ["a"], 0.0, 1.0, ""))
     assert wide(torch.zeros(1, 5), torch.zeros(1).long()).shape == (1, 3, 12, 12)
 
 
@@ -366,8 +366,8 @@ def test_pictures_of_one_s_own(tmp_path: Path) -> None:
         (tmp_path / "data" / name).mkdir(parents=True)
         for n in range(6):
             Image.fromarray(draw.integers(0, 255, (9, 14, 3), np.uint8)).save(tmp_path / "data" / name / f"{n}.png")
-    task = Generate(train=tmp_path / "data", size=12, **SMALL)
-    for _ in fit(task, tmp_path / "run", Training(steps=1, **QUICK)):
+    task = GenerateImage(train=tmp_path / "data", size=12, **SMALL)
+    for _ in fit(task, tmp_path / "run", TrainingConfig(steps=1, **QUICK)):
         pass
     model = task.fresh(tmp_path / "run")
     load(model, tmp_path / "run" / "best.safetensors")

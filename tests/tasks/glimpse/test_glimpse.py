@@ -15,7 +15,7 @@ from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.glimpse.task import evaluate, paths, split_of
 from regard.training.checkpoint import load
 from regard.training.checkpoint import read as stored
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
 SMALL: dict[str, Any] = {"what": 8, "where": 8, "glimpse": 16, "hidden": 16, "glimpses": 3}
@@ -109,11 +109,11 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
     """A little training reads digits by glimpses; a resumed run ends with the weights of one that was not stopped."""
     task = Glimpse(what=32, where=16, glimpse=64, hidden=64, glimpses=4)
     training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 80, "save_every": 80, "threads": 1}
-    for _ in fit(task, tmp_path / "a", Training(steps=160, **training)):  # type: ignore[arg-type]
+    for _ in fit(task, tmp_path / "a", TrainingConfig(steps=160, **training)):  # type: ignore[arg-type]
         pass
-    for _ in fit(task, tmp_path / "b", Training(steps=80, **training)):  # type: ignore[arg-type]
+    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=80, **training)):  # type: ignore[arg-type]
         pass
-    for _ in fit(task, tmp_path / "b", Training(steps=160, **training), resume=True):  # type: ignore[arg-type]
+    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=160, **training), resume=True):  # type: ignore[arg-type]
         pass
     a, b = (stored(tmp_path / name / "last.safetensors") for name in "ab")
     assert all(torch.equal(value, b.tensors[name]) for name, value in a.tensors.items())

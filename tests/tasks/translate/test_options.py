@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from regard.common.dataclass_json import restored
+from regard.common.dataclass_json import dataclass_from_json
 from regard.data.embedded import EMBEDDED
 from regard.layers.rnn.stack import CELLS
 from regard.metrics.text import SCORES, Cut
@@ -124,14 +124,14 @@ def test_dates_where_nothing_is_chosen() -> None:
 )
 def test_there_and_back_through_json(task: Translate) -> None:
     told = json.loads(json.dumps(dataclasses.asdict(task), default=str))
-    assert restored(Translate, told) == task
-    assert hash(restored(Translate, told)) == hash(task)
+    assert dataclass_from_json(Translate, told) == task
+    assert hash(dataclass_from_json(Translate, told)) == hash(task)
 
 
 def test_told_by_an_earlier_or_later_version() -> None:
-    assert restored(Translate, {"data": "reverse"}) == Translate(data="reverse")
+    assert dataclass_from_json(Translate, {"data": "reverse"}) == Translate(data="reverse")
     with pytest.raises(ValueError, match="does not know: colour, size; install the version that trained it"):
-        restored(Translate, {"data": "reverse", "size": 3, "colour": "red"})
+        dataclass_from_json(Translate, {"data": "reverse", "size": 3, "colour": "red"})
 
 
 def test_much_text_takes_long(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from regard.data.text.corpus import SHORT
 from regard.data.text.pairs import Pairs
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import SPARE, Beam, Draw, Greedy, Interpreter, Search
+from regard.tasks.translate.predictor import SPARE, Beam, Greedy, Sampling, Search, Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 
 LINES = ["bad", "a", "", "cabbage", "fed", "deaf cab", " \t", "gag", "abcdefg abcdefg", "bed"]
@@ -25,23 +25,23 @@ TASKS: dict[str, dict[str, Any]] = {
 every = pytest.mark.parametrize("name", TASKS)
 
 
-def interpreter(name: str, batch: int = 64, max_length: int = 9, **options: Any) -> Interpreter:
+def interpreter(name: str, batch: int = 64, max_length: int = 9, **options: Any) -> Translator:
     task = Translate(data="reverse", width=8, max_length=max_length, **{**TASKS.get(name, {}), **options})
     vocabularies = Vocabularies.train(task, Pairs(["abcdefg ", "\t"], ["tuvwxyz", "z"]))
-    made = Interpreter.of(task, vocabularies)
+    made = Translator.of(task, vocabularies)
     # in float64 no batch rounds one way and another the other; wild weights say this and that
     made.model.double()
     torch.manual_seed(2)
     for key, p in made.model.named_parameters():
         if "norm" not in key:
             nn.init.normal_(p, std=1.5)
-    return Interpreter(made.model, vocabularies, batch=batch, stretch=0.4, longest=made.longest)
+    return Translator(made.model, vocabularies, batch=batch, stretch=0.4, longest=made.longest)
 
 
 def test_of_a_task() -> None:
     task = Translate(data="reverse", max_length=9)
     vocabularies = Vocabularies.train(task, Pairs(["abc"], ["xy"]))
-    made = Interpreter.of(task, vocabularies)
+    made = Translator.of(task, vocabularies)
     assert made.longest is None
     assert made.model.source.num_embeddings == len(vocabularies.source) == 7
     assert made.model.target.num_embeddings == len(vocabularies.target) == 6
@@ -49,7 +49,7 @@ def test_of_a_task() -> None:
 
 @every
 @pytest.mark.parametrize(
-    "search", [Greedy(), Beam(size=3, nbest=2), Beam(size=4, coverage=0.2), Draw(count=3, seed=5)], ids=repr
+    "search", [Greedy(), Beam(size=3, nbest=2), Beam(size=4, coverage=0.2), Sampling(count=3, seed=5)], ids=repr
 )
 def test_order_is_kept_and_batches_change_nothing(name: str, search: Search) -> None:
     whole = interpreter(name).translate(LINES, search)
@@ -95,7 +95,7 @@ def test_blank_lines_stay_blank(name: str) -> None:
 @every
 def test_what_is_said_is_text_within_the_limit(name: str) -> None:
     made = interpreter(name)
-    for line, found in zip(LINES, made.translate(LINES, Draw(count=4, temperature=2.0)), strict=True):
+    for line, found in zip(LINES, made.translate(LINES, Sampling(count=4, temperature=2.0)), strict=True):
         for said in found:
             assert not {PAD, BOS, EOS, UNK}.intersection(said.tokens)
             assert said.text == made.vocabularies.target.decode(said.tokens)
@@ -106,7 +106,7 @@ def test_what_is_said_is_text_within_the_limit(name: str) -> None:
 @every
 def test_log_prob_is_the_model_s_own(name: str) -> None:
     made = interpreter(name)
-    for search in (Greedy(), Beam(size=3, length_penalty=0.6), Draw(temperature=0.7, top_k=3)):
+    for search in (Greedy(), Beam(size=3, length_penalty=0.6), Sampling(temperature=0.7, top_k=3)):
         for line, (said, *_) in zip(LINES, made.translate(LINES, search), strict=True):
             if not line.strip():
                 continue
@@ -188,7 +188,9 @@ def test_draws_are_decided_by_their_seed(name: str) -> None:
     made = interpreter(name, batch=4)
 
     def drawn(seed: int, **options: Any) -> list[list[str]]:
-        return [[said.text for said in found] for found in made.translate(LINES, Draw(count=3, seed=seed, **options))]
+        return [
+            [said.text for said in found] for found in made.translate(LINES, Sampling(count=3, seed=seed, **options))
+        ]
 
     once = drawn(5)
     assert drawn(5) == once
@@ -196,9 +198,9 @@ def test_draws_are_decided_by_their_seed(name: str) -> None:
     assert drawn(5) == once
     assert drawn(6) != once
     # a line is drawn by its number, whatever comes with it
-    later = made.translate(LINES[3:], Draw(count=3, seed=5), first=3)
+    later = made.translate(LINES[3:], Sampling(count=3, seed=5), first=3)
     assert [[said.text for said in found] for found in later] == once[3:]
-    same = [said[0].text for said in made.translate(["fed"] * 9, Draw(seed=5))]
+    same = [said[0].text for said in made.translate(["fed"] * 9, Sampling(seed=5))]
     assert len(set(same)) > 1
     assert any(len(set(found)) > 1 for found in once)
     assert drawn(5, top_k=1) == [

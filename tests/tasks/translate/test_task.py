@@ -13,17 +13,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.text.batching import Batch
+from regard.data.text.batching import PairBatch
 from regard.data.text.lines import Lines
 from regard.data.text.pairs import Pairs, Splits
 from regard.data.text.special_tokens import PAD
-from regard.layers.rnn.decoder_base import Taught
-from regard.losses import likelihood
+from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.losses import linear_cross_entropy
 from regard.tasks.translate import task as translation
-from regard.tasks.translate.fingerprint import Facts
+from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import SPARE, Beam, Greedy, Interpreter
-from regard.tasks.translate.task import Translation, evaluate, read, read_one
+from regard.tasks.translate.predictor import SPARE, Beam, Greedy, Translator
+from regard.tasks.translate.task import TranslateProblem, evaluate, read, read_one
 
 MODELS: dict[str, dict[str, Any]] = {
     "bahdanau": {"hidden": 24},
@@ -50,11 +50,11 @@ def files(folder: Path, train: int = 83, valid: int = 11) -> dict[str, Any]:
     return {**sides, "tokens": "characters", "metric": "exact", "width": 16, "batch": 40, "dropout": 0.0}
 
 
-def prepared(folder: Path, **options: Any) -> Translation:
+def prepared(folder: Path, **options: Any) -> TranslateProblem:
     return Translate(**{**files(folder / "data"), **options}).prepare(folder)
 
 
-def model_of(work: Translation) -> Any:
+def model_of(work: TranslateProblem) -> Any:
     torch.manual_seed(3)
     return work.model().double()
 
@@ -119,7 +119,7 @@ def test_shards_add_up_to_the_whole(name: str, world: int, tmp_path: Path) -> No
     model, planned = model_of(work), max(work.batches(0), key=len)
     assert len(planned) > world
 
-    def learned(batches: list[Batch | None]) -> tuple[float, int, list[Tensor]]:
+    def learned(batches: list[PairBatch | None]) -> tuple[float, int, list[Tensor]]:
         model.zero_grad()
         losses = [work.loss(model, batch) for batch in batches if batch is not None]
         for loss in losses:
@@ -148,7 +148,7 @@ def test_a_draw_is_paid_by_what_it_led_to(decoder: str, tmp_path: Path) -> None:
     nll_of = [[1.0, 2.0, 0.5], [3.0, 0.25]]
     log_of, entropy_of = [[-0.1, -0.7, -0.3, 9.0], [-1.1, -0.2, 9.0, 9.0]], [[0.3, 0.4, 0.5, 9.0], [0.6, 0.1, 9.0, 9.0]]
     keep = torch.tensor([[True, True, True, False], [True, True, False, False]])
-    taught = Taught(torch.zeros(2, 4, 1), None, torch.tensor(log_of), torch.tensor(entropy_of))
+    taught = DecoderOutput(torch.zeros(2, 4, 1), None, torch.tensor(log_of), torch.tensor(entropy_of))
     got = work._drawn(taught, torch.tensor([x for row in nll_of for x in row]), keep)
     rewards = [[-(sum(row[t:]) if decoder == "bahdanau" else row[t]) for t in range(len(row))] for row in nll_of]
     want = 0.0
@@ -191,11 +191,11 @@ def test_validation(tmp_path: Path) -> None:
     for n in range(7):
         source = work.vocabularies.source.encode([work.valid.source[n]])[0]
         target = work.vocabularies.target.encode([work.valid.target[n]])[0]
-        states = model.teach(
+        states = model.teacher_force(
             torch.tensor([[*source, 2]]), torch.tensor([len(source) + 1]), torch.tensor([[1, *target]])
         ).states
         total += float(
-            likelihood(states[0], model.output.weight, torch.tensor([*target, 2]), bias=model.output.bias)[0]
+            linear_cross_entropy(states[0], model.output.weight, torch.tensor([*target, 2]), bias=model.output.bias)[0]
         )
         count += len(target) + 1
     assert score.values["nll"] == pytest.approx(total / count)
@@ -226,11 +226,11 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
         path.write_text("".join(f"{one}\t{other.translate(letters)}\n" for one, other in lines), encoding="utf-8")
     work = Translate(**data).prepare(tmp_path)
     assert work.told.endswith("; BLEU is cut by zh, as the targets are written without spaces; --bleu says otherwise")
-    assert work.bleu == work.task.prepare(tmp_path, new=False).bleu == Facts.read(tmp_path).bleu == "zh"
+    assert work.bleu == work.task.prepare(tmp_path, new=False).bleu == CorpusFingerprint.read(tmp_path).bleu == "zh"
     with torch.no_grad():
         model = model_of(work).eval()
         values = work.validate(model).values
-    interpreter = Interpreter(model, work.vocabularies, stretch=work.stretch)
+    interpreter = Translator(model, work.vocabularies, stretch=work.stretch)
     assert evaluate(interpreter, work.valid, Greedy(), ["bleu"], bleu="zh")[0]["bleu"] == values["bleu"]
     for cut in ("char", "13a"):
         asked = Translate(**data, bleu=cut).prepare(tmp_path / cut)
@@ -247,14 +247,14 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
 
 
 def test_any_of_several_answers_is_right() -> None:
-    class Parrot(Interpreter):
+    class Parrot(Translator):
         def __init__(self) -> None:
             pass
 
         def translate(self, lines: Any, search: Any = Greedy(), done: Any = None) -> Any:  # type: ignore[override]
-            from regard.tasks.translate.predictor import Said
+            from regard.tasks.translate.predictor import TranslationHypothesis
 
-            return [[Said(line.upper(), (), 0.0, 0.0, True)] for line in lines]
+            return [[TranslationHypothesis(line.upper(), (), 0.0, 0.0, True)] for line in lines]
 
     pairs = Pairs(["a", "b"], ["x", "y"], [("x", "A"), ("y", "z")])
     assert evaluate(Parrot(), pairs, Beam(), ["exact", "wer"]) == ({"exact": 50.0, "wer": 50.0}, ["A", "B"])
@@ -424,7 +424,7 @@ def test_targets_much_longer_than_their_sources_are_not_cut(tmp_path: Path) -> N
     for p in model.parameters():
         torch.nn.init.zeros_(p)
     torch.nn.init.constant_(model.output.bias[-1:], 9.0)
-    (said,) = Interpreter(model, work.vocabularies, stretch=work.stretch).translate(["bbb"])
+    (said,) = Translator(model, work.vocabularies, stretch=work.stretch).translate(["bbb"])
     assert len(said[0].tokens) == 61 + SPARE
 
 
@@ -505,7 +505,7 @@ def test_it_learns(name: str, tmp_path: Path) -> None:
     assert score.values["exact"] > 30
     assert score.values["nll"] < losses[0] / 2
     # and each letter is sought where it stands
-    interpreter = Interpreter(model, work.vocabularies)
+    interpreter = Translator(model, work.vocabularies)
     said = [found[0] for found in interpreter.translate(work.valid.source)]
     places = [
         (int(row.argmax()), len(aligned.source) - 2 - t)

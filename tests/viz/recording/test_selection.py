@@ -6,18 +6,18 @@ import pytest
 import torch
 from tests.viz.recordings import TEXT, attended, weights
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import selection
 
 
-def one(kind: str, q: int, k: int, **known: object) -> Recorded:
-    return Recorded("layers.0", kind, Kept(weights(1, 2, q, k)), **known)  # type: ignore[arg-type]
+def one(kind: str, q: int, k: int, **known: object) -> RecordedMap:
+    return RecordedMap("layers.0", kind, DenseMap(weights(1, 2, q, k)), **known)  # type: ignore[arg-type]
 
 
 def test_words_of_the_queries_and_of_the_keys() -> None:
-    tape = Recording((one("cross", 2, 3),)).labelled(["er", "bellt"], ["he", "barks", " "])
+    tape = Recording((one("cross", 2, 3),)).with_labels(["er", "bellt"], ["he", "barks", " "])
     assert selection.pieces(tape, tape[0], 0) == (["er", "bellt"], ["he", "barks", "␣"])
     assert selection.pieces(tape, tape[0], 1) == (["0", "1"], ["0", "1", "2"])  # the words are those of sample 0
 
@@ -25,12 +25,12 @@ def test_words_of_the_queries_and_of_the_keys() -> None:
 def test_a_step_of_a_generation_begins_where_it_stands() -> None:
     tape = Recording((one("self", 1, 4, step=3),))
     assert selection.pieces(tape, tape[0], 0) == (["3"], ["0", "1", "2", "3"])
-    assert selection.pick(tape.labelled(TEXT[:5]), 0, 0, None).asked(0) == "query 3 'the'"
+    assert selection.pick(tape.with_labels(TEXT[:5]), 0, 0, None).asked(0) == "query 3 'the'"
     assert selection.pick(tape, 0, 0, None).asked(0) == "query 3"
 
 
 def test_rows_that_were_chosen_keep_their_places() -> None:
-    tape = Recording((one("self", 2, 5, rows=(1, 4)),)).labelled(TEXT[:5])
+    tape = Recording((one("self", 2, 5, rows=(1, 4)),)).with_labels(TEXT[:5])
     assert selection.positions(tape[0]) == [1, 4]
     assert selection.pieces(tape, tape[0], 0)[0] == ["cat", "dog"]
     assert selection.pieces(replace(tape, queries=None, keys=None), tape[0], 0)[0] == ["1", "4"]
@@ -51,27 +51,27 @@ def test_one_head_is_itself_and_many_are_their_mean() -> None:
     mean = selection.pick(tape, 0, 1, None).map
     assert mean.shape == (5, 5)
     torch.testing.assert_close(mean.dense(), whole[1].mean(0))
-    torch.testing.assert_close(mean.coarse(2, 3), Kept(whole[1].mean(0)).coarse(2, 3))
-    flat = Recording((Recorded("a", "alignment", Kept(whole[0, 0])),))
+    torch.testing.assert_close(mean.coarse(2, 3), DenseMap(whole[1].mean(0)).coarse(2, 3))
+    flat = Recording((RecordedMap("a", "alignment", DenseMap(whole[0, 0])),))
     torch.testing.assert_close(selection.pick(flat, 0, 0, 0).map.dense(), whole[0, 0])
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (3, 5, 7), (2, 3, 5, 7)])
 def test_entropies_are_the_means_of_rows(shape: tuple[int, ...]) -> None:
     cells = weights(*shape)
-    found, rows = selection.entropies(Kept(cells))
+    found, rows = selection.entropies(DenseMap(cells))
     assert rows == 5
-    torch.testing.assert_close(found, Kept(cells).entropy().reshape(-1, 5).mean(-1))
+    torch.testing.assert_close(found, DenseMap(cells).entropy().reshape(-1, 5).mean(-1))
 
 
 def test_many_rows_are_told_by_some_of_them() -> None:
     uniform = torch.full((2, 500, 8), 1 / 8)
-    found, rows = selection.entropies(Kept(uniform))
+    found, rows = selection.entropies(DenseMap(uniform))
     assert rows == 64
     torch.testing.assert_close(found, torch.log(torch.tensor([8.0, 8.0])))
-    none, rows = selection.entropies(Kept(torch.zeros(2, 0, 3)))
+    none, rows = selection.entropies(DenseMap(torch.zeros(2, 0, 3)))
     assert (none.tolist(), rows) == ([0.0, 0.0], 0)
-    differences, _ = selection.entropies(Kept(torch.eye(3).unsqueeze(0) - 0.5))
+    differences, _ = selection.entropies(DenseMap(torch.eye(3).unsqueeze(0) - 0.5))
     assert differences.isnan().all()
 
 

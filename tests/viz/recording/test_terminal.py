@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from matplotlib import colormaps
 from tests.viz.recordings import attended, glimpsed
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.terminal import text
 from regard.viz.text import labels, terminal
@@ -19,10 +19,10 @@ from regard.viz.text import labels, terminal
 def test_a_small_recording_is_this() -> None:
     cells = torch.tensor([[[[0.0, 1.0], [0.25, 0.75]]]])
     maps = (
-        Recorded("enc.0", "self", Kept(cells), certificate=2e-7),
-        Recorded("enc.1", "self", Kept(cells.expand(1, 3, 2, 2)), call=1),
+        RecordedMap("enc.0", "self", DenseMap(cells), certificate=2e-7),
+        RecordedMap("enc.1", "self", DenseMap(cells.expand(1, 3, 2, 2)), call=1),
     )
-    assert text(Recording(maps).labelled(["he", "barks"]), width=80).split("\n") == [
+    assert text(Recording(maps).with_labels(["he", "barks"]), width=80).split("\n") == [
         "   module          kind  heads  queries × keys  entropy  certificate",
         "0  enc.0           self      1           2 × 2     0.28  2e-07",
         "1  enc.1 · call 1  self      3           2 × 2     0.28  none, UNVERIFIED",
@@ -70,7 +70,7 @@ def test_a_long_one_is_pooled_and_says_so() -> None:
 @given(st.integers(0, 130), st.integers(0, 130), st.integers(1, 3), st.integers(40, 130), st.text(max_size=9))
 def test_no_line_is_wider_than_the_terminal(q: int, k: int, heads: int, width: int, name: str) -> None:
     cells = torch.rand(1, heads, q, k, generator=torch.Generator().manual_seed(q))
-    recording = Recording((Recorded(name * 9, "cross", Kept(cells)),)).labelled(["月"] * q, ["w" * 20] * k)
+    recording = Recording((RecordedMap(name * 9, "cross", DenseMap(cells)),)).with_labels(["月"] * q, ["w" * 20] * k)
     said = text(recording, width=width)
     table = said.split("\n")
     assert all(labels.columns(line) <= width for line in table[:2])
@@ -85,7 +85,7 @@ def test_many_maps_are_counted() -> None:
 
 def test_differences_have_a_sign_and_no_entropy() -> None:
     known = torch.tensor([[[[0.5, -0.5], [0.0, 0.25]]]])
-    recording = Recording((Recorded("a", "self", Kept(known), certificate=0.0),))
+    recording = Recording((RecordedMap("a", "self", DenseMap(known), certificate=0.0),))
     said = text(recording).split("\n")
     assert said[1].split()[-2:] == ["–", "0"]
     assert "0 ██-█ '0' 0.50" in said
@@ -98,9 +98,11 @@ def test_differences_have_a_sign_and_no_entropy() -> None:
 
 
 def test_small_differences_have_no_entropy() -> None:
-    a, b = (Recording((Recorded("a", "self", Kept((torch.rand(1, 2, 64, 64) / 4).softmax(-1))),)) for _ in range(2))
-    assert float(a.minus(b)[0].weights.dense().min()) > -0.01
-    assert "  –  none" in text(a.minus(b)).split("\n")[1]
+    a, b = (
+        Recording((RecordedMap("a", "self", DenseMap((torch.rand(1, 2, 64, 64) / 4).softmax(-1))),)) for _ in range(2)
+    )
+    assert float(a.difference(b)[0].weights.dense().min()) > -0.01
+    assert "  –  none" in text(a.difference(b)).split("\n")[1]
 
 
 def test_the_colours_of_differences_are_those_of_the_figures() -> None:
@@ -111,7 +113,9 @@ def test_the_colours_of_differences_are_those_of_the_figures() -> None:
 def test_colour_is_for_a_terminal() -> None:
     assert "\x1b[48;2;" in text(attended(), colour=True)
     assert "\x1b" not in text(attended())
-    hostile = Recording((Recorded("a\x1b[2J", "self", Kept(torch.eye(2)), certificate=0.0),)).labelled(["\x1b", "b"])
+    hostile = Recording((RecordedMap("a\x1b[2J", "self", DenseMap(torch.eye(2)), certificate=0.0),)).with_labels(
+        ["\x1b", "b"]
+    )
     assert "\x1b" not in text(hostile)
 
 
@@ -125,4 +129,4 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match="layer 'eye' was called 2 times; pass the number of one call, layer=0 to"):
         text(glimpsed((0, 0, 1, 1), (1, 1, 2, 2)), layer="eye")
     with pytest.raises(ValueError, match="weights of 'a' must be finite to be drawn, got inf"):
-        text(Recording((Recorded("a", "self", Kept(torch.full((2, 2), torch.inf))),)))
+        text(Recording((RecordedMap("a", "self", DenseMap(torch.full((2, 2), torch.inf))),)))

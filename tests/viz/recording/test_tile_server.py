@@ -15,13 +15,13 @@ import torch
 from tests.viz.looking import Seen, launched, needed
 
 import regard
-from regard.attn.maps.attention_map import AttentionMap, Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import tile_server
 from regard.viz.recording.page.packing import Head
-from regard.viz.recording.page.pyramid import Scan, coarsest, halved
-from regard.viz.recording.tile_server import Server, Tiles
+from regard.viz.recording.page.pyramid import MapPyramid, coarsest, halved
+from regard.viz.recording.tile_server import Server, TileSource
 
 
 class Counted(AttentionMap):
@@ -76,13 +76,13 @@ def ask(server: Server, path: str, host: str | None = None, method: str = "GET")
 
 
 def recorded(n: int = 700, heads: int = 2) -> Recording:
-    return Recording((Recorded("layers.0", "self", computed(n, heads), certificate=0.0),))
+    return Recording((RecordedMap("layers.0", "self", computed(n, heads), certificate=0.0),))
 
 
 def test_tiles_before_and_after_reading_are_the_map() -> None:
     weights = computed(700).pick(0, 0)
-    cells = Scan(weights).bytes(weights.dense())
-    served = Tiles([Head(weights, "gate")])
+    cells = MapPyramid(weights).bytes(weights.dense())
+    served = TileSource([Head(weights, "gate")])
     for level in (0, 1):
         for y in range(-(-700 >> level) // -256):
             for x in range(-(-700 >> level) // -256):
@@ -102,12 +102,12 @@ def test_tiles_before_and_after_reading_are_the_map() -> None:
 
 def test_levels_that_no_pyramid_holds_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = computed(1100).pick(0, 0)
-    scan = Scan(weights, "gate")
+    scan = MapPyramid(weights, "gate")
     for _ in scan.read():
         pass
     monkeypatch.setattr(tile_server, "_CELLS", 1 << 16)
     monkeypatch.setattr(tile_server, "_AT_ONCE", 0)
-    served = Tiles([Head(weights, "gate")])
+    served = TileSource([Head(weights, "gate")])
     served.read(0)
     assert served.scan(0).finest == coarsest(1100, 1100) == 3
     for level in range(4):
@@ -118,7 +118,7 @@ def test_levels_that_no_pyramid_holds_are_computed(monkeypatch: pytest.MonkeyPat
 
 def test_the_matrix_is_never_formed() -> None:
     counted = Counted(computed(2048).pick(0, 0))
-    served = Tiles([Head(counted, "self")])
+    served = TileSource([Head(counted, "self")])
     served.tile(0, 0, 3, 3)
     served.tile(0, 1, 1, 1)
     served.read(0)
@@ -133,7 +133,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_server, "_PYRAMIDS", 200_000)
     monkeypatch.setattr(tile_server, "_BLOCKS", 3 * 256 * 300 * 4)
     weights = computed(300, 4)
-    served = Tiles([Head(weights.pick(0, h), "self") for h in range(4)])
+    served = TileSource([Head(weights.pick(0, h), "self") for h in range(4)])
     for h in range(4):
         for y in (0, 1):
             served.tile(h, 0, y, 0)
@@ -220,7 +220,7 @@ def test_it_says_where_and_stops_when_told(capsys: pytest.CaptureFixture[str], m
 def test_the_page_in_a_browser() -> None:
     """Thumbnails come, a cell says its exact weight, zooming in reaches single weights, nothing is asked elsewhere."""
     weights = torch.softmax(torch.randn(1, 2, 900, 900), -1)
-    recording = Recording((Recorded("layers.0", "self", Kept(weights), certificate=0.0),))
+    recording = Recording((RecordedMap("layers.0", "self", DenseMap(weights), certificate=0.0),))
     with serving(recording) as server, launched() as chromium:
         seen = Seen(chromium, server.address + "#head=1&q=500&k=300")
         w = float(weights[0, 1, 500, 300])

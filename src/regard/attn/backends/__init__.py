@@ -4,7 +4,7 @@ from types import ModuleType
 
 from regard.attn import checks
 from regard.attn.backends import additive, blocked, eager, fused, linear
-from regard.attn.call import Call
+from regard.attn.call import AttentionCall
 
 # in the order of preference
 BACKENDS: dict[str, ModuleType] = {
@@ -16,7 +16,7 @@ BACKENDS: dict[str, ModuleType] = {
 }
 
 
-def choose(call: Call, forced: str | None = None) -> ModuleType:
+def choose(call: AttentionCall, forced: str | None = None) -> ModuleType:
     """The backend that runs the call; one that is forced may not refuse it."""
     if forced is not None:
         checks.known("backend", forced, BACKENDS)
@@ -32,7 +32,7 @@ def choose(call: Call, forced: str | None = None) -> ModuleType:
     raise AssertionError("eager refuses nothing")
 
 
-def explain(call: Call, forced: str | None = None) -> str:
+def explain(call: AttentionCall, forced: str | None = None) -> str:
     """Which backend runs and, for each one passed over, why. Reads shapes and types, never values."""
     chosen = choose(call, forced)
     lines = []

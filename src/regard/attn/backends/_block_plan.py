@@ -6,14 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attn.call import Call
+from regard.attn.call import AttentionCall
 from regard.attn.terms.mask import Rows, Verdict, tiles
 
 # so many tiles are cheap to judge; columns are then told apart one by one, or by a few
 _TILES = 1 << 22
 
 
-class Span(NamedTuple):
+class BlockSpan(NamedTuple):
     """Some queries and the keys that they may look at; `sample` None means all samples."""
 
     sample: int | None
@@ -22,14 +22,14 @@ class Span(NamedTuple):
     full: bool  # may every pair look?
 
 
-def spans(call: Call, rows: int) -> list[Span]:
+def spans(call: AttentionCall, rows: int) -> list[BlockSpan]:
     """Which queries look at which keys, in the order of the queries; queries that see nothing are in none."""
     n, k = call.q.shape[-2], call.keys.shape[-2]
     if k == 0:
         return []
     if call.mask is None:
-        return [Span(None, slice(start, min(start + rows, n)), slice(0, k), True) for start in range(0, n, rows)]
-    found: list[Span] = []
+        return [BlockSpan(None, slice(start, min(start + rows, n)), slice(0, k), True) for start in range(0, n, rows)]
+    found: list[BlockSpan] = []
     for span in _judged(call, rows):
         if found and _continues(found[-1], span):
             span = span._replace(rows=slice(found.pop().rows.start, span.rows.stop))
@@ -37,7 +37,7 @@ def spans(call: Call, rows: int) -> list[Span]:
     return found
 
 
-def _judged(call: Call, rows: int) -> Iterator[Span]:
+def _judged(call: AttentionCall, rows: int) -> Iterator[BlockSpan]:
     """A span for every block of queries that may look somewhere, sample by sample where the mask tells them apart."""
     n, k = call.q.shape[-2], call.keys.shape[-2]
     samples = call.batch[0] if call.batch else 1
@@ -56,10 +56,10 @@ def _judged(call: Call, rows: int) -> Iterator[Span]:
                 columns = _columns(some[sample, block], step, k)
             covered = high - low if isinstance(columns, slice) else count
             here = slice(block * rows, min((block + 1) * rows, n))
-            yield Span(None if len(counts) == 1 else sample, here, columns, inner[sample][block] == covered)
+            yield BlockSpan(None if len(counts) == 1 else sample, here, columns, inner[sample][block] == covered)
 
 
-def _verdict(call: Call, rows: int, step: int) -> Verdict:  # (samples or 1, blocks of rows, steps of columns)
+def _verdict(call: AttentionCall, rows: int, step: int) -> Verdict:  # (samples or 1, blocks of rows, steps of columns)
     """What the mask says of every tile; heads that differ share a span."""
     assert call.mask is not None
     i, j = call.positions()
@@ -70,7 +70,7 @@ def _verdict(call: Call, rows: int, step: int) -> Verdict:  # (samples or 1, blo
     return Verdict(some.any(between), every.all(between)) if between else Verdict(some, every)
 
 
-def _continues(a: Span, b: Span) -> bool:
+def _continues(a: BlockSpan, b: BlockSpan) -> bool:
     """Do full spans, one behind the other, look at the same keys?"""
     alike = isinstance(a.columns, slice) and a.columns == b.columns and a.sample == b.sample
     return alike and a.full and b.full and a.rows.stop == b.rows.start

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn.backends._block_plan import Span
+from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.terms.mask import Rows
 
 _FORWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
@@ -52,7 +52,7 @@ class Flash(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: list[Span], biases: Any, scale: float, causal: bool
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: list[BlockSpan], biases: Any, scale: float, causal: bool
     ) -> tuple[Tensor, Tensor]:
         given = q, k, v  # as they came: a copy made here would have no graph
         q, k, v = _unit(q), _unit(k), _unit(v)
@@ -112,7 +112,7 @@ class Flash(torch.autograd.Function):
         return dq, dk.total(), dv.total(), None, None, None, None
 
 
-def _covered(spans: list[Span], samples: int, queries: int) -> bool:
+def _covered(spans: list[BlockSpan], samples: int, queries: int) -> bool:
     """Is every query in a span, so that nothing needs to be filled first?"""
     found = sum((samples if s.sample is None else 1) * (s.rows.stop - s.rows.start) for s in spans)
     return found == samples * queries
@@ -125,7 +125,7 @@ class _Sum:
         self.whole = torch.empty_like(like)
         self.begun = [False] * like.shape[0]
 
-    def add(self, span: Span, piece: Tensor) -> None:
+    def add(self, span: BlockSpan, piece: Tensor) -> None:
         one = span.sample is not None and len(self.begun) > 1
         samples = slice(span.sample, span.sample + 1) if one and span.sample is not None else slice(None)
         into, index = self.whole[samples], span.columns
@@ -151,7 +151,7 @@ class _Sum:
 
 
 def _differentiable(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, spans: list[Span], biases: Any, scale: float, causal: bool
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, spans: list[BlockSpan], biases: Any, scale: float, causal: bool
 ) -> tuple[Tensor | None, ...]:
     """The first derivative by the plain equation, which has a second."""
     # views of its own: q, k and v may be one tensor, and g may come from them, but each slope goes one way only

@@ -4,15 +4,15 @@ import functools
 
 from torch import Tensor
 
-from regard.attn.call import Attended, Call, equation
+from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.nonfinite import transformed
 from regard.attn.terms.normalizer import Softmax
-from regard.attn.terms.read import Mix
+from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import TanhScore
 from regard.kernels import additive, native_library
 
 
-def refuse(call: Call) -> str | None:
+def refuse(call: AttentionCall) -> str | None:
     if not isinstance(call.score, TanhScore):
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a tanh"
     if transformed():
@@ -20,17 +20,23 @@ def refuse(call: Call) -> str | None:
     return None
 
 
-def pass_over(call: Call) -> str | None:
+def pass_over(call: AttentionCall) -> str | None:
     return None
 
 
-def _whole(call: Call) -> bool:
+def _whole(call: AttentionCall) -> bool:
     """Can one kernel do score, mask, softmax and mix?"""
     soft = type(call.normalize) is Softmax and call.normalize.temperature is not None
-    return soft and isinstance(call.read, Mix) and call.bias is None and call.dropout == 0.0 and not call.need.drawn
+    return (
+        soft
+        and isinstance(call.read, WeightedSum)
+        and call.bias is None
+        and call.dropout == 0.0
+        and not call.need.drawn
+    )
 
 
-def describe(call: Call) -> str:
+def describe(call: AttentionCall) -> str:
     absent = native_library.why_not()
     where = (
         f"native kernels ({native_library.instruction_set()})"
@@ -44,7 +50,7 @@ def describe(call: Call) -> str:
     )
 
 
-def run(call: Call) -> Attended:
+def run(call: AttentionCall) -> Attended:
     assert isinstance(call.score, TanhScore)
     energy = call.score.energy.to(call.queries.dtype)
     if not _whole(call):

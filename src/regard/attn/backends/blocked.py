@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from regard.attn.backends import fused
-from regard.attn.backends._block_plan import Span, spans
+from regard.attn.backends._block_plan import BlockSpan, spans
 from regard.attn.backends._flash_cpu import Flash, available
-from regard.attn.call import Attended, Call, equation
+from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.nonfinite import transformed
 from regard.attn.terms.bias import Added
 from regard.attn.terms.mask import Causal, lead
@@ -28,7 +28,7 @@ _WEIGHTS = 1 << 22
 _SMALL = 1 << 20
 
 
-def refuse(call: Call) -> str | None:
+def refuse(call: AttentionCall) -> str | None:
     if call.need.weights:
         return "the weights themselves are asked for, so the square is formed anyway"
     if transformed():
@@ -42,7 +42,7 @@ def refuse(call: Call) -> str | None:
     return None
 
 
-def pass_over(call: Call) -> str | None:
+def pass_over(call: AttentionCall) -> str | None:
     mask = call.mask
     corner = type(mask) is Causal and _whole_square(call) and _flash(call)
     empties = mask is not None and mask.sparse and not corner
@@ -53,11 +53,11 @@ def pass_over(call: Call) -> str | None:
     return None
 
 
-def _whole_square(call: Call) -> bool:
+def _whole_square(call: AttentionCall) -> bool:
     return call.given is None and call.q.shape[-2] == call.keys.shape[-2]
 
 
-def _flash(call: Call) -> bool:
+def _flash(call: AttentionCall) -> bool:
     """Can torch's flash kernel do the spans?"""
     if fused.not_dot_softmax(call) is not None or call.dropout or call.bias is not None or not available(call.q):
         return False
@@ -67,16 +67,16 @@ def _flash(call: Call) -> bool:
     return not (call.need.lse and needs_grad)
 
 
-def describe(call: Call) -> str:
+def describe(call: AttentionCall) -> str:
     each = "torch's flash kernel" if _flash(call) else "the equation, computed again in backward,"
     return f"{each} on each block" + ("" if call.mask is None else ", blocks that the mask empties are skipped")
 
 
-def run(call: Call) -> Attended:
+def run(call: AttentionCall) -> Attended:
     return _by_flash(call) if _flash(call) else _by_equation(call)
 
 
-def _by_flash(call: Call) -> Attended:
+def _by_flash(call: AttentionCall) -> Attended:
     q, k, v = fused.prepared(call)
     biases = functools.partial(_bias, call, q.dtype)
     found = spans(call, _ROWS)
@@ -90,7 +90,7 @@ def _by_flash(call: Call) -> Attended:
     return fused.finished(call, out, lse)
 
 
-def _bias(call: Call, kind: torch.dtype, span: Span) -> Tensor | None:
+def _bias(call: AttentionCall, kind: torch.dtype, span: BlockSpan) -> Tensor | None:
     """What hides the pairs of a span that may not look."""
     if span.full or call.mask is None:
         return None
@@ -105,14 +105,14 @@ def _bias(call: Call, kind: torch.dtype, span: Span) -> Tensor | None:
     return hidden.expand(*hidden.shape[:-2], i.shape[-1], j.shape[-1])
 
 
-def _parts(call: Call, found: list[Span]) -> list[Call]:
+def _parts(call: AttentionCall, found: list[BlockSpan]) -> list[AttentionCall]:
     return [(call if s.sample is None else call.sample(s.sample)).part(s.rows, s.columns) for s in found]
 
 
 _ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "place")
 
 
-def _by_equation(call: Call) -> Attended:
+def _by_equation(call: AttentionCall) -> Attended:
     each = max(call.weights() // max(call.q.shape[-2], 1), 1)
     found = spans(call, max(16, min(512, _WEIGHTS // each)))
     seed = int(torch.randint(1 << 62, ())) if call.dropout or call.read.draws else None
@@ -124,14 +124,14 @@ def _by_equation(call: Call) -> Attended:
     return Attended(**named)
 
 
-def _homes(call: Call) -> list[tuple[dict[str, Any], str]]:
+def _homes(call: AttentionCall) -> list[tuple[dict[str, Any], str]]:
     """Where the terms hold their parameters."""
     modules = [m for term in (call.score, call.bias, call.normalize) if term is not None for m in term.modules()]
     return [(m._parameters, name) for m in modules for name, p in m._parameters.items() if p is not None]
 
 
 @contextmanager
-def _at_home(call: Call, learned: list[Tensor]) -> Iterator[None]:
+def _at_home(call: AttentionCall, learned: list[Tensor]) -> Iterator[None]:
     """The terms with the parameters of the first pass: torch.func.functional_call puts others in for one call only."""
     homes = _homes(call)
     now = [home[name] for home, name in homes]
@@ -144,13 +144,13 @@ def _at_home(call: Call, learned: list[Tensor]) -> Iterator[None]:
             home[name] = value
 
 
-def _names(call: Call) -> list[str]:
+def _names(call: AttentionCall) -> list[str]:
     need = call.need
     asked = {"out": True, "log_prob": need.log_prob, "lse": need.lse, "entropy": need.entropy, "place": need.place}
     return [name for name in _ROW_FIELDS if asked[name]]
 
 
-def _generator(call: Call, seed: int | None, n: int) -> torch.Generator | None:
+def _generator(call: AttentionCall, seed: int | None, n: int) -> torch.Generator | None:
     return None if seed is None else torch.Generator(call.q.device).manual_seed((seed + n) % (1 << 62))
 
 
@@ -158,7 +158,9 @@ class _Recomputed(torch.autograd.Function):
     """The equation span by span; backward computes each span again, with the same draws."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, found: list[Span], seed: int | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, call: AttentionCall, found: list[BlockSpan], seed: int | None, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
         names = _names(call)
         n, width = call.q.shape[-2], call.v.shape[-1]
         whole: dict[str, Tensor] = {}
@@ -220,8 +222,8 @@ def _cut_of(t: Tensor, sample: int | None, index: Any, own: int) -> tuple[Any, .
 
 
 def _leaves(
-    call: Call, span: Span, tensors: tuple[Tensor, ...], attached: bool
-) -> tuple[Call, list[Tensor], list[Any]]:
+    call: AttentionCall, span: BlockSpan, tensors: tuple[Tensor, ...], attached: bool
+) -> tuple[AttentionCall, list[Tensor], list[Any]]:
     """The span's part of the call on tensors of its own, and where each lies in the whole."""
     own = len(call.batch) + 2
     cuts: list[Any] = [_cut_of(t, span.sample, span.rows, own) for t in tensors[:2]]

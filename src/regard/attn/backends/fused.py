@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn.backends._block_plan import Span
+from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.backends._flash_cpu import Flash, available, widened
-from regard.attn.call import Attended, Call
+from regard.attn.call import Attended, AttentionCall
 from regard.attn.nonfinite import transformed
 from regard.attn.terms.bias import Added, Bias
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
-from regard.attn.terms.read import Mix
+from regard.attn.terms.read import WeightedSum
 
 # above this many numbers a bias is worth computing block by block
 _DENSE = 1 << 24
@@ -40,7 +40,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
     return F.scaled_dot_product_attention(q, k, v)
 
 
-def not_dot_softmax(call: Call) -> str | None:
+def not_dot_softmax(call: AttentionCall) -> str | None:
     """Why the call is no softmax of dot products, mixed."""
     if call.score.comparison != "dot":
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
@@ -48,19 +48,19 @@ def not_dot_softmax(call: Call) -> str | None:
         return f"its kernel has only softmax, not {type(call.normalize).__name__}"
     if call.normalize.temperature is None:
         return "the temperature is trained, its kernel takes a fixed one"
-    if not isinstance(call.read, Mix):
+    if not isinstance(call.read, WeightedSum):
         return f"its kernel only mixes values, {type(call.read).__name__} goes to one place"
     if call.need.drawn:
         return "its kernel never forms the weights that are asked for"
     return None
 
 
-def scale(call: Call) -> float:
+def scale(call: AttentionCall) -> float:
     assert isinstance(call.normalize, Softmax)
     return call.score.scale_of(call.queries.shape[-1]) / (call.normalize.temperature or 1.0)
 
 
-def refuse(call: Call) -> str | None:
+def refuse(call: AttentionCall) -> str | None:
     reason = not_dot_softmax(call)
     if reason is not None:
         return reason
@@ -77,7 +77,7 @@ def refuse(call: Call) -> str | None:
     return None
 
 
-def _needs_grad(call: Call) -> bool:
+def _needs_grad(call: AttentionCall) -> bool:
     return torch.is_grad_enabled() and (call.queries.requires_grad or call.keys.requires_grad or call.v.requires_grad)
 
 
@@ -87,11 +87,11 @@ def _bias_needs_grad(bias: Bias, q: Tensor) -> bool:
     return (bias.reads_query and q.requires_grad) or any(p.requires_grad for p in bias.parameters())
 
 
-def _plain(call: Call) -> bool:
+def _plain(call: AttentionCall) -> bool:
     return call.dropout == 0.0 and not torch.compiler.is_compiling()
 
 
-def pass_over(call: Call) -> str | None:
+def pass_over(call: AttentionCall) -> str | None:
     if call.dropout and available(call.q):
         return "with dropout torch's CPU kernel forms all weights"
     if call.bias is not None and call.weights() > _DENSE:
@@ -99,7 +99,7 @@ def pass_over(call: Call) -> str | None:
     return None
 
 
-def describe(call: Call) -> str:
+def describe(call: AttentionCall) -> str:
     how = "torch's scaled_dot_product_attention"
     if call.queries.shape[-1] != call.v.shape[-1]:
         how += f", widths made equal ({call.queries.shape[-1]} and {call.v.shape[-1]})"
@@ -108,13 +108,13 @@ def describe(call: Call) -> str:
     return how
 
 
-def _corner(call: Call) -> bool:
+def _corner(call: AttentionCall) -> bool:
     """Is the mask the causality that the kernel counts from the upper left corner?"""
     square = call.given is None and call.q.shape[-2] == call.keys.shape[-2]
     return type(call.mask) is Causal and square and call.bias is None
 
 
-def four(t: Tensor, call: Call, heads: int) -> Tensor:  # "*b n m" -> "b h n m"
+def four(t: Tensor, call: AttentionCall, heads: int) -> Tensor:  # "*b n m" -> "b h n m"
     """Two leading axes, as the kernel wants them; the second keeps `heads` of its own, 1 serves all."""
     batch, last = call.batch, t.shape[-2:]
     if len(batch) == 0:
@@ -129,7 +129,7 @@ def _heads(t: Tensor) -> int:
     return t.shape[-3] if t.ndim > 2 else 1
 
 
-def prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+def prepared(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of one width and two leading axes."""
     q, k, v = widened(call.queries, call.keys, call.v)
     if len(call.batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
@@ -139,7 +139,7 @@ def prepared(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     return four(q, call, heads), four(k, call, kept), four(v, call, kept)
 
 
-def added(call: Call) -> Tensor:
+def added(call: AttentionCall) -> Tensor:
     """Bias and mask as the one tensor that the kernel adds: boolean without a bias."""
     allowed = call.allowed()
     if call.bias is None:
@@ -151,7 +151,7 @@ def added(call: Call) -> Tensor:
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
 
 
-def run(call: Call) -> Attended:
+def run(call: AttentionCall) -> Attended:
     q, k, v = prepared(call)
     causal = call.mask is not None and _corner(call)
     mask = None
@@ -159,7 +159,7 @@ def run(call: Call) -> Attended:
         mask = added(call)
         mask = four(mask, call, _heads(mask))
     if _plain(call) and available(q) and (call.need.lse or _needs_grad(call)):
-        spans = [Span(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), mask is None)]
+        spans = [BlockSpan(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), mask is None)]
         biases = None if mask is None else functools.partial(_whole_bias, _numbers(mask, q, k))
         return finished(call, *Flash.apply(q, k, v, spans, biases, scale(call), causal))
     shared = q.shape[1] != k.shape[1]
@@ -174,11 +174,11 @@ def _numbers(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
     return mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2])
 
 
-def _whole_bias(numbers: Tensor, span: Span) -> Tensor:
+def _whole_bias(numbers: Tensor, span: BlockSpan) -> Tensor:
     return numbers
 
 
-def finished(call: Call, out: Tensor, lse: Tensor | None) -> Attended:
+def finished(call: AttentionCall, out: Tensor, lse: Tensor | None) -> Attended:
     """The kernel's output in the shape that was asked for."""
     if out.shape[-1] != call.v.shape[-1]:
         out = out[..., : call.v.shape[-1]]

@@ -6,11 +6,11 @@ Causal calls go chunk by chunk: the square inside a chunk, the sum of all chunks
 import torch
 from torch import Tensor
 
-from regard.attn.call import Attended, Call
+from regard.attn.call import Attended, AttentionCall
 from regard.attn.checks import widened
 from regard.attn.terms.mask import And, Causal, Lengths, Mask
 from regard.attn.terms.normalizer import Sum
-from regard.attn.terms.read import Mix
+from regard.attn.terms.read import WeightedSum
 
 _CHUNK = 64
 
@@ -21,12 +21,12 @@ def _leaves(mask: Mask | None) -> list[Mask]:
     return [leaf for m in mask.masks for leaf in _leaves(m)] if isinstance(mask, And) else [mask]
 
 
-def refuse(call: Call) -> str | None:
+def refuse(call: AttentionCall) -> str | None:
     if call.score.comparison != "dot":
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
     if not isinstance(call.normalize, Sum):
         return f"only sums can be taken apart, {type(call.normalize).__name__} needs the whole row"
-    if not isinstance(call.read, Mix):
+    if not isinstance(call.read, WeightedSum):
         return f"it only mixes values, {type(call.read).__name__} goes to one place"
     if call.bias is not None:
         return "a bias for every pair cannot be taken apart"
@@ -43,18 +43,18 @@ def refuse(call: Call) -> str | None:
     return None
 
 
-def pass_over(call: Call) -> str | None:
+def pass_over(call: AttentionCall) -> str | None:
     pairs, width = call.q.shape[-2] * call.keys.shape[-2], call.queries.shape[-1]
     if pairs < (call.q.shape[-2] + call.keys.shape[-2]) * min(width, 64):
         return "the square is smaller than the sums that would replace it"
     return None
 
 
-def describe(call: Call) -> str:
+def describe(call: AttentionCall) -> str:
     return "sums of keys times values: linear in time and memory"
 
 
-def run(call: Call) -> Attended:
+def run(call: AttentionCall) -> Attended:
     kind = widened(call.v.dtype)
     q, k, v = call.queries.to(kind), call.spread(call.keys).to(kind), call.spread(call.v).to(kind)
     for leaf in _leaves(call.mask):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attn import call_slicing, checks
-from regard.attn.call import SOFTMAX, Call, allowed_for, exactly, scores
+from regard.attn.call import SOFTMAX, AttentionCall, allowed_for, exactly, scores
 from regard.attn.call_slicing import Copied
 from regard.attn.maps import indexing as index_of
 from regard.attn.terms.bias import Added
@@ -149,7 +149,7 @@ class AttentionMap(ABC):
         return self.rows(slice(None))
 
 
-class Copyable(AttentionMap):
+class SnapshotMap(AttentionMap):
     """A map that still looks at somebody's tensors, and can be cut and copied before they change."""
 
     @property
@@ -158,25 +158,25 @@ class Copyable(AttentionMap):
         """What is known of its mask, without the rest: a map that is only asked what is allowed."""
 
     @abstractmethod
-    def of_rows(self, rows: Sequence[int]) -> "Copyable":
+    def of_rows(self, rows: Sequence[int]) -> "SnapshotMap":
         """The map of some of its queries."""
 
     @abstractmethod
-    def of_heads(self, heads: Sequence[int]) -> "Copyable":
+    def of_heads(self, heads: Sequence[int]) -> "SnapshotMap":
         """The map of some of its heads, which are the last of the leading axes."""
 
     @abstractmethod
-    def own(self, copied: Copied) -> "Copyable":
+    def own(self, copied: Copied) -> "SnapshotMap":
         """The same map of tensors that are its own: what a model does to its own later does not reach it."""
 
 
-class Computed(Copyable):
+class LazyMap(SnapshotMap):
     """weights = normalize(score(q, k) + bias, mask), kept as projected queries and keys: linear memory.
 
     `pick` cuts the call, so that one head of a long map costs what one head costs.
     """
 
-    def __init__(self, call: Call, freeze: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, call: AttentionCall, freeze: Callable[[Any], Any] | None = None) -> None:
         """`freeze` gives terms that no training step will change: copies, unless somebody keeps such copies already."""
         self.call = _still(call, frozen if freeze is None else freeze)
         self.picked: tuple[int | slice, ...] = ()
@@ -234,7 +234,7 @@ class Computed(Copyable):
         return first * seen, end * seen
 
     @property
-    def rule(self) -> "Computed | None":
+    def rule(self) -> "LazyMap | None":
         call = self.call
         bias = call.bias if isinstance(call.bias, Added) else None
         if call.mask is None and bias is None:
@@ -244,7 +244,7 @@ class Computed(Copyable):
         mine.call = replace(call, q=queries, queries=queries, keys=keys, score=Dot(1.0), bias=bias, normalize=SOFTMAX)
         return mine
 
-    def _part(self, rows: Tensor | slice) -> Call:
+    def _part(self, rows: Tensor | slice) -> AttentionCall:
         call = self.call
         if call.mask is not None or call.bias is not None:
             return call.part(rows, slice(None))
@@ -258,12 +258,12 @@ class Computed(Copyable):
     def _each(self) -> int:
         return math.prod(self.call.batch) * self.shape[-1]  # what could not be cut is computed all the same
 
-    def of_rows(self, rows: Sequence[int]) -> "Computed":
+    def of_rows(self, rows: Sequence[int]) -> "LazyMap":
         few = copy.copy(self)
         few.call = self.call.part(torch.tensor(rows, device=self.device), slice(None))
         return few
 
-    def of_heads(self, heads: Sequence[int]) -> "Computed":
+    def of_heads(self, heads: Sequence[int]) -> "LazyMap":
         assert not self.picked, "heads come before what is picked"
         if call_slicing.knows_heads(self.call):
             raise ValueError(
@@ -274,7 +274,7 @@ class Computed(Copyable):
         few.call = call_slicing.some(self.call, len(self.call.batch) - 1, heads)
         return few
 
-    def own(self, copied: Copied) -> "Computed":
+    def own(self, copied: Copied) -> "LazyMap":
         mine, call = copy.copy(self), self.call
         bias = Added(copied("bias", call.bias.values)) if isinstance(call.bias, Added) else call.bias
         queries = copied("queries", call.queries)
@@ -291,7 +291,7 @@ class Computed(Copyable):
         return mine
 
 
-def widened(call: Call) -> Call:
+def widened(call: AttentionCall) -> AttentionCall:
     """Queries and keys of a half type in float32, where the score compares them as they are."""
     half = call.queries.dtype in (torch.float16, torch.bfloat16)
     if not half or call.score.comparison != "dot" or not call.keys.is_floating_point():
@@ -299,7 +299,7 @@ def widened(call: Call) -> Call:
     return replace(call, queries=call.queries.float(), keys=call.keys.float())
 
 
-class Kept(Copyable):
+class DenseMap(SnapshotMap):
     """Weights that are there: of an attention that is not the equation, or that forms its matrix anyway.
 
     A `rule`, which is a map as large, is asked what is allowed.
@@ -336,22 +336,22 @@ class Kept(Copyable):
         return None if self.rule is None else self.rule.spans()
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return Kept(self.weights[index], None if self.rule is None else self.rule.pick(*index))
+        return DenseMap(self.weights[index], None if self.rule is None else self.rule.pick(*index))
 
-    def of_rows(self, rows: Sequence[int]) -> "Kept":
-        return Kept(self.weights[..., list(rows), :], self._ruled(lambda rule: rule.of_rows(rows)))
+    def of_rows(self, rows: Sequence[int]) -> "DenseMap":
+        return DenseMap(self.weights[..., list(rows), :], self._ruled(lambda rule: rule.of_rows(rows)))
 
-    def of_heads(self, heads: Sequence[int]) -> "Kept":
-        return Kept(self.weights[..., list(heads), :, :], self._ruled(lambda rule: rule.of_heads(heads)))
+    def of_heads(self, heads: Sequence[int]) -> "DenseMap":
+        return DenseMap(self.weights[..., list(heads), :, :], self._ruled(lambda rule: rule.of_heads(heads)))
 
-    def own(self, copied: Copied) -> "Kept":
-        return Kept(copied("weights", self.weights), self._ruled(lambda rule: rule.own(copied)))
+    def own(self, copied: Copied) -> "DenseMap":
+        return DenseMap(copied("weights", self.weights), self._ruled(lambda rule: rule.own(copied)))
 
-    def _ruled(self, cut: Callable[[Copyable], Copyable]) -> AttentionMap | None:
-        return cut(self.rule) if isinstance(self.rule, Copyable) else self.rule
+    def _ruled(self, cut: Callable[[SnapshotMap], SnapshotMap]) -> AttentionMap | None:
+        return cut(self.rule) if isinstance(self.rule, SnapshotMap) else self.rule
 
 
-def _still(call: Call, freeze: Callable[[Any], Any]) -> Call:
+def _still(call: AttentionCall, freeze: Callable[[Any], Any]) -> AttentionCall:
     """The call as it is now: no graph, no values, and parameters that no training step will change."""
     q = call.q.detach()
     return replace(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn.call import NOTHING, Attended, Call, Need
+from regard.attn.call import NOTHING, Attended, AttentionCall, Need
 from regard.attn.explicit_weights import attended, compared, looked, mixed, no_values, whole_mask
 from regard.attn.functional import Positions
 from regard.attn.terms.mask import Mask
@@ -13,7 +13,7 @@ from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.score import Score, Trilinear
 
 
-class Both(NamedTuple):
+class CoAttended(NamedTuple):
     """What each side read from the other."""
 
     of_q: Attended  # out "*b q e", weights "*b q k"
@@ -24,9 +24,9 @@ class _Pairs(NamedTuple):
     """Every q with every k: scored once, masked twice."""
 
     scores: Tensor  # "*b q k"
-    there: Call  # q looks at k
+    there: AttentionCall  # q looks at k
     there_felt: Tensor | None
-    back: Call  # k looks at q
+    back: AttentionCall  # k looks at q
     back_felt: Tensor | None
 
 
@@ -78,12 +78,12 @@ class CoAttention(nn.Module):
         back: Mask | Tensor | None = None,
         positions: Positions | None = None,
         need: Need = NOTHING,
-    ) -> Both:
+    ) -> CoAttended:
         """The same, with what `need` asks for beside either output."""
         pairs = _pairs(self.score, q, k, mask, back, positions)
         there = self.normalize.weights(pairs.scores, whole_mask(pairs.there))
         home = self.normalize.weights(pairs.scores.transpose(-1, -2), whole_mask(pairs.back))
-        return Both(
+        return CoAttended(
             attended(pairs.there, there, pairs.there_felt, need, self),
             attended(pairs.back, home, pairs.back_felt, need, self),
         )

@@ -9,7 +9,7 @@ from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import attended, looked, matrix, whole_mask
 from regard.attn.functional import Positions, attend
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import LocalGaussian
 from regard.attn.terms.mask import Mask, Window, lead
 from regard.attn.terms.normalizer import Normalizer, Softmax
@@ -43,14 +43,14 @@ class Local(nn.Module):
         self.place = place
         self.normalize = Softmax() if normalize is None else normalize
 
-    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
         """Keys projected once, to be looked at by many calls."""
-        return Memory(self.score.keys(k), k if v is None else v)
+        return KVCache(self.score.keys(k), k if v is None else v)
 
     def forward(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -61,7 +61,7 @@ class Local(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -80,7 +80,7 @@ class Local(nn.Module):
         here = lead(j.unsqueeze(-2), len(call.batch) + 2)  # (*b, 1, k)
         centre = self.place.centre(q, _end(here, allowed))  # (*b, q, 1)
         inside = (here - centre).abs() <= self.place.window
-        scores = matrix(self.score, call, isinstance(k, Memory))
+        scores = matrix(self.score, call, isinstance(k, KVCache))
         weights = self.normalize.weights(scores, inside if allowed is None else inside & allowed)
         weights = weights * self.place.log_density(centre, j).exp()
         return attended(call, weights, felt, need, self)
@@ -89,8 +89,8 @@ class Local(nn.Module):
         return f"place={self.place!r}" if isinstance(self.place, Diagonal) else ""
 
 
-def _places(q: Tensor, k: Tensor | Memory) -> Positions:
-    if isinstance(k, Memory):
+def _places(q: Tensor, k: Tensor | KVCache) -> Positions:
+    if isinstance(k, KVCache):
         j = torch.arange(len(k), device=q.device) if k.positions is None else k.positions
     else:
         j = torch.arange(k.shape[-2], device=q.device)

@@ -10,28 +10,28 @@ from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import attended, compared, looked, one_step, whole_mask
 from regard.attn.functional import Positions
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.score import LocationSensitive
 
 
-class Trace(NamedTuple):
+class AlignmentHistory(NamedTuple):
     """Where the steps so far have looked."""
 
     previous: Tensor  # "*b k", the last step's weights
     cumulative: Tensor  # "*b k", the sum of all steps' weights
 
-    def after(self, weights: Tensor) -> "Trace":  # "*b k"
+    def after(self, weights: Tensor) -> "AlignmentHistory":  # "*b k"
         """The trace with one more step."""
-        return Trace(weights, self.cumulative + weights)
+        return AlignmentHistory(weights, self.cumulative + weights)
 
-    def reorder(self, index: Tensor) -> "Trace":
+    def reorder(self, index: Tensor) -> "AlignmentHistory":
         """The samples `index` of the first batch axis: what a beam keeps."""
-        return Trace(self.previous.index_select(0, index), self.cumulative.index_select(0, index))
+        return AlignmentHistory(self.previous.index_select(0, index), self.cumulative.index_select(0, index))
 
 
-class Smooth(Normalizer):
+class NormalizedSigmoid(Normalizer):
     """σ(s_j) / Σ σ(s): several keys may be looked at alike  (Chorowski et al. 2015, 2.3)."""
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
@@ -44,9 +44,9 @@ class Smooth(Normalizer):
 class LocationAttention(nn.Module):
     """α_i = normalize(v · tanh(W s_i + V h + U f + b)), f = F ∗ [α_{i−1}; Σα]  (Chorowski et al. 2015).
 
-    `normalize=Softmax(temperature)` below one sharpens, `Smooth()` smooths (the paper's 2.3). One step at a time:
+    `normalize=Softmax(temperature)` below one sharpens, `NormalizedSigmoid()` smooths (the paper's 2.3). One step at a time:
 
-        memory = layer.remember(h)                    keys are projected once
+        memory = layer.project_kv(h)                    keys are projected once
         trace = layer.start(memory)                   nothing was looked at yet
         got, trace = layer.step(s, memory, trace)     "*b 1 d" -> "*b 1 v"
 
@@ -58,26 +58,26 @@ class LocationAttention(nn.Module):
         self.score = score
         self.normalize = Softmax() if normalize is None else normalize
 
-    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
         """Keys projected once, to be looked at by many steps."""
-        return Memory(self.score.keys(k), k if v is None else v)
+        return KVCache(self.score.keys(k), k if v is None else v)
 
-    def start(self, memory: Memory) -> Trace:
+    def start(self, memory: KVCache) -> AlignmentHistory:
         """The trace before the first step."""
         v = memory.values
         nothing = v.new_zeros(v.shape[:-1], dtype=checks.widened(v.dtype))  # a sum over all steps stays wide
-        return Trace(nothing, nothing)
+        return AlignmentHistory(nothing, nothing)
 
     def step(
         self,
         q: Tensor,
-        memory: Memory,
-        trace: Trace,
+        memory: KVCache,
+        trace: AlignmentHistory,
         *,
         mask: Mask | Tensor | None = None,
         positions: Positions | None = None,
         need: Need = NOTHING,
-    ) -> tuple[Attended, Trace]:  # "*b 1 d" -> "*b 1 v"
+    ) -> tuple[Attended, AlignmentHistory]:  # "*b 1 d" -> "*b 1 v"
         """One step, and the trace with it."""
         one_step(q)
         self.score.check(q, None)
@@ -112,7 +112,7 @@ class LocationAttention(nn.Module):
         self.score.check(q, call.keys)
         queries, keys, allowed = self.score.queries(q), self.score.keys(call.keys), whole_mask(call)
         nothing = keys.new_zeros(*call.batch, keys.shape[-2], dtype=checks.widened(keys.dtype))
-        trace, steps = Trace(nothing, nothing), [nothing.unsqueeze(-2)[..., :0, :]]
+        trace, steps = AlignmentHistory(nothing, nothing), [nothing.unsqueeze(-2)[..., :0, :]]
         for n in range(q.shape[-2]):
             here = slice(n, n + 1)
             seen = None if allowed is None else allowed[..., here, :]
@@ -121,7 +121,7 @@ class LocationAttention(nn.Module):
             steps.append(weights)
         return attended(call, torch.cat(steps, dim=-2), felt, need, self)
 
-    def _weights(self, queries: Tensor, keys: Tensor, allowed: Tensor | None, trace: Trace) -> Tensor:
+    def _weights(self, queries: Tensor, keys: Tensor, allowed: Tensor | None, trace: AlignmentHistory) -> Tensor:
         """The weights of one step: to the kernel, keys with their place added are just keys."""
         placed = self.score.at(keys, *trace)
         return self.normalize.weights(compared(self.score, queries, placed), allowed)

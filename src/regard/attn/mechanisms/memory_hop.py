@@ -5,14 +5,14 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.functional import Positions
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer
 from regard.attn.terms.score import Dot
 
 
-class Plain(Normalizer):
+class Identity(Normalizer):
     """s_j: the scores themselves are the weights, as long as training starts linearly  (Sukhbaatar et al. 2015)."""
 
     distribution = False
@@ -22,7 +22,7 @@ class Plain(Normalizer):
         return scores if allowed is None else scores.masked_fill(~allowed, 0.0)
 
 
-class Hop(nn.Module):
+class MemoryHop(nn.Module):
     """u' = u + Σ_i p_i c_i, p = softmax(u · m)  (Sukhbaatar et al. 2015, end-to-end memory networks).
 
     k holds m, v holds c, as wide as u. `carry`, a linear map H, gives u' = H u + o: the hops of one map that a
@@ -34,14 +34,14 @@ class Hop(nn.Module):
         self.attention = Attention(Dot(scale=1.0)) if attention is None else attention
         self.carry = carry
 
-    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k d"
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k d"
         """Keys projected once, to be looked at by many calls."""
-        return self.attention.remember(k, v)
+        return self.attention.project_kv(k, v)
 
     def forward(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -52,7 +52,7 @@ class Hop(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -72,7 +72,7 @@ class Hop(nn.Module):
     def explain(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.call import NOTHING, Attended, Call, Need
+from regard.attn.call import NOTHING, Attended, AttentionCall, Need
 from regard.attn.explicit_weights import attended, compared, looked, one_step, whole_mask
 from regard.attn.functional import Positions
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.score import Score, TanhScore
@@ -47,12 +47,12 @@ class NormedAdditive(TanhScore):
         return f"NormedAdditive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
 
 
-class Chunk(nn.Module):
+class ChunkwiseSoftmax(nn.Module):
     """β_j = Σ_t α_t softmax(u_{t−w+1}, …, u_t)_j: the `width` keys ending at the stop  (Chiu and Raffel 2018)."""
 
     def __init__(self, score: Score, width: int = 2) -> None:
         super().__init__()
-        checks.positive("width", width, "Chunk")
+        checks.positive("width", width, "ChunkwiseSoftmax")
         self.score = score
         self.width = width
 
@@ -71,7 +71,7 @@ class Chunk(nn.Module):
         return f"width={self.width}"
 
 
-class Stop(ABC):
+class StopRule(ABC):
     """log α_i from log α_{i−1} and the energies of a step: where do the steps of Monotonic stop?"""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Stop(ABC):
 
 
 @dataclass(frozen=True)
-class FirstStop(Stop):
+class FirstStop(StopRule):
     """At the first j with p_j ≥ 1/2 from the last stop on, there alone; nowhere if there is none, nor ever after.
 
     (Raffel et al. 2017, algorithm 1, with the threshold in place of the draw.)
@@ -97,7 +97,7 @@ class FirstStop(Stop):
 
 
 @dataclass(frozen=True)
-class ExpectedStop(Stop):
+class ExpectedStop(StopRule):
     """log α_j = log σ(e_j) + L_j + log Σ_{l≤j} exp(log α_prev,l − L_l), L_j = Σ_{l<j} log(1 − σ(e_l)).
 
     The recursion of the paper, closed and in logarithms: the products of 1 − p by which others divide vanish after a
@@ -125,7 +125,7 @@ class Monotonic(nn.Module):
     step stops by `stop`: `FirstStop()`, hard, unless told; `ExpectedStop()` keeps the expectation. The state of both is
     the logarithm of the last step's alignment, "*b k".
 
-        memory = layer.remember(h);  state = layer.start(memory)
+        memory = layer.project_kv(h);  state = layer.start(memory)
         got, state = layer.step(s, memory, state)          "*b 1 d" -> "*b 1 v"
 
     `layer(q, h)` takes all steps in turn.
@@ -135,15 +135,15 @@ class Monotonic(nn.Module):
         self,
         score: Score,
         *,
-        chunk: Chunk | None = None,
+        chunk: ChunkwiseSoftmax | None = None,
         offset: float = -4.0,
         noise: float = 1.0,
-        stop: Stop | None = None,
+        stop: StopRule | None = None,
     ) -> None:
         super().__init__()
         if noise < 0:
             raise ValueError(f"noise must be 0 or more for Monotonic, got {noise}; try noise=1.0")
-        if stop is not None and not isinstance(stop, Stop):
+        if stop is not None and not isinstance(stop, StopRule):
             raise TypeError(f"stop must be a Stop for Monotonic, got {stop!r}; try FirstStop() or ExpectedStop()")
         self.score = score
         self.chunk = chunk
@@ -151,19 +151,19 @@ class Monotonic(nn.Module):
         self.noise = noise
         self.stop = FirstStop() if stop is None else stop
 
-    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e", "*b k v"
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
         """Keys projected once, the chunk's beside the others, to be looked at by many steps."""
         keys = [self.score.keys(k)] + ([] if self.chunk is None else [self.chunk.score.keys(k)])
-        return Memory(torch.cat(keys, dim=-1), k if v is None else v)
+        return KVCache(torch.cat(keys, dim=-1), k if v is None else v)
 
-    def start(self, memory: Memory) -> Tensor:  # -> "*b k"
+    def start(self, memory: KVCache) -> Tensor:  # -> "*b k"
         """The state before the first step: stopped at the first key."""
         return _start(memory.values.shape[:-1], memory.values)
 
     def step(
         self,
         q: Tensor,
-        memory: Memory,
+        memory: KVCache,
         state: Tensor,
         *,
         mask: Mask | Tensor | None = None,
@@ -217,7 +217,7 @@ class Monotonic(nn.Module):
         stop = ExpectedStop() if self.training else self.stop
         return stop.after(energies, allowed, state)
 
-    def _energies(self, call: Call, kept: bool) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
+    def _energies(self, call: AttentionCall, kept: bool) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
         """The energies of stopping at a key, and the chunk's scores of it."""
         parts = [self.score] + ([] if self.chunk is None else [self.chunk.score])
         queries = []

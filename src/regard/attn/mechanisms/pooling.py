@@ -10,7 +10,7 @@ from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import no_values
 from regard.attn.functional import Positions
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import Mask
 
@@ -66,7 +66,7 @@ class Pool(nn.Module):
         return f"query_dim={self.query.shape[1]}" + ("" if self.queries is None else f", queries={self.queries}")
 
 
-class Parts(NamedTuple):
+class PoolingParts(NamedTuple):
     """A state taken apart."""
 
     key: Tensor  # "*b k e/parts"
@@ -90,7 +90,7 @@ class KeyValue(nn.Module):
         self.attention = attention
         self.parts = parts
 
-    def split(self, states: Tensor) -> Parts:  # "*b k e"
+    def split(self, states: Tensor) -> PoolingParts:  # "*b k e"
         checks.floating("k", states)
         left = states.shape[-1] % self.parts
         if left:
@@ -99,18 +99,18 @@ class KeyValue(nn.Module):
                 f"try states of width {states.shape[-1] - left}"
             )
         key, value, *predict = states.chunk(self.parts, dim=-1)
-        return Parts(key, value, predict[0] if predict else None)
+        return PoolingParts(key, value, predict[0] if predict else None)
 
-    def remember(self, k: Tensor, v: Tensor | None = None) -> Memory:  # "*b k e"
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e"
         """Keys projected once, to be looked at by many calls."""
         no_values(v, "KeyValue")
         parts = self.split(k)
-        return self.attention.remember(parts.key, parts.value)
+        return self.attention.project_kv(parts.key, parts.value)
 
     def forward(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -121,7 +121,7 @@ class KeyValue(nn.Module):
     def attend(
         self,
         q: Tensor,
-        k: Tensor | Memory,
+        k: Tensor | KVCache,
         v: Tensor | None = None,
         *,
         mask: Mask | Tensor | None = None,
@@ -130,7 +130,7 @@ class KeyValue(nn.Module):
     ) -> Attended:
         """The same, with what `need` asks for beside the output."""
         no_values(v, "KeyValue")
-        if isinstance(k, Memory):
+        if isinstance(k, KVCache):
             return self.attention.attend(q, k, mask=mask, positions=positions, need=need)
         key, value, _ = self.split(k)
         return self.attention.attend(q, key, value, mask=mask, positions=positions, need=need)

@@ -9,7 +9,7 @@ from regard.attn import checks
 
 
 @dataclass(frozen=True)
-class Trained:
+class Learnable:
     """A number to be trained, starting at `init`; one for each head if `heads` is given: `Cosine(Trained(10.0))`."""
 
     init: float
@@ -28,6 +28,6 @@ def of_heads(number: Tensor, t: Tensor, owner: object) -> Tensor:
     return number.to(t.dtype)
 
 
-def say(value: "float | Trained | Tensor") -> str:
+def say(value: "float | Learnable | Tensor") -> str:
     """The number as `extra_repr` prints it."""
     return f"{value:g}" if isinstance(value, (int, float)) else "trained"

@@ -118,7 +118,7 @@ def as_mask(mask: "Mask | Tensor") -> Mask:
     if isinstance(mask, Mask):
         return mask
     if isinstance(mask, Tensor):
-        return Given(mask)
+        return BooleanMask(mask)
     got = f"the class {mask.__name__}" if isinstance(mask, type) else type(mask).__name__
     raise TypeError(
         f"mask must be a Mask or a boolean tensor (True = may look), got {got}; "
@@ -389,10 +389,10 @@ class Documents(Mask):
         return f"Documents({checks.shape(self.ids)})"
 
 
-class Given(Mask):
+class BooleanMask(Mask):
     """allowed[i, j] as a boolean tensor "*b q k" (True = may look), by the index of this call's queries and keys.
 
-    Axes of size one serve all; a tensor of the keys alone is written `Given(allowed.unsqueeze(-2))`.
+    Axes of size one serve all; a tensor of the keys alone is written `BooleanMask(allowed.unsqueeze(-2))`.
     """
 
     def __init__(self, allowed: Tensor) -> None:
@@ -425,10 +425,10 @@ class Given(Mask):
 
     def part(self, rows: Rows, columns: Rows) -> Mask:
         allowed = self.allowed if self.allowed.shape[-2] == 1 else self.allowed[..., rows, :]
-        return Given(allowed if allowed.shape[-1] == 1 else allowed[..., columns])
+        return BooleanMask(allowed if allowed.shape[-1] == 1 else allowed[..., columns])
 
     def sample(self, n: int) -> Mask:
-        return Given(_nth(self.allowed, n, 2))
+        return BooleanMask(_nth(self.allowed, n, 2))
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
         want = (*batch[: self.allowed.ndim - 2], queries, keys)
@@ -445,7 +445,7 @@ class Given(Mask):
         return self
 
     def __repr__(self) -> str:
-        return f"Given({checks.shape(self.allowed)})"
+        return f"BooleanMask({checks.shape(self.allowed)})"
 
 
 def _nth(t: Tensor, n: int, own: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.learnable import Trained, of_heads, say
+from regard.attn.terms.learnable import Learnable, of_heads, say
 from regard.kernels import sparsemax
 
 
@@ -37,11 +37,11 @@ class Normalizer(nn.Module):
 class Softmax(Normalizer):
     """exp(s_j / T) / Σ exp(s / T)  (Bahdanau et al. 2015, eq. 6; T is the temperature of Hinton et al. 2015)."""
 
-    def __init__(self, temperature: float | Trained = 1.0) -> None:
+    def __init__(self, temperature: float | Learnable = 1.0) -> None:
         super().__init__()
         self.log_temperature: nn.Parameter | None = None
         self.temperature: float | None = None
-        if isinstance(temperature, Trained):
+        if isinstance(temperature, Learnable):
             checks.positive("temperature", temperature.init, "Softmax")
             self.log_temperature = temperature.parameter(math.log(temperature.init))
         else:
@@ -78,7 +78,7 @@ class Softmax(Normalizer):
         return torch.logsumexp(scores.masked_fill(~allowed, least), dim=-1).masked_fill(empty, -math.inf)
 
     def extra_repr(self) -> str:
-        return "" if self.temperature == 1.0 else f"temperature={say(self.temperature or Trained(1.0))}"
+        return "" if self.temperature == 1.0 else f"temperature={say(self.temperature or Learnable(1.0))}"
 
 
 class Sigmoid(Normalizer):
@@ -86,9 +86,9 @@ class Sigmoid(Normalizer):
 
     distribution = False
 
-    def __init__(self, bias: float | Trained = 0.0) -> None:
+    def __init__(self, bias: float | Learnable = 0.0) -> None:
         super().__init__()
-        self.bias = bias.parameter(bias.init) if isinstance(bias, Trained) else bias
+        self.bias = bias.parameter(bias.init) if isinstance(bias, Learnable) else bias
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         scores = scores.to(checks.widened(scores.dtype))
@@ -116,21 +116,21 @@ _LEAST = 1.001
 
 
 class Entmax(Normalizer):
-    """max((α−1) s_j − τ, 0)^(1/(α−1))  (Peters et al. 2019; `Trained(1.5)` learns α in (1, 2), Correia et al. 2019).
+    """max((α−1) s_j − τ, 0)^(1/(α−1))  (Peters et al. 2019; `Learnable(1.5)` learns α in (1, 2), Correia et al. 2019).
 
     α = 1 is Softmax, α = 2 is Sparsemax, between them weights can be exactly zero.
     """
 
     hides_infinite = True
 
-    def __init__(self, alpha: float | Trained = 1.5) -> None:
+    def __init__(self, alpha: float | Learnable = 1.5) -> None:
         super().__init__()
         self.raw_alpha: nn.Parameter | None = None
         self.alpha: float | None = None
-        if isinstance(alpha, Trained):
+        if isinstance(alpha, Learnable):
             if not _LEAST < alpha.init < 3 - _LEAST:
                 raise ValueError(
-                    f"alpha must start between 1 and 2 when it is trained, got {alpha.init}; try Trained(1.5)"
+                    f"alpha must start between 1 and 2 when it is trained, got {alpha.init}; try Learnable(1.5)"
                 )
             share = (alpha.init - _LEAST) / (3 - 2 * _LEAST)
             self.raw_alpha = alpha.parameter(math.log(share / (1 - share)))
@@ -152,7 +152,7 @@ class Entmax(Normalizer):
         return sparsemax.entmax(scores, _LEAST + (3 - 2 * _LEAST) * share, allowed)
 
     def extra_repr(self) -> str:
-        return say(self.alpha or Trained(1.5))
+        return say(self.alpha or Learnable(1.5))
 
 
 class Sum(Normalizer):
@@ -191,7 +191,7 @@ class TopK(Normalizer):
         return str(self.k)
 
 
-class Null(Normalizer):
+class WithNullSlot(Normalizer):
     """normalize([s; n]) without its last: a query may look at nothing, at the price of the score n.
 
     The unaligned word of translation  (Brown et al. 1993, the empty word; with softmax and n = 0 Miller 2023).
@@ -199,10 +199,10 @@ class Null(Normalizer):
 
     distribution = False
 
-    def __init__(self, normalize: Normalizer | None = None, score: float | Trained = 0.0) -> None:
+    def __init__(self, normalize: Normalizer | None = None, score: float | Learnable = 0.0) -> None:
         super().__init__()
         self.normalize = Softmax() if normalize is None else normalize
-        self.score = score.parameter(score.init) if isinstance(score, Trained) else score
+        self.score = score.parameter(score.init) if isinstance(score, Learnable) else score
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         price = of_heads(self.score, scores, self) if isinstance(self.score, Tensor) else self.score

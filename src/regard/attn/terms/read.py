@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.attn import checks
 
 
-class Taken(NamedTuple):
+class ReadResult(NamedTuple):
     """What a read took, and, for a hard read, where it went and how likely that was."""
 
     out: Tensor  # "*b q v"
@@ -26,7 +26,9 @@ class Read(ABC):
     draws: bool = True
 
     @abstractmethod
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:  # "*b q k", "*b k v"
+    def take(
+        self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None
+    ) -> ReadResult:  # "*b q k", "*b k v"
         """Draws from `generator` where the read draws."""
 
     def settled(self) -> "Read":
@@ -54,27 +56,27 @@ def _gather(v: Tensor, index: Tensor, alive: Tensor) -> Tensor:  # "*b k v", "*b
     return torch.where(alive.unsqueeze(-1), out, torch.zeros_like(out))
 
 
-def _at(weights: Tensor, v: Tensor, index: Tensor) -> Taken:
+def _at(weights: Tensor, v: Tensor, index: Tensor) -> ReadResult:
     """The value at `index`, with its log-probability."""
     _, alive = _chosen(weights, index)
-    return Taken(_gather(v, index, alive), index.masked_fill(~alive, -1), _log_prob(weights, index))
+    return ReadResult(_gather(v, index, alive), index.masked_fill(~alive, -1), _log_prob(weights, index))
 
 
-def _nowhere(weights: Tensor, v: Tensor) -> Taken:
+def _nowhere(weights: Tensor, v: Tensor) -> ReadResult:
     """What a hard read takes where there are no keys at all."""
     rows = weights.sum(-1)
-    return Taken(weights.to(v.dtype) @ v, torch.full_like(rows, -1, dtype=torch.long), rows)
+    return ReadResult(weights.to(v.dtype) @ v, torch.full_like(rows, -1, dtype=torch.long), rows)
 
 
 @dataclass(frozen=True)
-class Mix(Read):
+class WeightedSum(Read):
     """Σ_j w_j v_j  (soft attention, Bahdanau et al. 2015, eq. 5)."""
 
     hard = False
     draws = False
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
-        return Taken(weights.to(v.dtype) @ v)
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
+        return ReadResult(weights.to(v.dtype) @ v)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Argmax(Read):
 
     draws = False
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
         return _at(weights, v, weights.argmax(-1)) if weights.shape[-1] else _nowhere(weights, v)
 
 
@@ -94,7 +96,7 @@ class Sample(Read):
     In evaluation a layer reads at the greatest weight instead.
     """
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
         if not weights.shape[-1]:
             return _nowhere(weights, v)
         noise = torch.empty_like(weights).exponential_(generator=generator)
@@ -126,12 +128,12 @@ class Gumbel(Read):
     def __post_init__(self) -> None:
         checks.positive("temperature", self.temperature, "Gumbel")
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
         if not weights.shape[-1]:
             return _nowhere(weights, v)
         relaxed = _gumbel(weights, self.temperature, generator)
         drawn = _at(weights, v, relaxed.argmax(-1))
-        return Taken(relaxed.to(v.dtype) @ v, drawn.place, drawn.log_prob)
+        return ReadResult(relaxed.to(v.dtype) @ v, drawn.place, drawn.log_prob)
 
     def settled(self) -> Read:
         return Argmax()
@@ -143,14 +145,14 @@ class StraightThrough(Read):
 
     draws = False
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> Taken:
+    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
         if not weights.shape[-1]:
             return _nowhere(weights, v)
         best = weights.argmax(-1)
         drawn = _at(weights, v, best)
         _, alive = _chosen(weights, best)
         one = torch.zeros_like(weights).scatter(-1, best.unsqueeze(-1), alive.unsqueeze(-1).to(weights.dtype))
-        return Taken((one + weights - weights.detach()).to(v.dtype) @ v, drawn.place, drawn.log_prob)
+        return ReadResult((one + weights - weights.detach()).to(v.dtype) @ v, drawn.place, drawn.log_prob)
 
 
 def entropy(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q"

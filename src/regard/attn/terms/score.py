@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.learnable import Trained, of_heads, say
+from regard.attn.terms.learnable import Learnable, of_heads, say
 
 
 class Score(nn.Module):
@@ -111,12 +111,12 @@ class Cosine(Score):
 
     comparison = "dot"
 
-    def __init__(self, scale: float | Trained = 10.0) -> None:
+    def __init__(self, scale: float | Learnable = 10.0) -> None:
         super().__init__()
-        checks.positive("scale", scale.init if isinstance(scale, Trained) else scale, "Cosine")
+        checks.positive("scale", scale.init if isinstance(scale, Learnable) else scale, "Cosine")
         # a trained scale is kept as its logarithm: it stays positive
-        self.log_scale = scale.parameter(math.log(scale.init)) if isinstance(scale, Trained) else None
-        self.scale = None if isinstance(scale, Trained) else scale
+        self.log_scale = scale.parameter(math.log(scale.init)) if isinstance(scale, Learnable) else None
+        self.scale = None if isinstance(scale, Learnable) else scale
 
     def queries(self, q: Tensor) -> Tensor:
         unit = F.normalize(q, dim=-1, eps=1e-6)
@@ -135,7 +135,7 @@ class Cosine(Score):
         checks.same_width(q, k, "Cosine")
 
     def extra_repr(self) -> str:
-        return "scale=" + say(self.scale if self.scale is not None else Trained(1.0))
+        return "scale=" + say(self.scale if self.scale is not None else Learnable(1.0))
 
 
 def _columns(t: Tensor, *extra: Tensor) -> Tensor:

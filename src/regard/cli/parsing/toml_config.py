@@ -18,14 +18,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from regard.cli.parsing.precheck import bare
 from regard.common import atomic_files
 from regard.common.suggestions import known
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 CONFIG = "config.toml"
 
 
 def read(path: Path, task: type) -> dict[str, Any]:
     """What the file chooses for a task of this class, by the names of the fields."""
-    tables = {"task": task, "training": Training}
+    tables = {"task": task, "training": TrainingConfig}
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name the file in it, such as {path / CONFIG}")
     if not path.exists():
@@ -52,7 +52,7 @@ def read(path: Path, task: type) -> dict[str, Any]:
     return chosen
 
 
-def write(path: Path, task: Any, training: Training) -> None:
+def write(path: Path, task: Any, training: TrainingConfig) -> None:
     """Every choice, so that a repetition does not depend on what a later version takes for granted."""
     lines = ["# All options of this run; `regard train TASK --config` reads them."]
     for table, of in (("task", task), ("training", training)):

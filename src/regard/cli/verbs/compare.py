@@ -13,7 +13,7 @@ from regard.cli.parsing import toml_config
 from regard.cli.parsing.options import part
 from regard.cli.verbs.train import ABOUT, chosen, there, training_of
 from regard.tasks.registry import TASKS, Kind
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 _CONFIG = "compare.toml"
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
@@ -39,7 +39,7 @@ class Contest:
     toml_config: Path | None = None
     """A TOML file with options, such as the config.toml of a run; those typed win. Its paths start where you are."""
     task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ def named(option: str, names: str) -> list[str]:
     return found
 
 
-def _claim(out: Path, base: Kind, training: Training) -> None:
+def _claim(out: Path, base: Kind, training: TrainingConfig) -> None:
     """The folder, for comparisons with these options only."""
     path = out / _CONFIG
     if not path.exists():

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from regard.cli.parsing.options import parse
 from regard.cli.recording_output import note
 from regard.tasks.translate.options import Translate
-from regard.training.config import Training
+from regard.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from regard.data.text.pairs import Pairs
-    from regard.tasks.translate.predictor import Interpreter
+    from regard.tasks.translate.predictor import Translator
     from regard.viz.alignment.alignment import Alignment
 
 STEPS = 800
 # the benchmark trains the same
 TASK = Translate(data="dates", metric="nll", valid_lines=500)
-TRAINING = Training(
+TRAINING = TrainingConfig(
     steps=STEPS, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20
 )
 
@@ -88,7 +88,7 @@ def command() -> str:
     return "regard" if shutil.which("regard") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
-def looked_at(interpreter: "Interpreter", test: "Pairs", languages: Sequence[str]) -> "list[Alignment]":
+def looked_at(interpreter: "Translator", test: "Pairs", languages: Sequence[str]) -> "list[Alignment]":
     """A date in each of these languages, what is said of it, and what was looked at."""
     from regard.viz.alignment.alignment import Alignment
 
@@ -111,7 +111,7 @@ def _full(test: "Pairs", language: str) -> int:
     )
 
 
-def _score(interpreter: "Interpreter", test: "Pairs") -> None:
+def _score(interpreter: "Translator", test: "Pairs") -> None:
     languages = [source.partition(":")[0] for source in test.source]
     said = [found[0].text for found in interpreter.translate(test.source)]
     right = [one == target for one, target in zip(said, test.target, strict=True)]

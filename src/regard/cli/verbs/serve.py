@@ -12,9 +12,9 @@ from regard.cli.answers import refuse
 from regard.cli.parsing.options import Flag, left_open, parse, positive
 
 if TYPE_CHECKING:
-    from regard.serve.image_endpoint import Seeing
+    from regard.serve.image_endpoint import ImageEndpoint
     from regard.serve.limits import Limits
-    from regard.serve.translate_endpoint import Translating
+    from regard.serve.translate_endpoint import TranslateEndpoint
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,25 @@ def _limits(typed: Options) -> "Limits":
     return Limits(**{name: getattr(typed, name) for name in names})
 
 
-def _translating(typed: Options, limits: "Limits") -> "Translating":
+def _translating(typed: Options, limits: "Limits") -> "TranslateEndpoint":
     refuse(typed, ("pixels",), f"is for pictures, and {typed.run} translates")
     from regard.cli.loading import load
-    from regard.serve.translate_endpoint import Translating
+    from regard.serve.translate_endpoint import TranslateEndpoint
 
     loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    return Translating(loaded.task, loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
+    return TranslateEndpoint(loaded.task, loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
 
 
-def _seeing(typed: Options, limits: "Limits") -> "Seeing":
+def _seeing(typed: Options, limits: "Limits") -> "ImageEndpoint":
     refuse(typed, ("characters", "tokens", "beam"), f"is for texts, and {typed.run} looks at pictures")
     from regard.cli.loading import recorded
     from regard.cli.sights import SIGHTS
-    from regard.serve.image_endpoint import Seeing
+    from regard.serve.image_endpoint import ImageEndpoint
 
     # a body may be large, and those of all who are connected are in memory
     limits = replace(limits, body=typed.body or 8_000_000, connections=64)
     loaded = SIGHTS[recorded(typed.run).kind](typed.run, typed.weights, typed.device, typed.threads)
-    return Seeing(loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
+    return ImageEndpoint(loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
 
 
 def _note(text: str) -> None:

@@ -11,8 +11,8 @@ from regard.cli.parsing import toml_config
 from regard.cli.parsing.options import parse, part
 from regard.tasks import registry
 from regard.tasks.registry import TASKS, Kind
-from regard.training.config import ENDS, PLANNED, Training, lasting
-from regard.training.run_folder import Record
+from regard.training.config import ENDS, PLANNED, TrainingConfig, lasting
+from regard.training.run_folder import RunRecord
 
 ABOUT = {
     "translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal",
@@ -38,7 +38,7 @@ class New:
     toml_config: Path | None = None
     """A TOML file with options, such as the config.toml of a run; those typed win. Its paths start where you are."""
     task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Resume:
 
     resume: Path
     """The folder of the run."""
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(Training))
+    training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))
 
 
 def verb(args: Sequence[str]) -> int:
@@ -83,7 +83,7 @@ def there(task: Kind) -> Kind:
     return task
 
 
-def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
+def training_of(choices: dict[str, Any], task: Kind) -> tuple[TrainingConfig, str]:
     """The training, and what it is if nothing was said of its end, or minutes alone, as the rest of a sentence."""
     told = []
     if all(choices[name] is None for name in ENDS):
@@ -95,11 +95,11 @@ def training_of(choices: dict[str, Any], task: Kind) -> tuple[Training, str]:
         told.append(f"ends after {end}, as no --steps, --epochs or --minutes is given")
     own = task.TRAINING.get("schedule")
     if own in PLANNED and choices.get("schedule") == own and choices["steps"] is None and choices["epochs"] is None:
-        choices = {**choices, "schedule": Training.schedule}
+        choices = {**choices, "schedule": TrainingConfig.schedule}
         told.append(
-            f"has the schedule {Training.schedule}, as minutes alone do not tell {own} how many steps there are"
+            f"has the schedule {TrainingConfig.schedule}, as minutes alone do not tell {own} how many steps there are"
         )
-    return Training(**choices), " and ".join(told)
+    return TrainingConfig(**choices), " and ".join(told)
 
 
 def _new(name: str, args: Sequence[str]) -> int:
@@ -121,7 +121,7 @@ def _new(name: str, args: Sequence[str]) -> int:
 def _resume(args: Sequence[str]) -> int:
     _same_task(args)
     typed = parse(Resume, "regard train", args)
-    record = Record.read(typed.resume)
+    record = RunRecord.read(typed.resume)
     task = registry.told(record.kind, record.task, typed.resume)
     given = vars(record.training)
     # the end that a task proposed gives way to passes that are typed; minutes only shorten it
@@ -131,12 +131,14 @@ def _resume(args: Sequence[str]) -> int:
     typed = parse(Resume, "regard train", args, given)
     from regard.cli.train_runner import train
 
-    return train(task, typed.resume, Training(**typed.training), resume=True)
+    return train(task, typed.resume, TrainingConfig(**typed.training), resume=True)
 
 
 def _same_task(args: Sequence[str]) -> None:
     """Refuses what a run cannot change: options of a new one that are none of training."""
-    kept = {one.name for of in (New, *TASKS.values()) for one in fields(of)} - {one.name for one in fields(Training)}
+    kept = {one.name for of in (New, *TASKS.values()) for one in fields(of)} - {
+        one.name for one in fields(TrainingConfig)
+    }
     for word in args[: args.index("--") if "--" in args else None]:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         if word.startswith("--") and name in kept:
@@ -146,7 +148,7 @@ def _same_task(args: Sequence[str]) -> None:
             )
 
 
-def _folder(task: str, training: Training) -> Path:
+def _folder(task: str, training: TrainingConfig) -> Path:
     """Named after the time: that of the first process, if there are several."""
     from regard.training.runtime.distributed import join
 

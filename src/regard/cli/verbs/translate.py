@@ -18,7 +18,7 @@ from regard.cli.recording_output import can_write, note
 
 if TYPE_CHECKING:
     from regard.tasks.translate.options import Translate
-    from regard.tasks.translate.predictor import Interpreter, Said, Search
+    from regard.tasks.translate.predictor import Search, TranslationHypothesis, Translator
     from regard.viz.alignment.alignment import Alignment
 
 # lines of a file that are translated together, the short with the short
@@ -108,7 +108,7 @@ def verb(args: Sequence[str]) -> int:
 class _Translator:
     """Prints translations as lines come in; remembers what is told at the end."""
 
-    def __init__(self, typed: Options, interpreter: "Interpreter", most: int) -> None:
+    def __init__(self, typed: Options, interpreter: "Translator", most: int) -> None:
         self.typed, self.interpreter, self.most = typed, interpreter, most
         self.search = _search(typed)
         self.looked = (
@@ -155,21 +155,23 @@ class _Translator:
 class _Looked:
     """What was looked at, of the first translations: as many as their file has room for."""
 
-    def __init__(self, interpreter: "Interpreter", path: Path, numbered: bool) -> None:
+    def __init__(self, interpreter: "Translator", path: Path, numbered: bool) -> None:
         self.interpreter, self.path, self.numbered = interpreter, path, numbered
         self.kept: list[Alignment] = []
         self.asked, self.taken = 0, 0.0
 
-    def add(self, lines: Sequence[str], tokens: Sequence[int], said: "Sequence[list[Said]]", first: int) -> None:
+    def add(
+        self, lines: Sequence[str], tokens: Sequence[int], said: "Sequence[list[TranslationHypothesis]]", first: int
+    ) -> None:
         """Those of lines that were read: of white space the model saw nothing. `first` lines were before."""
-        from regard.tasks.translate.predictor import spelled
+        from regard.tasks.translate.predictor import with_eos
         from regard.viz.alignment.alignment import Alignment, share
 
-        taken: list[tuple[str, Said, str]] = []
+        taken: list[tuple[str, TranslationHypothesis, str]] = []
         for n, (line, found) in enumerate(zip(lines, said, strict=True)):
             for place, one in enumerate(found if line.strip() else [], 1):
                 self.asked += 1
-                self.taken += share(self.path, len(spelled(one)), tokens[n] + 1)
+                self.taken += share(self.path, len(with_eos(one)), tokens[n] + 1)
                 # of one that alone is too large, who draws tells
                 if self.taken <= 1 or self.asked == 1:
                     which = f", {_ordinal(place)}" if self.numbered else ""
@@ -202,18 +204,18 @@ def _ordinal(n: int) -> str:
 
 
 def _search(typed: Options) -> "Search":
-    from regard.tasks.translate.predictor import Beam, Draw, Greedy
+    from regard.tasks.translate.predictor import Beam, Greedy, Sampling
 
     if typed.sample:
         temperature = 1.0 if typed.temperature is None else typed.temperature
-        return Draw(typed.nbest or 1, temperature, typed.top_k, typed.top_p, typed.seed or 0)
+        return Sampling(typed.nbest or 1, temperature, typed.top_k, typed.top_p, typed.seed or 0)
     penalty = 1.0 if typed.length_penalty is None else typed.length_penalty
     if typed.beam == 1 and not typed.coverage:
         return Greedy(penalty)
     return Beam(typed.beam or 5, typed.nbest or 1, penalty, typed.coverage or 0.0)
 
 
-def _written(line: str, found: "list[Said]", typed: Options) -> str:
+def _written(line: str, found: "list[TranslationHypothesis]", typed: Options) -> str:
     """A line's translations as they are printed. A line feed in one would make two lines of it."""
     if typed.json:
         several = [

@@ -128,7 +128,7 @@ def verb(args: Sequence[str]) -> int:
         note(f"it is in {shown.save(typed.out)}")
         return 0
     if other is not None:
-        recording = recording.minus(other)
+        recording = recording.difference(other)
     if layer is None and typed.head is None:
         sys.stdout.write(printed(recording))
         return 0

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.text.corpus import Corpus, Side
+from regard.data.text.corpus import Corpus, TokenizedLines
 from regard.data.text.special_tokens import BOS, EOS, PAD
 
 # Lines are sorted by length among this many batches' worth of them: enough for even lengths, few enough that the
@@ -19,7 +19,7 @@ _POOL = 256
 _STEP = 2
 
 
-def plan(
+def plan_batches(
     source_lengths: NDArray[np.integer], target_lengths: NDArray[np.integer], tokens: int, seed: int, epoch: int
 ) -> list[NDArray[np.int64]]:
     """The batches of an epoch, as numbers of samples: every sample once, lengths alike, in a shuffled order.
@@ -69,7 +69,7 @@ def plan(
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class PairBatch:
     """Pairs as tensors: the source ends with EOS, the target stands between BOS and EOS, PAD fills behind."""
 
     index: NDArray[np.int64]  # "b", the numbers of the samples
@@ -86,8 +86,8 @@ class Batch:
         """How many target tokens are predicted."""
         return int(self.target_lengths.sum())
 
-    def to(self, device: torch.device | str) -> "Batch":
-        return Batch(
+    def to(self, device: torch.device | str) -> "PairBatch":
+        return PairBatch(
             self.index,
             self.source.to(device),
             self.source_lengths.to(device),
@@ -95,7 +95,7 @@ class Batch:
             self.target_lengths.to(device),
         )
 
-    def shard(self, rank: int, world: int) -> "Batch | None":
+    def shard(self, rank: int, world: int) -> "PairBatch | None":
         """Rows rank, rank + world, …, padded as far as they need; None when there are none."""
         if not 0 <= rank < world:
             raise ValueError(f"rank must be from 0 to world - 1, got rank={rank} and world={world}; count from 0")
@@ -103,7 +103,7 @@ class Batch:
             return None
         rows = slice(rank, None, world)
         source_lengths, target_lengths = self.source_lengths[rows], self.target_lengths[rows]
-        return Batch(
+        return PairBatch(
             self.index[rows],
             self.source[rows, : int(source_lengths.max())],
             source_lengths,
@@ -112,14 +112,14 @@ class Batch:
         )
 
 
-def collate(corpus: Corpus, index: NDArray[np.integer] | Sequence[int]) -> Batch:
+def collate(corpus: Corpus, index: NDArray[np.integer] | Sequence[int]) -> PairBatch:
     """The tensors of these samples."""
     rows = np.asarray(index, np.int64)
     if not len(rows):
         raise ValueError("index must name at least one sample, got none; leave empty batches out")
     source, source_lengths = _padded(corpus.source, rows, begin=False)
     target, target_lengths = _padded(corpus.target, rows, begin=True)
-    return Batch(rows, source, source_lengths, target, target_lengths)
+    return PairBatch(rows, source, source_lengths, target, target_lengths)
 
 
 def source_batch(lines: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:  # -> "b s", "b"
@@ -127,11 +127,11 @@ def source_batch(lines: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:  # ->
     if not lines:
         raise ValueError("lines must hold at least one encoded line, got none; ask only where there is something")
     starts = np.cumsum([0, *map(len, lines)])
-    side = Side(np.fromiter((n for line in lines for n in line), np.int32, int(starts[-1])), starts)
+    side = TokenizedLines(np.fromiter((n for line in lines for n in line), np.int32, int(starts[-1])), starts)
     return _padded(side, np.arange(len(side)), begin=False)
 
 
-def _padded(side: Side, index: NDArray[np.int64], begin: bool) -> tuple[Tensor, Tensor]:
+def _padded(side: TokenizedLines, index: NDArray[np.int64], begin: bool) -> tuple[Tensor, Tensor]:
     """[BOS] ids EOS, PAD behind; and the number of ids and EOS."""
     starts = side.starts[index]
     lengths = side.starts[index + 1] - starts

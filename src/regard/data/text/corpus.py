@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from regard.common import atomic_files
 from regard.data.text.pairs import Pairs
-from regard.data.text.tokenizer import Tokens
+from regard.data.text.tokenizer import Tokenizer
 
 # A side with more tokens than this lives in files and is mapped into memory: 200 MB of ids.
 MAPPED = 50_000_000
@@ -27,7 +27,7 @@ SHORT = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class TokenizedLines:
     """Lines of one language; ids without BOS and EOS."""
 
     ids: NDArray[np.int32]  # "tokens"
@@ -67,8 +67,8 @@ class Dropped:
 class Corpus:
     """Pairs as numbers: line n of the source belongs to line n of the target."""
 
-    source: Side
-    target: Side
+    source: TokenizedLines
+    target: TokenizedLines
     # which pairs of those that were read are not among these, in order: few beside what each of these stood as
     left_out: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
@@ -88,8 +88,8 @@ class Corpus:
     def of(
         cls,
         pairs: Pairs,
-        source_tokens: Tokens,
-        target_tokens: Tokens,
+        source_tokens: Tokenizer,
+        target_tokens: Tokenizer,
         max_length: int,
         folder: Path | None,
         *,
@@ -165,8 +165,8 @@ class _Growing:
         self.ids.settle()
         self.starts.settle()
 
-    def side(self) -> Side:
-        return Side(self.ids.array(), self.starts.array())
+    def side(self) -> TokenizedLines:
+        return TokenizedLines(self.ids.array(), self.starts.array())
 
     def close(self) -> None:
         self.ids.close()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args
 from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK, UNKNOWN
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Tokenizer as BPE
 
 Kind = Literal["bpe", "characters", "words"]
 
@@ -35,10 +35,10 @@ _CUT = (
 
 
 @final
-class Tokens:
+class Tokenizer:
     """A vocabulary: made by `train`, kept by `to_json`, brought back by `from_json`."""
 
-    def __init__(self, kind: Kind, written: Sequence[str | bytes], bpe: "Tokenizer | None") -> None:
+    def __init__(self, kind: Kind, written: Sequence[str | bytes], bpe: "BPE | None") -> None:
         """`written`: what each number after the special ones stands for; bytes for bpe, which alone has a `bpe`."""
         self.kind: Kind = kind
         self._written = written
@@ -46,7 +46,7 @@ class Tokens:
         self._numbers = {} if bpe else {text: n for n, text in enumerate(written, SPECIAL)}
 
     @classmethod
-    def train(cls, tokens: Kind, lines: Iterable[str], vocabulary: int) -> "Tokens":
+    def train(cls, tokens: Kind, lines: Iterable[str], vocabulary: int) -> "Tokenizer":
         """The same for the same lines: at most `vocabulary` numbers, the special ones counted.
 
         bpe needs room for 256 bytes, characters for all of them; words keeps the most frequent ones.
@@ -85,7 +85,7 @@ class Tokens:
         return SPECIAL + len(self._written)
 
     def __repr__(self) -> str:
-        return f"Tokens({self.kind!r}, {len(self)})"
+        return f"Tokenizer({self.kind!r}, {len(self)})"
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The numbers of each line, without BOS and EOS."""
@@ -119,7 +119,7 @@ class Tokens:
         return json.dumps({"kind": self.kind, **kept}, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> "Tokens":
+    def from_json(cls, text: str) -> "Tokenizer":
         try:
             kept = json.loads(text)
             kind = _known(kept["kind"])
@@ -181,7 +181,7 @@ def _tokenizers() -> Any:
     return tokenizers
 
 
-def _merges(lines: Iterable[str], vocabulary: int) -> "Tokenizer":
+def _merges(lines: Iterable[str], vocabulary: int) -> "BPE":
     library = _tokenizers()
     from tokenizers import models, pre_tokenizers, trainers
 
@@ -222,11 +222,11 @@ def _merges(lines: Iterable[str], vocabulary: int) -> "Tokenizer":
     return library.Tokenizer.from_str(json.dumps(kept))
 
 
-def _of_tokenizer(tokenizer: "Tokenizer") -> Tokens:
+def _of_tokenizer(tokenizer: "BPE") -> Tokenizer:
     numbers: Mapping[str, int] = tokenizer.get_vocab(with_added_tokens=False)
     written = sorted(numbers, key=numbers.__getitem__)[SPECIAL:]
     byte = _byte_of_letter()
-    return Tokens("bpe", [bytes(byte[letter] for letter in piece) for piece in written], tokenizer)
+    return Tokenizer("bpe", [bytes(byte[letter] for letter in piece) for piece in written], tokenizer)
 
 
 def _byte_of_letter() -> dict[str, int]:

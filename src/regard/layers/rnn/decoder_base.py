@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from regard.attn import observer, stepwise
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import Factory, width
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import Sample
 from regard.layers.rnn.source_projection import projected
 from regard.layers.rnn.stack import Encoded, States
-from regard.layers.token_batch import Words
+from regard.layers.token_batch import TokenBatch
 
 
-class Taught(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What a decoder makes of a source and a known target: "b t …" each."""
 
     states: Tensor  # "b t r", what the vocabulary layer reads
@@ -29,11 +29,11 @@ class Taught(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class RecurrentState:
     """Where n hypotheses of each of b sentences stand.  The source is kept once a sentence."""
 
     lengths: Tensor  # "b"
-    memory: Memory | None  # "b s …", what is attended to
+    memory: KVCache | None  # "b s …", what is attended to
     context: Tensor | None  # "b k", what a decoder that does not attend has instead
     cells: States  # "b·n h" each
     count: int  # n
@@ -41,14 +41,14 @@ class State:
     looked: Any  # the attention's own state: the number of the step, or tensors "b n …"
     projected: bool = False  # are the values of `memory` what the decoder's matrices make of the source?
 
-    def reorder(self, index: Tensor) -> "State":  # "b n2"
+    def reorder(self, index: Tensor) -> "RecurrentState":  # "b n2"
         """Slot j of sentence i continues what was slot index[i, j]."""
         first = self.count * torch.arange(len(index), device=index.device).unsqueeze(-1)
         there = torch.arange(len(index), device=index.device).unsqueeze(-1)
         looked = _each(self.looked, lambda part: part[there, index])
         return replace(self._rows((first + index).flatten()), looked=looked, count=index.shape[1])
 
-    def keep(self, index: Tensor) -> "State":  # "b2"
+    def keep(self, index: Tensor) -> "RecurrentState":  # "b2"
         """These sentences alone."""
         slots = torch.arange(self.count, device=index.device)
         return replace(
@@ -59,7 +59,7 @@ class State:
             looked=_each(self.looked, lambda part: part[index]),
         )
 
-    def _rows(self, rows: Tensor) -> "State":
+    def _rows(self, rows: Tensor) -> "RecurrentState":
         return replace(
             self,
             cells=tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.cells),
@@ -77,37 +77,39 @@ def _each(looked: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return looked
 
 
-class Stepped(NamedTuple):
+class DecoderStep(NamedTuple):
     """One step of a decoder."""
 
     out: Tensor  # "b n r"
-    state: State
+    state: RecurrentState
     weights: Tensor | None = None  # "b n s"
 
 
-class Decoder(nn.Module, ABC):
+class RecurrentDecoder(nn.Module, ABC):
     """A recurrent decoder of y, "b t e", on an encoded source."""
 
     out_features: int
 
     @abstractmethod
-    def teach(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> Taught:  # "b t e", "b"
+    def teacher_force(
+        self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING
+    ) -> DecoderOutput:  # "b t e", "b"
         """All steps, on a target that is known."""
 
     @abstractmethod
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         """Before the first step: one hypothesis a sentence.  `hypotheses`: how many of each will be searched, about."""
 
     @abstractmethod
-    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
         """One step of every hypothesis, behind the word that it said."""
 
 
-class Unfit(ValueError):
+class IncompatibleAttention(ValueError):
     """An attention that a decoder of these widths cannot use, one step after the other."""
 
 
-class Attentive(Decoder):
+class Attentive(RecurrentDecoder):
     """What decoders that attend share: the attention, and how one or all queries are put to it."""
 
     attention: nn.Module
@@ -115,12 +117,16 @@ class Attentive(Decoder):
     def _attend_by(self, make: Factory, hidden: int, source_dim: int) -> int:
         """Makes the attention; how wide is what it finds?"""
         self.attention = make(hidden, source_dim)
-        if not callable(getattr(self.attention, "remember", None)):
-            raise Unfit(f"{type(self.attention).__name__} needs all queries together, and a decoder has one at a time")
+        if not callable(getattr(self.attention, "project_kv", None)):
+            raise IncompatibleAttention(
+                f"{type(self.attention).__name__} needs all queries together, and a decoder has one at a time"
+            )
         try:
             return width(self.attention, hidden, source_dim)
         except (ValueError, TypeError) as error:
-            raise Unfit(f"queries are hidden={hidden} wide, the encoder's states {source_dim}: {error}") from error
+            raise IncompatibleAttention(
+                f"queries are hidden={hidden} wide, the encoder's states {source_dim}: {error}"
+            ) from error
 
     def _draws(self) -> bool:
         """Does the attention draw where to look, so that the loss needs the draw's log-probability?"""
@@ -135,21 +141,21 @@ class Attentive(Decoder):
 
     def _start(
         self, encoded: Encoded, lengths: Tensor, cells: States, hypotheses: int, fed: Tensor | None = None
-    ) -> State:
+    ) -> RecurrentState:
         # a sentence has about as many steps as places
         contexts = hypotheses * encoded.outputs.shape[1]
         made = projected(self.attention, encoded.outputs, self._matrices(), contexts)
-        memory = stepwise.remember(self.attention, encoded.outputs, made)
-        return State(lengths, memory, None, cells, 1, fed, self._begin(memory), made is not None)
+        memory = stepwise.project_kv(self.attention, encoded.outputs, made)
+        return RecurrentState(lengths, memory, None, cells, 1, fed, self._begin(memory), made is not None)
 
-    def _begin(self, memory: Memory) -> Any:
+    def _begin(self, memory: KVCache) -> Any:
         return stepwise.start(self.attention, _beside(memory)) if self._recalls() else 0
 
     def _recalls(self) -> bool:
         """Does a step of the attention depend on the steps before?"""
         return hasattr(self.attention, "start")
 
-    def _look(self, s: Tensor, memory: Memory, lengths: Tensor, looked: Any, need: Need) -> tuple[Attended, Any]:
+    def _look(self, s: Tensor, memory: KVCache, lengths: Tensor, looked: Any, need: Need) -> tuple[Attended, Any]:
         """One query of each of n hypotheses, "b n d" -> "b n v"."""
         mask = Lengths(lengths)
         if self._recalls():
@@ -183,7 +189,7 @@ def _of_one(got: Attended) -> Attended:
     return got._replace(weights=got.weights.mean(1)) if several and got.weights is not None else got
 
 
-def _beside(memory: Memory, count: int = 1) -> Memory:
+def _beside(memory: KVCache, count: int = 1) -> KVCache:
     """The memory of a sentence for each of its hypotheses, "b n s …", without a copy."""
     keys, values = (t.unsqueeze(1).expand(-1, count, -1, -1) for t in (memory.keys, memory.values))
-    return Memory(keys, values, memory.positions, _like=memory)
+    return KVCache(keys, values, memory.positions, _like=memory)

@@ -19,14 +19,14 @@ from regard.attn import stepwise
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import Factory
 from regard.layers.hooks import bare
-from regard.layers.rnn.decoder_base import Attentive, Decoder, State, Stepped, Taught
-from regard.layers.rnn.deferred_linear import Repeated
+from regard.layers.rnn.decoder_base import Attentive, DecoderOutput, DecoderStep, RecurrentDecoder, RecurrentState
+from regard.layers.rnn.deferred_linear import DeferredGradLinear
 from regard.layers.rnn.source_projection import projected
 from regard.layers.rnn.stack import Bridge, Encoded, Stack
-from regard.layers.token_batch import Words
+from regard.layers.token_batch import TokenBatch
 
 
-class Fixed(Decoder):
+class Fixed(RecurrentDecoder):
     """s_t = cell([y_{t−1}; c], s_{t−1}), r_t = tanh(W [s_t; c]), c = the encoder's last state  (Cho et al. 2014)."""
 
     def __init__(
@@ -38,23 +38,23 @@ class Fixed(Decoder):
         self.readout = nn.Linear(hidden + source_dim, out_features)
         self.out_features = out_features
 
-    def teach(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> Taught:
+    def teacher_force(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> DecoderOutput:
         if need.weights:
             raise _blind()
         context = encoded.summary.unsqueeze(1).expand(-1, y.shape[1], -1)
         s = self.stack.run(torch.cat([y, context], dim=-1), self.bridge(encoded.summary))
-        return Taught(self._read(s, context))
+        return DecoderOutput(self._read(s, context))
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
-        return State(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+        return RecurrentState(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
 
-    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
         if weights:
             raise _blind()
         assert state.context is not None
         context = state.context.repeat_interleave(state.count, dim=0)
         s, cells = self.stack.step(words, state.cells, fed=context)
-        return Stepped(self._read(s, context).unflatten(0, words.at.shape), replace(state, cells=cells))
+        return DecoderStep(self._read(s, context).unflatten(0, words.at.shape), replace(state, cells=cells))
 
     def _read(self, s: Tensor, context: Tensor) -> Tensor:
         return torch.tanh(self.readout(torch.cat([s, context], dim=-1)))
@@ -94,8 +94,8 @@ class Bahdanau(Attentive):
         self.readout = nn.Linear(hidden + dim + found, 2 * out_features)
         self.out_features = out_features
 
-    def teach(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> Taught:
-        memory, cells = stepwise.remember(self.attention, encoded.outputs), self.bridge(encoded.summary)
+    def teacher_force(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> DecoderOutput:
+        memory, cells = stepwise.project_kv(self.attention, encoded.outputs), self.bridge(encoded.summary)
         looked, cell, need = self._begin(memory), self.stack.steps(y), self._need(need.weights)
         states: list[Tensor] = []
         found: list[Attended] = []
@@ -105,17 +105,17 @@ class Bahdanau(Attentive):
             states.append(s)
             found.append(got)
         contexts = torch.cat([got.out for got in found], dim=1)
-        return Taught(
+        return DecoderOutput(
             self._read(torch.stack(states, dim=1), y, contexts),
             _joined([got.weights for got in found]),
             _joined([got.log_prob for got in found]),
             _joined([got.entropy for got in found]),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
-    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
         assert state.memory is not None
         before = state.cells[-1][0].unflatten(0, words.at.shape)
         got, looked = self._look(before, state.memory, state.lengths, state.looked, Need(weights=weights))
@@ -128,7 +128,7 @@ class Bahdanau(Attentive):
         else:
             s, cells = self.stack.step(words, state.cells, fed=context)
             out = self._read(s, words.each(words.vectors), context)
-        return Stepped(out.unflatten(0, words.at.shape), replace(state, cells=cells, looked=looked), got.weights)
+        return DecoderStep(out.unflatten(0, words.at.shape), replace(state, cells=cells, looked=looked), got.weights)
 
     def _read(self, s: Tensor, y: Tensor, context: Tensor) -> Tensor:
         """The maxout of the deep output  (Goodfellow et al. 2013)."""
@@ -174,16 +174,16 @@ class Luong(Attentive):
         self.readout = nn.Linear(found + hidden, out_features)
         self.out_features = out_features
 
-    def teach(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> Taught:
+    def teacher_force(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> DecoderOutput:
         cells, need = self.bridge(encoded.summary), self._need(need.weights)
         if not self.feeding:
             s = self.stack.run(y, cells)
             made = projected(self.attention, encoded.outputs, self._matrices(), y.shape[1])
             got = self._look_all(s, encoded, made, lengths, need)
-            return Taught(self._read(got.out, s, made is not None), got.weights, got.log_prob, got.entropy)
-        memory = stepwise.remember(self.attention, encoded.outputs)
+            return DecoderOutput(self._read(got.out, s, made is not None), got.weights, got.log_prob, got.entropy)
+        memory = stepwise.project_kv(self.attention, encoded.outputs)
         looked, cell, a = self._begin(memory), self.stack.steps(y), self._nothing(y)
-        read = Repeated(self.readout.weight, self.readout.bias) if bare(self.readout) else self.readout
+        read = DeferredGradLinear(self.readout.weight, self.readout.bias) if bare(self.readout) else self.readout
         states: list[Tensor] = []
         found: list[Attended] = []
         for t in range(y.shape[1]):
@@ -192,25 +192,25 @@ class Luong(Attentive):
             a = torch.tanh(read(torch.cat([got.out.squeeze(1), s], dim=-1)))
             states.append(a)
             found.append(got)
-        return Taught(
+        return DecoderOutput(
             torch.stack(states, dim=1),
             _joined([got.weights for got in found]),
             _joined([got.log_prob for got in found]),
             _joined([got.entropy for got in found]),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         fed = self._nothing(encoded.outputs) if self.feeding else None
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses, fed)
 
-    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
         assert state.memory is not None
         s, cells = self.stack.step(words, state.cells, fed=state.fed)
         s = s.unflatten(0, words.at.shape)
         got, looked = self._look(s, state.memory, state.lengths, state.looked, Need(weights=weights))
         a = self._read(got.out, s, state.projected)
         fed = a.flatten(0, 1) if self.feeding else None
-        return Stepped(a, replace(state, cells=cells, looked=looked, fed=fed), got.weights)
+        return DecoderStep(a, replace(state, cells=cells, looked=looked, fed=fed), got.weights)
 
     def _nothing(self, like: Tensor) -> Tensor:  # -> "b a"
         return like.new_zeros(like.shape[0], self.out_features)

@@ -57,7 +57,7 @@ class _Product(torch.autograd.Function):
         return went @ weight if to_x else None, None, None, went if to_plus else None, None
 
 
-class Repeated:
+class DeferredGradLinear:
     """x -> x Wᵀ + b for many x, "b e" each: Σ_t g_tᵀ x_t is one product of all steps, made when all have come back.
 
     Fits a loop whose steps depend on one another, where autograd would multiply and add a whole matrix a step. No

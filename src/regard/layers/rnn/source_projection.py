@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attn import observer
 from regard.attn.layer import Attention
-from regard.attn.terms.read import Mix
+from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import TanhScore
 
 # a product of the mix takes so long as this many of a matrix: it waits for memory
@@ -43,4 +43,4 @@ def pays(places: int, k: int, m: int, contexts: int) -> bool:
 
 def _mixes(attention: nn.Module) -> TypeGuard[Attention]:
     """Does it find Σ_j α_tj v_j of any v, which has no part in α?"""
-    return type(attention) is Attention and type(attention.read) is Mix
+    return type(attention) is Attention and type(attention.read) is WeightedSum

@@ -14,9 +14,9 @@ from regard.attn.call import autocasting
 from regard.kernels import rnn_cells
 from regard.layers.dropout import dropout
 from regard.layers.hooks import heard
-from regard.layers.rnn.deferred_linear import Repeated
+from regard.layers.rnn.deferred_linear import DeferredGradLinear
 from regard.layers.rnn.packing import Packing
-from regard.layers.token_batch import Words
+from regard.layers.token_batch import TokenBatch
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -146,7 +146,7 @@ class Stack(nn.Module):
         return Steps(self, x)
 
     def step(
-        self, words: Words, states: States, fed: Tensor | None = None, met: Tensor | None = None
+        self, words: TokenBatch, states: States, fed: Tensor | None = None, met: Tensor | None = None
     ) -> tuple[Tensor, States]:  # "r fed", "r g" -> "r h"
         """One step of r hypotheses that said these words, with `fed`, or with what the gates make of it: `met`."""
         steps = self.steps(words.vectors.unsqueeze(1))
@@ -178,9 +178,11 @@ class Steps:
 
         first = weight("weight_ih", 0)
         self.gates = F.linear(x, first[:, : stack.dim], weight("bias_ih", 0)).unbind(1)
-        self.fed = Repeated(stack.meets) if stack.fed else None
-        self.below = [Repeated(weight("weight_ih", n), weight("bias_ih", n)) for n in range(1, rnn.num_layers)]
-        self.past = [Repeated(weight("weight_hh", n), weight("bias_hh", n)) for n in range(rnn.num_layers)]
+        self.fed = DeferredGradLinear(stack.meets) if stack.fed else None
+        self.below = [
+            DeferredGradLinear(weight("weight_ih", n), weight("bias_ih", n)) for n in range(1, rnn.num_layers)
+        ]
+        self.past = [DeferredGradLinear(weight("weight_hh", n), weight("bias_hh", n)) for n in range(rnn.num_layers)]
 
     def step(self, t: int, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b fed"
         """Step t: the top layer's h, "b h", and the states after it."""

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.common.eval_mode import settled
+from regard.common.eval_mode import eval_mode
 
 # the attributes by which modules say how wide they are
 _NAMES = ("out_features", "out_channels", "num_features")
 
 
-class Annotator(nn.Module):
+class AnnotationEncoder(nn.Module):
     """a = relu(W₂ relu(W₁ [u; p])), u = pool(relu(conv(relu(conv(x))))), p = where a place lies.
 
     A place stands for 4 × 4 pixels and sees the 12 × 12 around their middle, no more: what it tells is what is there.
@@ -21,7 +21,7 @@ class Annotator(nn.Module):
 
     def __init__(self, channels: int, out_features: int, *, width: int = 32) -> None:
         super().__init__()
-        checks.sizes("Annotator", channels=channels, out_features=out_features, width=width)
+        checks.sizes("AnnotationEncoder", channels=channels, out_features=out_features, width=width)
         self.channels, self.out_features = channels, out_features
         self.first = nn.Conv2d(channels, width, 6, stride=2, padding=2)
         self.second = nn.Conv2d(width, 2 * width, 3, padding=1)
@@ -84,7 +84,7 @@ def wide(encoder: nn.Module, example: Tensor | None) -> int:
     """How wide annotation vectors are: as the encoder makes them of an example, or as it says."""
     if not isinstance(encoder, nn.Module):
         raise TypeError(
-            f"encoder must be a module, got {type(encoder).__name__}; try Annotator(channels=1, out_features=96)"
+            f"encoder must be a module, got {type(encoder).__name__}; try AnnotationEncoder(channels=1, out_features=96)"
         )
     if example is None:
         for name in _NAMES:
@@ -94,6 +94,6 @@ def wide(encoder: nn.Module, example: Tensor | None) -> int:
             f"encoder {type(encoder).__name__} does not say how wide it is ({', '.join(_NAMES)}); "
             "give example, a batch of pictures to call it with"
         )
-    with settled(encoder), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with eval_mode(encoder), torch.no_grad(), torch.random.fork_rng(devices=[]):
         made = _tensor(encoder(example))
     return made.shape[1 if made.ndim == 4 else 2]

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from regard.attn import checks, observer, stepwise
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import Factory
-from regard.attn.kv_cache import Memory
+from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.terms.read import Sample
 from regard.attn.terms.score import Additive
-from regard.decoding.protocol import Step, Unread
+from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
-from regard.layers.rnn.decoder_base import Attentive, State, Stepped, Taught
+from regard.layers.rnn.decoder_base import Attentive, DecoderOutput, DecoderStep, RecurrentState
 from regard.layers.rnn.stack import Bridge, Encoded, Stack
-from regard.layers.token_batch import Words
+from regard.layers.token_batch import TokenBatch
 from regard.models.show_attend_tell.encoder import annotated, wide
 
 
@@ -48,22 +48,22 @@ _SLOW = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Telling:
+class CaptionState:
     """Where n captions of each of b pictures stand, and how the places lie."""
 
-    state: State
+    state: RecurrentState
     grid: tuple[int, int] | None  # height and width, if the places are those of a map
 
-    def reorder(self, index: Tensor) -> "Telling":  # "b n2"
+    def reorder(self, index: Tensor) -> "CaptionState":  # "b n2"
         """Slot j of picture i continues what was slot index[i, j]."""
         return replace(self, state=self.state.reorder(index))
 
-    def keep(self, index: Tensor) -> "Telling":  # "b2"
+    def keep(self, index: Tensor) -> "CaptionState":  # "b2"
         """These pictures alone."""
         return replace(self, state=self.state.keep(index))
 
 
-class Tell(Attentive):
+class CaptionDecoder(Attentive):
     """ẑ_t = σ(w·h_{t−1} + b) attend(h_{t−1}, a); h_t = LSTM([y_{t−1}; ẑ_t]); r_t = y_{t−1} + L_h h_t + L_z ẑ_t.
 
     (Xu et al. 2015, eq. 1 to 7 and 4.2.1.) The first state is made of the mean annotation vector. `expected`: while a
@@ -82,8 +82,8 @@ class Tell(Attentive):
         self.of_context = nn.Linear(found, dim, bias=False)
         self.expected, self.out_features = expected, dim
 
-    def teach(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> Taught:
-        memory, cells = stepwise.remember(self.attention, encoded.outputs), self.bridge(encoded.summary)
+    def teacher_force(self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING) -> DecoderOutput:
+        memory, cells = stepwise.project_kv(self.attention, encoded.outputs), self.bridge(encoded.summary)
         looked, cell, draws = self._begin(memory), self.stack.steps(y), self._draws()
         mixed = torch.rand(len(y), 1, 1, device=y.device) < self.expected if draws and self.expected else None
         asked = self._need(need.weights or mixed is not None)
@@ -105,24 +105,24 @@ class Tell(Attentive):
             parts = [part for got in found if (part := of(got)) is not None]
             return torch.cat(parts, dim=1) if parts else None
 
-        return Taught(
+        return DecoderOutput(
             self._read(torch.stack(states, dim=1), y, torch.cat(contexts, dim=1)),
             joined(lambda got: got.weights) if need.weights else None,
             joined(lambda got: got.log_prob),
             joined(lambda got: got.entropy),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> State:
+    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
-    def step(self, words: Words, state: State, weights: bool = False) -> Stepped:
+    def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
         assert state.memory is not None
         before = state.cells[-1][0].unflatten(0, words.at.shape)
         got, looked = self._look(before, state.memory, state.lengths, state.looked, Need(weights=weights))
         context = self._gated(before, got.out)
         s, cells = self.stack.step(words, state.cells, fed=context.flatten(0, 1))
         out = self._read(s, words.each(words.vectors), context.flatten(0, 1)).unflatten(0, words.at.shape)
-        return Stepped(out, replace(state, cells=cells, looked=looked), got.weights)
+        return DecoderStep(out, replace(state, cells=cells, looked=looked), got.weights)
 
     def _gated(self, before: Tensor, found: Tensor) -> Tensor:  # "b n h", "b n v"
         """β ∘ ẑ: how much of the picture the next word is about."""
@@ -132,7 +132,7 @@ class Tell(Attentive):
         return y + self.of_state(s) + self.of_context(context)
 
 
-def _expected(got: Attended, memory: Memory, mixed: Tensor) -> Attended:  # mixed "b 1 1"
+def _expected(got: Attended, memory: KVCache, mixed: Tensor) -> Attended:  # mixed "b 1 1"
     """The expectation of what was drawn, for these pictures."""
     assert got.weights is not None
     assert got.log_prob is not None
@@ -177,7 +177,7 @@ class ShowAttendTell(nn.Module):
         make = ATTENTIONS[attention] if isinstance(attention, str) else attention
         self.encoder = encoder
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=padding)
-        self.decoder = Tell(width, wide(encoder, example), hidden, attention=make, expected=expected)
+        self.decoder = CaptionDecoder(width, wide(encoder, example), hidden, attention=make, expected=expected)
         learns = {"decoder.gate": True, "decoder.attention": any(True for _ in self.decoder.attention.parameters())}
         self.rates = {name: _SLOW for name, there in learns.items() if there}
         self.dropout = Dropout(dropout)
@@ -192,28 +192,30 @@ class ShowAttendTell(nn.Module):
         lengths = torch.full((len(a),), a.shape[1], device=a.device)
         return Encoded(a, a.mean(1)), lengths, grid
 
-    def teach(self, images: Tensor, target: Tensor, need: Need = NOTHING) -> Taught:  # "b …", "b t" -> "b t d"
+    def teacher_force(
+        self, images: Tensor, target: Tensor, need: Need = NOTHING
+    ) -> DecoderOutput:  # "b …", "b t" -> "b t d"
         """What the vocabulary layer reads at every step of captions that are known; the target starts with BOS."""
         encoded, lengths, grid = self.encode(images)
         y = self.dropout(self.embedding(target))
         # what is aligned is put together at its end, when it must be known how places lie
         with _lying(grid), observer.aligned():
-            taught = self.decoder.teach(y, encoded, lengths, need)
+            taught = self.decoder.teacher_force(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 
-    def start(self, images: Tensor) -> Telling:
+    def start(self, images: Tensor) -> CaptionState:
         """The state before the first word, one caption a picture."""
         encoded, lengths, grid = self.encode(images)
-        return Telling(self.decoder.start(encoded, lengths), grid)
+        return CaptionState(self.decoder.start(encoded, lengths), grid)
 
-    def step(self, tokens: Tensor, state: Telling, weights: bool = False) -> Step:  # "b n" -> "b n v"
+    def step(self, tokens: Tensor, state: CaptionState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         """The logits of the word behind these, and the state with these."""
         with _lying(state.grid):
-            made = self.decoder.step(Words.of(tokens, self.embedding), state.state, weights)
-        return Step(Unread.of(self.output, made.out), replace(state, state=made.state), made.weights)
+            made = self.decoder.step(TokenBatch.of(tokens, self.embedding), state.state, weights)
+        return Step(LazyLogits.of(self.output, made.out), replace(state, state=made.state), made.weights)
 
     def forward(self, images: Tensor, target: Tensor) -> Tensor:  # "b …", "b t" -> "b t v"
-        return self.output(self.teach(images, target).states)
+        return self.output(self.teacher_force(images, target).states)
 
 
 def _lying(grid: tuple[int, int] | None) -> AbstractContextManager[None]:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.recorded_map import Kind, Recorded
+from regard.recording.recorded_map import Kind, RecordedMap
 
 
-class Made(AttentionMap):
+class DerivedMap(AttentionMap):
     """A map whose rows are worked out from those of others with the same leading axes."""
 
     def __init__(self, *of: AttentionMap) -> None:
@@ -31,7 +31,7 @@ class Made(AttentionMap):
         return picked
 
 
-class Picked(AttentionMap):
+class IndexedMap(AttentionMap):
     """Some of the leading axes of a map that can only be worked out whole."""
 
     def __init__(self, of: AttentionMap, index: tuple[int | slice, ...]) -> None:
@@ -56,10 +56,10 @@ class Picked(AttentionMap):
         return self.of._each()
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return Picked(self, index)
+        return IndexedMap(self, index)
 
 
-class Heads(Made):
+class HeadStack(DerivedMap):
     """Maps side by side along the axis of the heads."""
 
     @property
@@ -75,10 +75,10 @@ class Heads(Made):
         return None if found is None else torch.cat(found, dim=-3)
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return Picked(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
+        return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
 
 
-class HeadMean(Made):
+class HeadMean(DerivedMap):
     """1/H Σ_h P_h, with an axis of one head."""
 
     @property
@@ -96,10 +96,10 @@ class HeadMean(Made):
         return self.of[0]._each()
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return Picked(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
+        return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
 
 
-class Mean(Made):
+class Mean(DerivedMap):
     """1/L Σ_l P_l of maps of one shape."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
@@ -113,7 +113,7 @@ class Mean(Made):
         return None if found is None else torch.stack(found).any(0)
 
 
-class Difference(Made):
+class Difference(DerivedMap):
     """P − Q."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
@@ -124,7 +124,7 @@ class Difference(Made):
         return None if found is None else torch.stack(found).any(0)
 
 
-class Shares(Made):
+class RowNormalized(DerivedMap):
     """P_ij / Σ_j P_ij; a row of nothing stays nothing."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
@@ -134,7 +134,7 @@ class Shares(Made):
         return self.of[0].allowed(rows)
 
 
-class Stitched(Made):
+class Stitched(DerivedMap):
     """Maps of consecutive queries below one another, as wide as the widest: keys that were not there yet get nothing.
 
     A step of a generation has the queries of that step and all keys so far, so the whole is the square that one
@@ -177,7 +177,7 @@ class Stitched(Made):
         return out
 
 
-class Later(Made):
+class ShiftedMap(DerivedMap):
     """A map whose first key is another one of the text: nothing, which is not allowed, for all that come before."""
 
     def __init__(self, of: AttentionMap, first: int) -> None:
@@ -206,7 +206,7 @@ def windows(of: Sequence[AttentionMap]) -> Stitched:
     later, end = [], 0
     for one in of:
         end += one.shape[-2]
-        later.append(Later(one, end - one.shape[-1]) if end > one.shape[-1] else one)
+        later.append(ShiftedMap(one, end - one.shape[-1]) if end > one.shape[-1] else one)
     return Stitched(*later)
 
 
@@ -230,12 +230,14 @@ def shared(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q k"
     return weights / total.masked_fill(total == 0, 1.0)
 
 
-def made(name: str, kind: Kind, weights: AttentionMap, of: Sequence[Recorded], how: str, call: int = 0) -> Recorded:
+def made(
+    name: str, kind: Kind, weights: AttentionMap, of: Sequence[RecordedMap], how: str, call: int = 0
+) -> RecordedMap:
     """What was worked out from recorded maps. It is as sure as the least sure of them: one that is not verified leaves
     the whole unverified."""
     sure = all(one.verified for one in of)
     heard = dict.fromkeys(one.how for one in of)
-    return Recorded(
+    return RecordedMap(
         name,
         kind,
         weights,
@@ -247,7 +249,7 @@ def made(name: str, kind: Kind, weights: AttentionMap, of: Sequence[Recorded], h
     )
 
 
-def changed(one: Recorded, weights: AttentionMap, how: str) -> Recorded:
+def changed(one: RecordedMap, weights: AttentionMap, how: str) -> RecordedMap:
     """The same call with other weights, worked out from its own."""
     heads = one.heads if weights.shape[:-2] == one.shape[:-2] else None
     return replace(made(one.name, one.kind, weights, [one], how, one.call), step=one.step, rows=one.rows, heads=heads)

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.analysis.derived_maps import Made, Picked, made, shared
-from regard.recording.recorded_map import Recorded
+from regard.recording.analysis.derived_maps import DerivedMap, IndexedMap, made, shared
+from regard.recording.recorded_map import RecordedMap
 
 
-class _OneHead(Made):
+class _OneHead(DerivedMap):
     """What several heads give together: (*b, h, q, k) becomes (*b, 1, q, k); a map without heads stays as it is."""
 
     @property
@@ -23,7 +23,7 @@ class _OneHead(Made):
         return self.of[0]._each()
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return Picked(self, index)
+        return IndexedMap(self, index)
 
     def _own(self, rows: Tensor | slice) -> Tensor:  # -> "rows k"
         """The rows of the identity."""
@@ -43,7 +43,7 @@ class Residual(_OneHead):
         return shared((1 - self.residual) * mixed + self.residual * self._own(rows).to(mixed.dtype))
 
 
-class Felt(_OneHead):
+class GradientWeighted(_OneHead):
     """I + mean_h (∂L/∂P ∘ P)⁺  (Chefer, Gur and Wolf 2021, eq. 5 and 6)."""
 
     def __init__(self, weights: AttentionMap, slope: AttentionMap) -> None:
@@ -55,7 +55,7 @@ class Felt(_OneHead):
         return mixed + self._own(rows).to(mixed.dtype)
 
 
-class Product(Made):
+class Product(DerivedMap):
     """A_n ⋯ A_2 A_1 of square maps, given from the last to the first: rows from the left, so no matrix is formed."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
@@ -74,7 +74,7 @@ def _together(weights: Tensor) -> Tensor:
     return weights.mean(-3, keepdim=True) if weights.ndim > 3 else weights
 
 
-def rollout(maps: Sequence[Recorded], residual: float) -> Recorded:
+def rollout(maps: Sequence[RecordedMap], residual: float) -> RecordedMap:
     checks.number("residual", residual, "rollout")
     if not 0.0 <= residual < 1.0:
         raise ValueError(f"residual must be at least 0 and below 1, got {residual}; the paper takes 0.5")
@@ -83,7 +83,7 @@ def rollout(maps: Sequence[Recorded], residual: float) -> Recorded:
     return made("rollout", "self", Product(*factors), maps, "rollout")
 
 
-def relevance(maps: Sequence[Recorded]) -> Recorded:
+def relevance(maps: Sequence[RecordedMap]) -> RecordedMap:
     _stack(maps, "relevance")
     factors = []
     for one in reversed(maps):
@@ -92,11 +92,11 @@ def relevance(maps: Sequence[Recorded]) -> Recorded:
                 f"relevance needs the slope of every map, and {one.name!r} has none; "
                 "record with gradients=True and call backward on what is to be explained"
             )
-        factors.append(Felt(one.weights, one.slope))
+        factors.append(GradientWeighted(one.weights, one.slope))
     return made("relevance", "self", Product(*factors), maps, "relevance")
 
 
-def _stack(maps: Sequence[Recorded], what: str) -> None:
+def _stack(maps: Sequence[RecordedMap], what: str) -> None:
     """The maps are the layers of one stack, once each."""
     if not maps:
         raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")

@@ -8,19 +8,19 @@ from typing import get_args
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.analysis.derived_maps import Difference, Heads, Stitched, made, windows
+from regard.recording.analysis.derived_maps import Difference, HeadStack, Stitched, made, windows
 from regard.recording.analysis.words import Words, shown
-from regard.recording.recorded_map import Kind, Recorded
+from regard.recording.recorded_map import Kind, RecordedMap
 
 Index = int | slice | Sequence[int]
 
 
 def maps(
-    of: Sequence[Recorded],
+    of: Sequence[RecordedMap],
     layers: str | Sequence[str] | None,
     kind: str | Sequence[str] | None,
     calls: Index | None,
-) -> tuple[Recorded, ...]:
+) -> tuple[RecordedMap, ...]:
     found = list(of)
     if layers is not None:
         names = list(dict.fromkeys(one.name for one in of))
@@ -40,7 +40,7 @@ def maps(
     return tuple(found)
 
 
-def heads(one: Recorded, index: Index) -> Recorded:
+def heads(one: RecordedMap, index: Index) -> RecordedMap:
     if len(one.shape) < 4:
         raise ValueError(f"{one.name!r} has no heads: its map is {one.shape}, (sample, query, key); leave heads out")
     names = list(range(one.shape[-3])) if one.heads is None else list(one.heads)
@@ -72,10 +72,10 @@ def _heads(of: AttentionMap, wanted: Sequence[int]) -> AttentionMap:
     if step > 0 and all(b - a == step for a, b in pairwise(wanted)):
         return of.pick(*before, slice(wanted[0], wanted[-1] + 1, step))
     # other maps are put side by side, one by one
-    return Heads(*[of.pick(*before, slice(h, h + 1)) for h in wanted])
+    return HeadStack(*[of.pick(*before, slice(h, h + 1)) for h in wanted])
 
 
-def sample(one: Recorded, number: int) -> Recorded:
+def sample(one: RecordedMap, number: int) -> RecordedMap:
     if len(one.shape) < 3:
         raise ValueError(f"{one.name!r} has no samples: its map is {one.shape}, (query, key); leave sample out")
     (n,) = _indices("sample", number, one.shape[0], one.name)
@@ -102,7 +102,7 @@ def _indices(name: str, index: Index, count: int, owner: str = "") -> list[int]:
     return [n % count for n in found]
 
 
-def stitched(of: Sequence[Recorded]) -> tuple[Recorded, ...]:
+def stitched(of: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
     """One map a module, rows by absolute position."""
     whole = []
     for name in dict.fromkeys(one.name for one in of):
@@ -136,7 +136,7 @@ def stitched(of: Sequence[Recorded]) -> tuple[Recorded, ...]:
     return tuple(whole)
 
 
-def differences(of: Sequence[Recorded], others: Sequence[Recorded]) -> tuple[Recorded, ...]:
+def differences(of: Sequence[RecordedMap], others: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
     there = {(one.name, one.call): one for one in others}
     here = {(one.name, one.call) for one in of}
     apart = sorted(here.symmetric_difference(there))
@@ -169,7 +169,7 @@ def words(
             checks.term(name, given, Words, "Words.by_mark(pieces)")
     if queries is None:
         if pieces is None:
-            raise ValueError("queries must be Words for a recording without labels; try labelled(pieces).merged()")
+            raise ValueError("queries must be Words for a recording without labels; try labelled(pieces).merge_words()")
         # a short text may show no mark: both are of one tokenizer
         mark = shown([*pieces, *(source or ())])
         queries = Words.by_mark(pieces, mark)
@@ -183,7 +183,7 @@ def encodes(name: str) -> bool:
     return "encoder" in name and "decoder" not in name
 
 
-def fitting(one: Recorded, queries: Words, keys: Words | None) -> tuple[Words, Words]:
+def fitting(one: RecordedMap, queries: Words, keys: Words | None) -> tuple[Words, Words]:
     """The words of a map's rows and of its columns: self attention has one text on both sides."""
     q, k = one.shape[-2:]
     if one.kind == "self":

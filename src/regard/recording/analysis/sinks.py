@@ -7,11 +7,11 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.analysis.derived_maps import Made, shared
-from regard.recording.recorded_map import Recorded
+from regard.recording.analysis.derived_maps import DerivedMap, shared
+from regard.recording.recorded_map import RecordedMap
 
 
-class Without(Made):
+class KeysRemoved(DerivedMap):
     """P_ij / Σ_{j ∉ S} P_ij, and nothing for j ∈ S: what the queries look at apart from some keys.
 
     A row that looked at those alone is left with nothing.
@@ -27,7 +27,7 @@ class Without(Made):
         return shared(left)
 
 
-def sinks(maps: Sequence[Recorded], threshold: float, most: float, sample: int) -> tuple[int, ...]:
+def sinks(maps: Sequence[RecordedMap], threshold: float, most: float, sample: int) -> tuple[int, ...]:
     for name, value in (("threshold", threshold), ("most", most)):
         checks.number(name, value, "sinks")
         if not 0.0 < value <= 1.0:
@@ -45,7 +45,7 @@ def sinks(maps: Sequence[Recorded], threshold: float, most: float, sample: int) 
     return tuple(int(j) for j in found.nonzero().flatten())
 
 
-def _shares(one: Recorded, sample: int) -> Tensor:  # -> "h k"
+def _shares(one: RecordedMap, sample: int) -> Tensor:  # -> "h k"
     """α_j = Σ_i P_ij / Σ_ij P_ij of every head."""
     weights = one.weights
     if len(one.shape) > 2:
@@ -58,7 +58,7 @@ def _shares(one: Recorded, sample: int) -> Tensor:  # -> "h k"
     return shared(total.reshape(-1, weights.shape[-1])).cpu()
 
 
-def hidden(keys: Sequence[int], one: Recorded) -> tuple[int, ...]:
+def hidden(keys: Sequence[int], one: RecordedMap) -> tuple[int, ...]:
     """Which keys of this map are hidden, checked."""
     k = one.shape[-1]
     for j in keys:

@@ -10,7 +10,7 @@ from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.capture.certificate import spread
 
 
-class Came:
+class OutputGradient:
     """The gradient of an output, once it has come back; of several backward passes the last."""
 
     def __init__(self, name: str) -> None:
@@ -29,7 +29,7 @@ class Came:
         return self.grad
 
 
-class Slope(AttentionMap):
+class WeightGradient(AttentionMap):
     """∂L/∂P = ∂L/∂out · Vᵀ, from the output's gradient and the values: linear memory, and no eager attention.
 
     Where weights were dropped at random, P stands for those that were left.
@@ -37,7 +37,7 @@ class Slope(AttentionMap):
 
     def __init__(
         self,
-        came: Came,
+        came: OutputGradient,
         seen: Callable[[Tensor], Tensor],
         v: Tensor,
         shape: tuple[int, ...],
@@ -72,7 +72,7 @@ class Slope(AttentionMap):
         return type(self)(self._came, self._seen, self._v, self._whole, tuple(whole))
 
 
-class InPlace(Slope):
+class InPlace(WeightGradient):
     """∂L/∂P = ∂L/∂out ∘ V of a gate, summed where one weight serves several values."""
 
     @torch.no_grad()

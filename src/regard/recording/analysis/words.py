@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.analysis.derived_maps import Made
+from regard.recording.analysis.derived_maps import DerivedMap
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Words:
         return MARKS[mark](pieces)
 
 
-class Merged(Made):
+class Merged(DerivedMap):
     """P'_uv = mean_{i ∈ u} Σ_{j ∈ v} P_ij: to a word the sum, from a word the mean  (Clark et al. 2019, section 4.1).
 
     So a row keeps its mass.

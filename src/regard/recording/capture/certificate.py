@@ -26,7 +26,7 @@ def checked(queries: int) -> Tensor | slice:
     return torch.tensor([round(n * (queries - 1) / (ROWS - 1)) for n in range(ROWS)])
 
 
-class Sure(NamedTuple):
+class Certificate(NamedTuple):
     """|P·V − out| where it is worst by what rounding may leave there, and how much that is."""
 
     certificate: float
@@ -35,47 +35,47 @@ class Sure(NamedTuple):
 
 def certificate(
     of: AttentionMap, v: Tensor, out: Tensor, hard: bool = False, given: float | None = None
-) -> Sure:  # "*b k v", "*b q v"
+) -> Certificate:  # "*b k v", "*b q v"
     """|P·V − out| against ε (Σ_j P_ij |v_j| + |out_i|), or against a tolerance that is `given`.
 
     Of a hard read, which takes one value: how far that is from the nearest it may have taken.
     """
     if 0 in of.shape or out.numel() == 0:
-        return Sure(0.0, given or 0.0)
+        return Certificate(0.0, given or 0.0)
     rows = checked(of.shape[-2])
     rows = rows if isinstance(rows, slice) else rows.to(of.device)
     with exactly(of.device):
         weights = of.rows(rows)
         found, values = (t.detach().to(weights.dtype) for t in (out[..., rows, :], spread(v, weights)))
         if hard:
-            return Sure(_nearest(weights, values, found), tolerance(v, out) if given is None else given)
+            return Certificate(_nearest(weights, values, found), tolerance(v, out) if given is None else given)
         gap = (weights @ values - found).abs()
         if given is not None:
-            return Sure(float(gap.max()), given)
+            return Certificate(float(gap.max()), given)
         return _worst(gap, weights.abs() @ values.abs() + found.abs(), v, out)
 
 
 @torch.no_grad()
-def in_place(of: AttentionMap, v: Tensor, out: Tensor, given: float | None = None) -> Sure:  # "*b c n" both
+def in_place(of: AttentionMap, v: Tensor, out: Tensor, given: float | None = None) -> Certificate:  # "*b c n" both
     """|P∘V − out| of a gate, whose weights broadcast to the values, against ε (P |v| + |out|)."""
     if 0 in of.shape or out.numel() == 0:
-        return Sure(0.0, given or 0.0)
+        return Certificate(0.0, given or 0.0)
     rows = checked(v.shape[-2])
     rows = rows if isinstance(rows, slice) else rows.to(of.device)
     weights = of.rows(slice(None) if of.shape[-2] == 1 else rows)
     found, values = (t[..., rows, :].to(weights.dtype) for t in (out, v))
     gap = (weights * values - found).abs()
     if given is not None:
-        return Sure(float(gap.max()), given)
+        return Certificate(float(gap.max()), given)
     return _worst(gap, (weights * values).abs() + found.abs(), v, out)
 
 
-def _worst(gap: Tensor, size: Tensor, v: Tensor, out: Tensor) -> Sure:
+def _worst(gap: Tensor, size: Tensor, v: Tensor, out: Tensor) -> Certificate:
     """Where the gap is greatest by its bound; one that is no number is the greatest."""
     least = max(torch.finfo(t.dtype).tiny for t in (v, out))
     bound = size.mul_(_coarse(v, out)).add_(least)
     at = (gap / bound).argmax()
-    return Sure(float(gap.flatten()[at]), float(bound.expand_as(gap).flatten()[at]))
+    return Certificate(float(gap.flatten()[at]), float(bound.expand_as(gap).flatten()[at]))
 
 
 def _coarse(*of: Tensor) -> float:

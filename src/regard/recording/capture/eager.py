@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from regard.attn.maps.attention_map import Computed, Copyable, Kept
+from regard.attn.maps.attention_map import DenseMap, LazyMap, SnapshotMap
 from regard.attn.nonfinite import transformed
 from regard.recording.capture import einsum, sdpa
-from regard.recording.capture.module_stack import Frame
-from regard.recording.capture.recorder import Heard
+from regard.recording.capture.module_stack import ModuleFrame
+from regard.recording.capture.recorder import CapturedCall
 from regard.recording.capture.torch_functions import ADDS, BEGIN, FOLLOW, PRODUCTS, SUMS
 from regard.recording.capture.tracked_tensors import (
-    Scores,
-    Softmax,
-    Weights,
+    ScoresFact,
+    SoftmaxFact,
+    WeightsFact,
     as_call,
     broadcasts,
     features,
@@ -41,36 +41,36 @@ from regard.recording.capture.tracked_tensors import (
 )
 
 if TYPE_CHECKING:
-    from regard.recording.capture.function_mode import Ear
+    from regard.recording.capture.function_mode import CaptureMode
 
 # so many calls behind a softmax nothing is told of it any more
 _FAR = 6
 
-Hear = Callable[["Ear", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+Hear = Callable[["CaptureMode", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
-class Read(NamedTuple):
+class ValueRead(NamedTuple):
     """Values were mixed: this is attention."""
 
     weights: Tensor
-    held: Weights
+    held: WeightsFact
     v: Tensor
     seen: Callable[[Tensor], Tensor] = same
 
 
 # what a call that gave `out` means for scores and weights: (func, out, args, kwargs)
-Follow = Callable[[Callable[..., Any], Tensor, tuple[Any, ...], dict[str, Any]], Read | None]
+Follow = Callable[[Callable[..., Any], Tensor, tuple[Any, ...], dict[str, Any]], ValueRead | None]
 
 
-class Eager:
+class EagerTracker:
     """Follows scores and weights by the tensors that hold them, for as long as these live."""
 
-    def __init__(self, ear: "Ear") -> None:
+    def __init__(self, ear: "CaptureMode") -> None:
         self._scores: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
         # what was made of weights in a way that is not followed: of which softmax, and by how many calls
         self._traces: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._softmaxes: list[Softmax] = []
+        self._softmaxes: list[SoftmaxFact] = []
         self._tables: set[int] | None = None  # where the parameters of the model lie in memory
         self._ear = ear
         meant: dict[str, Follow] = {
@@ -143,14 +143,14 @@ class Eager:
         axis = -2 if held.flipped else -1
         return summed(axis, args, kwargs, one.ndim) and not transformed() and features(held.by, axis)
 
-    def _origin(self, one: Any) -> tuple[Softmax | None, int]:
+    def _origin(self, one: Any) -> tuple[SoftmaxFact | None, int]:
         if not isinstance(one, Tensor):
             return None, 0
         held = self._weights.get(one)
         return (held.softmax, 0) if held is not None else self._traces.get(one, (None, 0))
 
     def _heard(self, follow: Follow) -> Hear:
-        def hear(ear: "Ear", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def hear(ear: "CaptureMode", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             out = func(*args, **kwargs)
             if not isinstance(out, Tensor):
                 return out
@@ -172,28 +172,28 @@ class Eager:
 
     # products: the first makes scores, the second reads values
 
-    def _product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
+    def _product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValueRead | None:
         named = [kwargs[name] for name in ("input", "self", "other", "mat2", "tensor2") if name in kwargs]
         a, b = [*args, *named][:2]
         if a in self._weights:
             held = self._weights[a]
-            return None if held.flipped else Read(a, held, b)
+            return None if held.flipped else ValueRead(a, held, b)
         if b in self._weights:
             held = self._weights[b]
             # values before weights, both turned
-            return Read(b.mT, turn(held), a.mT, turned) if held.flipped else None
+            return ValueRead(b.mT, turn(held), a.mT, turned) if held.flipped else None
         if a.ndim >= 2 and b.ndim >= 2 and out.is_floating_point():
-            self._scores[out] = Scores(a, b.mT)
+            self._scores[out] = ScoresFact(a, b.mT)
         return None
 
-    def _added_product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
+    def _added_product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValueRead | None:
         given = {"beta": 1, "alpha": 1, **dict(zip(("input", "batch1", "batch2"), args, strict=False)), **kwargs}
         if given["batch1"] not in self._weights:
-            scores = Scores(given["batch1"], given["batch2"].mT, float(given["alpha"]))
+            scores = ScoresFact(given["batch1"], given["batch2"].mT, float(given["alpha"]))
             self._scores[out] = scores if given["beta"] == 0 else scores.plus(given["input"] * given["beta"])
         return None
 
-    def _einsum(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Read | None:
+    def _einsum(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValueRead | None:
         operands = args[1:] if len(args) != 2 or isinstance(args[1], Tensor) else tuple(args[1])
         if not isinstance(args[0], str) or len(operands) != 2:
             return None
@@ -207,10 +207,10 @@ class Eager:
             if weights in self._weights:
                 held = self._weights[weights]
                 read = None if held.flipped else einsum.reading(mine, theirs, parts.out)
-                return None if read is None else Read(weights, held, read.values(values), read.result)
+                return None if read is None else ValueRead(weights, held, read.values(values), read.result)
         made = einsum.scoring(parts)
         if made is not None and out.is_floating_point():
-            self._scores[out] = Scores(made[0](operands[0]), made[1](operands[1]))
+            self._scores[out] = ScoresFact(made[0](operands[0]), made[1](operands[1]))
         return None
 
     # what scores go through
@@ -280,15 +280,15 @@ class Eager:
             return
         made = self._scores.get(scores)
         frame = self._ear.frame
-        softmax = Softmax(frame.name, made is not None, made is not None and not self._learned(made))
+        softmax = SoftmaxFact(frame.name, made is not None, made is not None and not self._learned(made))
         # layers of this library say themselves what they attend to
         own = type(frame.module).__module__.startswith("regard.")
         if scores.ndim in (3, 4) and not own and self._ear.recorder.wants(softmax.name):
             self._softmaxes.append(softmax)
         flipped = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
-        self._weights[out] = Weights(swapped(made) if flipped else made, None, softmax, flipped)
+        self._weights[out] = WeightsFact(swapped(made) if flipped else made, None, softmax, flipped)
 
-    def _learned(self, scores: Scores) -> bool:
+    def _learned(self, scores: ScoresFact) -> bool:
         """Is one side of the product a table of the model, such as that of all words?  Then it is a layer."""
         if transformed():
             return False
@@ -341,13 +341,13 @@ class Eager:
 
     # helpers
 
-    def _held(self, args: tuple[Any, ...], either: bool = True) -> Scores | None:
+    def _held(self, args: tuple[Any, ...], either: bool = True) -> ScoresFact | None:
         for one in args[:2] if either else args[:1]:
             if isinstance(one, Tensor) and one in self._scores:
                 return self._scores[one]
         return None
 
-    def _understood(self, read: Read, out: Tensor) -> tuple[Frame, Heard] | None:
+    def _understood(self, read: ValueRead, out: Tensor) -> tuple[ModuleFrame, CapturedCall] | None:
         """What was read, as a recorder hears it; None where it is no attention, or nobody wants it."""
         ear, recorder = self._ear, self._ear.recorder
         weights, held, v, seen = read
@@ -368,8 +368,8 @@ class Eager:
         step = recorder.step(frame.name, kind, queries, max(keys - queries, 0), v)
         if not recorder.wants(frame.name):
             return None
-        kept: Copyable = Kept(exact) if call is None else Computed(call, recorder.shelf.freeze)
+        kept: SnapshotMap = DenseMap(exact) if call is None else LazyMap(call, recorder.shelf.freeze)
         how = ear.how or ("softmax" if used is None else "softmax before dropout")
         plain = seen(out).detach()
-        heard = Heard(kept, v, out, how, kind, step, seen, plain, exact=exact.detach(), used=used)
+        heard = CapturedCall(kept, v, out, how, kind, step, seen, plain, exact=exact.detach(), used=used)
         return frame, heard

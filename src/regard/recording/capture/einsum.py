@@ -10,7 +10,7 @@ _MORE = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Arranged = Callable[[Tensor], Tensor]
 
 
-class Parts(NamedTuple):
+class EinsumParts(NamedTuple):
     """The letters of both operands and of the result, dots spelt out."""
 
     first: str
@@ -18,7 +18,7 @@ class Parts(NamedTuple):
     out: str
 
 
-def parsed(equation: str, a: Tensor, b: Tensor) -> Parts | None:
+def parsed(equation: str, a: Tensor, b: Tensor) -> EinsumParts | None:
     """None where a letter comes twice in one operand, or the result is not told."""
     equation = equation.replace(" ", "")
     if "->" not in equation or equation.count(",") != 1:
@@ -35,7 +35,7 @@ def parsed(equation: str, a: Tensor, b: Tensor) -> Parts | None:
     def whole(told: str, axes: int) -> str:
         return told.replace("...", stand[len(stand) - (axes - len(told) + 3) :] if "..." in told else "")
 
-    parts = Parts(whole(first, a.ndim), whole(second, b.ndim), out.replace("...", stand))
+    parts = EinsumParts(whole(first, a.ndim), whole(second, b.ndim), out.replace("...", stand))
     return parts if all(len(set(one)) == len(one) for one in parts) else None
 
 
@@ -55,7 +55,7 @@ def arranged(told: str, want: str) -> Arranged | None:
     return apply
 
 
-def scoring(parts: Parts) -> tuple[Arranged, Arranged] | None:
+def scoring(parts: EinsumParts) -> tuple[Arranged, Arranged] | None:
     """Queries "*b q d" and keys "*b k d" of a product that sums over one letter and ends in (q, k)."""
     summed = (set(parts.first) & set(parts.second)) - set(parts.out)
     if len(summed) != 1 or len(parts.out) < 2:

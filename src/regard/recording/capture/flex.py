@@ -9,16 +9,16 @@ from torch import Tensor
 
 from regard.attn.call import exactly
 from regard.attn.call_slicing import Copied
-from regard.attn.maps.attention_map import AttentionMap, Copyable
+from regard.attn.maps.attention_map import AttentionMap, SnapshotMap
 from regard.attn.terms.normalizer import Softmax
-from regard.recording.capture.recorder import Heard
+from regard.recording.capture.recorder import CapturedCall
 from regard.recording.capture.sdpa import kind_of
 
 if TYPE_CHECKING:
-    from regard.recording.capture.function_mode import Ear
+    from regard.recording.capture.function_mode import CaptureMode
 
 
-class Modified(Copyable):
+class Modified(SnapshotMap):
     """softmax(score_mod(scale · q kᵀ, b, h, i, j)) where mask_mod(b, h, i, j): computed row by row from q and k.
 
     The functions are kept as they are: a tensor that one of them reads must not be written later.
@@ -130,7 +130,7 @@ def _each(mod: Callable[..., Tensor], first: tuple[int | None, ...]) -> Callable
     return mod
 
 
-def hear(ear: "Ear", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def hear(ear: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     got = func(*args, **kwargs)
     names = (
         "query",
@@ -151,5 +151,5 @@ def hear(ear: "Ear", func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     if recorder.wants(frame.name):
         score_mod, mask_mod = given["score_mod"], given["block_mask"][-1]
         weights = Modified(q, k, given["scale"], score_mod, mask_mod)
-        recorder.keep(frame, Heard(weights, v, got[0], "flex_attention", kind, step, plain=got[0]))
+        recorder.keep(frame, CapturedCall(weights, v, got[0], "flex_attention", kind, step, plain=got[0]))
     return got

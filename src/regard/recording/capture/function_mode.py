@@ -10,11 +10,11 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attn.nonfinite import transformed
 from regard.recording.capture import eager, flex, multihead, sdpa
-from regard.recording.capture.module_stack import Frame
+from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import Recorder
 from regard.recording.capture.torch_functions import LAYS_OUT
 
-Hear = Callable[["Ear", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+Hear = Callable[["CaptureMode", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 aten = torch.ops.aten
 _ATTEND: dict[Any, Hear] = {
@@ -25,27 +25,27 @@ _ATTEND: dict[Any, Hear] = {
 }
 
 
-class Ear(TorchFunctionMode):
+class CaptureMode(TorchFunctionMode):
     """Listens for a recorder. Inside one of its own handlers nothing is heard, so that nothing is heard twice."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
         recorder.mode = self
-        self.eager = eager.Eager(self)
+        self.eager = eager.EagerTracker(self)
         # what the attention that runs is part of, where that says more than its arguments
         self.how: str | None = None
-        self.around: Frame | None = None
+        self.around: ModuleFrame | None = None
         self.heads: int | None = None
         self._hear: dict[Any, Hear] = {**_ATTEND, **self.eager.begin}
         self._follow = self.eager.follow
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> ModuleFrame:
         return self.recorder.places.here if self.around is None else self.around
 
     @contextmanager
-    def inside(self, how: str, frame: Frame, heads: int) -> Iterator[None]:
+    def inside(self, how: str, frame: ModuleFrame, heads: int) -> Iterator[None]:
         """What is heard now is part of an attention called `how`, with so many heads."""
         before = self.how, self.around, self.heads
         self.how, self.around, self.heads = how, frame, heads

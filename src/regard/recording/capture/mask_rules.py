@@ -7,29 +7,29 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attn.call import Call
-from regard.attn.maps.attention_map import Computed, Copyable
+from regard.attn.call import AttentionCall
+from regard.attn.maps.attention_map import LazyMap, SnapshotMap
 from regard.attn.terms.bias import Added
-from regard.attn.terms.mask import Given, Lengths, Mask, Window
+from regard.attn.terms.mask import BooleanMask, Lengths, Mask, Window
 
 # masks with fewer cells are kept as they are, where each is looked at anew, and where one is looked at for all layers
 LARGE, SMALL = 1 << 20, 1 << 12
 
 
-class Shaped(NamedTuple):
+class MaskTensor(NamedTuple):
     """A mask as a tensor with at least two axes, or as causality from a position on."""
 
     tensor: Tensor
     causal: int | None = None
 
 
-def shaped(mask: Tensor, q: Tensor, k: Tensor) -> Shaped:
+def shaped(mask: Tensor, q: Tensor, k: Tensor) -> MaskTensor:
     """torch's CausalBias is told by its corner; all others by their numbers."""
     variant = getattr(mask, "variant", None)
     if variant is not None:
         upper = variant.name == "UPPER_LEFT"
-        return Shaped(mask, 0 if upper else k.shape[-2] - q.shape[-2])
-    return Shaped(mask if mask.ndim > 1 else mask.unsqueeze(0))
+        return MaskTensor(mask, 0 if upper else k.shape[-2] - q.shape[-2])
+    return MaskTensor(mask if mask.ndim > 1 else mask.unsqueeze(0))
 
 
 def materialized(mask: Tensor, device: torch.device) -> Tensor:
@@ -38,7 +38,7 @@ def materialized(mask: Tensor, device: torch.device) -> Tensor:
     return mask if made is None else made(device)
 
 
-class Compact(NamedTuple):
+class MaskRule(NamedTuple):
     """A mask by predicates, and the position of the first query among the keys."""
 
     mask: Mask
@@ -46,7 +46,7 @@ class Compact(NamedTuple):
 
 
 @torch.no_grad()
-def compact(allowed: Tensor, least: int = LARGE) -> Compact | None:  # bool "*b q k"
+def compact(allowed: Tensor, least: int = LARGE) -> MaskRule | None:  # bool "*b q k"
     """start ≤ j < end, −left ≤ j − i − offset ≤ right: a window and padding on both sides; None if it is none of that.
 
     Every mask of causality, padding before or behind, and sliding windows is one. Rows with nothing allowed fit any.
@@ -82,7 +82,7 @@ def compact(allowed: Tensor, least: int = LARGE) -> Compact | None:  # bool "*b 
         made = mask.dense(i[at : at + step], j)
         if not torch.equal(made.expand_as(rows[:, at : at + step]), rows[:, at : at + step]):
             return None
-    return Compact(mask, offset)
+    return MaskRule(mask, offset)
 
 
 def _side(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None, int | None]:
@@ -96,16 +96,16 @@ def _side(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None,
     return (low, 0) if right is not None else (0, low)
 
 
-class Rules:
+class MaskCompressor:
     """Masks told as rules, each looked at once: the layers of a model share theirs."""
 
     def __init__(self) -> None:
         # held, so that no other tensor takes its place in memory
-        self._known: list[tuple[Tensor, int, Compact | None]] = []
+        self._known: list[tuple[Tensor, int, MaskRule | None]] = []
 
-    def of(self, weights: Copyable) -> Copyable:
+    def of(self, weights: SnapshotMap) -> SnapshotMap:
         """The same map, its matrix of a mask, or of what is added to hide, told by a rule if it follows one."""
-        if not isinstance(weights, Computed):
+        if not isinstance(weights, LazyMap):
             return weights
         call = weights.call
         t = _matrix(call)
@@ -118,7 +118,7 @@ class Rules:
         ruled.call = replace(call, bias=None, mask=found.mask, given=(i, j))
         return ruled
 
-    def _looked(self, t: Tensor) -> Compact | None:
+    def _looked(self, t: Tensor) -> MaskRule | None:
         version = -1 if t.is_inference() else t._version
         for held, known, found in self._known:
             same = held.data_ptr() == t.data_ptr() and held.shape == t.shape and held.stride() == t.stride()
@@ -129,11 +129,11 @@ class Rules:
         return found
 
 
-def _matrix(call: Call) -> Tensor | None:
+def _matrix(call: AttentionCall) -> Tensor | None:
     """All that hides keys in a call, if that is one tensor, the same for all heads, and large enough to matter."""
     if isinstance(call.bias, Added) and call.mask is None:
         t = call.bias.values
-    elif type(call.mask) is Given and call.bias is None:
+    elif type(call.mask) is BooleanMask and call.bias is None:
         t = call.mask.allowed
     else:
         return None
@@ -143,7 +143,7 @@ def _matrix(call: Call) -> Tensor | None:
 
 
 @torch.no_grad()
-def _rule(t: Tensor) -> Compact | None:
+def _rule(t: Tensor) -> MaskRule | None:
     if t.dtype == torch.bool:
         return compact(t, SMALL)
     allowed = t > torch.finfo(t.dtype).min / 2

@@ -22,7 +22,7 @@ _PREFIX = 16
 _CACHES = ("past_key_values", "past_key_value", "layer_past", "kv_cache", "cache_position")
 
 
-class Frame(NamedTuple):
+class ModuleFrame(NamedTuple):
     """A module that is running."""
 
     name: str
@@ -31,7 +31,7 @@ class Frame(NamedTuple):
     kwargs: Mapping[str, Any] = {}
 
 
-class Places:
+class ModuleStack:
     """The stack of a model's modules that are running, kept by hooks of its own."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -41,7 +41,7 @@ class Places:
             name = plain(full)
             self.modules[name] = module
             self.names.setdefault(id(module), []).append(name)
-        self.stack: list[Frame] = []
+        self.stack: list[ModuleFrame] = []
         self.entered = False  # has any of them run?
         self.failed: Callable[[], None] = lambda: None  # called when one ends by an error
         self._grid: tuple[int, int] | None = None
@@ -68,7 +68,7 @@ class Places:
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.entered = True
-        self.stack.append(Frame(self.name_of(module), module, args, kwargs))
+        self.stack.append(ModuleFrame(self.name_of(module), module, args, kwargs))
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
         # a forward that raised may have left others behind
@@ -114,8 +114,8 @@ class Places:
             self._told = before
 
     @property
-    def here(self) -> Frame:
-        return self.stack[-1] if self.stack else Frame("", self._model)
+    def here(self) -> ModuleFrame:
+        return self.stack[-1] if self.stack else ModuleFrame("", self._model)
 
     def name_of(self, part: nn.Module) -> str:
         """The name of a module; of one that has several, that which lies where the model is running."""
@@ -134,7 +134,7 @@ def plain(name: str) -> str:
     return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".") if "_orig_mod" in name else name
 
 
-def looks_elsewhere(frame: Frame, queries: int, keys: int) -> bool:
+def looks_elsewhere(frame: ModuleFrame, queries: int, keys: int) -> bool:
     """Is this attention to another sequence?  By what the module was given, by its name, by the lengths."""
     if any(isinstance(frame.kwargs.get(name), Tensor) for name in _SOURCES):
         return True

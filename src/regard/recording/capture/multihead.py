@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.nn.functional as F
 
 if TYPE_CHECKING:
-    from regard.recording.capture.function_mode import Ear
+    from regard.recording.capture.function_mode import CaptureMode
 
 
 @lru_cache(maxsize=1)
@@ -21,7 +21,7 @@ def _inside() -> Callable[..., Any]:
     return made
 
 
-def hear(ear: "Ear", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def hear(ear: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     names = ("query", "key", "value", "embed_dim_to_check", "num_heads")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     frame = ear.frame

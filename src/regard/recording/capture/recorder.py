@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
 
-from regard.attn.maps.attention_map import Copyable, Kept
-from regard.recording.analysis.derived_maps import Heads, Stitched
-from regard.recording.analysis.weight_gradients import Came, InPlace, Slope
+from regard.attn.maps.attention_map import DenseMap, SnapshotMap
+from regard.recording.analysis.derived_maps import HeadStack, Stitched
+from regard.recording.analysis.weight_gradients import InPlace, OutputGradient, WeightGradient
 from regard.recording.capture import certificate
 from regard.recording.capture.cache_positions import Caches
-from regard.recording.capture.mask_rules import Rules
-from regard.recording.capture.module_stack import Frame, Places
-from regard.recording.capture.tensor_store import Shelf, said
-from regard.recording.recorded_map import Kind, Recorded
+from regard.recording.capture.mask_rules import MaskCompressor
+from regard.recording.capture.module_stack import ModuleFrame, ModuleStack
+from regard.recording.capture.tensor_store import TensorStore, said
+from regard.recording.recorded_map import Kind, RecordedMap
 
 
 def _same(t: Tensor) -> Tensor:
@@ -26,10 +26,10 @@ def _same(t: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class CapturedCall:
     """One attention as a model ran it, still in the model's own tensors."""
 
-    weights: Copyable
+    weights: SnapshotMap
     v: Tensor  # "*b k v", with as many heads as there are, or fewer that several queries' heads share
     out: Tensor  # what came out, in whatever shape
     how: str
@@ -46,7 +46,7 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CaptureOptions:
     """What of all that is heard is recorded, and how."""
 
     layers: Sequence[str] | None
@@ -60,15 +60,17 @@ class Choice:
 class Recorder:
     """Keeps what it hears on `tape`."""
 
-    def __init__(self, places: Places, shelf: Shelf, choice: Choice, tape: list[Recorded]) -> None:
+    def __init__(
+        self, places: ModuleStack, shelf: TensorStore, choice: CaptureOptions, tape: list[RecordedMap]
+    ) -> None:
         self.places, self.shelf, self.choice, self.tape = places, shelf, choice, tape
         self.silent = 0
         self.mode: TorchFunctionMode | None = None  # that listens for it
         self._calls: dict[str, int] = {}
-        self._beside: dict[str, dict[int, Recorded]] = {}
-        self._group: list[Recorded] | None = None
+        self._beside: dict[str, dict[int, RecordedMap]] = {}
+        self._group: list[RecordedMap] | None = None
         self._last_self = (0, 0)  # queries and step of the last self attention
-        self._rules = Rules()
+        self._rules = MaskCompressor()
         self._caches = Caches()
         places.failed = self._failed
 
@@ -92,7 +94,7 @@ class Recorder:
         if self._group is not None:
             yield
             return
-        group: list[Recorded] = []
+        group: list[RecordedMap] = []
         self._group = group
         try:
             yield
@@ -102,7 +104,7 @@ class Recorder:
         for name in dict.fromkeys(one.name for one in group):
             self._put(self._steps([one for one in group if one.name == name]))
 
-    def _steps(self, parts: list[Recorded]) -> Recorded:
+    def _steps(self, parts: list[RecordedMap]) -> RecordedMap:
         """Steps of one query each as one map, of the rows that were chosen among all of them."""
         rows = self._rows(len(parts), parts[0].name) if all(one.shape[-2] == 1 for one in parts) else None
         if rows is None:
@@ -128,7 +130,7 @@ class Recorder:
             return own
         return self._last_self[1] if self._last_self[0] == queries else 0
 
-    def keep(self, frame: Frame, heard: Heard) -> None:
+    def keep(self, frame: ModuleFrame, heard: CapturedCall) -> None:
         """Certify, cut and copy one map. Normal tensors, also where the model runs in inference mode."""
         graph = torch.is_grad_enabled()
         with torch.no_grad(), torch.inference_mode(False):
@@ -137,7 +139,7 @@ class Recorder:
             else:
                 self._keep_head(frame, heard, graph, *heard.heads)
 
-    def _keep_head(self, frame: Frame, heard: Heard, graph: bool, which: int, count: int) -> None:
+    def _keep_head(self, frame: ModuleFrame, heard: CapturedCall, graph: bool, which: int, count: int) -> None:
         """One of several heads that are heard one by one; the last joins them."""
         heads = self._heads(count, frame.name)
         if which == 0:
@@ -147,7 +149,7 @@ class Recorder:
             beside[which] = self._kept(frame, heard, graph)
         if which == count - 1:
             del self._beside[frame.name]
-            joined = _joined([beside[h] for h in (range(count) if heads is None else heads)], Heads)
+            joined = _joined([beside[h] for h in (range(count) if heads is None else heads)], HeadStack)
             self._put(replace(joined, heads=None if heads is None else tuple(heads)))
 
     def _failed(self) -> None:
@@ -155,7 +157,7 @@ class Recorder:
         self._beside.clear()
         self._last_self = (0, 0)
 
-    def _put(self, one: Recorded) -> None:
+    def _put(self, one: RecordedMap) -> None:
         if self._group is not None:
             self._group.append(one)
             return
@@ -165,7 +167,7 @@ class Recorder:
         self._calls[name] = self._calls.get(name, -1) + 1
         return self._calls[name]
 
-    def _kept(self, frame: Frame, heard: Heard, graph: bool) -> Recorded:
+    def _kept(self, frame: ModuleFrame, heard: CapturedCall, graph: bool) -> RecordedMap:
         weights, v, plain, name = heard.weights, heard.v.detach(), heard.plain, frame.name
         exact, used, cuts = heard.exact, heard.used, []
         count = weights.shape[-3] if len(weights.shape) > 3 else 0
@@ -190,15 +192,15 @@ class Recorder:
         for cut in cuts:
             plain = None if plain is None else cut(plain)
         weights = self._rules.of(weights)
-        if exact is not None and not isinstance(weights, Kept) and not certificate.alike(weights, exact, v.dtype):
+        if exact is not None and not isinstance(weights, DenseMap) and not certificate.alike(weights, exact, v.dtype):
             # what was computed from is not all that was done to the scores: the weights themselves are
-            weights = Kept(exact, weights.rule)
+            weights = DenseMap(exact, weights.rule)
         if exact is not None and used is not None and not certificate.left_of(exact, used):
             plain = None
-        sure, allowed = self._certified(weights if used is None else Kept(used), v, plain, heard)
-        if exact is not None and not isinstance(weights, Kept) and not (sure is not None and sure <= allowed):
-            weights = Kept(exact, weights.rule)
-            sure, allowed = self._certified(weights if used is None else Kept(used), v, plain, heard)
+        sure, allowed = self._certified(weights if used is None else DenseMap(used), v, plain, heard)
+        if exact is not None and not isinstance(weights, DenseMap) and not (sure is not None and sure <= allowed):
+            weights = DenseMap(exact, weights.rule)
+            sure, allowed = self._certified(weights if used is None else DenseMap(used), v, plain, heard)
         kept = self._stored(weights, frame)
 
         def seen(t: Tensor) -> Tensor:
@@ -207,7 +209,7 @@ class Recorder:
                 t = cut(t)
             return t
 
-        return Recorded(
+        return RecordedMap(
             name,
             heard.kind,
             kept,
@@ -222,7 +224,7 @@ class Recorder:
         )
 
     def _certified(
-        self, weights: Copyable, v: Tensor, plain: Tensor | None, heard: Heard
+        self, weights: SnapshotMap, v: Tensor, plain: Tensor | None, heard: CapturedCall
     ) -> tuple[float | None, float]:
         given = self.choice.tolerance
         if plain is None:
@@ -231,7 +233,7 @@ class Recorder:
             return certificate.in_place(weights, v, plain, given)
         return certificate.certificate(weights, v, plain, heard.hard, given)
 
-    def _stored(self, weights: Copyable, frame: Frame) -> Copyable:
+    def _stored(self, weights: SnapshotMap, frame: ModuleFrame) -> SnapshotMap:
         def copied(what: str, t: Tensor) -> Tensor:
             return self.shelf.copied(what, t, frame.name)
 
@@ -244,12 +246,12 @@ class Recorder:
         dense = weights.dense()
         rule = weights.rule
         # weights that were there are the model's own, which may write to them
-        return Kept(
-            dense.clone() if isinstance(weights, Kept) else dense,
-            rule.own(copied) if isinstance(rule, Copyable) else rule,
+        return DenseMap(
+            dense.clone() if isinstance(weights, DenseMap) else dense,
+            rule.own(copied) if isinstance(rule, SnapshotMap) else rule,
         )
 
-    def _foreseen(self, size: int, frame: Frame) -> None:
+    def _foreseen(self, size: int, frame: ModuleFrame) -> None:
         """The first map of a module: would as much for each of its like that is to come go beyond the budget?"""
         kind = type(frame.module)
         like = {name for name, one in self.places.modules.items() if type(one) is kind and self.wants(name)}
@@ -263,8 +265,14 @@ class Recorder:
             )
 
     def _slope(
-        self, heard: Heard, seen: Callable[[Tensor], Tensor], v: Tensor, shape: tuple[int, ...], name: str, graph: bool
-    ) -> Slope | None:
+        self,
+        heard: CapturedCall,
+        seen: Callable[[Tensor], Tensor],
+        v: Tensor,
+        shape: tuple[int, ...],
+        name: str,
+        graph: bool,
+    ) -> WeightGradient | None:
         out = heard.out
         if not out.requires_grad and graph:
             return None  # a frozen layer before all that learns: who asks for its slope is told
@@ -273,10 +281,10 @@ class Recorder:
                 f"gradients=True needs an output with a gradient, and that of {name!r} has none; "
                 "call the model without torch.no_grad(), with parameters or inputs that require one"
             )
-        came = Came(name)
+        came = OutputGradient(name)
         out.register_hook(came.back)
         self.shelf.spend(v.nbytes + out.nbytes, name)
-        return (InPlace if heard.in_place else Slope)(came, seen, v.clone(), shape)
+        return (InPlace if heard.in_place else WeightGradient)(came, seen, v.clone(), shape)
 
     def _heads(self, count: int, name: str) -> list[int] | None:
         if self.choice.heads is None:
@@ -301,7 +309,7 @@ class Recorder:
         return [i % count for i in rows]
 
 
-def _size(weights: Copyable) -> int:
+def _size(weights: SnapshotMap) -> int:
     """Bytes of what the map is made of, as it will be copied; what layers share left out."""
     found = []
 
@@ -314,7 +322,7 @@ def _size(weights: Copyable) -> int:
     return sum(found)
 
 
-def _joined(parts: list[Recorded], how: type[Heads] | type[Stitched]) -> Recorded:
+def _joined(parts: list[RecordedMap], how: type[HeadStack] | type[Stitched]) -> RecordedMap:
     """As sure as the least sure part: one that is not verified leaves the whole so."""
     slopes = [one.slope for one in parts if one.slope is not None]
     worst = max(parts, key=_doubt)
@@ -327,7 +335,7 @@ def _joined(parts: list[Recorded], how: type[Heads] | type[Stitched]) -> Recorde
     )
 
 
-def _doubt(one: Recorded) -> float:
+def _doubt(one: RecordedMap) -> float:
     """How much of what rounding may leave is there; no bound where it cannot be told."""
     if one.certificate is None or not one.verified:
         return math.inf

@@ -6,25 +6,25 @@ from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
 
-from regard.attn.call import Call
-from regard.attn.kv_cache import Memory
-from regard.attn.maps.attention_map import Computed, Kept
-from regard.attn.mechanisms.memory_hop import Hop
+from regard.attn.call import AttentionCall
+from regard.attn.kv_cache import KVCache
+from regard.attn.maps.attention_map import DenseMap, LazyMap
+from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.mechanisms.pooling import KeyValue, Pool
 from regard.attn.multihead import MultiHead
-from regard.attn.observer import Listener
+from regard.attn.observer import AttentionObserver
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.read import Argmax
 from regard.attn.terms.score import Score
-from regard.recording.capture.module_stack import Frame, looks_elsewhere
-from regard.recording.capture.recorder import Heard, Recorder
+from regard.recording.capture.module_stack import ModuleFrame, looks_elsewhere
+from regard.recording.capture.recorder import CapturedCall, Recorder
 from regard.recording.recorded_map import HARD, Kind
 
 # what is around an attention and gives it its name
-_AROUND = (MultiHead, Pool, Hop, KeyValue)
+_AROUND = (MultiHead, Pool, MemoryHop, KeyValue)
 
 
-class Native(Listener):
+class RegardCapture(AttentionObserver):
     """Hears the equation where it runs."""
 
     def __init__(self, recorder: Recorder, forget: Callable[[Tensor], None]) -> None:
@@ -36,11 +36,11 @@ class Native(Listener):
     def quiet(self) -> AbstractContextManager[None]:
         return self.recorder.quiet()
 
-    def heard(self, call: Call, out: Tensor, plain: Tensor | None) -> None:
+    def heard(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         with self.recorder.quiet():
             self._heard(call, out, plain)
 
-    def _heard(self, call: Call, out: Tensor, plain: Tensor | None) -> None:
+    def _heard(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         frame, head = self._frame(call.score)
         kind = self._kind(frame, call.q, call.keys, call.mask)
         queries, keys = call.queries.shape[-2], call.keys.shape[-2]
@@ -51,11 +51,11 @@ class Native(Listener):
             step = self.recorder.step(frame.name, kind, queries, max(keys - queries, 0), call.v)
         if not self.recorder.wants(frame.name):
             return
-        weights = Computed(call, self.recorder.shelf.freeze)
+        weights = LazyMap(call, self.recorder.shelf.freeze)
         # of a draw, nothing tells where it went
         how = HARD if isinstance(call.read, Argmax) else "regard"
         self.recorder.keep(
-            frame, Heard(weights, call.v, out, how, kind, step, plain=plain, hard=call.read.hard, heads=head)
+            frame, CapturedCall(weights, call.v, out, how, kind, step, plain=plain, hard=call.read.hard, heads=head)
         )
 
     def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class Native(Listener):
             step = self._next.get(frame.name, 0)
             self._next[frame.name] = step + weights.shape[-2]
         if self.recorder.wants(frame.name):
-            self.recorder.keep(frame, Heard(Kept(weights), v, out, "regard", kind, step, plain=out))
+            self.recorder.keep(frame, CapturedCall(DenseMap(weights), v, out, "regard", kind, step, plain=out))
         return out
 
     def gated(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
@@ -88,8 +88,8 @@ class Native(Listener):
         # weights that do not know places have one column; those that know some of the axes have all
         shape = (*weights.shape[:2], *space) if any(n > 1 for n in weights.shape[2:]) else weights.shape
         plain = rows(out)
-        heard = Heard(
-            Kept(rows(weights.expand(shape))),
+        heard = CapturedCall(
+            DenseMap(rows(weights.expand(shape))),
             rows(x),
             out,
             "regard",
@@ -108,7 +108,7 @@ class Native(Listener):
         looked = weights[:, None, None].flatten(3)  # "b 1 1 h·w": a glimpse is one query
         seen, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
         with self.lying((x.shape[2], x.shape[3])):
-            self.recorder.keep(frame, Heard(Kept(looked), values, seen, "regard", "glimpse", plain=seen))
+            self.recorder.keep(frame, CapturedCall(DenseMap(looked), values, seen, "regard", "glimpse", plain=seen))
 
     @contextmanager
     def lying(self, space: tuple[int, ...]) -> Iterator[None]:
@@ -119,7 +119,7 @@ class Native(Listener):
             yield
 
     @contextmanager
-    def aligned(self, memory: Memory | None) -> Iterator[None]:
+    def aligned(self, memory: KVCache | None) -> Iterator[None]:
         if memory is not None and (self._source is None or self._source() is not memory.values):
             self._source, self._next = weakref.ref(memory.values), {}
         self._aligning += 1
@@ -129,7 +129,7 @@ class Native(Listener):
         finally:
             self._aligning -= 1
 
-    def _frame(self, part: nn.Module) -> tuple[Frame, tuple[int, int] | None]:
+    def _frame(self, part: nn.Module) -> tuple[ModuleFrame, tuple[int, int] | None]:
         """The layer that `part` is, or whose score; and which of its heads, where they are heard one by one."""
         places = self.recorder.places
         here = places.here
@@ -147,12 +147,12 @@ class Native(Listener):
         if name.rpartition(".")[2] == "attention" and isinstance(places.modules.get(above), _AROUND):
             name = above
         module = places.modules[name]
-        return (here if here.module is module else Frame(name, module)), head
+        return (here if here.module is module else ModuleFrame(name, module)), head
 
-    def _kind(self, frame: Frame, q: Tensor, k: Tensor, mask: object) -> Kind:
+    def _kind(self, frame: ModuleFrame, q: Tensor, k: Tensor, mask: object) -> Kind:
         if self._aligning:
             return "alignment"
-        if isinstance(frame.module, Hop):
+        if isinstance(frame.module, MemoryHop):
             return "hop"
         if isinstance(frame.module, Pool):
             return "cross"

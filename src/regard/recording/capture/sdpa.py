@@ -8,21 +8,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn.call import MIX, NOTHING, SOFTMAX, Call, batch_of
-from regard.attn.maps.attention_map import Computed
+from regard.attn.call import MIX, NOTHING, SOFTMAX, AttentionCall, batch_of
+from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.bias import Added
-from regard.attn.terms.mask import Causal, Given, Mask
+from regard.attn.terms.mask import BooleanMask, Causal, Mask
 from regard.attn.terms.score import Dot
 from regard.recording.capture import mask_rules
-from regard.recording.capture.module_stack import Frame, looks_elsewhere
-from regard.recording.capture.recorder import Heard
+from regard.recording.capture.module_stack import ModuleFrame, looks_elsewhere
+from regard.recording.capture.recorder import CapturedCall
 from regard.recording.recorded_map import Kind
 
 if TYPE_CHECKING:
-    from regard.recording.capture.function_mode import Ear
+    from regard.recording.capture.function_mode import CaptureMode
 
 
-class Asked(NamedTuple):
+class SdpaArguments(NamedTuple):
     """The arguments by their names."""
 
     query: Tensor
@@ -35,9 +35,9 @@ class Asked(NamedTuple):
     enable_gqa: bool = False
 
 
-def hear(ear: "Ear", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def hear(ear: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     out = func(*args, **kwargs)
-    given = Asked(*args, **kwargs)
+    given = SdpaArguments(*args, **kwargs)
     frame, recorder = ear.frame, ear.recorder
     q, k, v = given.query, given.key, given.value
     kind = kind_of(frame, q, k, given.is_causal)
@@ -52,12 +52,12 @@ def hear(ear: "Ear", func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
                 q, k, v, given.attn_mask, 0.0, given.is_causal, scale=given.scale, enable_gqa=given.enable_gqa
             )
     call = as_call(q, k, v, given.attn_mask, given.is_causal, given.scale)
-    weights = Computed(call, recorder.shelf.freeze)
-    recorder.keep(frame, Heard(weights, v, out, ear.how or "sdpa", kind, step, plain=plain))
+    weights = LazyMap(call, recorder.shelf.freeze)
+    recorder.keep(frame, CapturedCall(weights, v, out, ear.how or "sdpa", kind, step, plain=plain))
     return out
 
 
-def kind_of(frame: Frame, q: Tensor, k: Tensor, causal: bool) -> Kind:
+def kind_of(frame: ModuleFrame, q: Tensor, k: Tensor, causal: bool) -> Kind:
     return "self" if causal or not looks_elsewhere(frame, q.shape[-2], k.shape[-2]) else "cross"
 
 
@@ -78,7 +78,7 @@ def position(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> int:
     return max(int(places[-1]) + 1 - queries, 0) if len(places) else keys - queries
 
 
-def as_call(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Call:
+def as_call(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> AttentionCall:
     """The same attention as one of ours. `causal` counts from the upper left corner, whatever the lengths."""
     batch, group = batch_of(q, k, v)
     terms: list[Mask] = []
@@ -92,14 +92,16 @@ def as_call(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, 
         elif shaped.tensor.dtype == torch.bool:
             found = mask_rules.compact(shaped.tensor)
             if found is None:
-                terms.append(Given(lead(shaped.tensor, len(batch) + 2)))
+                terms.append(BooleanMask(lead(shaped.tensor, len(batch) + 2)))
             else:
                 terms.append(found.mask)
                 given = given if causal else _places(q, k, found.offset)
         else:
             bias = Added(shaped.tensor)
     joined = None if not terms else terms[0] if len(terms) == 1 else terms[0] & terms[1]
-    return Call(q, q, k, v, _dot(scale), bias, joined, SOFTMAX, MIX, 0.0, NOTHING, batch, group, k.shape[-2], given)
+    return AttentionCall(
+        q, q, k, v, _dot(scale), bias, joined, SOFTMAX, MIX, 0.0, NOTHING, batch, group, k.shape[-2], given
+    )
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.attn.maps.attention_map import frozen
 
 
-class Shelf:
+class TensorStore:
     """Copies of tensors. The keys that a module looks at again, or with more behind them, are kept once: so that the
     steps of a generation take linear memory together."""
 

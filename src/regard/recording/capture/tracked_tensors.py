@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn.call import Call
+from regard.attn.call import AttentionCall
 from regard.attn.terms.bias import Added
 from regard.recording.capture import sdpa
-from regard.recording.capture.module_stack import Frame
+from regard.recording.capture.module_stack import ModuleFrame
 
 # what `t.mT` calls
 FLIP: Any = vars(torch._C.TensorBase)["mT"].__get__
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class ScoresFact:
     """scale · q kᵀ + Σ biases."""
 
     q: Tensor  # "*b q d"
@@ -25,15 +25,15 @@ class Scores:
     scale: float = 1.0
     biases: tuple[Tensor, ...] = ()
 
-    def times(self, factor: float) -> "Scores":
+    def times(self, factor: float) -> "ScoresFact":
         return replace(self, scale=self.scale * factor, biases=tuple(b * factor for b in self.biases))
 
-    def plus(self, bias: Tensor) -> "Scores":
+    def plus(self, bias: Tensor) -> "ScoresFact":
         return replace(self, biases=(*self.biases, bias))
 
 
 @dataclass(eq=False)
-class Softmax:
+class SoftmaxFact:
     """One that ran: where, whether its scores came from a product, whether that was of queries and keys, and whether
     anything was mixed by it yet, so that it was heard or otherwise."""
 
@@ -45,17 +45,17 @@ class Softmax:
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class WeightsFact:
     """A tensor that holds weights: as they came from the softmax, or after dropout and reshaping."""
 
-    scores: Scores | None
+    scores: ScoresFact | None
     before: Tensor | None  # the same without dropout; None: it is the tensor itself
-    softmax: Softmax
+    softmax: SoftmaxFact
     flipped: bool = False  # keys before queries
     by: Tensor | None = None  # as many numbers that they were multiplied by: a mask, or values, if they are summed
 
 
-def as_call(scores: Scores | None, v: Tensor, weights: Tensor) -> Call | None:
+def as_call(scores: ScoresFact | None, v: Tensor, weights: Tensor) -> AttentionCall | None:
     """The call of scores that were followed all the way."""
     if scores is None or weights.ndim < 3 or scores.q.shape[-2] != weights.shape[-2]:
         return None
@@ -66,7 +66,7 @@ def as_call(scores: Scores | None, v: Tensor, weights: Tensor) -> Call | None:
     return call if (*call.batch, scores.q.shape[-2], scores.k.shape[-2]) == tuple(weights.shape) else None
 
 
-def folded(frame: Frame, size: int) -> int | None:
+def folded(frame: ModuleFrame, size: int) -> int | None:
     """How many heads lie with the samples on one axis: the module says how many it has, what it was given how many
     samples there are."""
     given = next((one for one in (*frame.args, *frame.kwargs.values()) if isinstance(one, Tensor)), None)
@@ -78,8 +78,8 @@ def folded(frame: Frame, size: int) -> int | None:
 
 
 def headed(
-    call: Call | None, weights: Tensor, v: Tensor, seen: Callable[[Tensor], Tensor], heads: int
-) -> tuple[Call | None, Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    call: AttentionCall | None, weights: Tensor, v: Tensor, seen: Callable[[Tensor], Tensor], heads: int
+) -> tuple[AttentionCall | None, Tensor, Tensor, Callable[[Tensor], Tensor]]:
     """Samples and heads that lie on one axis, apart."""
 
     def apart(t: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def headed(
     return call, apart(weights), apart(v), lambda t: apart(seen(t))
 
 
-def moved(scores: Scores | None, like: Tensor) -> Scores | None:
+def moved(scores: ScoresFact | None, like: Tensor) -> ScoresFact | None:
     """Scores whose leading axes were laid out anew; None where a bias is not the same for all of them."""
     if scores is None or any(b.ndim > 2 and b.shape[:-2].numel() > 1 for b in scores.biases):
         return None
@@ -122,11 +122,11 @@ def last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
-def turn(held: Weights) -> Weights:
+def turn(held: WeightsFact) -> WeightsFact:
     return replace(held, flipped=not held.flipped)
 
 
-def swapped(scores: Scores | None) -> Scores | None:
+def swapped(scores: ScoresFact | None) -> ScoresFact | None:
     """Scores of keys by queries as those of queries by keys."""
     if scores is None:
         return None

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn.call import MIX, NOTHING, Call, resolve
+from regard.attn.call import MIX, NOTHING, AttentionCall, resolve
 from regard.attn.call_slicing import SomeOf
-from regard.attn.maps.attention_map import AttentionMap, Computed, Copyable, Kept
+from regard.attn.maps.attention_map import AttentionMap, DenseMap, LazyMap, SnapshotMap
 from regard.attn.terms.bias import Added, ALiBi, Bias, T5Buckets
-from regard.attn.terms.mask import And, Causal, Documents, Given, Joined, Lengths, Mask, Not, Or, Prefix, Window
+from regard.attn.terms.mask import And, BooleanMask, Causal, Documents, Joined, Lengths, Mask, Not, Or, Prefix, Window
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.score import Dot
-from regard.recording.analysis.derived_maps import Heads, Later, Made, Stitched, windows
+from regard.recording.analysis.derived_maps import DerivedMap, HeadStack, ShiftedMap, Stitched, windows
 
 # the name of a tensor, or that of a longer one and how much of it
 Name = str | tuple[str, int]
@@ -23,7 +23,7 @@ Get = Callable[[Any], Tensor]
 
 _JOINED: dict[str, type[Joined]] = {"and": And, "or": Or, "not": Not}
 # made of maps that may be small
-_MADE: dict[str, type[Made]] = {"heads": Heads, "steps": Stitched}
+_MADE: dict[str, type[DerivedMap]] = {"heads": HeadStack, "steps": Stitched}
 
 
 class _NoForm(Exception):
@@ -32,10 +32,10 @@ class _NoForm(Exception):
 
 def stored(of: AttentionMap, put: Put) -> dict[str, Any]:
     """The map in JSON, its tensors put away under names."""
-    if isinstance(of, Later):
+    if isinstance(of, ShiftedMap):
         return stored(of.of[0], put)
     for kind, made in _MADE.items():
-        if type(of) is made and any(isinstance(one, Later) for one in of.of):
+        if type(of) is made and any(isinstance(one, ShiftedMap) for one in of.of):
             return {"windows": [stored(one, _under(put, str(n))) for n, one in enumerate(of.of)]}
         if type(of) is made:
             return {kind: [stored(one, _under(put, str(n))) for n, one in enumerate(of.of)]}
@@ -44,7 +44,7 @@ def stored(of: AttentionMap, put: Put) -> dict[str, Any]:
         return _dot(linear, put)
     rule = _rule(of)
     return {
-        "weights": put("weights", of.weights if isinstance(of, Kept) else of.dense()),
+        "weights": put("weights", of.weights if isinstance(of, DenseMap) else of.dense()),
         "allowed": None if rule is None else stored(rule, _under(put, "allowed")),
     }
 
@@ -57,7 +57,7 @@ def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
     if "windows" in form:
         return windows(_made(Stitched, [loaded(one, get) for one in form["windows"]]).of)
     if "weights" not in form:
-        return Computed(_call(form, get))
+        return LazyMap(_call(form, get))
     weights = get(form["weights"])
     if weights.ndim < 2 or not weights.is_floating_point():
         raise ValueError(f"weights must be floating, (*, queries, keys), got {weights.dtype} {tuple(weights.shape)}")
@@ -66,20 +66,20 @@ def loaded(form: Mapping[str, Any], get: Get) -> AttentionMap:
     rule = None if told is None else loaded(told, get)
     if rule is not None and rule.shape != tuple(weights.shape):
         raise ValueError(f"what is allowed must be {tuple(weights.shape)} as the weights, got {rule.shape}")
-    return Kept(weights, rule)
+    return DenseMap(weights, rule)
 
 
 def _rule(of: AttentionMap) -> AttentionMap | None:
     """What is asked which keys are allowed, of a map that is stored as weights; None if that has no form in a file."""
-    rule = of.rule if isinstance(of, Copyable) else None
+    rule = of.rule if isinstance(of, SnapshotMap) else None
     return rule if rule is not None and small(rule) else None
 
 
-def _made(made: type[Made], of: list[AttentionMap]) -> Made:
+def _made(made: type[DerivedMap], of: list[AttentionMap]) -> DerivedMap:
     """Maps beside or below one another, which must fit."""
     # beside one another all but their number is alike, below one another all but queries and keys
-    like = {(len(one.shape), one.shape[:-3], one.shape[-2:] if made is Heads else one.shape[-3:-2]) for one in of}
-    if len(like) != 1 or (made is Heads and len(of[0].shape) < 3):
+    like = {(len(one.shape), one.shape[:-3], one.shape[-2:] if made is HeadStack else one.shape[-3:-2]) for one in of}
+    if len(like) != 1 or (made is HeadStack and len(of[0].shape) < 3):
         raise ValueError(f"a map must be made of maps that fit one another, got {[one.shape for one in of[:4]]}")
     return made(*of)
 
@@ -93,12 +93,12 @@ def which(t: Tensor) -> Hashable:
 
 def parts(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
     """Puts what the map is made of among the `longest` tensors; the bytes of what is stored as weights."""
-    if isinstance(of, Later) or (isinstance(of, Made) and type(of) in _MADE.values()):
+    if isinstance(of, ShiftedMap) or (isinstance(of, DerivedMap) and type(of) in _MADE.values()):
         return sum(parts(one, longest) for one in of.of)
     linear = _linear(of)
     if linear is None:
         rule = _rule(of)
-        size = math.prod(of.shape) * (of.weights.element_size() if isinstance(of, Kept) else 4)
+        size = math.prod(of.shape) * (of.weights.element_size() if isinstance(of, DenseMap) else 4)
         return size + (0 if rule is None else parts(rule, longest))
 
     def count(_: str, t: Tensor) -> str:
@@ -113,7 +113,7 @@ def parts(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
 
 def small(of: AttentionMap) -> bool:
     """Is it stored in linear memory?"""
-    if isinstance(of, Later) or (isinstance(of, Made) and type(of) in _MADE.values()):
+    if isinstance(of, ShiftedMap) or (isinstance(of, DerivedMap) and type(of) in _MADE.values()):
         return all(map(small, of.of))
     return _linear(of) is not None
 
@@ -122,9 +122,9 @@ def _under(put: Put, prefix: str) -> Put:
     return lambda name, t: put(f"{prefix}.{name}", t)
 
 
-def _linear(of: AttentionMap) -> Call | None:
+def _linear(of: AttentionMap) -> AttentionCall | None:
     """The call of a map that can be stored as one, if it is."""
-    if not isinstance(of, Computed) or any(one != slice(None) for one in of.picked):
+    if not isinstance(of, LazyMap) or any(one != slice(None) for one in of.picked):
         return None
     call = of.call
     if call.score.comparison != "dot" or call.queries.dtype != call.keys.dtype:
@@ -138,7 +138,7 @@ def _linear(of: AttentionMap) -> Call | None:
     return call
 
 
-def _dot(call: Call, put: Put) -> dict[str, Any]:
+def _dot(call: AttentionCall, put: Put) -> dict[str, Any]:
     """softmax(scale · queries · keysᵀ + bias, mask), where the projections are done."""
     assert isinstance(call.normalize, Softmax)
     queries, keys = (_small(t, -2 if call.group == 1 else -3) for t in (call.queries, call.keys))
@@ -159,7 +159,7 @@ def _dot(call: Call, put: Put) -> dict[str, Any]:
     }
 
 
-def _call(form: Mapping[str, Any], get: Get) -> Call:
+def _call(form: Mapping[str, Any], get: Get) -> AttentionCall:
     queries, keys = get(form["queries"]), get(form["keys"])
     batch = tuple(form["batch"])
     grouped = len(batch) > 0 and keys.ndim > 2 and keys.shape[-3] not in (1, batch[-1])
@@ -217,7 +217,7 @@ def _mask(mask: Mask, put: Put, name: str) -> dict[str, Any]:
     if type(mask) is Documents:
         queries = None if mask.queries is None else put(f"{name}.queries", mask.queries)
         return {"kind": "documents", "ids": put(f"{name}.ids", mask.ids), "queries": queries}
-    if type(mask) is Given:
+    if type(mask) is BooleanMask:
         return {"kind": "given", "allowed": put(f"{name}.allowed", _small(mask.allowed, 0))}
     raise _NoForm
 
@@ -238,7 +238,7 @@ def _cut(mask: Mask, axis: int, index: Tensor) -> Mask:
         return Lengths(some(mask.lengths, 0))
     if type(mask) is Documents:
         return Documents(some(mask.ids, 1), None if mask.queries is None else some(mask.queries, 1))
-    return Given(some(mask.allowed, 2)) if type(mask) is Given else mask
+    return BooleanMask(some(mask.allowed, 2)) if type(mask) is BooleanMask else mask
 
 
 def _masked(told: Mapping[str, Any], get: Get) -> Mask:
@@ -255,7 +255,7 @@ def _masked(told: Mapping[str, Any], get: Get) -> Mask:
     if kind == "documents":
         return Documents(get(told["ids"]), None if told["queries"] is None else get(told["queries"]))
     if kind == "given":
-        return Given(get(told["allowed"]))
+        return BooleanMask(get(told["allowed"]))
     raise ValueError(f"unknown mask {kind!r}")
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 from regard.common import atomic_files
-from regard.recording.recorded_map import Kind, Recorded
+from regard.recording.recorded_map import Kind, RecordedMap
 from regard.recording.storage import map_codec
 
 FORMAT = 1
@@ -42,7 +42,7 @@ def place(path: Path) -> Path:
     return path / NAME
 
 
-def write(path: Path, maps: Sequence[Recorded], facts: Mapping[str, Any], most: int) -> Path:
+def write(path: Path, maps: Sequence[RecordedMap], facts: Mapping[str, Any], most: int) -> Path:
     path = place(path)
     longest: dict[Hashable, Tensor] = {}
     each = [part for one in maps for part in (one.weights, one.slope) if part is not None]
@@ -69,7 +69,7 @@ def write(path: Path, maps: Sequence[Recorded], facts: Mapping[str, Any], most: 
     return path
 
 
-def read(path: Path) -> tuple[tuple[Recorded, ...], Labels, Labels, dict[str, str]]:
+def read(path: Path) -> tuple[tuple[RecordedMap, ...], Labels, Labels, dict[str, str]]:
     """The maps, the pieces of the queries and of the keys, and where it all comes from."""
     path = place(path)
     if not path.is_file():
@@ -172,7 +172,7 @@ def _check(facts: Mapping[str, Any]) -> None:
             _field(f"map {n}: ", told, name, fits, meant)
 
 
-def _check_fit(n: int, one: Recorded) -> None:
+def _check_fit(n: int, one: RecordedMap) -> None:
     """Does what is told of a map fit its shape?"""
     *lead, q, k = shape = one.shape
     if one.rows is not None and len(one.rows) != q:
@@ -212,7 +212,7 @@ class _Shelf:
         return t if length is None else t.narrow(-2, 0, length)
 
 
-def _told(number: int, one: Recorded, shelf: _Shelf) -> dict[str, Any]:
+def _told(number: int, one: RecordedMap, shelf: _Shelf) -> dict[str, Any]:
     def stored(of: AttentionMap, what: str) -> dict[str, Any]:
         def put(name: str, t: Tensor) -> map_codec.Name:
             return shelf.put(f"{number}.{what}.{name}", t)
@@ -236,8 +236,8 @@ def _told(number: int, one: Recorded, shelf: _Shelf) -> dict[str, Any]:
     }
 
 
-def _recorded(told: Mapping[str, Any], get: map_codec.Get) -> Recorded:
-    return Recorded(
+def _recorded(told: Mapping[str, Any], get: map_codec.Get) -> RecordedMap:
+    return RecordedMap(
         told["name"],
         told["kind"],
         map_codec.loaded(told["map"], get),

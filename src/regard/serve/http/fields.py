@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Collection, Mapping
 
-from regard.serve.errors import Refused, kind, short
+from regard.serve.errors import RequestError, kind, short
 
 
 def check(body: Mapping[str, object], known: Collection[str]) -> None:
@@ -12,24 +12,24 @@ def check(body: Mapping[str, object], known: Collection[str]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise Refused(422, f"unknown field {short(name)}; {hint}known are: {', '.join(known)}")
+            raise RequestError(422, f"unknown field {short(name)}; {hint}known are: {', '.join(known)}")
 
 
 def several(body: Mapping[str, object], one: str, more: str, most: int) -> list[tuple[str, str]]:
     """One string or a list of them, each with what it is called."""
     if (one in body) == (more in body):
-        raise Refused(422, f"give {one}, a string, or {more}, a list of strings, and not both")
+        raise RequestError(422, f"give {one}, a string, or {more}, a list of strings, and not both")
     found = [body[one]] if one in body else body[more]
     if not isinstance(found, list):
-        raise Refused(422, f"{more} must be a list of strings, got {kind(found)}; for one write {one}")
+        raise RequestError(422, f"{more} must be a list of strings, got {kind(found)}; for one write {one}")
     if not found:
-        raise Refused(422, f"{more} is an empty list; give 1 to {most}")
+        raise RequestError(422, f"{more} is an empty list; give 1 to {most}")
     if len(found) > most:
-        raise Refused(422, f"{more} must be 1 to {most}, got {len(found)}; ask several times")
+        raise RequestError(422, f"{more} must be 1 to {most}, got {len(found)}; ask several times")
     named = [(one if one in body else f"{more}[{n}]", value) for n, value in enumerate(found)]
     for where, value in named:
         if not isinstance(value, str):
-            raise Refused(422, f"{where} must be a string, got {kind(value)}")
+            raise RequestError(422, f"{where} must be a string, got {kind(value)}")
     return named
 
 
@@ -38,7 +38,7 @@ def whole(body: Mapping[str, object], name: str, otherwise: int, most: int) -> i
     value = body.get(name, otherwise)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         got = value if isinstance(value, int | float) and not isinstance(value, bool) else kind(value)
-        raise Refused(422, f"{name} must be a whole number from 1 to {most}, got {str(got)[:40]}")
+        raise RequestError(422, f"{name} must be a whole number from 1 to {most}, got {str(got)[:40]}")
     return value
 
 
@@ -46,5 +46,5 @@ def flag(body: Mapping[str, object], name: str) -> bool:
     """True or false, which is false if nobody says it."""
     value = body.get(name, False)
     if not isinstance(value, bool):
-        raise Refused(422, f"{name} must be true or false, got {kind(value)}")
+        raise RequestError(422, f"{name} must be true or false, got {kind(value)}")
     return value

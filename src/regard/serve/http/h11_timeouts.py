@@ -5,7 +5,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from regard.serve.errors import told
+from regard.serve.errors import error_body
 from regard.serve.limits import Limits
 
 
@@ -70,7 +70,7 @@ class Connection(H11Protocol):
 
     def _say(self, status: int, phrase: str, sentence: str) -> None:
         """An answer to what never became a request, and the end of the connection."""
-        body = told(sentence)
+        body = error_body(sentence)
         head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
         self.transport.close()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.serve.errors import Refused
+from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 from regard.serve.limits import Limits
 from regard.viz.html.page import policy
@@ -30,7 +30,7 @@ _HEADERS = {
 Log = Callable[[str], None]
 
 
-class Door:
+class SecurityMiddleware:
     """Refuses what a page of another site could have sent in the name of who sits here.
 
     A name that is not ours means that somebody's DNS points at this machine (rebinding); an Origin that is not the Host
@@ -55,11 +55,11 @@ class Door:
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        visit = _Visit(scope, receive, send, start + self.limits.arrival)
+        visit = _RequestContext(scope, receive, send, start + self.limits.arrival)
         try:
             try:
                 self._check(scope["method"], Headers(scope=scope))
-            except Refused as refused:
+            except RequestError as refused:
                 await visit.refuse(refused)
                 return
             await self.app(scope, visit.receive, visit.send)
@@ -69,17 +69,17 @@ class Door:
     def _check(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
         if self.names is not None and _name(host) not in self.names:
-            raise Refused(
+            raise RequestError(
                 403,
                 f"the service does not go by the name {_name(host)[:80]!r}; if it should, start it with --allow-host",
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise Refused(
+            raise RequestError(
                 403, f"the page of {origin[:80]!r} may not ask here; ask from a program, or from the page at /"
             )
         if method == "POST" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise Refused(403, "another site may not ask here; ask from a program, or from the page at /")
+            raise RequestError(403, "another site may not ask here; ask from a program, or from the page at /")
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         path = scope["path"] if scope["path"] in self.paths else "other"
@@ -97,7 +97,7 @@ def _name(host: str) -> str:
         return ""
 
 
-class _Visit:
+class _RequestContext:
     """One request: whether its body came to its end, and with which status it was answered (499: nobody waited)."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, until: float) -> None:
@@ -136,7 +136,7 @@ class _Visit:
         except TimeoutError:
             return
 
-    async def refuse(self, refused: Refused) -> None:
+    async def refuse(self, refused: RequestError) -> None:
         headers = [(b"content-type", b"application/json")]
         await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": refused.body()})

@@ -3,11 +3,11 @@
 import html
 from importlib import resources
 
-from regard.serve.endpoint import Face
+from regard.serve.endpoint import PageSpec
 from regard.viz.html.page import asset, block
 
 
-def files(face: Face) -> dict[str, tuple[bytes, str]]:
+def files(face: PageSpec) -> dict[str, tuple[bytes, str]]:
     """Path -> content and its type."""
     script = "".join(asset(name) for name in ("html/page.js", f"{face.view}.js"))
     script = f'"use strict";\n(() => {{\n{script}{_asset(f"{face.form}.js")}}})();\n'

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from regard.tasks.base import Options, Room
+from regard.tasks.base import Room, TaskConfig
 
 # what holds where an option is left open
 _OPEN = {"doubly": 0.01, "expected": 0.5, "entropy": 0.002}
 
 
 @dataclass(frozen=True)
-class Caption(Options):
+class Caption(TaskConfig):
     """Caption pictures: files with captions, or embedded scenes, by a decoder that looks at a place a word."""
 
     COUNTED: ClassVar[str] = "tokens"

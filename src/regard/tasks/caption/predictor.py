@@ -12,17 +12,17 @@ from torch import Tensor
 from regard.attn.call import Need
 from regard.attn.terms.read import Sample
 from regard.common import atomic_files
-from regard.common.eval_mode import settled
+from regard.common.eval_mode import eval_mode
 from regard.data.embedded.scenes import NAMES, Box
 from regard.data.text.special_tokens import PAD
-from regard.data.text.tokenizer import Tokens
-from regard.models.show_attend_tell.encoder import Annotator
+from regard.data.text.tokenizer import Tokenizer
+from regard.models.show_attend_tell.encoder import AnnotationEncoder
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.recording.record import record
 from regard.recording.recording import Recording
-from regard.tasks._image_data import Facts, recalled, tensor
+from regard.tasks._image_data import ImageStats, recalled, tensor
 from regard.tasks.caption.options import Caption
-from regard.tasks.translate.predictor import Greedy, Said, Search, before, searched, spelled
+from regard.tasks.translate.predictor import Greedy, Search, TranslationHypothesis, run_search, shift_right, with_eos
 from regard.tasks.translate.vocabularies import read_vocabulary
 
 _TOKENS = "tokens.json"
@@ -31,7 +31,7 @@ _AT_ONCE = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class CaptionAlignment:
     """Where each piece of a caption looked; the last is the end of the sentence, if it was said."""
 
     pieces: list[str]
@@ -41,7 +41,7 @@ class Looked:
 class Captioner:
     """pixels -> annotation vectors -> search -> text; no caption is longer than `longest` tokens."""
 
-    def __init__(self, model: ShowAttendTell, tokens: Tokens, facts: Facts, longest: int) -> None:
+    def __init__(self, model: ShowAttendTell, tokens: Tokenizer, facts: ImageStats, longest: int) -> None:
         self.model, self.tokens, self.facts, self.longest = model, tokens, facts, longest
 
     @staticmethod
@@ -53,48 +53,50 @@ class Captioner:
     @torch.no_grad()
     def describe(
         self, pixels: NDArray[np.uint8], search: Search = Greedy(), *, first: int = 0
-    ) -> list[list[Said]]:  # "n h w c"
+    ) -> list[list[TranslationHypothesis]]:  # "n h w c"
         """The captions of every picture, the best first; `first` is the number of the first, which decides draws."""
-        said: list[list[Said]] = []
-        with settled(self.model):
+        said: list[list[TranslationHypothesis]] = []
+        with eval_mode(self.model):
             for at in range(0, len(pixels), _AT_ONCE):
                 x = self._tensor(pixels[at : at + _AT_ONCE])
                 state = self.model.start(x)
                 limits = torch.full((len(x),), self.longest + 1, device=x.device)
                 numbers = range(first + at, first + at + len(x))
-                found = searched(self.model, state, search, limits, numbers, state.state.lengths)
+                found = run_search(self.model, state, search, limits, numbers, state.state.lengths)
                 said += [
                     [self._said(one.tokens, one.log_prob, one.score, one.finished) for one in each] for each in found
                 ]
         return said
 
-    def _said(self, tokens: tuple[int, ...], log_prob: float, score: float, finished: bool) -> Said:
-        return Said(self.tokens.decode(tokens), tokens, log_prob, score, finished)
+    def _said(self, tokens: tuple[int, ...], log_prob: float, score: float, finished: bool) -> TranslationHypothesis:
+        return TranslationHypothesis(self.tokens.decode(tokens), tokens, log_prob, score, finished)
 
     @torch.no_grad()
-    def look(self, pixels: NDArray[np.uint8], said: Sequence[Said]) -> list[Looked]:  # "n h w c"
+    def look(
+        self, pixels: NDArray[np.uint8], said: Sequence[TranslationHypothesis]
+    ) -> list[CaptionAlignment]:  # "n h w c"
         """Where each caption looked while it was said: the steps again on what was found."""
-        spoken = [spelled(one) for one in said]
-        looked: list[Looked] = []
-        with settled(self.model):
+        spoken = [with_eos(one) for one in said]
+        looked: list[CaptionAlignment] = []
+        with eval_mode(self.model):
             for at in range(0, len(pixels), _AT_ONCE):
                 here = spoken[at : at + _AT_ONCE]
                 x = self._tensor(pixels[at : at + _AT_ONCE])
-                weights = self.model.teach(x, before(here).to(x.device), Need(weights=True)).weights
+                weights = self.model.teacher_force(x, shift_right(here).to(x.device), Need(weights=True)).weights
                 assert weights is not None
                 for words, one in zip(here, weights.cpu(), strict=True):
-                    looked.append(Looked(self.tokens.pieces(words), one[: len(words)]))
+                    looked.append(CaptionAlignment(self.tokens.pieces(words), one[: len(words)]))
         return looked
 
     @torch.no_grad()
-    def recorded(self, pixels: NDArray[np.uint8], said: Said) -> Recording:  # "h w c"
+    def recorded(self, pixels: NDArray[np.uint8], said: TranslationHypothesis) -> Recording:  # "h w c"
         """A recording of one caption of one picture, a map a word."""
-        words = spelled(said)
+        words = with_eos(said)
         x = self._tensor(pixels[None])
-        with settled(self.model), record(self.model) as tape:
-            self.model.teach(x, before([words]).to(x.device))
+        with eval_mode(self.model), record(self.model) as tape:
+            self.model.teacher_force(x, shift_right([words]).to(x.device))
         shown = [piece.removeprefix("▁") for piece in self.tokens.pieces(words)]
-        return tape.labelled(shown, [])
+        return tape.with_labels(shown, [])
 
     @property
     def hard(self) -> bool:
@@ -103,7 +105,7 @@ class Captioner:
 
     def grid(self) -> tuple[int, int]:
         """Height and width of the map of places."""
-        with torch.no_grad(), settled(self.model):
+        with torch.no_grad(), eval_mode(self.model):
             blank = np.zeros((1, self.facts.height, self.facts.width, self.facts.channels), np.uint8)
             grid = self.model.start(self._tensor(blank)).grid
         assert grid is not None
@@ -116,7 +118,7 @@ class Captioner:
 def build(task: Caption, channels: int, vocabulary: int) -> ShowAttendTell:
     """The model, fresh."""
     return ShowAttendTell(
-        Annotator(channels, task.annotation, width=task.channels),
+        AnnotationEncoder(channels, task.annotation, width=task.channels),
         vocabulary,
         width=task.width,
         hidden=task.hidden,
@@ -127,7 +129,7 @@ def build(task: Caption, channels: int, vocabulary: int) -> ShowAttendTell:
     )
 
 
-def read_tokens(folder: Path) -> Tokens:
+def read_tokens(folder: Path) -> Tokenizer:
     """The vocabulary of a run."""
     path = folder / _TOKENS
     if not path.exists():
@@ -139,13 +141,13 @@ def has_tokens(folder: Path) -> bool:
     return (folder / _TOKENS).exists()
 
 
-def write_tokens(tokens: Tokens, folder: Path) -> None:
+def write_tokens(tokens: Tokenizer, folder: Path) -> None:
     atomic_files.folder(folder)
     atomic_files.write(folder / _TOKENS, [tokens.to_json().encode()])
 
 
 def pointing(
-    looked: Sequence[Looked],
+    looked: Sequence[CaptionAlignment],
     boxes: Sequence[tuple[Box, ...]],
     grid: tuple[int, int],
     size: tuple[int, int],

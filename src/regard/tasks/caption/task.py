@@ -13,18 +13,18 @@ from torch import Tensor, nn
 from regard.attn.call import Need
 from regard.data.embedded.scenes import Captioned, scenes
 from regard.data.images.captions import read_captions
-from regard.data.text.batching import plan, source_batch
+from regard.data.text.batching import plan_batches, source_batch
 from regard.data.text.special_tokens import BOS, PAD
-from regard.data.text.tokenizer import Tokens
-from regard.layers.rnn.decoder_base import Taught
-from regard.losses import doubly_stochastic, likelihood, reinforce
+from regard.data.text.tokenizer import Tokenizer
+from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.losses import doubly_stochastic, linear_cross_entropy, reinforce
 from regard.metrics.text import SCORES
 from regard.models.show_attend_tell.model import ShowAttendTell
-from regard.tasks._image_data import Facts, brightness, counted, remember, tensor
+from regard.tasks._image_data import ImageStats, brightness, counted, remember, tensor
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner, build, has_tokens, pointing, read_tokens, write_tokens
-from regard.tasks.translate.predictor import Greedy, Said, Search
-from regard.training.protocol import Loss, Score
+from regard.tasks.translate.predictor import Greedy, Search, TranslationHypothesis
+from regard.training.protocol import Loss, ValidationResult
 
 # of files without pictures to validate on, the share that is held out for it
 VALID = 0.1
@@ -37,31 +37,31 @@ _AT_ONCE = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class CaptionBatch:
     """Pictures and a caption of each, between BOS and EOS, PAD behind."""
 
     x: Tensor  # "b c h w"
     target: Tensor  # "b t+1"
 
-    def to(self, device: torch.device) -> "Batch":
-        return Batch(self.x.to(device), self.target.to(device))
+    def to(self, device: torch.device) -> "CaptionBatch":
+        return CaptionBatch(self.x.to(device), self.target.to(device))
 
 
 @dataclass(frozen=True, eq=False)
-class Captioning:
+class CaptionProblem:
     """What training asks of a caption task."""
 
     task: Caption
     train: Captioned
     valid: Captioned
     pairs: Sequence[tuple[int, Sequence[int]]]  # the number of a training picture, and one of its captions as tokens
-    tokens: Tokens
-    facts: Facts
+    tokens: Tokenizer
+    facts: ImageStats
     told: str
     counted: str = "tokens"
 
     @staticmethod
-    def of(task: Caption, folder: Path, new: bool) -> "Captioning":
+    def of(task: Caption, folder: Path, new: bool) -> "CaptionProblem":
         train, valid = splits(task)
         facts = _facts(train, valid)
         alike(valid, f"valid={task.valid}", facts)
@@ -70,7 +70,7 @@ class Captioning:
         if new and task.test is not None:
             alike(read(task, "test"), f"test={task.test}", facts)
         lines = [line for said in train.captions for line in said]
-        tokens = Tokens.train(task.choice("tokens"), lines, task.vocabulary) if new else read_tokens(folder)
+        tokens = Tokenizer.train(task.choice("tokens"), lines, task.vocabulary) if new else read_tokens(folder)
         if new:
             write_tokens(tokens, folder)
         remember(facts, folder, new)
@@ -85,7 +85,7 @@ class Captioning:
         told += f"{len(tokens):,} tokens"
         dropped = len(every) - len(pairs)
         told += f"; dropped {dropped:,} captions of more than {task.max_length} tokens" if dropped else ""
-        return Captioning(task, train, valid[: task.valid_lines], pairs, tokens, facts, told)
+        return CaptionProblem(task, train, valid[: task.valid_lines], pairs, tokens, facts, told)
 
     def model(self) -> ShowAttendTell:
         return build(self.task, self.facts.channels, len(self.tokens))
@@ -101,20 +101,20 @@ class Captioning:
         low, high = int(lengths.min()), int(lengths.max())
         part = _PARTS * (lengths - low) // (high - low + 1)
         longest = np.array([lengths[part == n].max(initial=0) for n in range(_PARTS)])[part]
-        planned = plan(longest, longest, self.task.batch, self.task.seed, epoch)
+        planned = plan_batches(longest, longest, self.task.batch, self.task.seed, epoch)
         return planned if epoch else sorted(planned, key=lambda index: int(part[index].max()))
 
-    def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
+    def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> CaptionBatch | None:
         mine = [self.pairs[n] for n in planned[rank::world]]
         if not mine:
             return None
         pixels = self.train.pixels[[n for n, _ in mine]]
-        return Batch(tensor(pixels, self.facts), targets([ids for _, ids in mine]))
+        return CaptionBatch(tensor(pixels, self.facts), targets([ids for _, ids in mine]))
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: CaptionBatch) -> int:
         return int((batch.target[:, 1:] != PAD).sum())
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: CaptionBatch) -> Loss:
         """Soft: −log p(y) + λ Σ_i (1 − Σ_t α_ti)². Hard: −log p(y | s) and REINFORCE  (Xu et al. 2015, 4.1 and 4.2)."""
         assert isinstance(model, ShowAttendTell)
         doubly = self.task.choice("doubly") if self.task.attention == "soft" else 0.0
@@ -131,14 +131,14 @@ class Captioning:
         if self.task.attention == "hard":
             model.baseline.lerp_(torch.full_like(model.baseline, -sums["nll"] / count), _RATE)
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         assert isinstance(model, ShowAttendTell)
         captioner = Captioner(model, self.tokens, self.facts, self.task.max_length)
         values, said = evaluate(captioner, self.valid, Greedy())
         values["nll"] = self._nll(model)
         n = min(3, len(said) - 1)
         sample = f"{said[n].text}   (right: {' / '.join(self.valid.captions[n])})"
-        return Score(values, "bleu", higher_is_better=True, sample=sample)
+        return ValidationResult(values, "bleu", higher_is_better=True, sample=sample)
 
     @torch.no_grad()
     def _nll(self, model: ShowAttendTell) -> float:
@@ -148,24 +148,26 @@ class Captioning:
         ids = self.tokens.encode([said[0] for said in self.valid.captions])
         for at in range(0, len(ids), _AT_ONCE):
             here = slice(at, at + _AT_ONCE)
-            batch = Batch(tensor(self.valid.pixels[here], self.facts), targets(ids[here])).to(device)
+            batch = CaptionBatch(tensor(self.valid.pixels[here], self.facts), targets(ids[here])).to(device)
             nll = _likelihood(model, batch, 0.0, Need())[1]
             total, count = total + float(nll.sum()), count + len(nll)
         return total / count
 
 
 def _likelihood(
-    model: ShowAttendTell, batch: Batch, smoothing: float, need: Need
-) -> tuple[Tensor, Tensor, Taught, Tensor]:
-    taught = model.teach(batch.x, batch.target[:, :-1], need)
+    model: ShowAttendTell, batch: CaptionBatch, smoothing: float, need: Need
+) -> tuple[Tensor, Tensor, DecoderOutput, Tensor]:
+    taught = model.teacher_force(batch.x, batch.target[:, :-1], need)
     right = batch.target[:, 1:]
     keep = right != PAD
     output = model.output
-    total, nll = likelihood(taught.states[keep], output.weight, right[keep], bias=output.bias, smoothing=smoothing)
+    total, nll = linear_cross_entropy(
+        taught.states[keep], output.weight, right[keep], bias=output.bias, smoothing=smoothing
+    )
     return total, nll, taught, keep
 
 
-def drawn(baseline: Tensor, taught: Taught, nll: Tensor, keep: Tensor, entropy: float) -> Tensor:
+def drawn(baseline: Tensor, taught: DecoderOutput, nll: Tensor, keep: Tensor, entropy: float) -> Tensor:
     """Σ_t −(R_t − b_t) log p(s_t) − λ H(s_t), R_t = Σ_{t' ≥ t} log p(y_t'): what teaches where to look.
 
     The paper pays every draw of a caption with the likelihood of all its words (eq. 11 and 12); those before the draw
@@ -190,7 +192,9 @@ def targets(lines: Sequence[Sequence[int]]) -> Tensor:  # -> "b t+1"
     return torch.cat([torch.full((len(ids), 1), BOS), ids], 1)
 
 
-def evaluate(captioner: Captioner, some: Captioned, search: Search) -> tuple[dict[str, float], list[Said]]:
+def evaluate(
+    captioner: Captioner, some: Captioned, search: Search
+) -> tuple[dict[str, float], list[TranslationHypothesis]]:
     """BLEU against all captions of each picture; where it is known what stands where, pointing and exact captions."""
     said = [found[0] for found in captioner.describe(some.pixels, search)]
     lines = [one.text for one in said]
@@ -239,7 +243,7 @@ def splits(task: Caption) -> tuple[Captioned, Captioned]:
     return every[np.sort(order[held:])], every[np.sort(order[:held])]
 
 
-def alike(some: Captioned, named: object, facts: Facts) -> None:
+def alike(some: Captioned, named: object, facts: ImageStats) -> None:
     """Raises if pictures are of another size or colour than those that are learned from."""
     shape, learned = some.pixels.shape[1:], (facts.height, facts.width, facts.channels)
     if shape != learned:
@@ -249,13 +253,13 @@ def alike(some: Captioned, named: object, facts: Facts) -> None:
         )
 
 
-def _facts(train: Captioned, valid: Captioned) -> Facts:
+def _facts(train: Captioned, valid: Captioned) -> ImageStats:
     _, height, width, channels = train.pixels.shape
     # of scenes on a ground the ground becomes 0: what stands there stands out
     below = counted(train.pixels).cumsum()
     middle = np.searchsorted(below, [(below[-1] - 1) // 2, below[-1] // 2], side="right").mean() / 255
     spread = brightness(train.pixels)[1]
-    return Facts(channels, height, width, [], float(middle), max(spread, 1e-6), _digest(train), _digest(valid))
+    return ImageStats(channels, height, width, [], float(middle), max(spread, 1e-6), _digest(train), _digest(valid))
 
 
 def _digest(some: Captioned) -> str:
@@ -269,7 +273,7 @@ def fresh(task: Caption, folder: Path) -> ShowAttendTell:
     return Captioner.of(task, folder).model
 
 
-prepare = Captioning.of
+prepare = CaptionProblem.of
 
 
 def rehearse(task: Caption) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from regard.tasks.base import Labelled, Room
+from regard.tasks.base import LabelledImageConfig, Room
 
 # which options belong to one model alone
 _OWN = {"convnet": ("gate", "depths"), "rows": ("heads", "stride")}
 
 
 @dataclass(frozen=True)
-class ClassifyImage(Labelled):
+class ClassifyImage(LabelledImageConfig):
     """Classify images: folders of pictures, IDX files, or embedded digits, by a network with any gate."""
 
     MINUTES: ClassVar[dict[str, float]] = {"digits": 1.0, "files": 20.0}

@@ -16,26 +16,26 @@ from regard.gates.catalogue import GATES
 from regard.models.convnet import ConvNet
 from regard.models.row_reader import RowReader
 from regard.tasks import _image_data as pictures
-from regard.tasks._image_data import Batch, Facts, Planned, scored, shifted, tensor
+from regard.tasks._image_data import ImageBatch, ImageStats, Planned, scored, shifted, tensor
 from regard.tasks.classify_image.options import ClassifyImage
-from regard.training.protocol import Loss, Score
+from regard.training.protocol import Loss, ValidationResult
 
 
 @dataclass(frozen=True, eq=False)
-class Classification:
+class ClassifyImageProblem:
     """What training asks of a classification task."""
 
     task: ClassifyImage
     train: Images
     valid: Images
-    facts: Facts
+    facts: ImageStats
     counted: str = "images"
 
     @staticmethod
-    def of(task: ClassifyImage, folder: Path, new: bool) -> "Classification":
+    def of(task: ClassifyImage, folder: Path, new: bool) -> "ClassifyImageProblem":
         train, valid, facts = pictures.learned(task, folder, new)
         pictures.several(task, facts)
-        return Classification(task, train, valid, facts)
+        return ClassifyImageProblem(task, train, valid, facts)
 
     @property
     def told(self) -> str:
@@ -47,30 +47,30 @@ class Classification:
     def batches(self, epoch: int) -> Sequence[Planned]:
         return pictures.plan(len(self.train), self.task.batch, self.task.seed, epoch)
 
-    def batch(self, planned: Planned, rank: int, world: int) -> Batch | None:
+    def batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         seed, index = planned
         some = self.train[index]
         x = shifted(tensor(some.pixels, self.facts), self.task.shift, seed)
         return pictures.share(x, some.labels, rank, world)
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
         logits = model(batch.x)
         total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
         right = (logits.argmax(-1) == batch.labels).sum()
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         # few images are held out: their likelihood tells small differences better than how many are right
-        return Score(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
+        return ValidationResult(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
 
 
-prepare = Classification.of
+prepare = ClassifyImageProblem.of
 
 
-def made(task: ClassifyImage, facts: Facts) -> nn.Module:
+def made(task: ClassifyImage, facts: ImageStats) -> nn.Module:
     """The model that the task names, fresh."""
     if task.model == "convnet":
         return build(task, facts.channels, len(facts.classes))
@@ -96,14 +96,14 @@ def rehearse(task: ClassifyImage) -> None:
     """Builds a small one and calls it, so that what cannot be is told before any data is read."""
     side = max(8, task.stride or 0)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        made(task, Facts(1, side, side, ["one", "two"], 0.0, 1.0, ""))(torch.zeros(2, 1, side, side))
+        made(task, ImageStats(1, side, side, ["one", "two"], 0.0, 1.0, ""))(torch.zeros(2, 1, side, side))
 
 
-def evaluate(model: nn.Module, images: Images, facts: Facts) -> dict[str, float]:
+def evaluate(model: nn.Module, images: Images, facts: ImageStats) -> dict[str, float]:
     """The scores of a model on images."""
     return scored(probabilities(model, images.pixels, facts), images.labels)
 
 
-def probabilities(model: nn.Module, pixels: NDArray[np.uint8], facts: Facts) -> NDArray[np.float64]:  # -> "n k"
+def probabilities(model: nn.Module, pixels: NDArray[np.uint8], facts: ImageStats) -> NDArray[np.float64]:  # -> "n k"
     """p(class | image) of images "n h w c"."""
     return pictures.chances(model, model, pixels, facts)

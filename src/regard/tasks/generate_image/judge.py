@@ -13,10 +13,10 @@ from torch import Tensor
 from regard.common import atomic_files
 from regard.data.images.labelled import Images
 from regard.models.convnet import ConvNet
-from regard.tasks._image_data import Facts, tensor
+from regard.tasks._image_data import ImageStats, tensor
 from regard.tasks.classify_image import task as classification
 from regard.tasks.classify_image.options import ClassifyImage
-from regard.tasks.classify_image.task import Classification, probabilities
+from regard.tasks.classify_image.task import ClassifyImageProblem, probabilities
 
 # images of a class that real ones are measured by
 _MOST = 200
@@ -24,17 +24,17 @@ _KEY = "regard"
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class ReferenceClassifier:
     """A small network that learned real images, and how many of those that it has not learned from it gets right."""
 
     model: ConvNet
-    facts: Facts
+    facts: ImageStats
     accuracy: float
 
     @staticmethod
-    def learned(train: Images, held: Images, facts: Facts, steps: int, seed: int) -> "Judge":
+    def learned(train: Images, held: Images, facts: ImageStats, steps: int, seed: int) -> "ReferenceClassifier":
         """Trained from that seed; nothing else draws differently afterwards."""
-        work = Classification(ClassifyImage(width=16, depths=(1, 1), seed=seed), train, held, facts)
+        work = ClassifyImageProblem(ClassifyImage(width=16, depths=(1, 1), seed=seed), train, held, facts)
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.manual_seed(seed)
             model = classification.build(work.task, facts.channels, len(facts.classes)).train()
@@ -53,13 +53,15 @@ class Judge:
                     done += 1
                 epoch += 1
         model.eval().requires_grad_(False)
-        return Judge(model, facts, classification.evaluate(model, held, facts)["accuracy"])
+        return ReferenceClassifier(model, facts, classification.evaluate(model, held, facts)["accuracy"])
 
     @staticmethod
-    def of(path: Path, new: bool, facts: Facts, learn: Callable[[], "Judge"]) -> "Judge":
+    def of(
+        path: Path, new: bool, facts: ImageStats, learn: Callable[[], "ReferenceClassifier"]
+    ) -> "ReferenceClassifier":
         """The one that a run saved, or one that learns now and is saved."""
         if not new and path.exists():
-            return Judge._read(path, facts)
+            return ReferenceClassifier._read(path, facts)
         made = learn()
         told = json.dumps({"accuracy": made.accuracy})
         weights = {name: t.contiguous() for name, t in made.model.state_dict().items()}
@@ -67,7 +69,7 @@ class Judge:
         return made
 
     @staticmethod
-    def _read(path: Path, facts: Facts) -> "Judge":
+    def _read(path: Path, facts: ImageStats) -> "ReferenceClassifier":
         with torch.random.fork_rng(devices=[]):
             task = ClassifyImage(width=16, depths=(1, 1))
             model = classification.build(task, facts.channels, len(facts.classes))
@@ -79,7 +81,7 @@ class Judge:
             raise ValueError(
                 f"{path} holds no classifier of this run ({error}); delete it, another one learns"
             ) from error
-        return Judge(model.eval().requires_grad_(False), facts, accuracy)
+        return ReferenceClassifier(model.eval().requires_grad_(False), facts, accuracy)
 
     def says(self, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:  # "n h w c" -> "n"
         """The likeliest class of each."""
@@ -92,18 +94,18 @@ class Judge:
 
 
 @dataclass(frozen=True, eq=False)
-class Real:
+class RealImageStats:
     """Real images of every class as they are measured: how far apart they are, and how their features lie."""
 
-    judge: Judge
+    judge: ReferenceClassifier
     spread: float
     features: list[tuple[Tensor, Tensor]]  # mean "d" and covariance "d d" of every class
 
     @staticmethod
-    def of(judge: Judge, images: Images) -> "Real":
+    def of(judge: ReferenceClassifier, images: Images) -> "RealImageStats":
         each = [images.pixels[images.labels == n][:_MOST] for n in range(len(images.classes))]
         measured = [_moments(judge.features(some)) for some in each]
-        return Real(judge, _mean([spread(some) for some in each if len(some) > 1]), measured)
+        return RealImageStats(judge, _mean([spread(some) for some in each if len(some) > 1]), measured)
 
     def scores(self, pixels: NDArray[np.uint8], labels: NDArray[np.int64]) -> dict[str, float]:  # "n h w c", "n"
         """How near drawn pictures are to real ones of their class, and how many are recognised; how much they differ.

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from regard.tasks.base import Labelled, Room
+from regard.tasks.base import LabelledImageConfig, Room
 
 # which map the attention block looks at, by the share of the picture's size
 PLACES: dict[str, int | None] = {"none": None, "quarter": 0, "half": 1, "whole": 2}
 
 
 @dataclass(frozen=True)
-class Generate(Labelled):
+class GenerateImage(LabelledImageConfig):
     """Draw new pictures of a class, by a generator and a discriminator with self-attention (SAGAN)."""
 
     MINUTES: ClassVar[dict[str, float]] = {"digits": 12.0, "files": 240.0}

@@ -13,10 +13,10 @@ from regard.data.images.labelled import Images
 from regard.losses.hinge import hinge
 from regard.models.sagan import SelfAttentionGAN
 from regard.tasks import _image_data as pictures
-from regard.tasks._image_data import Batch, Facts, Planned, shifted
-from regard.tasks.generate_image.judge import Judge, Real
-from regard.tasks.generate_image.options import PLACES, Generate
-from regard.training.protocol import Loss, Score
+from regard.tasks._image_data import ImageBatch, ImageStats, Planned, shifted
+from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
+from regard.tasks.generate_image.options import PLACES, GenerateImage
+from regard.training.protocol import Loss, ValidationResult
 from regard.viz.plots.image_grid import grid, write_picture
 
 # pictures of a class that are drawn to be validated, to be judged at the end, and to be looked at
@@ -28,24 +28,28 @@ _AT_ONCE = 250
 
 
 @dataclass(frozen=True, eq=False)
-class Generation:
+class GenerateImageProblem:
     """What training asks of a generation task."""
 
-    task: Generate
+    task: GenerateImage
     train: Images
-    facts: Facts
+    facts: ImageStats
     told: str
-    real: Real
+    real: RealImageStats
     counted: str = "images"
 
     @staticmethod
-    def of(task: Generate, folder: Path, new: bool) -> "Generation":
+    def of(task: GenerateImage, folder: Path, new: bool) -> "GenerateImageProblem":
         train, valid, facts = pictures.learned(task, folder, new)
         _check(facts)
         path = folder / _JUDGE
-        judge = Judge.of(path, new, facts, lambda: Judge.learned(train, valid, facts, task.judge, task.seed))
+        judge = ReferenceClassifier.of(
+            path, new, facts, lambda: ReferenceClassifier.learned(train, valid, facts, task.judge, task.seed)
+        )
         said = f"drawings are judged by a classifier that recognises {judge.accuracy:.1f} % of the images held out"
-        return Generation(task, train, facts, f"{pictures.told(train, valid)}; {said}", Real.of(judge, train))
+        return GenerateImageProblem(
+            task, train, facts, f"{pictures.told(train, valid)}; {said}", RealImageStats.of(judge, train)
+        )
 
     def model(self) -> nn.Module:
         return build(self.task, self.facts)
@@ -53,19 +57,19 @@ class Generation:
     def batches(self, epoch: int) -> Sequence[Planned]:
         return pictures.plan(len(self.train), self.task.batch, self.task.seed, epoch)
 
-    def batch(self, planned: Planned, rank: int, world: int) -> Batch | None:
+    def batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         seed, index = planned
         some = self.train[index]
         return pictures.share(shifted(signed(some.pixels), self.task.shift, seed), some.labels, rank, world)
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
     def follow(self, model: nn.Module) -> None:
         assert isinstance(model, SelfAttentionGAN)
         model.follow(self.task.keep)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
         """Both losses at once: the discriminator's goes into the discriminator alone, the generator's into its own."""
         assert isinstance(model, SelfAttentionGAN)
         x, y = batch.x, batch.labels
@@ -75,12 +79,12 @@ class Generation:
         total = hinge(real, fake).sum() - fooled.sum()
         return Loss(total, len(y), {"real": real.sum(), "fake": fake.sum()})
 
-    def validate(self, model: nn.Module) -> Score:
+    def validate(self, model: nn.Module) -> ValidationResult:
         assert isinstance(model, SelfAttentionGAN)
         asked = np.arange(len(self.facts.classes)).repeat(VALIDATED)
         # a picture that is always the same would be recognised: its distance from real ones tells
         scores = self.real.scores(drawn(model, asked, self.task.seed), asked)
-        return Score(scores, "distance", higher_is_better=False)
+        return ValidationResult(scores, "distance", higher_is_better=False)
 
     def picture(self, model: nn.Module, path: Path) -> None:
         """Samples of every class, a row each; the same draws in every step."""
@@ -88,10 +92,10 @@ class Generation:
         show(model, range(len(self.facts.classes)), SHOWN, self.task.seed, path)
 
 
-prepare = Generation.of
+prepare = GenerateImageProblem.of
 
 
-def _check(facts: Facts) -> None:
+def _check(facts: ImageStats) -> None:
     if facts.height != facts.width or facts.height % 4:
         raise ValueError(
             f"images must be as high as wide, a multiple of 4, got {facts.height} × {facts.width}; "
@@ -99,7 +103,7 @@ def _check(facts: Facts) -> None:
         )
 
 
-def build(task: Generate, facts: Facts) -> SelfAttentionGAN:
+def build(task: GenerateImage, facts: ImageStats) -> SelfAttentionGAN:
     """The model, fresh."""
     return SelfAttentionGAN(
         facts.height,
@@ -112,15 +116,15 @@ def build(task: Generate, facts: Facts) -> SelfAttentionGAN:
     )
 
 
-def fresh(task: Generate, folder: Path) -> SelfAttentionGAN:
+def fresh(task: GenerateImage, folder: Path) -> SelfAttentionGAN:
     """The model of a run, without its weights."""
     return build(task, pictures.recalled(folder))
 
 
-def rehearse(task: Generate) -> None:
+def rehearse(task: GenerateImage) -> None:
     """Builds a small one and calls it, so that what cannot be is told before any data is read."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        model = build(task, Facts(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))
+        model = build(task, ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))
         model.discriminator(model(torch.zeros(2, task.noise), torch.arange(2)), torch.arange(2))
 
 
@@ -153,30 +157,30 @@ def has_judge(folder: Path) -> bool:
     return (folder / _JUDGE).exists()
 
 
-def first_judge(task: Generate, folder: Path) -> Judge:
+def first_judge(task: GenerateImage, folder: Path) -> ReferenceClassifier:
     """The classifier by which a run chose its weights. It lies in the run: images are read only if it is gone."""
 
-    def learn() -> Judge:
+    def learn() -> ReferenceClassifier:
         train, valid, facts = pictures.learned(task, folder, new=False)
-        return Judge.learned(train, valid, facts, task.judge, task.seed)
+        return ReferenceClassifier.learned(train, valid, facts, task.judge, task.seed)
 
-    return Judge.of(folder / _JUDGE, False, pictures.recalled(folder), learn)
+    return ReferenceClassifier.of(folder / _JUDGE, False, pictures.recalled(folder), learn)
 
 
-def chosen_by(task: Generate, folder: Path) -> tuple[Judge, Images]:
+def chosen_by(task: GenerateImage, folder: Path) -> tuple[ReferenceClassifier, Images]:
     """That classifier, and the images that were held out when weights were chosen."""
     _, valid, _ = pictures.learned(task, folder, new=False)
     return first_judge(task, folder), valid
 
 
-def other_judge(task: Generate, folder: Path) -> tuple[Judge, Images]:
+def other_judge(task: GenerateImage, folder: Path) -> tuple[ReferenceClassifier, Images]:
     """A classifier that had no part in the choice of weights, and the test images, which it has not learned from."""
     train, test = pictures.read(task)
     facts = pictures.recalled(folder)
     # a judge that is there learned from images as they were
-    pictures.remember(Facts.of(train), folder, new=False)
+    pictures.remember(ImageStats.of(train), folder, new=False)
 
-    def learn() -> Judge:
-        return Judge.learned(train, test, facts, task.judge, task.seed + 1)
+    def learn() -> ReferenceClassifier:
+        return ReferenceClassifier.learned(train, test, facts, task.judge, task.seed + 1)
 
-    return Judge.of(folder / _OTHER, False, facts, learn), test
+    return ReferenceClassifier.of(folder / _OTHER, False, facts, learn), test

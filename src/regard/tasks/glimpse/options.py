@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from regard.tasks.base import Labelled, Room
+from regard.tasks.base import LabelledImageConfig, Room
 
 
 @dataclass(frozen=True)
-class Glimpse(Labelled):
+class Glimpse(LabelledImageConfig):
     """Classify images through a few small glimpses, and learn where to look: the recurrent attention model (RAM)."""
 
     MINUTES: ClassVar[dict[str, float]] = {"digits": 1.5, "files": 40.0}

@@ -15,9 +15,9 @@ from regard.data.images.labelled import Images
 from regard.losses import reinforce
 from regard.models.ram import RAM
 from regard.tasks import _image_data as pictures
-from regard.tasks._image_data import Batch, Facts, Planned, scored, shifted, tensor
+from regard.tasks._image_data import ImageBatch, ImageStats, Planned, scored, shifted, tensor
 from regard.tasks.glimpse.options import Glimpse
-from regard.training.protocol import Loss, Score
+from regard.training.protocol import Loss, ValidationResult
 
 # seeds of the scenes that are judged on: no other is composed by them
 _SEEDS = {"valid": 1, "test": 2}
@@ -29,23 +29,23 @@ _POLICY = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Glimpsing:
+class GlimpseProblem:
     """What training asks of a glimpse task."""
 
     task: Glimpse
     train: Images  # as they were read; composed batch by batch
     valid: Images  # composed
-    read: Facts  # of the images as they were read
+    read: ImageStats  # of the images as they were read
     counted: str = "images"
 
     @staticmethod
-    def of(task: Glimpse, folder: Path, new: bool) -> "Glimpsing":
+    def of(task: Glimpse, folder: Path, new: bool) -> "GlimpseProblem":
         train, valid, facts = pictures.learned(task, folder, new)
         pictures.several(task, facts)
-        return Glimpsing(task, train, _composed(task, valid, "valid"), facts)
+        return GlimpseProblem(task, train, _composed(task, valid, "valid"), facts)
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ImageStats:
         """Of what the model sees."""
         return seen(self.task, self.read)
 
@@ -60,7 +60,7 @@ class Glimpsing:
     def batches(self, epoch: int) -> Sequence[Planned]:
         return pictures.plan(len(self.train), self.task.batch, self.task.seed, epoch)
 
-    def batch(self, planned: Planned, rank: int, world: int) -> Batch | None:
+    def batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         seed, index = planned
         if self.task.scene == "plain":
             some = self.train[index]
@@ -70,10 +70,10 @@ class Glimpsing:
             x = tensor(some.pixels, self.facts)
         return pictures.share(x, some.labels, rank, world)
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
         """The answer's cross-entropy, REINFORCE on the places, and the squared error of the baseline; each its own."""
         x, labels = batch.x.repeat(self.task.draws, 1, 1, 1), batch.labels.repeat(self.task.draws)
         assert isinstance(model, RAM)
@@ -87,14 +87,14 @@ class Glimpsing:
         count = len(batch.labels)
         return Loss(total * count, count, {"accuracy": 100.0 * right.mean() * count, "answer": answer * count})
 
-    def validate(self, model: nn.Module) -> Score:
-        return Score(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
+    def validate(self, model: nn.Module) -> ValidationResult:
+        return ValidationResult(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
 
 
-prepare = Glimpsing.of
+prepare = GlimpseProblem.of
 
 
-def seen(task: Glimpse, facts: Facts) -> Facts:
+def seen(task: Glimpse, facts: ImageStats) -> ImageStats:
     """What the model sees of images with these facts: the canvas; and black is 0, as all that lies outside is."""
     facts = replace(facts, mean=0.0)
     if task.scene == "plain":
@@ -132,7 +132,7 @@ def split_of(task: Glimpse, split: str) -> Images:
     return _composed(task, pictures.split_of(task, split), split)
 
 
-def build(task: Glimpse, facts: Facts) -> RAM:
+def build(task: Glimpse, facts: ImageStats) -> RAM:
     """The model, fresh, for pictures with these facts, as they were read: a digit decides the patch, not its canvas."""
     side = min(facts.height, facts.width)
     return RAM(
@@ -158,23 +158,23 @@ def fresh(task: Glimpse, folder: Path) -> RAM:
 def rehearse(task: Glimpse) -> None:
     """Builds a small one and calls it, so that what cannot be is told before any data is read."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        build(task, Facts(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))(torch.zeros(2, 1, 8, 8))
+        build(task, ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))(torch.zeros(2, 1, 8, 8))
 
 
-def evaluate(model: nn.Module, images: Images, facts: Facts, draws: int = _PATHS) -> dict[str, float]:
+def evaluate(model: nn.Module, images: Images, facts: ImageStats, draws: int = _PATHS) -> dict[str, float]:
     """The scores of a model on images, by the mean of so many drawn paths (Monte Carlo)."""
     drawn = [_path(model, images.pixels, facts, draw=True) for _ in range(draws)]
     return scored(np.mean(drawn, 0), images.labels)
 
 
 def paths(
-    model: nn.Module, pixels: NDArray[np.uint8], facts: Facts, draws: int = 0
+    model: nn.Module, pixels: NDArray[np.uint8], facts: ImageStats, draws: int = 0
 ) -> Iterator[NDArray[np.float64]]:  # "n h w c" -> "n k" each
     """p(class | image) at the means of all places, then of each of so many paths that are drawn."""
     for path in range(draws + 1):
         yield _path(model, pixels, facts, draw=path > 0)
 
 
-def _path(model: nn.Module, pixels: NDArray[np.uint8], facts: Facts, *, draw: bool) -> NDArray[np.float64]:
+def _path(model: nn.Module, pixels: NDArray[np.uint8], facts: ImageStats, *, draw: bool) -> NDArray[np.float64]:
     assert isinstance(model, RAM)
     return pictures.chances(model, lambda x: model.look(x, draw=draw).logits, pixels, facts)

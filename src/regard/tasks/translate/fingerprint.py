@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard.common import atomic_files
-from regard.common.dataclass_json import reread
+from regard.common.dataclass_json import dataclass_from_file
 from regard.data.text.pairs import Pairs, Splits
 from regard.metrics.text import Cut
 
@@ -14,7 +14,7 @@ _FILE = "data.json"
 
 
 @dataclass(frozen=True)
-class Facts:
+class CorpusFingerprint:
     """How many pairs, their fingerprints, how long targets are beside their sources (`Corpus.stretch`), BLEU's cut."""
 
     train: int
@@ -25,13 +25,13 @@ class Facts:
     bleu: Cut = "13a"
 
     @staticmethod
-    def of(splits: Splits, stretch: float, bleu: Cut) -> "Facts":
+    def of(splits: Splits, stretch: float, bleu: Cut) -> "CorpusFingerprint":
         counts = len(splits.train), len(splits.valid)
-        return Facts(*counts, _digest(splits.train), _digest(splits.valid), stretch, bleu)
+        return CorpusFingerprint(*counts, _digest(splits.train), _digest(splits.valid), stretch, bleu)
 
     @staticmethod
-    def read(folder: Path) -> "Facts":
-        return reread(Facts, folder / _FILE, "data")
+    def read(folder: Path) -> "CorpusFingerprint":
+        return dataclass_from_file(CorpusFingerprint, folder / _FILE, "data")
 
     @staticmethod
     def saved(folder: Path) -> bool:
@@ -40,9 +40,9 @@ class Facts:
     def write(self, folder: Path) -> None:
         atomic_files.write(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
 
-    def same(self, folder: Path) -> "Facts":
+    def same(self, folder: Path) -> "CorpusFingerprint":
         """Those that the folder's run began with; raises if that was with other data."""
-        before = Facts.read(folder)
+        before = CorpusFingerprint.read(folder)
         for name in ("train", "valid"):
             if getattr(before, f"{name}_sha256") != getattr(self, f"{name}_sha256"):
                 had, has = getattr(before, name), getattr(self, name)
@@ -55,7 +55,7 @@ class Facts:
     @staticmethod
     def held(valid: Pairs, folder: Path) -> None:
         """These are the pairs that the folder's run held out; others it may have learned from."""
-        if _digest(valid) != Facts.read(folder).valid_sha256:
+        if _digest(valid) != CorpusFingerprint.read(folder).valid_sha256:
             raise ValueError(
                 f"{folder} held out other pairs than these: its files have changed since, or another version of regard "
                 "began it; give pairs that it has not learned from, by --test"

@@ -1,7 +1,7 @@
 """A translator built as a task describes it."""
 
 from regard.data.text.special_tokens import PAD
-from regard.models.encoder_decoder import Translator
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.tasks.translate.options import Translate
@@ -17,7 +17,7 @@ def longest(task: Translate) -> int | None:
     return places(task) if task.positions == "learned" else None
 
 
-def build(task: Translate, source_size: int, target_size: int, shared: bool) -> Translator:
+def build(task: Translate, source_size: int, target_size: int, shared: bool) -> EncoderDecoder:
     """The model, fresh; one vocabulary means one embedding."""
     if task.attention is not None and "hard-argmax" in task.attention.split(","):
         raise ValueError(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.tasks.base import Options, Room
+from regard.tasks.base import Room, TaskConfig
 
 if TYPE_CHECKING:
-    from regard.tasks.translate.predictor import Interpreter
+    from regard.tasks.translate.predictor import Translator
 
 # which options belong to one model alone
 _OWN = {
@@ -24,7 +24,7 @@ _SMALL = {"width": 64, "hidden": 128, "dropout": 0.0, "smoothing": 0.0, "batch":
 
 
 @dataclass(frozen=True)
-class Translate(Options):
+class Translate(TaskConfig):
     """Translate: two text files, or embedded data, to a model with any attention, its score, its alignments."""
 
     COUNTED: ClassVar[str] = "target tokens"
@@ -170,13 +170,13 @@ class Translate(Options):
 
         return score in SCORES and SCORES[score][1]
 
-    def interpreter(self, folder: Path) -> Interpreter:
+    def interpreter(self, folder: Path) -> Translator:
         """A fresh model with the vocabularies that were saved in the folder: load weights into it, give it text."""
-        from regard.tasks.translate.fingerprint import Facts
-        from regard.tasks.translate.predictor import Interpreter
+        from regard.tasks.translate.fingerprint import CorpusFingerprint
+        from regard.tasks.translate.predictor import Translator
         from regard.tasks.translate.vocabularies import Vocabularies
 
-        return Interpreter.of(self, Vocabularies.load(folder), Facts.read(folder).stretch)
+        return Translator.of(self, Vocabularies.load(folder), CorpusFingerprint.read(folder).stretch)
 
     def ahead(self, folder: Path, new: bool) -> str:
         size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import Need
-from regard.common.eval_mode import settled
+from regard.common.eval_mode import eval_mode
 from regard.data.text.batching import source_batch
 from regard.data.text.corpus import SHORT
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Decoder, Found, State, greedy, sample
-from regard.models.encoder_decoder import Translator
+from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, greedy, sample
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.translate.model import build, longest
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.vocabularies import Vocabularies
@@ -43,7 +43,7 @@ class Beam:
 
 
 @dataclass(frozen=True)
-class Draw:
+class Sampling:
     """`count` translations by chance, the likeliest first: drawn by the seed and the number of the line."""
 
     count: int = 1
@@ -53,16 +53,16 @@ class Draw:
     seed: int = 0
 
 
-Search = Greedy | Beam | Draw
+Search = Greedy | Beam | Sampling
 
 
 def hypotheses(search: Search) -> int:
     """How many of each sentence a search follows."""
-    return search.size if isinstance(search, Beam) else search.count if isinstance(search, Draw) else 1
+    return search.size if isinstance(search, Beam) else search.count if isinstance(search, Sampling) else 1
 
 
 @dataclass(frozen=True)
-class Said:
+class TranslationHypothesis:
     """One translation of a line."""
 
     text: str
@@ -73,7 +73,7 @@ class Said:
 
 
 @dataclass(frozen=True, eq=False)
-class Aligned:
+class AlignedTranslation:
     """What each piece looked at. The last column is the end of the sentence, and so is the last row, if it was said."""
 
     source: list[str]
@@ -81,9 +81,9 @@ class Aligned:
     weights: Tensor = field(repr=False)  # "t s"
 
 
-def searched(
-    decoder: Decoder, state: State, search: Search, limits: Tensor, numbers: Sequence[int], lengths: Tensor
-) -> list[list[Found]]:  # limits, lengths "b"
+def run_search(
+    decoder: Decoder, state: DecodingState, search: Search, limits: Tensor, numbers: Sequence[int], lengths: Tensor
+) -> list[list[Hypothesis]]:  # limits, lengths "b"
     """What a decoder says from a state on, the best first; `numbers` of the lines decide what is drawn.
 
     `lengths`: how many places each source has, which a penalty of coverage counts.
@@ -123,13 +123,13 @@ def searched(
     return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
 
 
-def _ranked(found: Found, length_penalty: float) -> Found:
+def _ranked(found: Hypothesis, length_penalty: float) -> Hypothesis:
     """With the score that a beam gives it: log p / ((5 + |y|) / 6)^α, where |y| counts the end."""
     length = len(found.tokens) + found.finished
     return replace(found, score=found.log_prob / ((5 + length) / 6) ** length_penalty)
 
 
-class Interpreter:
+class Translator:
     """text -> tokens -> search -> text, in batches of lines of like length.
 
     A translation of n tokens has at most `stretch` (n + SHORT) + SPARE tokens: no pair that was learned from was longer
@@ -139,7 +139,7 @@ class Interpreter:
 
     def __init__(
         self,
-        model: Translator,
+        model: EncoderDecoder,
         vocabularies: Vocabularies,
         *,
         batch: int = 64,
@@ -151,9 +151,9 @@ class Interpreter:
         self.batch, self.stretch, self.longest, self.most = batch, stretch, longest, most
 
     @staticmethod
-    def of(task: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Interpreter":
+    def of(task: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Translator":
         model = build(task, len(vocabularies.source), len(vocabularies.target), vocabularies.shared)
-        return Interpreter(model, vocabularies, stretch=stretch, longest=longest(task))
+        return Translator(model, vocabularies, stretch=stretch, longest=longest(task))
 
     @torch.no_grad()
     def translate(
@@ -163,7 +163,7 @@ class Interpreter:
         *,
         first: int = 0,
         done: Callable[[int], object] | None = None,
-    ) -> list[list[Said]]:
+    ) -> list[list[TranslationHypothesis]]:
         """The translations of every line, the best first; a line of nothing, or of white space, has the empty one.
 
         `first` is the number of the first line, where they are a part of many. `done` is told how many lines are
@@ -173,9 +173,9 @@ class Interpreter:
         self._fit(encoded, first)
         said_there = (n for n, line in enumerate(lines) if line.strip())
         order = sorted(said_there, key=lambda n: len(encoded[n]))
-        said: list[list[Said]] = [[Said("", (), 0.0, 0.0, True)] for _ in lines]
+        said: list[list[TranslationHypothesis]] = [[TranslationHypothesis("", (), 0.0, 0.0, True)] for _ in lines]
         device = next(self.model.parameters()).device
-        with settled(self.model):
+        with eval_mode(self.model):
             for at in range(0, len(order), self.batch):
                 here = order[at : at + self.batch]
                 source, lengths = (t.to(device) for t in source_batch([encoded[n] for n in here]))
@@ -194,16 +194,18 @@ class Interpreter:
                     f"train with max_length={len(ids) // 2 + 1} or positions='sinusoidal'"
                 )
 
-    def _search(self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]) -> list[list[Found]]:
+    def _search(
+        self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]
+    ) -> list[list[Hypothesis]]:
         limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
         for bound in (self.longest, self.most):
             limits = limits if bound is None else limits.clamp_max(bound)
         state = self.model.start(source, lengths, hypotheses(search))
-        return searched(self.model, state, search, limits, numbers, lengths)
+        return run_search(self.model, state, search, limits, numbers, lengths)
 
-    def _said(self, found: Found) -> Said:
+    def _said(self, found: Hypothesis) -> TranslationHypothesis:
         text = self.vocabularies.target.decode(found.tokens)
-        return Said(text, found.tokens, found.log_prob, found.score, found.finished)
+        return TranslationHypothesis(text, found.tokens, found.log_prob, found.score, found.finished)
 
     @property
     def hard(self) -> bool:
@@ -212,16 +214,16 @@ class Interpreter:
         return bool(getattr(getattr(attention, "read", None), "hard", False))
 
     @torch.no_grad()
-    def align(self, lines: Sequence[str], said: Sequence[Said]) -> list[Aligned]:
+    def align(self, lines: Sequence[str], said: Sequence[TranslationHypothesis]) -> list[AlignedTranslation]:
         """What each translation looked at while it was said: the steps again, all at once, on what was found.
 
         In batches of translations of like length: what stands behind a target changes nothing before it.
         """
         encoded = self.vocabularies.source.encode(lines)
-        spoken = [spelled(one) for one in said]
+        spoken = [with_eos(one) for one in said]
         order = sorted(range(len(lines)), key=lambda n: len(spoken[n]))
         looked: list[Tensor] = [torch.empty(0)] * len(lines)
-        with settled(self.model):
+        with eval_mode(self.model):
             for at in range(0, len(order), self.batch):
                 here = order[at : at + self.batch]
                 weights = self._looked([encoded[n] for n in here], [spoken[n] for n in here])
@@ -229,7 +231,7 @@ class Interpreter:
                     looked[n] = one[: len(spoken[n]), : len(encoded[n]) + 1]
         source, target = self.vocabularies.source, self.vocabularies.target
         return [
-            Aligned(source.pieces([*ids, EOS]), target.pieces(words), weights)
+            AlignedTranslation(source.pieces([*ids, EOS]), target.pieces(words), weights)
             for ids, words, weights in zip(encoded, spoken, looked, strict=True)
         ]
 
@@ -237,17 +239,17 @@ class Interpreter:
         """The weights of all steps of known translations, padding included."""
         device = next(self.model.parameters()).device
         source, lengths = (t.to(device) for t in source_batch(encoded))
-        weights = self.model.teach(source, lengths, before(spoken).to(device), Need(weights=True)).weights
+        weights = self.model.teacher_force(source, lengths, shift_right(spoken).to(device), Need(weights=True)).weights
         assert weights is not None
         return weights.cpu()
 
 
-def spelled(said: Said) -> list[int]:
+def with_eos(said: TranslationHypothesis) -> list[int]:
     """The tokens with the end of the sentence; what is not finished said none."""
     return [*said.tokens, EOS] if said.finished else [*said.tokens]
 
 
-def before(spoken: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
+def shift_right(spoken: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
     """What stood before each word."""
     longest = max(map(len, spoken))
     return torch.tensor([[BOS, *words[:-1], *[PAD] * (longest - len(words))] for words in spoken])

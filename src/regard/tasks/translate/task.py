@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.data.embedded import EMBEDDED
-from regard.data.text.batching import Batch, collate, plan
+from regard.data.text.batching import PairBatch, collate, plan_batches
 from regard.data.text.corpus import Corpus, among_all
 from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs
 from regard.data.text.special_tokens import PAD
-from regard.layers.rnn.decoder_base import Taught
-from regard.losses import likelihood, reinforce
+from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.losses import linear_cross_entropy, reinforce
 from regard.metrics.text import SCORES, Cut, cut_for, scored, signature
-from regard.models.encoder_decoder import Translator
-from regard.tasks.translate.fingerprint import Facts
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.model import build, longest, places
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Greedy, Interpreter, Search
+from regard.tasks.translate.predictor import Greedy, Search, Translator
 from regard.tasks.translate.vocabularies import Vocabularies
-from regard.training.protocol import Loss, Score
+from regard.training.protocol import Loss, ValidationResult
 
 # how much a hard attention is paid for staying undecided while it learns where to look
 _ENTROPY = 0.05
@@ -35,7 +35,7 @@ _REPORTED = {"files": ("bleu", "chrf"), "dates": ("exact",), "reverse": ("exact"
 
 
 @dataclass(frozen=True, eq=False)
-class Translation:
+class TranslateProblem:
     """What training asks of a translation task."""
 
     task: Translate
@@ -50,16 +50,16 @@ class Translation:
     held: tuple[int, ...] = ()  # lines to learn from that are validated on instead
 
     @staticmethod
-    def of(task: Translate, folder: Path, new: bool) -> "Translation":
+    def of(task: Translate, folder: Path, new: bool) -> "TranslateProblem":
         splits = read(task)
         # a run that was killed while it read has nothing to load yet
-        new = new or not (Vocabularies.saved(folder) and Facts.saved(folder))
+        new = new or not (Vocabularies.saved(folder) and CorpusFingerprint.saved(folder))
         vocabularies = Vocabularies.train(task, splits.train) if new else Vocabularies.load(folder)
         if new:
             vocabularies.save(folder)
         sides = vocabularies.source, vocabularies.target
         corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
-        facts = Facts.of(splits, corpus.stretch, _cut(task, splits.valid))
+        facts = CorpusFingerprint.of(splits, corpus.stretch, _cut(task, splits.valid))
         if new:
             facts.write(folder)
         else:
@@ -82,7 +82,7 @@ class Translation:
             )
         if task.bleu is None and facts.bleu != "13a":
             told += f"; BLEU is cut by {facts.bleu}, as the targets are written without spaces; --bleu says otherwise"
-        return Translation(
+        return TranslateProblem(
             task,
             vocabularies,
             corpus,
@@ -94,14 +94,14 @@ class Translation:
             held=splits.held,
         )
 
-    def model(self) -> Translator:
+    def model(self) -> EncoderDecoder:
         return build(self.task, len(self.vocabularies.source), len(self.vocabularies.target), self.vocabularies.shared)
 
     def batches(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         lengths = self.corpus.source.lengths, self.corpus.target.lengths
-        return plan(*lengths, self.task.choice("batch"), self.task.seed, epoch)
+        return plan_batches(*lengths, self.task.choice("batch"), self.task.seed, epoch)
 
-    def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> Batch | None:
+    def batch(self, planned: NDArray[np.int64], rank: int, world: int) -> PairBatch | None:
         batch = collate(self.corpus, planned)
         return batch if world == 1 else batch.shard(rank, world)
 
@@ -114,18 +114,18 @@ class Translation:
         more = f" and {len(lines) - _NAMED:,} more" if len(lines) > _NAMED else ""
         return f"{what} {some}{more} of {self.task.source}"
 
-    def count(self, batch: Batch) -> int:
+    def count(self, batch: PairBatch) -> int:
         return batch.tokens
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
         """The smoothed cross-entropy of every target token, computed for no padding."""
-        assert isinstance(model, Translator)
+        assert isinstance(model, EncoderDecoder)
         total, nll, taught, keep = _likelihood(model, batch, self.task.choice("smoothing"))
         if taught.log_prob is not None:
             total = total + self._drawn(taught, nll, keep)
         return Loss(total, batch.tokens, {"nll": nll.sum()})
 
-    def _drawn(self, taught: Taught, nll: Tensor, keep: Tensor) -> Tensor:
+    def _drawn(self, taught: DecoderOutput, nll: Tensor, keep: Tensor) -> Tensor:
         """What teaches a hard attention where to look: it is paid the likelihood it led to  (Xu et al. 2015, 4.1)."""
         assert taught.log_prob is not None
         assert taught.entropy is not None
@@ -147,16 +147,16 @@ class Translation:
         )
         return loss * len(nll)
 
-    def validate(self, model: nn.Module) -> Score:
-        assert isinstance(model, Translator)
-        interpreter = Interpreter(model, self.vocabularies, stretch=self.stretch, longest=longest(self.task))
+    def validate(self, model: nn.Module) -> ValidationResult:
+        assert isinstance(model, EncoderDecoder)
+        interpreter = Translator(model, self.vocabularies, stretch=self.stretch, longest=longest(self.task))
         values, said = evaluate(interpreter, self.valid, Greedy(), self.reported, bleu=self.bleu)
         values["nll"] = self._nll(model)
         main = self.task.choice("metric")
         higher = SCORES[main][1] if main in SCORES else False
         at = min(3, len(said) - 1)
         sample = f"{self.valid.source[at]} → {said[at]}   (right: {self.valid.target[at]})"
-        return Score(values, main, higher, sample)
+        return ValidationResult(values, main, higher, sample)
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -166,22 +166,22 @@ class Translation:
         return tuple(dict.fromkeys(names))
 
     @torch.no_grad()
-    def _nll(self, model: Translator) -> float:
+    def _nll(self, model: EncoderDecoder) -> float:
         """−log p of a target token, without smoothing."""
         device = next(model.parameters()).device
         total = 0.0
         lengths = self.valid_corpus.source.lengths, self.valid_corpus.target.lengths
-        planned = plan(*lengths, max(self.task.choice("batch"), 2048), 0, 0)
+        planned = plan_batches(*lengths, max(self.task.choice("batch"), 2048), 0, 0)
         for index in planned:
             batch = collate(self.valid_corpus, index).to(device)
             total += float(_likelihood(model, batch, 0.0)[0])
         return total / max(int((lengths[1] + 1).sum()), 1)
 
 
-prepare = Translation.of
+prepare = TranslateProblem.of
 
 
-def fresh(task: Translate, folder: Path) -> Translator:
+def fresh(task: Translate, folder: Path) -> EncoderDecoder:
     """The model of a run, without its weights."""
     return task.interpreter(folder).model
 
@@ -191,12 +191,12 @@ def rehearse(task: Translate) -> None:
     source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
     with torch.random.fork_rng(devices=[]):
         model = build(task, 11, 11, shared=False)
-        model.teach(source, lengths, source[:, :2])
+        model.teacher_force(source, lengths, source[:, :2])
         model.step(source[:, :1], model.start(source, lengths))
 
 
 def evaluate(
-    interpreter: Interpreter,
+    interpreter: Translator,
     pairs: Pairs,
     search: Search,
     names: Sequence[str],
@@ -249,12 +249,16 @@ def _room(task: Translate, valid: Corpus) -> None:
         )
 
 
-def _likelihood(model: Translator, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Taught, Tensor]:
-    taught = model.teach(batch.source, batch.source_lengths, batch.target[:, :-1])
+def _likelihood(
+    model: EncoderDecoder, batch: PairBatch, smoothing: float
+) -> tuple[Tensor, Tensor, DecoderOutput, Tensor]:
+    taught = model.teacher_force(batch.source, batch.source_lengths, batch.target[:, :-1])
     targets = batch.target[:, 1:]
     keep = targets != PAD
     states = taught.states[keep]
-    total, nll = likelihood(states, model.output.weight, targets[keep], bias=model.output.bias, smoothing=smoothing)
+    total, nll = linear_cross_entropy(
+        states, model.output.weight, targets[keep], bias=model.output.bias, smoothing=smoothing
+    )
     return total, nll, taught, keep
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from regard.common import atomic_files
 from regard.data.embedded import EMBEDDED
 from regard.data.text.pairs import Pairs
-from regard.data.text.tokenizer import Kind, Tokens
+from regard.data.text.tokenizer import Kind, Tokenizer
 from regard.tasks.translate.options import Translate
 
 SHARED, SOURCE, TARGET = "tokens.json", "tokens.source.json", "tokens.target.json"
@@ -17,8 +17,8 @@ SHARED, SOURCE, TARGET = "tokens.json", "tokens.source.json", "tokens.target.jso
 class Vocabularies:
     """How both sides are cut into tokens; one vocabulary may serve both."""
 
-    source: Tokens
-    target: Tokens
+    source: Tokenizer
+    target: Tokenizer
 
     @property
     def shared(self) -> bool:
@@ -31,14 +31,14 @@ class Vocabularies:
         shared = of_source == of_target == "bpe" if task.shared is None else task.shared
         if not shared:
             return Vocabularies(
-                Tokens.train(of_source, pairs.source, task.vocabulary),
-                Tokens.train(of_target, pairs.target, task.vocabulary),
+                Tokenizer.train(of_source, pairs.source, task.vocabulary),
+                Tokenizer.train(of_target, pairs.target, task.vocabulary),
             )
         if of_source != of_target:
             raise ValueError(
                 f"shared=True needs one kind of tokens, this data has {of_source} and {of_target}; give tokens as well"
             )
-        both = Tokens.train(of_source, _chained(pairs.source, pairs.target), task.vocabulary)
+        both = Tokenizer.train(of_source, _chained(pairs.source, pairs.target), task.vocabulary)
         return Vocabularies(both, both)
 
     def save(self, folder: Path) -> None:
@@ -76,9 +76,9 @@ def _chained(*sides: Iterable[str]) -> Iterator[str]:
         yield from side
 
 
-def read_vocabulary(path: Path) -> Tokens:
+def read_vocabulary(path: Path) -> Tokenizer:
     """One that a run saved."""
     try:
-        return Tokens.from_json(path.read_text(encoding="utf-8"))
+        return Tokenizer.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no vocabulary ({error}); restore it, or train in another folder") from error

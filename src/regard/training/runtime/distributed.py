@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from regard.training.protocol import Work
+from regard.training.protocol import TrainingProblem
 
 # The others wait while the first one validates, which may take long; one that dies is noticed at once all the same.
 _PATIENCE = timedelta(hours=12)
@@ -90,19 +90,19 @@ def _device(name: str, local: int) -> torch.device:
 
 
 @dataclass(frozen=True)
-class Lent:
+class BorrowedBatch:
     """A row of another process, for one that has none: layers that hold shares meet in every pass."""
 
     batch: Any
 
-    def to(self, device: torch.device) -> "Lent":
-        return Lent(self.batch.to(device))
+    def to(self, device: torch.device) -> "BorrowedBatch":
+        return BorrowedBatch(self.batch.to(device))
 
 
 class Objective(nn.Module):
     """work.loss as the forward of a module, since wrappers act before and after a forward."""
 
-    def __init__(self, model: nn.Module, work: Work, device: torch.device, precision: str) -> None:
+    def __init__(self, model: nn.Module, work: TrainingProblem, device: torch.device, precision: str) -> None:
         super().__init__()
         self.model = model
         self.work = work
@@ -114,7 +114,7 @@ class Objective(nn.Module):
         if batch is None:
             learned = (p.sum() for p in self.model.parameters() if p.requires_grad)
             return sum(learned, torch.zeros((), device=self.device)) * 0.0, {}
-        lent = isinstance(batch, Lent)
+        lent = isinstance(batch, BorrowedBatch)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.narrow):
             loss = self.work.loss(self.model, batch.batch if lent else batch)
         if lent:

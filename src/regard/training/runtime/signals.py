@@ -25,7 +25,7 @@ def terminable() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-class Asked(KeyboardInterrupt):
+class StopRequested(KeyboardInterrupt):
     """Raised where waiting for the next step would take long and nothing can be lost."""
 
 
@@ -58,7 +58,7 @@ class Interrupts:
             raise KeyboardInterrupt
         self.asked = True
         if self._at_once:
-            raise Asked
+            raise StopRequested
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -66,7 +66,7 @@ class Interrupts:
         self._at_once = True
         try:
             if self.asked:
-                raise Asked
+                raise StopRequested
             yield
         finally:
             self._at_once = False

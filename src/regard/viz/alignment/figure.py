@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
-from regard.viz.plots.canvas import BAR, Board, Ruler, Scale, board, breadths, ruler
+from regard.viz.plots.canvas import BAR, Canvas, Ruler, Scale, board, breadths, ruler
 from regard.viz.plots.heatmap import drawable, frame, speller, turn
 from regard.viz.text import labels
 
@@ -177,7 +177,7 @@ def _pieces(text: str, width: float) -> Iterator[str]:
         yield from [word] if inches <= width else labels.letters(word)
 
 
-def _draw(b: Board, one: _Laid, left: float, top: float) -> None:
+def _draw(b: Canvas, one: _Laid, left: float, top: float) -> None:
     for n, line in enumerate(one.lines):
         b.write(line, left, top + n * _FONT * 1.3 / 72, _FONT, va="top")
     top += one.header

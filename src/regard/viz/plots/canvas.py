@@ -56,7 +56,7 @@ def scale(cells: Iterable[Tensor], *, signed: bool = False, power: float = 1.0) 
     return Scale(high, -high if signed else 0.0, power, "difference" if signed else "weight")
 
 
-class Board:
+class Canvas:
     """A sheet of `width` × `height` inches below its title."""
 
     def __init__(self, drawn: Any, spelt: Callable[[str], str], title: str, notes: Sequence[str], width: float) -> None:
@@ -224,7 +224,7 @@ def side(count: int, least: float = 0.5, most: float = 5.0) -> float:
 @contextlib.contextmanager
 def board(
     path: str | Path, title: str, notes: Sequence[str], words: Iterable[str], width: float, height: float | None = None
-) -> Iterator[Board]:
+) -> Iterator[Canvas]:
     """A board, written to `path` at the end; without a height, who draws calls `resize` when it is known.
 
     A character that no font of the machine has is spelt [U+XXXX], and a note says which font would have it.
@@ -234,7 +234,7 @@ def board(
         # an SVG leaves the drawing of letters to who reads it
         lacking = "" if path.suffix == ".svg" else fonts.wanted([title, *notes, *words])
         drawn.set_layout_engine("none")
-        made = Board(drawn, spelt, title, [*notes, lacking], width)
+        made = Canvas(drawn, spelt, title, [*notes, lacking], width)
         if height is not None:
             made.resize(height)
         yield made

@@ -12,7 +12,7 @@ from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.attn.terms.read import entropy as entropy_of
 from regard.recording.analysis.derived_maps import Difference, HeadMean, Mean
-from regard.recording.recorded_map import HARD, Recorded
+from regard.recording.recorded_map import HARD, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.text import labels
 
@@ -33,10 +33,10 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedMap:
     """One map, "q k": of one head, or the mean of all; `number` is its place in the recording."""
 
-    one: Recorded
+    one: RecordedMap
     number: int
     map: AttentionMap  # "q k"
     head: str  # "head 3 of 12", "mean of 12 heads", or nothing where there is one
@@ -66,22 +66,22 @@ class Chosen:
         return f"pooled from {q} × {k}: a cell is what an average row of it gives to all its columns"
 
 
-def called(one: Recorded) -> str:
+def called(one: RecordedMap) -> str:
     """The name of a map: its module, and which call that was, if not the first."""
     return labels.legible(one.name or "model") + (f" · call {one.call}" if one.call else "")
 
 
-def mark(one: Recorded) -> str:
+def mark(one: RecordedMap) -> str:
     """What a title says of a map that is not sure."""
     return "" if one.verified else " (unverified)"
 
 
-def worry(one: Recorded) -> float:
+def worry(one: RecordedMap) -> float:
     """Greatest for the map that is least sure."""
     return math.inf if one.certificate is None else one.certificate / one.tolerance if one.tolerance else math.inf
 
 
-def trust(one: Recorded) -> str:
+def trust(one: RecordedMap) -> str:
     """How far a map is sure, in words."""
     if one.verified:
         return f"certificate {one.certificate:.1g}"
@@ -90,18 +90,18 @@ def trust(one: Recorded) -> str:
     )
 
 
-def differs(one: Recorded) -> bool:
+def differs(one: RecordedMap) -> bool:
     """Is it the difference of two maps, or made of one? Then its cells are signed, however small they are."""
     # also after it was saved: a map tells how it was made, "mean of difference of sdpa"
     return isinstance(one.weights, Difference) or re.search(r"\bdifference of\b", one.how) is not None
 
 
-def weighs_channels(one: Recorded) -> bool:
+def weighs_channels(one: RecordedMap) -> bool:
     """Is it a gate that knows no places, with one weight a channel?"""
     return one.kind == "gate" and one.grid is None and one.shape[-1] == 1 and one.shape[-2] > 0
 
 
-def hard(one: Recorded) -> bool:
+def hard(one: RecordedMap) -> bool:
     """Was the likeliest key alone read, whatever weight the others have?"""
     return one.how == HARD
 
@@ -113,7 +113,7 @@ def said(recording: Recording, sample: int) -> str:
     )
 
 
-def axes(recording: Recording, one: Recorded, usual: tuple[str, str] = ("queries", "keys")) -> tuple[str, str]:
+def axes(recording: Recording, one: RecordedMap, usual: tuple[str, str] = ("queries", "keys")) -> tuple[str, str]:
     """What the rows and the columns of a map are: a gate's channels and places, or what the recording is told about."""
     if one.kind == "gate":
         return "channels", "places"
@@ -121,7 +121,7 @@ def axes(recording: Recording, one: Recorded, usual: tuple[str, str] = ("queries
     return labels.legible(rows), labels.legible(columns)
 
 
-def sane(cells: Tensor, one: Recorded, *, signed: bool = False) -> Tensor:
+def sane(cells: Tensor, one: RecordedMap, *, signed: bool = False) -> Tensor:
     """The cells on the CPU in float32, if they can be drawn; a figure of weights takes no differences."""
     if differs(one) and not signed:
         raise ValueError(
@@ -137,7 +137,7 @@ def sane(cells: Tensor, one: Recorded, *, signed: bool = False) -> Tensor:
     if not signed and cells.numel() and float(cells.min()) < -_SLACK:
         raise ValueError(
             f"weights of {called(one)!r} must not be negative, got {float(cells.min()):.3g}; "
-            "make differences with recording.minus(other)"
+            "make differences with recording.difference(other)"
         )
     return cells if signed else cells.clamp_min(0.0)
 
@@ -163,7 +163,7 @@ def _within(name: str, value: int, count: int, of: str) -> int:
     return value % count
 
 
-def heads(one: Recorded, sample: int) -> AttentionMap:  # -> "h q k"
+def heads(one: RecordedMap, sample: int) -> AttentionMap:  # -> "h q k"
     """The heads of one sample. Of leading axes the first counts samples; all others, if there are several, heads."""
     *lead, _, _ = one.shape
     number = _within("sample", sample, lead[0] if lead else 1, f"samples of {called(one)!r}")
@@ -177,12 +177,12 @@ def each(found: AttentionMap) -> Iterator[AttentionMap]:
         yield found.pick(*(int(i) for i in torch.unravel_index(torch.tensor(n), lead))) if lead else found
 
 
-def query(one: Chosen, asked: int) -> int:
+def query(one: SelectedMap, asked: int) -> int:
     """Which row that is, counted from the front."""
     return _within("query", asked, one.map.shape[0], f"queries of {called(one.one)!r}")
 
 
-def pick(recording: Recording, number: int, sample: int, head: int | None) -> Chosen:
+def pick(recording: Recording, number: int, sample: int, head: int | None) -> SelectedMap:
     """One map of a sample: of a head, by the number that it has in the model, or the mean of all."""
     one = recording[number]
     found = heads(one, sample)
@@ -199,10 +199,10 @@ def pick(recording: Recording, number: int, sample: int, head: int | None) -> Ch
         said = f"head {head}" + (f" of {len(names)}" if one.heads is None else "")
         shown = list(each(found))[names.index(head)]
     rows, columns = pieces(recording, one, sample)
-    return Chosen(one, number, shown, said, rows, columns)
+    return SelectedMap(one, number, shown, said, rows, columns)
 
 
-def numbers(one: Recorded) -> list[int]:
+def numbers(one: RecordedMap) -> list[int]:
     """The numbers of the heads in the model, of which some may have been recorded."""
     count = math.prod(one.shape[1:-2])
     return list(range(count)) if one.heads is None or len(one.heads) != count else list(one.heads)
@@ -214,7 +214,7 @@ def _mean(found: AttentionMap) -> AttentionMap:  # "*h q k" -> "q k"
     return HeadMean(found).pick(0) if len(found.shape) == 3 else Mean(*each(found))
 
 
-def first(recording: Recording, layer: int | str | None, sample: int, head: int | None) -> Chosen:
+def first(recording: Recording, layer: int | str | None, sample: int, head: int | None) -> SelectedMap:
     """The map of that layer; without one, the first of the recording."""
     numbers = layers(recording, layer)
     if isinstance(layer, str) and len(numbers) > 1:
@@ -225,17 +225,17 @@ def first(recording: Recording, layer: int | str | None, sample: int, head: int 
     return pick(recording, numbers[0], sample, head)
 
 
-def positions(one: Recorded) -> list[int]:
+def positions(one: RecordedMap) -> list[int]:
     """Where the queries of a map stand in the text."""
     return [one.step + n for n in (range(one.shape[-2]) if one.rows is None else one.rows)]
 
 
-def columns(one: Recorded) -> tuple[str, ...]:
+def columns(one: RecordedMap) -> tuple[str, ...]:
     """And its keys, in numbers."""
     return tuple(str(one.first + n) for n in range(one.shape[-1]))
 
 
-def pieces(recording: Recording, one: Recorded, sample: int) -> tuple[list[str], list[str]]:
+def pieces(recording: Recording, one: RecordedMap, sample: int) -> tuple[list[str], list[str]]:
     """What stands at the rows and columns of a map: pieces of the text where they are known, else positions."""
     rows, found = recording.labels(one) if sample == 0 else (None, None)  # the pieces are those of sample 0
     return (

@@ -6,7 +6,7 @@ import math
 from regard.attn import checks
 from regard.recording.recording import Recording
 from regard.viz.recording import selection
-from regard.viz.recording.selection import Chosen
+from regard.viz.recording.selection import SelectedMap
 from regard.viz.text import labels, terminal
 
 # maps that are listed, more are counted; rows of the table, more are pooled to so many
@@ -73,7 +73,7 @@ def _list(recording: Recording, sample: int, width: int) -> list[str]:
     return [*lines, f"… and {left} more"] if left > 0 else lines
 
 
-def _table(seen: Chosen, width: int, colour: bool) -> list[str]:
+def _table(seen: SelectedMap, width: int, colour: bool) -> list[str]:
     q, k = seen.map.shape
     mark = "" if seen.one.verified else f" ({selection.trust(seen.one)})"
     lines = [labels.shortened(f"{seen.number}  {seen.named}{mark}", max(width, labels.columns(mark) + 20))]
@@ -93,7 +93,7 @@ def _table(seen: Chosen, width: int, colour: bool) -> list[str]:
     return lines if colour else [*lines, "", terminal.legend(full)]
 
 
-def _channels(seen: Chosen, width: int) -> list[str]:
+def _channels(seen: SelectedMap, width: int) -> list[str]:
     """A bar a channel, or for several of many."""
     count = seen.map.shape[0]
     few = count <= _ROWS

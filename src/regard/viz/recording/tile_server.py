@@ -26,7 +26,7 @@ from regard.recording.recording import Recording
 from regard.viz.recording.page import builder, packing
 from regard.viz.recording.page.mask import veil
 from regard.viz.recording.page.packing import Head
-from regard.viz.recording.page.pyramid import TILE, Bytes, Scan, blocks, coarsest, halved, side
+from regard.viz.recording.page.pyramid import TILE, Bytes, MapPyramid, blocks, coarsest, halved, side
 
 # bytes of blocks of rows, and of pyramids, that are kept
 _BLOCKS, _PYRAMIDS = 104 << 20, 256 << 20
@@ -36,12 +36,12 @@ _CELLS = 1 << 26
 _AT_ONCE = 1
 
 
-class Tiles:
+class TileSource:
     """The heads of a recording, and what of them has been asked for."""
 
     def __init__(self, heads: list[Head]) -> None:
         self.heads = heads
-        self._scans: OrderedDict[int, Scan] = OrderedDict()
+        self._scans: OrderedDict[int, MapPyramid] = OrderedDict()
         self._blocks: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
         self._veils: dict[int, Future[bytes]] = {}
         self._making = threading.Lock()
@@ -65,7 +65,7 @@ class Tiles:
         finally:
             self._waiting.discard(threading.get_ident())
 
-    def scan(self, n: int) -> Scan:
+    def scan(self, n: int) -> MapPyramid:
         """What is known of a head so far."""
         with self._making:
             if n not in self._scans:
@@ -73,18 +73,18 @@ class Tiles:
                 q, k = head.weights.shape
                 finest = next(level for level in range(64) if side(q, level) * side(k, level) <= _CELLS)
                 finest = min(finest, coarsest(q, k))
-                made = self._first.submit(Scan, head.weights, head.kind, signed=head.signed, finest=finest)
+                made = self._first.submit(MapPyramid, head.weights, head.kind, signed=head.signed, finest=finest)
                 self._scans[n] = made.result()
                 while len(self._scans) > 1 and sum(_size(scan) for scan in self._scans.values()) > _PYRAMIDS:
                     self._scans.popitem(last=False)
             self._scans.move_to_end(n)
             return self._scans[n]
 
-    def read(self, n: int) -> Scan:
+    def read(self, n: int) -> MapPyramid:
         """The same once the head has been read whole; tiles that are waited for go first."""
         return self._beside.submit(self._read, self.scan(n)).result()
 
-    def _read(self, scan: Scan) -> Scan:
+    def _read(self, scan: MapPyramid) -> MapPyramid:
         if scan.done == scan.q:
             return scan
         for _ in scan.read():
@@ -116,7 +116,7 @@ class Tiles:
             self._veils[n] = (self._first if ruled else self._beside).submit(_veiled, self.heads[n])
         return self._veils[n].result()
 
-    def _computed(self, scan: Scan, n: int, level: int, y: int, x: int) -> bytes:
+    def _computed(self, scan: MapPyramid, n: int, level: int, y: int, x: int) -> bytes:
         span = 1 << level
         rows = range(y * span, min((y + 1) * span, side(scan.q, 8)))
         columns = slice(x * TILE * span, (x + 1) * TILE * span)
@@ -125,7 +125,7 @@ class Tiles:
             cells = halved(cells, scan.signed)
         return cells.tobytes()
 
-    def _cells(self, scan: Scan, n: int, b: int, columns: slice) -> Bytes:
+    def _cells(self, scan: MapPyramid, n: int, b: int, columns: slice) -> Bytes:
         """Some columns of the b-th 256 rows as bytes, the sinks taken out."""
         cells = scan.bytes(_finite(self._block(scan, n, b)[:, columns]))
         for sink in scan.sinks:
@@ -133,7 +133,7 @@ class Tiles:
                 cells[:, sink - columns.start] = 0
         return cells
 
-    def _block(self, scan: Scan, n: int, b: int) -> Tensor:
+    def _block(self, scan: MapPyramid, n: int, b: int) -> Tensor:
         """256 rows; the weights of a row come all at once, so its other tiles are there when they are asked for."""
         if (n, b) not in self._blocks:
             parts = [w for _, w in blocks(scan.weights, b * TILE, min((b + 1) * TILE, scan.q))]
@@ -148,7 +148,7 @@ def _finite(w: Tensor) -> Tensor:
     return torch.nan_to_num(w.cpu().float(), posinf=0.0, neginf=0.0)
 
 
-def _size(scan: Scan) -> int:
+def _size(scan: MapPyramid) -> int:
     return sum(cells.nbytes for cells in scan.levels.values()) + scan.values.nbytes + scan.columns.nbytes
 
 
@@ -271,7 +271,7 @@ class Server(http.server.ThreadingHTTPServer):
         header = builder.described(recording, layers, [len(some) for some in heads], image)
         header["remote"] = True
         self.page = builder.document(header, {}, [], f"<p>{builder.CAUTION}</p>").encode()
-        self.tiles = Tiles([head for some in heads for head in some])
+        self.tiles = TileSource([head for some in heads for head in some])
         self.named = host.lower()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:

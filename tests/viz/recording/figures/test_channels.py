@@ -8,8 +8,8 @@ from tests.viz.recording.figures.test_figures import legible
 from tests.viz.recordings import Caught, said, seen, weighed
 
 import regard
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.figures import draw_recording
 from regard.viz.recording.page.builder import html
@@ -73,8 +73,11 @@ def test_many_channels_are_pooled_and_many_gates_counted(tmp_path: Path, monkeyp
 
 def test_differences_go_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
-    first, second = weighed(5), Recording((Recorded("blocks.0.gate", "gate", Kept(torch.full((1, 1, 5, 1), 0.4))),))
-    told = said(draw_recording(first.minus(second), tmp_path / "a.svg", what="channels"))
+    first, second = (
+        weighed(5),
+        Recording((RecordedMap("blocks.0.gate", "gate", DenseMap(torch.full((1, 1, 5, 1), 0.4))),)),
+    )
+    told = said(draw_recording(first.difference(second), tmp_path / "a.svg", what="channels"))
     assert "difference of the weight of each channel" in told
     assert "leaves a channel as it is" not in told
     assert caught.last.axes[0].get_ylim()[0] < 0

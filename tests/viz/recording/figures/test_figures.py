@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from matplotlib.text import Text
 from tests.viz.recordings import DRAWN, TEXT, Caught, attended, glimpsed, hopped, said, seen
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.figures import FIGURES, draw_recording
 from regard.viz.text import fonts
@@ -121,7 +121,7 @@ def test_a_thousand_tokens(what: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_long_map_is_never_formed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = attended(1, 2, 520, samples=1)
-    monkeypatch.setattr(Kept, "dense", lambda self: pytest.fail("the whole square was formed"))
+    monkeypatch.setattr(DenseMap, "dense", lambda self: pytest.fail("the whole square was formed"))
     for what in ("map", "lines", "heads"):
         draw_recording(recording, tmp_path / "a.png", what=what)
 
@@ -138,21 +138,21 @@ def test_any_size_is_legible(tmp_path: Path, what: str, q: int, k: int, heads: i
     with pytest.MonkeyPatch.context() as patch:
         caught = Caught(patch)
         cells = torch.softmax(torch.randn(1, heads, q, k, generator=torch.Generator().manual_seed(q)), -1)
-        recording = Recording((Recorded("decoder.cross", "cross", Kept(cells), certificate=0.0),))
-        draw_recording(recording.labelled([piece] * q, [piece] * k), tmp_path / "a.png", what=what)
+        recording = Recording((RecordedMap("decoder.cross", "cross", DenseMap(cells), certificate=0.0),))
+        draw_recording(recording.with_labels([piece] * q, [piece] * k), tmp_path / "a.png", what=what)
         legible(caught.last)
 
 
 @pytest.mark.parametrize("what", ["map", "heads", "lines"])
 @pytest.mark.parametrize(("q", "k"), [(0, 3), (3, 0), (0, 0)])
 def test_nothing_to_look_at(what: str, q: int, k: int, tmp_path: Path) -> None:
-    recording = Recording((Recorded("a", "cross", Kept(torch.zeros(1, 2, q, k)), certificate=0.0),))
+    recording = Recording((RecordedMap("a", "cross", DenseMap(torch.zeros(1, 2, q, k)), certificate=0.0),))
     assert draw_recording(recording, tmp_path / "a.png", what=what).exists()
 
 
 def test_scripts_of_the_world_are_drawn_or_the_font_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["我", "القطة", "नमस्ते", "🐈", "cat"]
-    recording = Recording((Recorded("a", "self", Kept(torch.eye(5)), certificate=0.0),)).labelled(words)
+    recording = Recording((RecordedMap("a", "self", DenseMap(torch.eye(5)), certificate=0.0),)).with_labels(words)
     as_text = said(draw_recording(recording, tmp_path / "a.svg", what="map"))
     for word in words:
         assert word in as_text  # an SVG keeps them, for the fonts of who reads it
@@ -267,18 +267,20 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         "query must be one of the 5 queries of 'layers.0', 0 to 4, got 5; try query=0",
     ),
     "negative weights": (
-        lambda p: draw_recording(Recording((Recorded("a", "self", Kept(-torch.eye(3))),)), p / "a.png", what="map"),
+        lambda p: draw_recording(
+            Recording((RecordedMap("a", "self", DenseMap(-torch.eye(3))),)), p / "a.png", what="map"
+        ),
         ValueError,
-        "weights of 'a' must not be negative, got -1; make differences with recording.minus(other)",
+        "weights of 'a' must not be negative, got -1; make differences with recording.difference(other)",
     ),
     "lines of differences": (
-        lambda p: draw_recording(attended().minus(attended(seed=5)), p / "a.png", what="lines"),
+        lambda p: draw_recording(attended().difference(attended(seed=5)), p / "a.png", what="lines"),
         ValueError,
         "'layers.0' is a difference, and this figure is one of weights; draw what='map', 'heads' or 'difference'",
     ),
     "differences beside weights": (
         lambda p: draw_recording(
-            Recording((*attended(1).maps, *attended(1).minus(attended(1, seed=5)).maps)), p / "a.png"
+            Recording((*attended(1).maps, *attended(1).difference(attended(1, seed=5)).maps)), p / "a.png"
         ),
         ValueError,
         "what='heads' has one scale for all, and 'layers.0' is a difference beside weights; pick some with layer=",
@@ -290,14 +292,16 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     ),
     "a difference beside none": (
         lambda p: draw_recording(
-            Recording((*attended(1).maps, *attended(1).minus(attended(1, seed=5)).maps)), p / "a.png", what="difference"
+            Recording((*attended(1).maps, *attended(1).difference(attended(1, seed=5)).maps)),
+            p / "a.png",
+            what="difference",
         ),
         ValueError,
-        "the recording to take away, or differences: 'layers.0' is none; pass other=, or draw recording.minus(other)",
+        "the recording to take away, or differences: 'layers.0' is none; pass other=, or draw recording.difference(other)",
     ),
     "NaN": (
         lambda p: draw_recording(
-            Recording((Recorded("a", "self", Kept(torch.full((2, 2), torch.nan))),)), p / "a.png", what="map"
+            Recording((RecordedMap("a", "self", DenseMap(torch.full((2, 2), torch.nan))),)), p / "a.png", what="map"
         ),
         ValueError,
         "weights of 'a' must be finite to be drawn, got nan; leave that map out",
@@ -319,14 +323,14 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     ),
     "too long a text": (
         lambda p: draw_recording(
-            Recording((Recorded("a", "cross", Kept(torch.zeros(1, 4001))),)), p / "a.png", what="text"
+            Recording((RecordedMap("a", "cross", DenseMap(torch.zeros(1, 4001))),)), p / "a.png", what="text"
         ),
         ValueError,
         "what='text' shows at most 4000 pieces, got 4001; draw what='map', which pools them",
     ),
     "a text without a query": (
         lambda p: draw_recording(
-            Recording((Recorded("a", "cross", Kept(torch.zeros(0, 4))),)), p / "a.png", what="text"
+            Recording((RecordedMap("a", "cross", DenseMap(torch.zeros(0, 4))),)), p / "a.png", what="text"
         ),
         ValueError,
         "what='text' needs a query, 'a' has none; pick another layer",
@@ -386,7 +390,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "a file that is no image": (
         lambda p: draw_recording(seen(), p / "a.png", what="overlay", image=__file__),
         ValueError,
-        "test_recording_figure.py cannot be read as a picture (",
+        "test_figures.py cannot be read as a picture (",
     ),
 }
 

@@ -10,8 +10,8 @@ from matplotlib import colormaps
 from matplotlib.image import imread
 from tests.viz.recordings import Caught, attended, hopped, said, weights
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.figures import draw_recording
 
@@ -30,7 +30,7 @@ def cells_of(figure: Any) -> list[Any]:
 def test_a_cell_has_the_colour_of_its_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
     known = weights(3, 5)
-    recording = Recording((Recorded("a", "cross", Kept(known), certificate=0.0),))
+    recording = Recording((RecordedMap("a", "cross", DenseMap(known), certificate=0.0),))
     path = draw_recording(recording, tmp_path / "a.png", what="map")
     (place,) = cells_of(caught.last)
     for row in range(3):
@@ -62,7 +62,7 @@ def test_the_map_is_that_of_the_sample_and_the_head(tmp_path: Path, monkeypatch:
 def test_axes_between_sample_and_query_are_all_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
     known = weights(1, 2, 3, 5, 7)
-    recording = Recording((Recorded("swin", "self", Kept(known), certificate=0.0),))
+    recording = Recording((RecordedMap("swin", "self", DenseMap(known), certificate=0.0),))
     draw_recording(recording, tmp_path / "a.png", what="map", head=4)
     torch.testing.assert_close(torch.as_tensor(cells_of(caught.last)[0].images[0].get_array().data), known[0, 1, 1])
     draw_recording(recording, tmp_path / "a.png", what="map")
@@ -94,8 +94,8 @@ def test_every_head_is_there_with_its_entropy(tmp_path: Path, monkeypatch: pytes
 
 def test_steps_of_a_generation_are_low_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
-    steps = [Recorded("h.0", "self", Kept(weights(1, 2, 5, 5)), certificate=0.0)]
-    steps += [Recorded("h.0", "self", Kept(weights(1, 2, 1, 5 + n)), n, 4 + n, certificate=0.0) for n in (1, 2)]
+    steps = [RecordedMap("h.0", "self", DenseMap(weights(1, 2, 5, 5)), certificate=0.0)]
+    steps += [RecordedMap("h.0", "self", DenseMap(weights(1, 2, 1, 5 + n)), n, 4 + n, certificate=0.0) for n in (1, 2)]
     told = said(draw_recording(Recording(tuple(steps)), tmp_path / "a.svg"))
     assert "heads of 3 calls" in told
     assert "steps of a generation: recording.stitched() makes one map of them" in told
@@ -122,7 +122,7 @@ def test_differences_lie_around_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     for row, column in ((0, 0), (2, 3), (4, 1)):
         wanted = colormaps["PuOr_r"](float(known[row, column] / known.abs().max() / 2 + 0.5))[:3]
         assert colour(path, caught.last, place, column, row) == pytest.approx(wanted, abs=0.02)
-    same = draw_recording(a.minus(b), tmp_path / "b.png", what="difference").read_bytes()
+    same = draw_recording(a.difference(b), tmp_path / "b.png", what="difference").read_bytes()
     assert same == path.read_bytes()  # two recordings, or one of differences
     nothing = draw_recording(a, tmp_path / "c.png", what="difference", other=a)
     place = cells_of(caught.last)[0]
@@ -140,8 +140,11 @@ def test_differences_of_all_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def small_differences() -> Recording:
     """Of a long text, where no weight is far from any other."""
-    a, b = (Recorded("a", "self", Kept((torch.rand(1, 2, 64, 64) / 4).softmax(-1)), certificate=0.0) for _ in range(2))
-    found = Recording((a,)).minus(Recording((b,)))
+    a, b = (
+        RecordedMap("a", "self", DenseMap((torch.rand(1, 2, 64, 64) / 4).softmax(-1)), certificate=0.0)
+        for _ in range(2)
+    )
+    found = Recording((a,)).difference(Recording((b,)))
     assert -0.01 < float(found[0].weights.dense().min()) < 0
     return found
 
@@ -168,7 +171,7 @@ def test_slots_by_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(drawn(hopped()), wanted)
     assert {"slot 0", "slot 4", "1", "3", "hop"} <= set(said(tmp_path / "a.svg").split("\n"))
     # the same as rows of one map
-    whole = Recorded("memory", "hop", Kept(wanted.T.unsqueeze(0)), certificate=0.0)
+    whole = RecordedMap("memory", "hop", DenseMap(wanted.T.unsqueeze(0)), certificate=0.0)
     torch.testing.assert_close(drawn(Recording((whole,))), wanted)
     several = hopped(queries=2)
     wanted = torch.cat([one.weights.dense()[0, 1:] for one in several]).T

@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from tests.viz.recordings import TEXT, Caught, attended, said
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.figures import draw_recording
 from regard.viz.recording.figures import lines as recording_links
@@ -20,7 +20,7 @@ KNOWN = torch.tensor([[0.90, 0.06, 0.04], [0.5, 0.5, 0.0]])
 
 
 def of(cells: torch.Tensor, kind: str = "cross") -> Recording:
-    return Recording((Recorded("a", kind, Kept(cells), certificate=0.0),))  # type: ignore[arg-type]
+    return Recording((RecordedMap("a", kind, DenseMap(cells), certificate=0.0),))  # type: ignore[arg-type]
 
 
 def strokes(figure: Any) -> Any:
@@ -42,7 +42,7 @@ def test_only_what_weighs_is_a_line_and_the_rest_is_counted(tmp_path: Path, monk
 
 def test_the_lines_of_one_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
-    recording = of(KNOWN).labelled(["er", "bellt"], ["he", "barks", "."])
+    recording = of(KNOWN).with_labels(["er", "bellt"], ["he", "barks", "."])
     told = said(draw_recording(recording, tmp_path / "a.svg", what="lines", query=-1))
     assert "a · query 1 'bellt'" in told
     assert {round(a) for (_, a), _ in strokes(caught.last).get_segments()} == {1}
@@ -80,7 +80,7 @@ def test_the_darker_the_more_it_was_looked_at_and_legible_on_each(
 ) -> None:
     caught = Caught(monkeypatch)
     row = torch.linspace(0, 1, 41).unsqueeze(0)
-    draw_recording(of(row).labelled(["q"], [f"w{n}" for n in range(41)]), tmp_path / "a.png", what="text", query=0)
+    draw_recording(of(row).with_labels(["q"], [f"w{n}" for n in range(41)]), tmp_path / "a.png", what="text", query=0)
     boxes = tints(caught.last)
     shades = [luminance(box.get_facecolor()) for box in boxes]
     assert shades == sorted(shades, reverse=True)
@@ -108,14 +108,14 @@ def test_lines_of_text_run_as_it_is_written(
     words: list[str], leftward: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caught = Caught(monkeypatch)
-    draw_recording(of(torch.eye(2), "self").labelled(words), tmp_path / "a.png", what="text")
+    draw_recording(of(torch.eye(2), "self").with_labels(words), tmp_path / "a.png", what="text")
     first, second = (box.get_x() for box in tints(caught.last))
     assert bool(second < first) is leftward
 
 
 def test_a_long_text_is_broken_into_lines_within_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
-    draw_recording(of(torch.rand(1, 90)).labelled(["q"], ["word"] * 90), tmp_path / "a.png", what="text")
+    draw_recording(of(torch.rand(1, 90)).with_labels(["q"], ["word"] * 90), tmp_path / "a.png", what="text")
     boxes = tints(caught.last)
     assert len({round(box.get_y(), 4) for box in boxes}) > 3
     assert all(box.get_x() >= 0 and box.get_x() + box.get_width() <= 1 and box.get_y() >= 0 for box in boxes)

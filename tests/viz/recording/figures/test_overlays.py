@@ -13,11 +13,11 @@ from PIL import Image
 from tests.viz.recordings import Caught, glimpsed, said, seen
 
 from regard.attn.layer import Attention
-from regard.attn.maps.attention_map import Kept
-from regard.attn.terms.read import Argmax, Mix, Sample
+from regard.attn.maps.attention_map import DenseMap
+from regard.attn.terms.read import Argmax, Sample, WeightedSum
 from regard.attn.terms.score import Dot
 from regard.recording.record import record
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.plots.contours import outline
 from regard.viz.recording.figures import draw_recording, overlays
@@ -50,7 +50,7 @@ def test_tokens_before_the_grid_are_named_with_their_share(tmp_path: Path) -> No
     first, second = recording[0].weights.dense()[0].mean(0)[0, :2].tolist()
     told = said(draw_recording(recording, tmp_path / "a.svg", what="overlay", query=0))
     assert f"not in the image: token 0: {first:.2f}, token 1: {second:.2f}; in it: {1 - first - second:.2f}" in told
-    named = recording.labelled(["[CLS]", "[REG]", *[f"patch {n}" for n in range(12)]])
+    named = recording.with_labels(["[CLS]", "[REG]", *[f"patch {n}" for n in range(12)]])
     assert f"[CLS]: {first:.2f}, [REG]: {second:.2f}" in said(
         draw_recording(named, tmp_path / "a.svg", what="overlay", query=0)
     )
@@ -72,7 +72,7 @@ def test_equal_weights_have_equal_colours_over_any_picture(tmp_path: Path, monke
     """Whatever lies under a place, black or white: its colour is that of the bar."""
     caught = Caught(monkeypatch)
     cells = torch.tensor([0.1, 0.1, 0.3, 0.3, 0.1, 0.1])
-    one = Recorded("eye", "cross", Kept(cells.expand(1, 1, 1, 6)), certificate=0.0, grid=(2, 3))
+    one = RecordedMap("eye", "cross", DenseMap(cells.expand(1, 1, 1, 6)), certificate=0.0, grid=(2, 3))
     image = torch.zeros(3, 4, 6)
     image[:, :, 2:4] = 1.0
     for what, panel in (("overlay", 1), ("captions", 1)):
@@ -104,7 +104,7 @@ def test_the_bar_of_a_gate_begins_at_its_least(tmp_path: Path, monkeypatch: pyte
     caught = Caught(monkeypatch)
     for low, wanted in ((0.6, 0.6), (0.7, 0.0)):
         weights = torch.tensor([0.7, low, 0.7, 0.7]).reshape(1, 1, 1, 4)
-        gate = Recording((Recorded("gate", "gate", Kept(weights), certificate=0.0, grid=(2, 2)),))
+        gate = Recording((RecordedMap("gate", "gate", DenseMap(weights), certificate=0.0, grid=(2, 2)),))
         draw_recording(gate, tmp_path / "a.png", what="overlay")
         assert caught.last.axes[0].images[0].norm.vmin == pytest.approx(wanted)
         assert caught.last.axes[-1].get_yticks()[0] == pytest.approx(wanted)
@@ -114,11 +114,11 @@ def test_the_one_place_that_a_hard_attention_read_has_a_frame(tmp_path: Path, mo
     caught = Caught(monkeypatch)
     x = torch.randn(1, 12, 5, generator=torch.Generator().manual_seed(0))
     q = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))
-    for read, training, framed in ((Sample(), False, True), (Argmax(), True, True), (Mix(), False, False)):
+    for read, training, framed in ((Sample(), False, True), (Argmax(), True, True), (WeightedSum(), False, False)):
         layer = Attention(Dot(), read=read).train(training)
         with record(layer) as tape:
             out = layer(q, x)
-        tape = replace(tape, maps=tuple(replace(one, grid=(3, 4)) for one in tape)).labelled(["a", "b", "c"], [])
+        tape = replace(tape, maps=tuple(replace(one, grid=(3, 4)) for one in tape)).with_labels(["a", "b", "c"], [])
         told = said(draw_recording(Recording.load(tape.save(tmp_path / "a")), tmp_path / "a.svg", what="captions"))
         assert ("hard attention: of each word the one place that was read has a frame" in told) == framed
         for axes, one in zip(caught.last.axes[:3], out[0], strict=False):
@@ -134,7 +134,7 @@ def test_the_one_place_that_a_hard_attention_read_has_a_frame(tmp_path: Path, mo
 
 def test_one_picture_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
-    recording = seen(queries=3).labelled(["a", "black", "cat"], [])
+    recording = seen(queries=3).with_labels(["a", "black", "cat"], [])
     told = said(draw_recording(recording, tmp_path / "a.svg", what="captions"))
     assert {"a", "black", "cat"} <= set(told.split("\n"))
     mean = recording[0].weights.dense()[0].mean(0)[:, 2:].reshape(3, 3, 4)
@@ -146,7 +146,9 @@ def test_one_picture_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_call_a_word(tmp_path: Path) -> None:
     """A recurrent decoder attends once a word: its calls are put one after the other."""
     steps = [replace(seen(queries=1)[0], call=n) for n in range(3)]
-    told = said(draw_recording(Recording(tuple(steps)).labelled(list("xyz"), []), tmp_path / "a.svg", what="captions"))
+    told = said(
+        draw_recording(Recording(tuple(steps)).with_labels(list("xyz"), []), tmp_path / "a.svg", what="captions")
+    )
     assert {"x", "y", "z"} <= set(told.split("\n"))
 
 
@@ -180,7 +182,7 @@ def test_numbers_of_glimpses_never_cover_each_other(tmp_path: Path, monkeypatch:
     for n in range(12):
         one = torch.full((7, 11), 0.01)
         one[2:4, 3 + n % 2 : 6 + n % 2] = 0.1
-        maps.append(Recorded("eye", "glimpse", Kept(one.reshape(1, 1, -1)), n, certificate=0.0, grid=(7, 11)))
+        maps.append(RecordedMap("eye", "glimpse", DenseMap(one.reshape(1, 1, -1)), n, certificate=0.0, grid=(7, 11)))
     draw_recording(Recording(tuple(maps)), tmp_path / "a.png", what="glimpses")
     (axes,) = caught.last.axes
     boxes = [text.get_bbox_patch().get_window_extent() for text in axes.texts]

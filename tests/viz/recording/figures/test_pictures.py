@@ -13,7 +13,7 @@ from tests.viz.looking import launched, needed
 from tests.viz.recording.page.test_browser import opened
 from tests.viz.recordings import said
 
-from regard.attn.mechanisms.memory_hop import Hop
+from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.recording.record import record
 from regard.recording.recording import Recording
 from regard.tasks._image_predictors import Sight, Sighted, watched
@@ -32,7 +32,7 @@ def looked(sight: Sight) -> tuple[Recording, Sighted, torch.Tensor]:
     pixels = np.array(drawn(3, facts.width, facts.height, "L"))[None, ..., None]
     (seen,), tape = watched(sight, pixels, lambda: record(sight.model))
     if seen.pieces:
-        tape = tape.labelled(seen.pieces, [])
+        tape = tape.with_labels(seen.pieces, [])
     return tape, seen, torch.from_numpy(pixels[0].copy()).movedim(-1, 0)
 
 
@@ -81,13 +81,13 @@ def test_a_map_a_word_in_the_page(chromium: Any, tmp_path: Path) -> None:
 @needed
 def test_hops_in_the_page(chromium: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    hop = Hop()
+    hop = MemoryHop()
     state, memory = torch.randn(1, 1, 5), torch.randn(1, 7, 5)
     with torch.no_grad(), record(hop) as tape:
         for _ in range(3):
             state = hop(state, memory)
     assert [one.kind for one in tape] == ["hop"] * 3
-    named = tape.labelled(["where?"], [f"slot {n}" for n in range(7)])
+    named = tape.with_labels(["where?"], [f"slot {n}" for n in range(7)])
     page = opened(chromium, tmp_path, named, "#tab=steps")
     assert page.text("#panel-steps output") == "1 of 3"
     page.press("ArrowDown")

@@ -11,8 +11,8 @@ import pytest
 import torch
 from tests.viz.looking import Seen, launched, needed
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.page.builder import CAUTION, write
 
@@ -43,12 +43,12 @@ def small() -> Recording:
     sink[..., 2] += 0.8
     return Recording(
         (
-            Recorded("layers.0", "self", Kept(torch.stack([SHARP, soft(7, 7)])[None]), certificate=1e-7),
-            Recorded("layers.1", "self", Kept(soft(1, 2, 7, 7, seed=2)), certificate=0.3),
-            Recorded("layers.2", "self", Kept(sink), certificate=0.0),
+            RecordedMap("layers.0", "self", DenseMap(torch.stack([SHARP, soft(7, 7)])[None]), certificate=1e-7),
+            RecordedMap("layers.1", "self", DenseMap(soft(1, 2, 7, 7, seed=2)), certificate=0.3),
+            RecordedMap("layers.2", "self", DenseMap(sink), certificate=0.0),
         ),
         about={"model": "a model <b>"},
-    ).labelled(PIECES)
+    ).with_labels(PIECES)
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +259,7 @@ def test_a_large_map_is_exact_where_it_says_so(chromium: Any, tmp_path: Path) ->
     """Greatest weights exact, others within what a byte holds; zooming reaches the single cell."""
     q, k = 611, 523
     weights = soft(1, 2, q, k)
-    seen = opened(chromium, tmp_path, Recording((Recorded("a", "cross", Kept(weights), certificate=0.0),)))
+    seen = opened(chromium, tmp_path, Recording((RecordedMap("a", "cross", DenseMap(weights), certificate=0.0),)))
     assert seen.page.get_attribute("#panel-heat .figure", "data-level") == "1"
     order = weights[0, 1].argsort(-1, descending=True)
     for i, rank in ((0, 0), (17, 7), (300, 3), (610, 60), (257, 200), (256, 400)):
@@ -282,8 +282,8 @@ def test_a_large_map_is_exact_where_it_says_so(chromium: Any, tmp_path: Path) ->
 
 
 def test_a_thousand_tokens_are_few_nodes(chromium: Any, tmp_path: Path) -> None:
-    one = Recorded("a", "self", Kept(soft(1, 2, 1024, 1024).tril()), certificate=0.0)
-    recording = Recording((one,)).labelled([f"word{n}" for n in range(1024)])
+    one = RecordedMap("a", "self", DenseMap(soft(1, 2, 1024, 1024).tril()), certificate=0.0)
+    recording = Recording((one,)).with_labels([f"word{n}" for n in range(1024)])
     seen = opened(chromium, tmp_path, recording, "#q=1000&k=900")
     for tab in TABS:
         seen.tab(tab)
@@ -296,7 +296,7 @@ def test_a_thousand_tokens_are_few_nodes(chromium: Any, tmp_path: Path) -> None:
 
 
 def test_a_small_budget_says_what_it_left_out(chromium: Any, tmp_path: Path) -> None:
-    recording = Recording((Recorded("a", "self", Kept(soft(1, 4, 600, 600)), certificate=0.0),))
+    recording = Recording((RecordedMap("a", "self", DenseMap(soft(1, 4, 600, 600)), certificate=0.0),))
     seen = opened(chromium, tmp_path, recording, "#head=3&q=599&k=5", budget=500_000)
     assert "single weights are kept for 0 of 4 large heads" in seen.text("footer")
     assert "at most " in seen.at

@@ -13,8 +13,8 @@ import torch
 from tests.viz.recordings import attended, glimpsed, hopped, seen
 
 import regard
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.page import builder
 from regard.viz.recording.page.builder import html, write
@@ -39,7 +39,7 @@ def joined(data: bytes, kind: str) -> Any:
 
 def large(n: int = 600, heads: int = 3) -> Recording:
     weights = torch.softmax(torch.randn(1, heads, n, n) * torch.arange(1.0, heads + 1)[:, None, None], -1)
-    return Recording((Recorded("a", "self", Kept(weights), certificate=0.0),))
+    return Recording((RecordedMap("a", "self", DenseMap(weights), certificate=0.0),))
 
 
 def test_the_same_again() -> None:
@@ -67,7 +67,7 @@ def test_values_come_back(tmp_path: Path) -> None:
 
 
 def test_nothing_can_run_that_is_not_ours() -> None:
-    page = html(attended().labelled(["</script>", "<b>", "&amp;", "\u2028", "'"]))
+    page = html(attended().with_labels(["</script>", "<b>", "&amp;", "\u2028", "'"]))
     assert page.count("<script") == 2 + 6
     assert "<b>" not in page
     policy = re.search(r'Content-Security-Policy" content="(.*?)"', page)
@@ -109,7 +109,9 @@ def test_a_head_that_is_too_large_is_never_in_memory(monkeypatch: pytest.MonkeyP
 
 def test_a_hundred_and_twenty_eight_tokens_of_twelve_layers_are_four_megabytes() -> None:
     """Random weights pack worst."""
-    maps = tuple(Recorded(f"l{n}", "self", Kept(torch.softmax(torch.randn(1, 12, 128, 128), -1))) for n in range(12))
+    maps = tuple(
+        RecordedMap(f"l{n}", "self", DenseMap(torch.softmax(torch.randn(1, 12, 128, 128), -1))) for n in range(12)
+    )
     assert len(html(Recording(maps)).encode()) <= 4_000_000
 
 
@@ -120,8 +122,8 @@ def test_labels_and_numbers_are_those_of_the_recording() -> None:
     assert (told["layers"][0]["rows"], told["layers"][0]["columns"]) == (0, 0)
     other = header(html(recording, sample=1))
     assert other["texts"] == [None]
-    one = Recorded("a", "self", Kept(torch.rand(1, 2, 2, 5)), rows=(1, 4), heads=(3, 7), certificate=0.0)
-    layer = header(html(Recording((one,)).labelled(list("abcde"))))["layers"][0]
+    one = RecordedMap("a", "self", DenseMap(torch.rand(1, 2, 2, 5)), rows=(1, 4), heads=(3, 7), certificate=0.0)
+    layer = header(html(Recording((one,)).with_labels(list("abcde"))))["layers"][0]
     assert (layer["names"], layer["at"]) == ([3, 7], [1, 4])
 
 
@@ -152,7 +154,7 @@ def test_an_image_stands_in_the_page() -> None:
 
 def test_weights_that_are_no_numbers_are_told() -> None:
     weights = torch.full((1, 1, 3, 5), torch.nan)
-    notes = header(html(Recording((Recorded("a", "self", Kept(weights)),))))["notes"]
+    notes = header(html(Recording((RecordedMap("a", "self", DenseMap(weights)),))))["notes"]
     assert notes == ["15 weights are not finite numbers; they are drawn as nought."]
 
 
@@ -183,7 +185,7 @@ def test_bad_input_is_told(tmp_path: Path) -> None:
         (
             ValueError,
             r"grid \(9, 9\) of .* has more places than its 5 keys",
-            lambda: html(Recording((Recorded("a", "cross", Kept(torch.rand(2, 5)), grid=(9, 9)),))),
+            lambda: html(Recording((RecordedMap("a", "cross", DenseMap(torch.rand(2, 5)), grid=(9, 9)),))),
         ),
     ]
     for kind, words, call in cases:
@@ -195,4 +197,4 @@ def test_a_computed_map_is_not_changed_by_its_page() -> None:
     q = torch.randn(1, 2, 5, 8)
     one = regard.attend(q, q, q, need=regard.Need(map=True)).map
     assert one is not None
-    assert html(Recording((Recorded("a", "self", one),))) == html(Recording((Recorded("a", "self", one),)))
+    assert html(Recording((RecordedMap("a", "self", one),))) == html(Recording((RecordedMap("a", "self", one),)))

@@ -11,8 +11,8 @@ from tests.viz.looking import launched, needed
 from tests.viz.recording.page.test_browser import SHARP, TABS, opened, soft
 from tests.viz.recordings import glimpsed, weighed
 
-from regard.attn.maps.attention_map import Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
 pytestmark = needed
@@ -28,7 +28,7 @@ def test_places_of_an_image(chromium: Any, tmp_path: Path) -> None:
     """Two tokens stand before a grid of 3 by 4; a click on a place asks from there."""
     weights = torch.full((1, 1, 14, 14), 0.01)
     weights[..., 5, 2 + 7] = 0.87  # the query of place 3 looks at place 7: second row, last column
-    one = Recorded("vit", "self", Kept(weights), certificate=0.0, grid=(3, 4))
+    one = RecordedMap("vit", "self", DenseMap(weights), certificate=0.0, grid=(3, 4))
     image = torch.zeros(3, 6, 8)
     image[:, :, 2:4] = 1.0  # white under the second column, black under all others
     seen = opened(chromium, tmp_path, Recording((one,)), "#q=5&k=9&tab=image", image=image)
@@ -95,12 +95,12 @@ def test_gates_of_channels_are_bars(chromium: Any, tmp_path: Path) -> None:
 
 
 def soft_map() -> Recording:
-    return Recording((Recorded("x", "self", Kept(soft(1, 2, 3, 3)), certificate=0.0),))
+    return Recording((RecordedMap("x", "self", DenseMap(soft(1, 2, 3, 3)), certificate=0.0),))
 
 
 def test_the_place_that_was_read_alone_has_a_frame(chromium: Any, tmp_path: Path) -> None:
     weights = torch.tensor([0.1, 0.2, 0.1, 0.4, 0.1, 0.1]).reshape(1, 1, 1, 6)
-    one = Recorded("eye", "cross", Kept(weights), certificate=0.0, grid=(2, 3), how="regard, hard")
+    one = RecordedMap("eye", "cross", DenseMap(weights), certificate=0.0, grid=(2, 3), how="regard, hard")
     seen = opened(chromium, tmp_path, Recording((one,)), "#tab=image&k=5")
     assert "Hard attention: the one place that was read has a frame." in seen.text("#panel-image .hint")
     assert seen.complaints == []
@@ -138,9 +138,11 @@ def test_glimpses_are_windows_in_their_order(chromium: Any, tmp_path: Path) -> N
 
 def test_steps_of_a_model_that_generates(chromium: Any, tmp_path: Path) -> None:
     """A prompt of three, then a query at a time: the steps run on over the calls."""
-    maps = [Recorded("h.0", "self", Kept(soft(1, 2, 3, 3).tril()), certificate=0.0)]
-    maps += [Recorded("h.0", "self", Kept(soft(1, 2, 1, 3 + n)), call=n, step=2 + n, certificate=0.0) for n in (1, 2)]
-    seen = opened(chromium, tmp_path, Recording(tuple(maps)).labelled(list("abcde")), "#layer=1&head=1&tab=steps")
+    maps = [RecordedMap("h.0", "self", DenseMap(soft(1, 2, 3, 3).tril()), certificate=0.0)]
+    maps += [
+        RecordedMap("h.0", "self", DenseMap(soft(1, 2, 1, 3 + n)), call=n, step=2 + n, certificate=0.0) for n in (1, 2)
+    ]
+    seen = opened(chromium, tmp_path, Recording(tuple(maps)).with_labels(list("abcde")), "#layer=1&head=1&tab=steps")
     assert seen.text("#panel-steps output") == "4 of 5"
     assert seen.at.startswith("query 3 ‘d’ → key 0 ‘a’")
     seen.press("ArrowDown")
@@ -153,7 +155,7 @@ def test_steps_of_a_model_that_generates(chromium: Any, tmp_path: Path) -> None:
 
 def test_the_difference_of_two_recordings(chromium: Any, tmp_path: Path) -> None:
     a, b = SHARP[None, None], SHARP.flip(1)[None, None]
-    first, second = (Recording((Recorded("x", "self", Kept(w), certificate=0.0),)) for w in (a, b))
+    first, second = (Recording((RecordedMap("x", "self", DenseMap(w), certificate=0.0),)) for w in (a, b))
     seen = opened(chromium, tmp_path, first, "#q=2&k=0&tab=difference", other=second)
     assert seen.at == "query 2 → key 0 0.5000 less 0: 0.5000"
     assert seen.pixel(0, 0, "difference") == [168, 62, 4]
@@ -165,7 +167,7 @@ def test_the_difference_of_two_recordings(chromium: Any, tmp_path: Path) -> None
 
 
 def test_an_empty_map_says_so(chromium: Any, tmp_path: Path) -> None:
-    seen = opened(chromium, tmp_path, Recording((Recorded("x", "cross", Kept(torch.zeros(1, 1, 0, 5))),)))
+    seen = opened(chromium, tmp_path, Recording((RecordedMap("x", "cross", DenseMap(torch.zeros(1, 1, 0, 5))),)))
     assert seen.at == "This map is empty."
     for tab in TABS:
         seen.tab(tab)

@@ -19,13 +19,13 @@ from tests.viz.recording.test_tile_server import serving
 from tests.viz.recordings import said
 
 import regard
-from regard.attn.maps.attention_map import AttentionMap, Kept
-from regard.recording.recorded_map import Recorded
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import tile_server
 from regard.viz.recording.figures import draw_recording
 from regard.viz.recording.page.builder import html, write
-from regard.viz.recording.page.mask import Veil, covered, veil, veils
+from regard.viz.recording.page.mask import MaskSpans, covered, veil, veils
 
 CAUSAL = regard.Causal()
 
@@ -38,7 +38,7 @@ def masked(mask: Any, *shape: int) -> AttentionMap:
     return found
 
 
-def unpacked(one: Veil, q: int, k: int) -> np.ndarray[Any, Any]:
+def unpacked(one: MaskSpans, q: int, k: int) -> np.ndarray[Any, Any]:
     """What the page works out of it: which pairs are allowed."""
     raw = np.frombuffer(zlib.decompress(base64.b64decode(one.data)), np.uint8)
     if one.kind == "bits":
@@ -121,7 +121,7 @@ def test_a_veil_by_the_rule_is_that_by_its_pairs(name: str, steps: bool, monkeyp
     q, k = torch.randn(2, 3, 5 if steps else 13, 3), torch.randn(2, 3, 13, 3)
     found = regard.attend(q, k, k, mask=RULED[name], need=regard.Need(map=True)).map
     assert found is not None
-    kept = Kept(found.dense(), found.rule)  # type: ignore[attr-defined]
+    kept = DenseMap(found.dense(), found.rule)  # type: ignore[attr-defined]
     scanned = [veil(Scanned(found).pick(sample, 2)) for sample in range(2)]
     looked: list[Any] = []
 
@@ -160,7 +160,7 @@ def test_what_no_rule_tells_is_looked_at_pair_by_pair() -> None:
 def test_a_served_mask_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, ...]] = []
 
-    def counted(weights: AttentionMap) -> Veil | None:
+    def counted(weights: AttentionMap) -> MaskSpans | None:
         seen.append(weights.shape)
         return veil(weights)
 
@@ -194,11 +194,11 @@ def test_cells_in_which_nothing_is_allowed() -> None:
 
 def taped() -> Recording:
     maps = (
-        Recorded("layers.0", "self", masked(CAUSAL, 1, 2, 7), certificate=0.0),
-        Recorded("layers.1", "self", masked(torch.eye(7, dtype=torch.bool).logical_not(), 1, 2, 7), certificate=0.0),
-        Recorded("layers.2", "self", masked(None, 1, 2, 7), certificate=0.0),
+        RecordedMap("layers.0", "self", masked(CAUSAL, 1, 2, 7), certificate=0.0),
+        RecordedMap("layers.1", "self", masked(torch.eye(7, dtype=torch.bool).logical_not(), 1, 2, 7), certificate=0.0),
+        RecordedMap("layers.2", "self", masked(None, 1, 2, 7), certificate=0.0),
     )
-    return Recording(maps).labelled([f"w{n}" for n in range(7)])
+    return Recording(maps).with_labels([f"w{n}" for n in range(7)])
 
 
 def test_a_page_holds_every_mask_once() -> None:

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import regard
-from regard.attn.maps.attention_map import AttentionMap, Kept
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
 from regard.viz.recording.page import pyramid as scanning
 from regard.viz.recording.page.packing import facts
-from regard.viz.recording.page.pyramid import Scan, coarsest, halved
+from regard.viz.recording.page.pyramid import MapPyramid, coarsest, halved
 
 
-def read(weights: torch.Tensor | AttentionMap, kind: str = "self", **wanted: int) -> Scan:
-    found = Scan(weights if isinstance(weights, AttentionMap) else Kept(weights), kind, **wanted)
+def read(weights: torch.Tensor | AttentionMap, kind: str = "self", **wanted: int) -> MapPyramid:
+    found = MapPyramid(weights if isinstance(weights, AttentionMap) else DenseMap(weights), kind, **wanted)
     assert list(found.read())[-1:] == [found.q] * bool(found.q)
     return found
 

@@ -69,5 +69,5 @@ def accepts(recording: Recording, what: str, given: Mapping[str, object]) -> Non
     if what == "difference" and "other" not in given and not any(map(selection.differs, recording)):
         raise ValueError(
             "what='difference' needs other, the recording to take away, or differences, and these are weights; "
-            "pass other=, or draw recording.minus(other)"
+            "pass other=, or draw recording.difference(other)"
         )

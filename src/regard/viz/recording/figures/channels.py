@@ -7,7 +7,7 @@ from pathlib import Path
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import LEAST, board, ruler
 from regard.viz.recording import selection
-from regard.viz.recording.selection import Chosen
+from regard.viz.recording.selection import SelectedMap
 
 # bars of a gate, and gates of a figure; more are pooled, and counted
 _BARS, _GATES = 512, 24
@@ -51,12 +51,12 @@ def channels(recording: Recording, path: str | Path, *, sample: int = 0, layer: 
     return Path(path)
 
 
-def _of(seen: Sequence[Chosen]) -> str:
+def _of(seen: Sequence[SelectedMap]) -> str:
     unsure = "" if all(one.one.verified for one in seen) else " (unverified)"
     return (f"{len(seen)} gates" if len(seen) > 1 else selection.called(seen[0].one)) + unsure
 
 
-def _notes(seen: Sequence[Chosen], signed: bool) -> list[str]:
+def _notes(seen: Sequence[SelectedMap], signed: bool) -> list[str]:
     plain = "" if signed else "; 1 leaves a channel as it is, 0 silences it"
     many = any(one.map.shape[0] > _BARS for one in seen)
     return [

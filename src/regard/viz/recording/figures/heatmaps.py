@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import BAR, LEAST, Scale, board, breadths, ruler, scale, side
 from regard.viz.recording import selection
 from regard.viz.recording.page.mask import covered
-from regard.viz.recording.selection import KINDS, Chosen
+from regard.viz.recording.selection import KINDS, SelectedMap
 from regard.viz.text import labels
 
 # cells a side: of a map, more than which a screen has no pixels for, and of a thumbnail
@@ -33,7 +33,7 @@ def whole(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
     return _one(recording, selection.first(recording, layer, sample, head), path)
 
 
-def _one(recording: Recording, seen: Chosen, path: str | Path) -> Path:
+def _one(recording: Recording, seen: SelectedMap, path: str | Path) -> Path:
     q, k = seen.map.shape
     signed = selection.differs(seen.one)
     cells, masked = seen.cells(_CELLS), covered(seen.map, _CELLS)
@@ -71,7 +71,7 @@ def _one(recording: Recording, seen: Chosen, path: str | Path) -> Path:
 class _Layer:
     """A row of thumbnails: what it is called, its heads and a number under each."""
 
-    one: Recorded
+    one: RecordedMap
     cells: list[Tensor]
     masked: list[Tensor | None]
     numbers: list[float]
@@ -96,7 +96,7 @@ def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
     return _grid(found, path, _heading("heads", found), notes, meaning)
 
 
-def _layer(one: Recorded, sample: int) -> _Layer:
+def _layer(one: RecordedMap, sample: int) -> _Layer:
     maps = selection.heads(one, sample)
     # the weights of a gate are no shares of anything, and have no entropy
     below = maps.coarse(1, one.shape[-1]).mean((-2, -1)) if one.kind == "gate" else selection.entropies(maps)[0]
@@ -134,7 +134,7 @@ def _size(recording: Recording, found: Sequence[_Layer]) -> str:
     return f"{said} ({' or '.join(axes)}){pooled}"
 
 
-def _thumbnails(maps: AttentionMap, one: Recorded) -> tuple[list[Tensor], list[Tensor | None]]:
+def _thumbnails(maps: AttentionMap, one: RecordedMap) -> tuple[list[Tensor], list[Tensor | None]]:
     """The cells of every head, and those of them that are masked."""
     cells = maps.coarse(_SMALL, _SMALL) if max(maps.shape[-2:]) > _SMALL else maps.dense()
     cells = selection.sane(cells, one, signed=selection.differs(one))
@@ -198,7 +198,7 @@ def hops(recording: Recording, path: str | Path, *, sample: int = 0, query: int 
 
 
 def _slots(
-    cells: Tensor, hops: list[str], slots: list[str], path: str | Path, seen: Sequence[Chosen], unsure: str
+    cells: Tensor, hops: list[str], slots: list[str], path: str | Path, seen: Sequence[SelectedMap], unsure: str
 ) -> Path:
     k = cells.shape[1]
     wide, high = side(len(hops), 0.5, 4.0), side(k, 0.5, 6.0)
@@ -222,13 +222,13 @@ def _slots(
 def difference(recording: Recording, path: str | Path, *, other: Recording | None = None, sample: int = 0,
                layer: int | str | None = None, head: int | None = None) -> Path:  # fmt: skip
     """The recording less `other`, or a recording of differences itself: one map with `layer`, else all heads."""
-    against = recording if other is None else recording.minus(other)
+    against = recording if other is None else recording.difference(other)
     numbers = selection.layers(against, layer)
     for number in numbers:
         if not selection.differs(against[number]):
             raise ValueError(
                 f"what='difference' needs other, the recording to take away, or differences: "
-                f"{selection.called(against[number])!r} is none; pass other=, or draw recording.minus(other)"
+                f"{selection.called(against[number])!r} is none; pass other=, or draw recording.difference(other)"
             )
     if len(numbers) == 1 or head is not None:
         return _one(against, selection.first(against, layer, sample, head), path)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import LEAST, Board, Ruler, board, ruler, side
+from regard.viz.plots.canvas import LEAST, Canvas, Ruler, board, ruler, side
 from regard.viz.recording import selection
-from regard.viz.recording.selection import KINDS, Chosen
+from regard.viz.recording.selection import KINDS, SelectedMap
 from regard.viz.text import labels, terminal
 
 # a line is drawn for this share of the largest weight and more, and for so many weights at most
@@ -37,7 +37,7 @@ def _rows(map: AttentionMap, only: int | None) -> Iterator[tuple[int, Tensor]]:
         yield start, map.rows(slice(start, start + step))
 
 
-def _links(seen: Chosen, only: int | None) -> tuple[Tensor, Tensor, str]:
+def _links(seen: SelectedMap, only: int | None) -> tuple[Tensor, Tensor, str]:
     """Where each line runs, "n 2", its weight, "n", and what was left out. No matrix is formed."""
     greatest, total, count = 0.0, 0.0, 0
     for _, part in _rows(seen.map, only):
@@ -153,7 +153,7 @@ def text(recording: Recording, path: str | Path, *, sample: int = 0, layer: int 
     return Path(path)
 
 
-def _paragraph(b: Board, pieces: list[str], row: Tensor, itself: int | None) -> None:
+def _paragraph(b: Canvas, pieces: list[str], row: Tensor, itself: int | None) -> None:
     """Pieces line by line, from the right if most letters are written so; a frame around the one that looks."""
     from matplotlib.patches import Rectangle
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.common import image_files
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import BAR, LEAST, Scale, board, scale
 from regard.viz.plots.contours import trace
 from regard.viz.plots.heatmap import frame
 from regard.viz.recording import selection
-from regard.viz.recording.selection import KINDS, Chosen
+from regard.viz.recording.selection import KINDS, SelectedMap
 from regard.viz.text import labels
 
 Picture = Tensor | str | os.PathLike[str]
@@ -70,7 +70,7 @@ def gridded(recording: Recording, layer: int | str | None, kinds: Sequence[str],
     return numbers
 
 
-def _places(one: Recorded) -> tuple[int, int, int]:
+def _places(one: RecordedMap) -> tuple[int, int, int]:
     """Height and width of the grid, and how many keys stand before it."""
     k = one.shape[-1]
     if one.grid is None:
@@ -149,7 +149,7 @@ def overlay(recording: Recording, path: str | Path, *, sample: int = 0, layer: i
     return Path(path)
 
 
-def _prefix(seen: Chosen, weights: Tensor) -> str:
+def _prefix(seen: SelectedMap, weights: Tensor) -> str:
     """What the keys got that are no place of the image."""
     if not len(weights):
         return ""
@@ -161,7 +161,7 @@ def _prefix(seen: Chosen, weights: Tensor) -> str:
     return f"not in the image: {some}; in it: {1 - float(weights.sum()):.2f}"
 
 
-def steps(recording: Recording, numbers: Sequence[int], sample: int) -> tuple[list[Chosen], Tensor]:
+def steps(recording: Recording, numbers: Sequence[int], sample: int) -> tuple[list[SelectedMap], Tensor]:
     """All rows of all calls of a module, one below the other, "steps h w": one a word, one a glimpse."""
     seen = [selection.pick(recording, n, sample, None) for n in numbers]
     grids = {one.one.grid for one in seen}
@@ -174,12 +174,12 @@ def steps(recording: Recording, numbers: Sequence[int], sample: int) -> tuple[li
     return seen, torch.cat(found)
 
 
-def known(seen: Sequence[Chosen]) -> str:
+def known(seen: Sequence[SelectedMap]) -> str:
     """How far the least sure map is sure."""
     return selection.trust(max((one.one for one in seen), key=selection.worry))
 
 
-def _read(seen: Sequence[Chosen], sample: int) -> list[set[int]]:
+def _read(seen: Sequence[SelectedMap], sample: int) -> list[set[int]]:
     """The places that the heads of a hard attention went to, step by step; nothing of a soft one."""
     if not all(selection.hard(one.one) for one in seen):
         return []

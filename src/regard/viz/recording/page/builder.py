@@ -15,14 +15,14 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.common import atomic_files
-from regard.recording.recorded_map import Recorded
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.html import page
 from regard.viz.recording import selection
 from regard.viz.recording.page import packing
-from regard.viz.recording.page.mask import Veil, veils
+from regard.viz.recording.page.mask import MaskSpans, veils
 from regard.viz.recording.page.packing import Head
-from regard.viz.recording.page.pyramid import Scan, coarsest
+from regard.viz.recording.page.pyramid import MapPyramid, coarsest
 from regard.viz.text import labels
 
 # joined into one script, in this order: each file uses what stands before it
@@ -57,7 +57,7 @@ _ROWS = 16
 class Layer:
     """One recorded map as a row of the page: what it is called, and what its rows and columns are labelled with."""
 
-    one: Recorded
+    one: RecordedMap
     rows: tuple[str, ...] | None
     columns: tuple[str, ...] | None
     side: str  # "A", or "B" for the recording that A is compared with
@@ -120,7 +120,7 @@ def write(
 class _Masks(list[dict[str, object]]):
     """Masks of a page, each once."""
 
-    def put(self, one: Veil | None) -> int | None:
+    def put(self, one: MaskSpans | None) -> int | None:
         """Which of them it is."""
         if one is None:
             return None
@@ -195,16 +195,16 @@ def _described(layer: Layer, heads: int, texts: dict[tuple[str, ...] | None, int
     }
 
 
-def _read(head: Head, weights: int) -> Scan:
+def _read(head: Head, weights: int) -> MapPyramid:
     q, k = head.weights.shape
     top = k if weights <= _EXACT else _DETAIL[0][0]
-    scan = Scan(head.weights, head.kind, signed=head.signed, top=top, finest=coarsest(q, k))
+    scan = MapPyramid(head.weights, head.kind, signed=head.signed, top=top, finest=coarsest(q, k))
     for _ in scan.read():
         pass
     return scan
 
 
-def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[packing.Pack], list[str]]:
+def _kept(scans: Sequence[MapPyramid], room: int, exact: bool) -> tuple[list[packing.PackedHead], list[str]]:
     """As much of every head as there is room for, and what was left out, in words."""
     told: list[str] = []
     detail = ((max((scan.k for scan in scans), default=1), 0), *_DETAIL) if exact else _DETAIL
@@ -229,7 +229,7 @@ def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[packing.P
         scan = scans[n]
         if missed > 3 or scan.q * scan.k > _WEIGHTS:
             continue
-        fine = Scan(scan.weights, scan.kind, signed=scan.signed, top=1, finest=0)
+        fine = MapPyramid(scan.weights, scan.kind, signed=scan.signed, top=1, finest=0)
         for _ in fine.read():
             pass
         more = packing.finer(packed[n], fine)
@@ -248,12 +248,12 @@ def _kept(scans: Sequence[Scan], room: int, exact: bool) -> tuple[list[packing.P
     return packed, told
 
 
-def _odd(scans: Sequence[Scan]) -> list[str]:
+def _odd(scans: Sequence[MapPyramid]) -> list[str]:
     odd = sum(scan.odd for scan in scans)
     return [f"{odd:,} weights are not finite numbers; they are drawn as nought."] if odd else []
 
 
-def _words(layer: Layer, scan: Scan) -> str:
+def _words(layer: Layer, scan: MapPyramid) -> str:
     """A table for a reader without scripts: what the first rows of the first head look at most."""
     one = layer.one
 

@@ -24,7 +24,7 @@ _CELLS = 1 << 26
 
 
 @dataclass(frozen=True)
-class Veil:
+class MaskSpans:
     """What is masked: "spans" are the first key of each row and the one behind its last, "bits" are row by row, and
     "share" is all that is told of a mask that is too large."""
 
@@ -36,7 +36,7 @@ class Veil:
         return {"kind": self.kind, "chunk": self.data, "share": round(self.share, 6)}
 
 
-def veil(weights: AttentionMap) -> Veil | None:  # "q k"
+def veil(weights: AttentionMap) -> MaskSpans | None:  # "q k"
     """The veil of one head; None if nothing is masked, or no mask is known."""
     q, k = weights.shape
     if weights.allowed(slice(0, 0)) is None or not q or not k:
@@ -60,19 +60,19 @@ def veil(weights: AttentionMap) -> Veil | None:  # "q k"
         return _told(ends[0], ends[1], k)
     share = 1 - seen / (q * k)
     if bits:
-        return Veil("bits", chunk(np.packbits(np.concatenate(bits)).tobytes()), share)
-    return Veil("share", "-", share)
+        return MaskSpans("bits", chunk(np.packbits(np.concatenate(bits)).tobytes()), share)
+    return MaskSpans("share", "-", share)
 
 
-def _told(first: NDArray[np.uint32], last: NDArray[np.uint32], k: int) -> Veil | None:
+def _told(first: NDArray[np.uint32], last: NDArray[np.uint32], k: int) -> MaskSpans | None:
     """Intervals of keys; None if they are all there are."""
     seen = int(last.sum(dtype=np.int64) - first.sum(dtype=np.int64))
     if seen == len(first) * k:
         return None
-    return Veil("spans", chunk(planes(first) + planes(last)), 1 - seen / (len(first) * k))
+    return MaskSpans("spans", chunk(planes(first) + planes(last)), 1 - seen / (len(first) * k))
 
 
-def veils(found: AttentionMap) -> list[Veil | None]:  # "*h q k"
+def veils(found: AttentionMap) -> list[MaskSpans | None]:  # "*h q k"
     """Of every head; that of one, where all have the same mask."""
     heads = list(selection.each(found))
     some = found.allowed(slice(0, 1))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
-from regard.viz.recording.page.pyramid import TILE, Bytes, Scan
+from regard.viz.recording.page.pyramid import TILE, Bytes, MapPyramid
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Pack:
+class PackedHead:
     """A head as the page holds it: `facts` stand in the header, `chunks` in a block of their own."""
 
     facts: dict[str, object]
@@ -67,7 +67,7 @@ def tiles(cells: Bytes) -> list[str]:
     ]
 
 
-def facts(scan: Scan, top: int, levels: Sequence[int]) -> dict[str, object]:
+def facts(scan: MapPyramid, top: int, levels: Sequence[int]) -> dict[str, object]:
     """What the page must know of a head to unpack it, and to sort by."""
     # differences have no entropy, nor have the weights of a gate, which are no shares of anything
     spread = {} if scan.signed or scan.kind == "gate" else {"entropy": round(scan.entropy, 4)}
@@ -84,7 +84,7 @@ def facts(scan: Scan, top: int, levels: Sequence[int]) -> dict[str, object]:
     }
 
 
-def known(scan: Scan, top: int) -> str:
+def known(scan: MapPyramid, top: int) -> str:
     """The chunk that comes before the tiles."""
     top = min(top, scan.top)
     wide = "<u2" if scan.k <= 1 << 16 else "<u4"
@@ -100,19 +100,19 @@ def known(scan: Scan, top: int) -> str:
     return chunk(b"".join(parts))
 
 
-def packed(scan: Scan, top: int, level: int) -> Pack:
+def packed(scan: MapPyramid, top: int, level: int) -> PackedHead:
     """A head with its overview alone, one level of it."""
-    return Pack(facts(scan, top, [level]), (known(scan, top), *tiles(scan.levels[level])), level)
+    return PackedHead(facts(scan, top, [level]), (known(scan, top), *tiles(scan.levels[level])), level)
 
 
-def finer(pack: Pack, scan: Scan) -> Pack:
+def finer(pack: PackedHead, scan: MapPyramid) -> PackedHead:
     """The same head with all finer levels, down to the single weight."""
     levels = list(range(pack.finest - 1, -1, -1))
     more = tuple(tile for level in levels for tile in tiles(scan.levels[level]))
     return replace(pack, facts=pack.facts | {"levels": [pack.finest, *levels]}, chunks=(*pack.chunks, *more), finest=0)
 
 
-def thumbs(scans: Sequence[Scan], heads: Sequence[Sequence[object]]) -> dict[str, object]:
+def thumbs(scans: Sequence[MapPyramid], heads: Sequence[Sequence[object]]) -> dict[str, object]:
     """Small pictures of all heads, a chunk a layer; `bare` is without the sinks, where a layer has any."""
     found: dict[str, list[str]] = {"thumbs": [], "bare": []}
     start = 0

@@ -54,7 +54,7 @@ def blocks(weights: AttentionMap, start: int, end: int) -> Iterator[tuple[int, T
         yield first, weights.rows(slice(first, min(first + step, end))).cpu().float()
 
 
-class Scan:
+class MapPyramid:
     """What is known of one head after `for _ in scan.read(): ...`, and of its first `done` rows while that runs."""
 
     def __init__(
