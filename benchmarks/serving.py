@@ -39,9 +39,9 @@ from benchmarks.timing import Spread, spread
 from regard.cli.loading import load, recorded
 from regard.cli.sights import SIGHTS
 from regard.common import image_files
+from regard.inference.limits import Limits
 from regard.recording.record import record
 from regard.serve.image_endpoint import ImageEndpoint
-from regard.serve.limits import Limits
 from regard.serve.spatial_maps import spatial_maps
 from regard.tasks._image_predictors import Sight, Sighted, watched
 from regard.tasks.translate.predictor import Beam

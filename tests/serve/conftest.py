@@ -17,10 +17,10 @@ import torch
 
 from regard.cli.loading import Loaded, load
 from regard.cli.main import main
+from regard.inference.endpoint import Endpoint, PageSpec, Schema
+from regard.inference.limits import Limits
 from regard.serve.app import build
-from regard.serve.endpoint import Endpoint, PageSpec, Schema
 from regard.serve.errors import RequestError
-from regard.serve.limits import Limits
 from regard.serve.translate_endpoint import TranslateEndpoint
 
 LINES = [" ".join(word) for word in permutations("abcde", 3)]

@@ -9,9 +9,9 @@ from PIL import Image
 
 from regard.data.text.tokenizer import Tokenizer
 from regard.gates.catalogue import GATES
+from regard.inference.limits import Limits
 from regard.models.convnet import ConvNet
 from regard.serve.image_endpoint import ImageEndpoint
-from regard.serve.limits import Limits
 from regard.tasks._image_data import ImageStats
 from regard.tasks._image_predictors import Captioning, Classifying, Glimpsing
 from regard.tasks.caption.options import Caption

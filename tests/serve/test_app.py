@@ -10,7 +10,7 @@ from tests.serve.conftest import LINES, Gated, Make, get, post, visit
 from tests.serve.http.test_metrics import samples
 
 from regard.cli.loading import Loaded
-from regard.serve.limits import Limits
+from regard.inference.limits import Limits
 from regard.tasks.translate.predictor import Beam
 
 

@@ -19,12 +19,12 @@ from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, s
 from regard.attn.maps.attention_map import DenseMap
 from regard.cli.main import main
 from regard.common import image_files
+from regard.inference.limits import Limits
 from regard.recording.record import record
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.serve.errors import RequestError
 from regard.serve.image_endpoint import ImageEndpoint
-from regard.serve.limits import Limits
 from regard.serve.spatial_maps import CELLS, spatial_maps
 from regard.tasks._image_data import tensor
 from regard.tasks.classify_image.task import probabilities

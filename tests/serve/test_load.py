@@ -15,8 +15,8 @@ from tests.serve.conftest import Make, post
 
 from regard.cli.main import main
 from regard.cli.sights import SIGHTS
+from regard.inference.limits import Limits
 from regard.serve.image_endpoint import ImageEndpoint
-from regard.serve.limits import Limits
 from regard.serve.server import listen, server
 
 

@@ -16,7 +16,7 @@ from tests.serve.http.test_h11_timeouts import WHOLE
 from tests.serve.http.test_metrics import samples
 
 from regard.cli.loading import Loaded
-from regard.serve.limits import Limits
+from regard.inference.limits import Limits
 from regard.serve.server import listen, serve
 from regard.tasks.translate.predictor import Beam
 

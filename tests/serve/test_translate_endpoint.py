@@ -7,8 +7,8 @@ import torch
 from tests.serve.conftest import LINES, Make
 
 from regard.cli.loading import Loaded
+from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
-from regard.serve.limits import Limits
 from regard.serve.translate_endpoint import TranslateEndpoint, TranslateRequest
 from regard.serve.translate_schema import REQUEST
 from regard.tasks.translate.options import Translate

@@ -12,15 +12,15 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from regard import __version__
+from regard.inference.endpoint import Endpoint, Unpack
+from regard.inference.limits import Limits
 from regard.serve.batcher import Batcher
-from regard.serve.endpoint import Endpoint, Unpack
 from regard.serve.errors import RequestError, error_body
 from regard.serve.http import metrics
 from regard.serve.http.allowed_hosts import names
 from regard.serve.http.json_body import read
 from regard.serve.http.metrics import Metrics
 from regard.serve.http.security_middleware import Log, SecurityMiddleware
-from regard.serve.limits import Limits
 from regard.serve.pages import assets
 
 _ERROR = {

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from regard.serve.endpoint import Endpoint, EndpointRequest
+from regard.inference.endpoint import Endpoint, EndpointRequest
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.common import image_files
+from regard.inference.endpoint import PageSpec, Schema
+from regard.inference.limits import Limits
 from regard.recording.record import record
-from regard.serve.endpoint import PageSpec, Schema
 from regard.serve.errors import RequestError
 from regard.serve.http import fields
 from regard.serve.image_schema import ANSWER, REQUEST, TOP
-from regard.serve.limits import Limits
 from regard.serve.spatial_maps import SpatialMap, spatial_maps
 from regard.tasks._image_predictors import Pixels, Sight, Sighted, watched
 from regard.viz.text import labels

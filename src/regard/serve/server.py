@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from regard.serve.endpoint import Endpoint
-from regard.serve.limits import Limits
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
 
 if TYPE_CHECKING:
     import uvicorn

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.data.text.special_tokens import UNK
-from regard.serve.endpoint import PageSpec, Schema
+from regard.inference.endpoint import PageSpec, Schema
+from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http import fields
-from regard.serve.limits import Limits
 from regard.serve.translate_schema import ANSWER, BEAM, REQUEST
 from regard.tasks.translate.model import places
 from regard.tasks.translate.options import Translate

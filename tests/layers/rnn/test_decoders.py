@@ -66,7 +66,7 @@ class Given:
     encoded: Encoded
     lengths: Tensor
 
-    def rows(self, index: Tensor, places: int | None = None) -> "BooleanMask":
+    def rows(self, index: Tensor, places: int | None = None) -> "Given":
         outputs = self.encoded.outputs[index]
         encoded = Encoded(outputs if places is None else outputs[:, :places], self.encoded.summary[index])
         return Given(self.y[index], encoded, self.lengths[index])

@@ -152,7 +152,9 @@ def test_other_maps_are_stored_as_weights(tmp_path: Path) -> None:
         {"normalize": regard.Softmax(regard.Learnable(2.0))},
     ]
     maps = [RecordedMap("a", "self", regard.attend(q, k, need=regard.Need(map=True), **one).map) for one in terms]
-    tape = Recording((*maps, *stack().rollout(), *stack().without_keys([0]))).with_labels(["ä", "\ud800", "\n", "", "🙂"])
+    tape = Recording((*maps, *stack().rollout(), *stack().without_keys([0]))).with_labels(
+        ["ä", "\ud800", "\n", "", "🙂"]
+    )
     found = back(tape, tmp_path)
     assert all(type(one.weights) is DenseMap for one in found)
     same(tape, found)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.serve.conftest import Gated
 
-from regard.serve.endpoint import Endpoint
-from regard.serve.limits import Limits
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
 from regard.serve.server import address, listen, server
 
 BODY = b'{"word": "a"}'

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.serve.conftest import Gated, post, visit
 
+from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.json_body import parsed
-from regard.serve.limits import Limits
 
 BAD: dict[str, tuple[bytes, int, str]] = {
     "nothing": (b"", 400, "the body must be JSON, but at line 1, column 1: Expecting value"),

@@ -14,8 +14,8 @@ from tests.serve.http.test_h11_timeouts import running
 from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
 from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent
 
+from regard.inference.limits import Limits
 from regard.serve.image_endpoint import ImageEndpoint
-from regard.serve.limits import Limits
 
 pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 

@@ -12,7 +12,7 @@ from tests.serve.conftest import Service
 from tests.serve.http.test_h11_timeouts import running
 
 from regard.cli.loading import Loaded
-from regard.serve.limits import Limits
+from regard.inference.limits import Limits
 from regard.serve.translate_endpoint import TranslateEndpoint
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator

@@ -36,7 +36,7 @@ class Contest:
     """The folder for the runs and what came out; left open, runs/compare-TASK."""
     seeds: int = 1
     """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
-    toml_config: Path | None = None
+    config: Path | None = None
     """A TOML file with options, such as the config.toml of a run; those typed win. Its paths start where you are."""
     task: dict[str, Any] = field(default_factory=dict, metadata=part())
     training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))

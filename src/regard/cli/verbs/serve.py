@@ -12,8 +12,8 @@ from regard.cli.answers import refuse
 from regard.cli.parsing.options import Flag, left_open, parse, positive
 
 if TYPE_CHECKING:
+    from regard.inference.limits import Limits
     from regard.serve.image_endpoint import ImageEndpoint
-    from regard.serve.limits import Limits
     from regard.serve.translate_endpoint import TranslateEndpoint
 
 
@@ -102,7 +102,7 @@ def verb(args: Sequence[str]) -> int:
 
 
 def _limits(typed: Options) -> "Limits":
-    from regard.serve.limits import Limits
+    from regard.inference.limits import Limits
 
     names = [one.name for one in fields(Limits) if getattr(typed, one.name, None) is not None]
     return Limits(**{name: getattr(typed, name) for name in names})

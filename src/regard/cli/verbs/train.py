@@ -35,7 +35,7 @@ class New:
 
     out: Path | None = None
     """A new folder for all that the training leaves behind; left open, runs/TASK-DATE-TIME."""
-    toml_config: Path | None = None
+    config: Path | None = None
     """A TOML file with options, such as the config.toml of a run; those typed win. Its paths start where you are."""
     task: dict[str, Any] = field(default_factory=dict, metadata=part())
     training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))

@@ -5,8 +5,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from regard.inference.limits import Limits
 from regard.serve.errors import error_body
-from regard.serve.limits import Limits
 
 
 class Connection(H11Protocol):

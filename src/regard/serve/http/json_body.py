@@ -6,8 +6,8 @@ from typing import NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
+from regard.inference.limits import Limits
 from regard.serve.errors import RequestError, kind, short
-from regard.serve.limits import Limits
 
 
 async def read(request: Request, limits: Limits) -> dict[str, object]:

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
-from regard.serve.limits import Limits
 from regard.viz.html.page import policy
 
 # A body that is refused is read so far and thrown away: a client that still sends could not read why.

@@ -3,7 +3,7 @@
 import html
 from importlib import resources
 
-from regard.serve.endpoint import PageSpec
+from regard.inference.endpoint import PageSpec
 from regard.viz.html.page import asset, block
 
 
