@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.cli.conftest import Regard
-from tests.cli.models import READ, TEXT, saved
+from tests.recording.pretrained.models import READ, TEXT, saved
 
 from regard.cli.main import main
 from regard.recording.recording import Recording
@@ -267,7 +267,7 @@ def test_what_does_not_fit_into_memory(
 
 
 def test_a_text_without_tokens(regard: Regard, tmp_path: Path) -> None:
-    from tests.cli.models import tokenizer
+    from tests.recording.pretrained.models import tokenizer
 
     bare = saved("gpt2", tmp_path / "m")
     made = tokenizer()

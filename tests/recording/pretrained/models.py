@@ -46,6 +46,21 @@ def t5() -> Any:
 MODELS = {"bert": bert, "gpt2": gpt2, "t5": t5}
 
 
+def vit(folder: Path) -> Path:
+    """A classifier of images and its processor in a folder."""
+    import transformers
+    from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+
+    transformers.logging.disable_progress_bar()
+    torch.manual_seed(7)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 16}
+    names = {0: "cat", 1: "dog", 2: "owl"}
+    config = ViTConfig(**sizes, image_size=24, patch_size=8, num_labels=3, id2label=names)
+    ViTForImageClassification(config).save_pretrained(folder)
+    ViTImageProcessorPil(size={"height": 24, "width": 24}).save_pretrained(folder)
+    return folder
+
+
 def saved(name: str, folder: Path) -> Path:
     """A model and its tokenizer in a folder."""
     import transformers
