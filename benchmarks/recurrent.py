@@ -9,7 +9,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from benchmarks.table import Case, Row, gain
 from benchmarks.timing import Effort, backward, compare
-from regard.layers.rnn.stack import CELLS, Encoder
+from regard.layers.rnn.cells import CELLS
+from regard.layers.rnn.encoder import Encoder
 from regard.losses import linear_cross_entropy
 
 BATCH, STEPS, WIDTH, VOCABULARY = 64, 16, 256, 6000

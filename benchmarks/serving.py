@@ -39,12 +39,12 @@ from benchmarks.timing import Spread, spread
 from regard.cli.loading import load, recorded
 from regard.cli.sights import SIGHTS
 from regard.common import image_files
+from regard.decoding.search import Beam
 from regard.inference.limits import Limits
 from regard.recording.record import record
 from regard.serve.image_endpoint import ImageEndpoint
 from regard.serve.spatial_maps import spatial_maps
 from regard.tasks._image_predictors import Sight, Sighted, watched
-from regard.tasks.translate.predictor import Beam
 from regard.tasks.translate.task import read
 
 SENTENCES, PICTURES, LOOKED, ROUNDS = 400, 200, 8, 3

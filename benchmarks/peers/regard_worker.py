@@ -19,11 +19,12 @@ from regard.data.text.batching import PairBatch, plan_batches
 from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pairs, read_pairs
 from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.search import Beam
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Beam, Translator
+from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.task import TranslateProblem
 from regard.tasks.translate.vocabularies import Vocabularies
 from regard.training.config import TrainingConfig

@@ -20,8 +20,9 @@ from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
 from regard.common.dataclass_json import dataclass_from_json
+from regard.decoding.search import Beam
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Beam, TranslationHypothesis, Translator
+from regard.tasks.translate.predictor import TranslationHypothesis, Translator
 from regard.tasks.translate.task import read as read_splits
 from regard.training import checkpoint
 from regard.training.run_folder import BEST, RunRecord

@@ -13,8 +13,8 @@ from benchmarks.measured import About
 from benchmarks.spent import Spent
 from benchmarks.training import Say, train
 from benchmarks.translation.cases import UNITS, Case
+from regard.decoding.search import Beam, Greedy, Search
 from regard.metrics.text import SCORES
-from regard.tasks.translate.predictor import Beam, Greedy, Search
 from regard.tasks.translate.task import evaluate, read
 from regard.training import checkpoint
 from regard.training.events import Started

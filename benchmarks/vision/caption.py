@@ -23,10 +23,11 @@ from benchmarks.vision.result import Picture, Result, Row, Table
 from regard.cli.captions import draw
 from regard.common.dataclass_json import dataclass_from_json
 from regard.data.embedded.scenes import NAMES, Captioned
+from regard.decoding.search import Beam, Greedy
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
 from regard.tasks.caption.task import evaluate, read
-from regard.tasks.translate.predictor import Beam, Greedy, TranslationHypothesis
+from regard.tasks.translate.predictor import TranslationHypothesis
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, LAST, RunRecord

@@ -12,7 +12,8 @@ from tests.decoding.toy import BOS, EOS, Standing, Toy, everything, plain_beam, 
 from torch import Tensor
 
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Hypothesis, Step, greedy
+from regard.decoding.greedy import greedy
+from regard.decoding.protocol import Hypothesis, Step
 
 LENGTHS = [5, 2, 3, 1, 4, 5, 2]
 PENALTIES = [(0.0, 0.0), (1.0, 0.0), (0.6, 0.3), (-0.7, 0.0), (2.0, 1.0)]

@@ -11,7 +11,9 @@ from tests.decoding.toy import BOS, EOS, Spoken, Standing, Toy, everything
 from torch import Tensor
 
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Hypothesis, LazyLogits, Step, greedy, kept, sample
+from regard.decoding.greedy import greedy
+from regard.decoding.protocol import Hypothesis, LazyLogits, Step
+from regard.decoding.sampling import sample, truncated
 from regard.kernels import native_library
 
 SENTENCES, LIMITS = [3, 5, 8, 13, 21, 34, 55], [1, 9, 4, 11, 2, 13, 7]
@@ -159,7 +161,7 @@ def test_what_is_drawn_from_is_what_transformers_draws_from(
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
     logits = 2 * torch.randn(11, 37, dtype=torch.float64)
-    got, ids = kept(logits.log_softmax(-1), temperature, top_k, top_p)
+    got, ids = truncated(logits.log_softmax(-1), temperature, top_k, top_p)
     p = torch.zeros_like(logits).scatter(1, ids, got.exp()) if ids is not None else got.exp()
     unread = torch.zeros(11, 1, dtype=torch.long)
     want = TemperatureLogitsWarper(temperature)(unread, logits) if temperature != 1 else logits
@@ -261,8 +263,8 @@ class Read(Spoken):
 
     def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
         made = super().step(tokens, state, weights)
-        assert isinstance(made.said, LazyLogits)
-        return made._replace(said=made.logits)
+        assert isinstance(made.logits_or_lazy, LazyLogits)
+        return made._replace(logits_or_lazy=made.logits)
 
 
 @pytest.mark.parametrize("search", [greedy, sample, beam])

@@ -84,8 +84,8 @@ class Spoken(Toy):
 
     def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
         made = super().step(tokens, state, weights)
-        assert isinstance(made.said, Tensor)
-        return made._replace(said=LazyLogits.of(self.layer, made.said))
+        assert isinstance(made.logits_or_lazy, Tensor)
+        return made._replace(logits_or_lazy=LazyLogits.of(self.layer, made.logits_or_lazy))
 
 
 def everything(v: int, limit: int, forbidden: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from regard import ExpectedStop, Monotonic, Need, NormedAdditive
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Hypothesis, greedy
+from regard.decoding.greedy import greedy
+from regard.decoding.protocol import Hypothesis
 from regard.models import Seq2Seq
 
 BOS, EOS, LETTERS, LONGEST = 1, 2, 6, 5

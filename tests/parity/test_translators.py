@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from regard import Causal, Lengths, MultiHead
 from regard.decoding.beam import beam
-from regard.decoding.protocol import Step, greedy
-from regard.layers.rnn.stack import Encoder
+from regard.decoding.greedy import greedy
+from regard.decoding.protocol import Step
+from regard.layers.rnn.encoder import Encoder
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models import Transformer
 

@@ -10,8 +10,8 @@ from tests.serve.conftest import LINES, Gated, Make, get, post, visit
 from tests.serve.http.test_metrics import samples
 
 from regard.cli.loading import Loaded
+from regard.decoding.search import Beam
 from regard.inference.limits import Limits
-from regard.tasks.translate.predictor import Beam
 
 
 def test_right_answers_found_together(translating: Make, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

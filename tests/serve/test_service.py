@@ -16,9 +16,9 @@ from tests.serve.http.test_h11_timeouts import WHOLE
 from tests.serve.http.test_metrics import samples
 
 from regard.cli.loading import Loaded
+from regard.decoding.search import Beam
 from regard.inference.limits import Limits
 from regard.serve.server import listen, serve
-from regard.tasks.translate.predictor import Beam
 
 JSON = {"content-type": "application/json"}
 

@@ -7,12 +7,13 @@ import torch
 from tests.serve.conftest import LINES, Make
 
 from regard.cli.loading import Loaded
+from regard.decoding.search import Beam, Greedy
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.translate_endpoint import TranslateEndpoint, TranslateRequest
 from regard.serve.translate_schema import REQUEST
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Beam, Greedy, Translator
+from regard.tasks.translate.predictor import Translator
 
 BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": ({}, ["give text", "texts", "not both"]),

@@ -14,11 +14,12 @@ from regard.cli.pictures import looked_at
 from regard.cli.sights import captioning
 from regard.data.embedded.scenes import Captioned
 from regard.data.images.captions import read_captions
+from regard.decoding.search import Beam, Greedy
 from regard.tasks._image_data import ImageStats
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
 from regard.tasks.caption.task import alike, evaluate, has_test, read
-from regard.tasks.translate.predictor import Beam, Greedy, TranslationHypothesis
+from regard.tasks.translate.predictor import TranslationHypothesis
 
 if TYPE_CHECKING:
     from regard.cli.verbs import evaluate as evaluating

@@ -104,7 +104,7 @@ def taped(model: torch.nn.Module, layers: Sequence[str]) -> Iterator[Recording]:
 def _run(folder: Path, text: str | None, layers: Sequence[str], weights: str) -> Heard:
     from regard.cli.loading import load
     from regard.data.text.special_tokens import BOS
-    from regard.tasks.translate.predictor import Beam
+    from regard.decoding.search import Beam
     from regard.tasks.translate.task import read_one
 
     loaded = load(folder, weights, "cpu", None)  # type: ignore[arg-type]

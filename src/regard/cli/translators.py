@@ -10,10 +10,10 @@ from regard.cli.answers import write
 from regard.cli.loading import load
 from regard.cli.progress import counted, counting, number
 from regard.data.text.pairs import Pairs, read_pairs
+from regard.decoding.search import Beam, Greedy
 from regard.metrics.text import signature
 from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Beam, Greedy
 from regard.tasks.translate.task import evaluate, read_one
 
 if TYPE_CHECKING:

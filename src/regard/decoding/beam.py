@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
-from regard.decoding.protocol import CROWDED, Decoder, DecodingState, Hypothesis, check, few, impossible
+from regard.decoding.next_tokens import check_arguments, impossible, top_tokens
+from regard.decoding.paths import MIN_ALIVE
+from regard.decoding.protocol import Decoder, DecodingState, Hypothesis
 
 # A source position nobody looked at counts as one that was looked at this much: log 0 would make all scores the same.
 UNSEEN = 1e-4
@@ -41,7 +43,7 @@ def beam(
     term is never above 0, so log p at the most favourable length is a bound. What is found is the same as if every
     sentence went on to its limit.
     """
-    check(limits, eos, forbidden)
+    check_arguments(limits, eos, forbidden)
     _check(size, length_penalty, coverage, source_lengths, nbest)
     b, device = len(limits), limits.device
     spans = limits.tolist()
@@ -55,7 +57,7 @@ def beam(
         made = decoder.step(tokens, state, weights=coverage > 0)
         state = made.state
         # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others
-        log_p, words, end = few(made, log_prob > -torch.inf, rows, t, eos, forbidden, size + 1)
+        log_p, words, end = top_tokens(made, log_prob > -torch.inf, rows, t, eos, forbidden, size + 1)
         if covered is not None:
             if made.weights is None:
                 raise ValueError(f"coverage={coverage} needs the weights of attention, but decoder.step gave none")
@@ -85,7 +87,7 @@ def beam(
             log_prob, slot, token = (part[:, columns] for part in (log_prob, slot, token))
         history.append((rows, slot, token))
         living = alive.any(1)
-        if int(living.sum()) < CROWDED * len(rows):
+        if int(living.sum()) < MIN_ALIVE * len(rows):
             index = living.nonzero().squeeze(-1)
             state = state.keep(index)
             rows, log_prob, slot, token = (part[index] for part in (rows, log_prob, slot, token))

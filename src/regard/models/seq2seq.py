@@ -12,7 +12,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput, IncompatibleAttention, RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, Fixed, Luong
-from regard.layers.rnn.stack import Encoded, Encoder
+from regard.layers.rnn.encoder import Encoded, Encoder
 from regard.layers.token_batch import TokenBatch
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.data.text.special_tokens import UNK
+from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
@@ -11,7 +12,7 @@ from regard.serve.http import fields
 from regard.serve.translate_schema import ANSWER, BEAM, REQUEST
 from regard.tasks.translate.model import places
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import AlignedTranslation, Beam, Greedy, Search, TranslationHypothesis, Translator
+from regard.tasks.translate.predictor import AlignedTranslation, TranslationHypothesis, Translator
 from regard.viz.text import labels
 
 

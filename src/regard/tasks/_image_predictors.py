@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.decoding.search import Beam
 from regard.models.ram import RAM
 from regard.recording.recording import Recording
 from regard.tasks._image_data import ImageStats, recalled, tensor
@@ -23,7 +24,6 @@ from regard.tasks.caption.predictor import Captioner
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.glimpse import task as glimpsing
 from regard.tasks.glimpse.options import Glimpse
-from regard.tasks.translate.predictor import Beam
 
 Pixels = NDArray[np.uint8]  # "n h w c"
 # hypotheses of a sentence that are kept at every step

@@ -142,7 +142,7 @@ def test_a_training(regard: Regard, trained: Path, tmp_path: Path) -> None:
 
 def test_a_training_of_a_transformer(regard: Regard, heads: Path, tmp_path: Path) -> None:
     from regard.cli.loading import load
-    from regard.tasks.translate.predictor import Beam
+    from regard.decoding.search import Beam
 
     ran = regard("record", heads, "a b c", "--weights", "last", "--out", tmp_path / "a.safetensors")
     assert ran.code == 0, ran.err

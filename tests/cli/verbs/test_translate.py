@@ -13,7 +13,8 @@ from tests.cli.conftest import LINES, TINY, Ran, Regard
 
 from regard.cli.verbs.translate import _ordinal
 from regard.data.text.tokenizer import Tokenizer
-from regard.tasks.translate.predictor import AlignedTranslation, Beam, Greedy, Search, TranslationHypothesis, Translator
+from regard.decoding.search import Beam, Greedy, Search
+from regard.tasks.translate.predictor import AlignedTranslation, TranslationHypothesis, Translator
 from regard.viz.alignment import alignment, figure
 from regard.viz.text import fonts
 

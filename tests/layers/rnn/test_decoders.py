@@ -15,7 +15,7 @@ from regard.attn.call import Need
 from regard.layers.rnn import source_projection
 from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, Fixed, Luong
-from regard.layers.rnn.stack import Encoded
+from regard.layers.rnn.encoder import Encoded
 from regard.layers.token_batch import TokenBatch
 
 # sizes that share no factor: a swapped axis must fail; keys have 8, as one mechanism halves them

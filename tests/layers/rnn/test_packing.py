@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.packing import Packing
-from regard.layers.rnn.stack import Encoder
 
 
 @given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=6), more=st.integers(0, 2))

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from regard.kernels import native_library
-from regard.layers.rnn.stack import CELLS, Bridge, Encoder, Stack, States
+from regard.layers.rnn.cells import CELLS, States
+from regard.layers.rnn.encoder import Encoder
+from regard.layers.rnn.stack import Bridge, Stack
 
 # sizes that share no factor: a swapped axis must fail
 B, T, D, H, F = 3, 5, 7, 4, 2

@@ -16,7 +16,8 @@ from regard.attn.layer import Attention
 from regard.attn.terms.read import Read, ReadResult, Sample, _at
 from regard.attn.terms.score import Additive
 from regard.decoding.beam import beam
-from regard.decoding.protocol import greedy, sample
+from regard.decoding.greedy import greedy
+from regard.decoding.sampling import sample
 from regard.models.show_attend_tell.encoder import AnnotationEncoder
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.tasks.caption.task import drawn
@@ -307,7 +308,10 @@ def test_places_differ_by_where_they_lie() -> None:
             lambda: ShowAttendTell(Rows(), V),
             "encoder Rows does not say how wide it is .*; give example, a batch of pictures to call it with",
         ),
-        (lambda: ShowAttendTell(len, V), "encoder must be a module, got builtin_function_or_method; try Annotator"),  # type: ignore[arg-type]
+        (
+            lambda: ShowAttendTell(len, V),  # type: ignore[arg-type]
+            "encoder must be a module, got builtin_function_or_method; try AnnotationEncoder",
+        ),
         (lambda: ShowAttendTell(Map(), V, attention="softer"), "unknown attention 'softer'; did you mean 'soft'"),
         (lambda: ShowAttendTell(Map(), V, expected=2.0), "a chance from 0 to 1, got 2.0; the paper has expected=0.5"),
         (lambda: ShowAttendTell(Map(), 0), "vocabulary must be a whole number, 1 or more, for ShowAttendTell, got 0"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.attn import observer
-from regard.decoding.protocol import greedy
+from regard.decoding.greedy import greedy
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 

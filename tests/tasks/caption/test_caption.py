@@ -16,12 +16,12 @@ from regard.attn.call import Need
 from regard.data.embedded.scenes import Box, Captioned
 from regard.data.images.captions import read_captions
 from regard.data.text.special_tokens import PAD
+from regard.decoding.search import Beam, Greedy, Sampling
 from regard.tasks.caption import task as captioning
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import CaptionAlignment, Captioner, pointing
 from regard.tasks.caption.task import evaluate, read, targets
 from regard.tasks.registry import TASKS, told
-from regard.tasks.translate.predictor import Beam, Greedy, Sampling
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit

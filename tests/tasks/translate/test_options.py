@@ -9,7 +9,7 @@ import pytest
 
 from regard.common.dataclass_json import dataclass_from_json
 from regard.data.embedded import EMBEDDED
-from regard.layers.rnn.stack import CELLS
+from regard.layers.rnn.cells import CELLS
 from regard.metrics.text import SCORES, Cut
 from regard.models import TRANSLATORS
 from regard.models.seq2seq import DECODERS, Seq2Seq

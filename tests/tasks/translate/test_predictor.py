@@ -11,8 +11,9 @@ from regard.data.text.batching import source_batch
 from regard.data.text.corpus import SHORT
 from regard.data.text.pairs import Pairs
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
+from regard.decoding.search import Beam, Greedy, Sampling, Search
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import SPARE, Beam, Greedy, Sampling, Search, Translator
+from regard.tasks.translate.predictor import SPARE, Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 
 LINES = ["bad", "a", "", "cabbage", "fed", "deaf cab", " \t", "gag", "abcdefg abcdefg", "bed"]

@@ -17,12 +17,13 @@ from regard.data.text.batching import PairBatch
 from regard.data.text.lines import Lines
 from regard.data.text.pairs import Pairs, Splits
 from regard.data.text.special_tokens import PAD
+from regard.decoding.search import Beam, Greedy
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import linear_cross_entropy
 from regard.tasks.translate import task as translation
 from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import SPARE, Beam, Greedy, Translator
+from regard.tasks.translate.predictor import SPARE, Translator
 from regard.tasks.translate.task import TranslateProblem, evaluate, read, read_one
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -17,8 +17,9 @@ from regard.cli.progress import counted
 from regard.cli.recording_output import can_write, note
 
 if TYPE_CHECKING:
+    from regard.decoding.search import Search
     from regard.tasks.translate.options import Translate
-    from regard.tasks.translate.predictor import Search, TranslationHypothesis, Translator
+    from regard.tasks.translate.predictor import TranslationHypothesis, Translator
     from regard.viz.alignment.alignment import Alignment
 
 # lines of a file that are translated together, the short with the short
@@ -204,7 +205,7 @@ def _ordinal(n: int) -> str:
 
 
 def _search(typed: Options) -> "Search":
-    from regard.tasks.translate.predictor import Beam, Greedy, Sampling
+    from regard.decoding.search import Beam, Greedy, Sampling
 
     if typed.sample:
         temperature = 1.0 if typed.temperature is None else typed.temperature

@@ -14,8 +14,9 @@ from regard.attn.catalogue import Factory, width
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import Sample
+from regard.layers.rnn.cells import States
+from regard.layers.rnn.encoder import Encoded
 from regard.layers.rnn.source_projection import projected
-from regard.layers.rnn.stack import Encoded, States
 from regard.layers.token_batch import TokenBatch
 
 

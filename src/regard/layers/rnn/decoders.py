@@ -21,8 +21,9 @@ from regard.attn.catalogue import Factory
 from regard.layers.hooks import bare
 from regard.layers.rnn.decoder_base import Attentive, DecoderOutput, DecoderStep, RecurrentDecoder, RecurrentState
 from regard.layers.rnn.deferred_linear import DeferredGradLinear
+from regard.layers.rnn.encoder import Encoded
 from regard.layers.rnn.source_projection import projected
-from regard.layers.rnn.stack import Bridge, Encoded, Stack
+from regard.layers.rnn.stack import Bridge, Stack
 from regard.layers.token_batch import TokenBatch
 
 

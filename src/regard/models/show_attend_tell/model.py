@@ -18,7 +18,8 @@ from regard.attn.terms.score import Additive
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import Attentive, DecoderOutput, DecoderStep, RecurrentState
-from regard.layers.rnn.stack import Bridge, Encoded, Stack
+from regard.layers.rnn.encoder import Encoded
+from regard.layers.rnn.stack import Bridge, Stack
 from regard.layers.token_batch import TokenBatch
 from regard.models.show_attend_tell.encoder import annotated, wide
 

@@ -16,13 +16,14 @@ from regard.common.eval_mode import eval_mode
 from regard.data.embedded.scenes import NAMES, Box
 from regard.data.text.special_tokens import PAD
 from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.search import Greedy, Search, run_search
 from regard.models.show_attend_tell.encoder import AnnotationEncoder
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.recording.record import record
 from regard.recording.recording import Recording
 from regard.tasks._image_data import ImageStats, recalled, tensor
 from regard.tasks.caption.options import Caption
-from regard.tasks.translate.predictor import Greedy, Search, TranslationHypothesis, run_search, shift_right, with_eos
+from regard.tasks.translate.predictor import TranslationHypothesis, shift_right, with_eos
 from regard.tasks.translate.vocabularies import read_vocabulary
 
 _TOKENS = "tokens.json"

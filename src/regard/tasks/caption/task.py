@@ -16,6 +16,7 @@ from regard.data.images.captions import read_captions
 from regard.data.text.batching import plan_batches, source_batch
 from regard.data.text.special_tokens import BOS, PAD
 from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.search import Greedy, Search
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import doubly_stochastic, linear_cross_entropy, reinforce
 from regard.metrics.text import SCORES
@@ -23,7 +24,7 @@ from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.tasks._image_data import ImageStats, brightness, counted, remember, tensor
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner, build, has_tokens, pointing, read_tokens, write_tokens
-from regard.tasks.translate.predictor import Greedy, Search, TranslationHypothesis
+from regard.tasks.translate.predictor import TranslationHypothesis
 from regard.training.protocol import Loss, ValidationResult
 
 # of files without pictures to validate on, the share that is held out for it

@@ -1,9 +1,8 @@
 """Interpreter: a translator with its vocabularies, text in and text out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,54 +10,16 @@ from regard.attn.call import Need
 from regard.common.eval_mode import eval_mode
 from regard.data.text.batching import source_batch
 from regard.data.text.corpus import SHORT
-from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
-from regard.decoding.beam import beam
-from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, greedy, sample
+from regard.data.text.special_tokens import BOS, EOS, PAD
+from regard.decoding.protocol import Hypothesis
+from regard.decoding.search import Greedy, Search, num_hypotheses, run_search
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.translate.model import build, longest
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.vocabularies import Vocabularies
 
-# never a translation: what the model says ends with EOS and has no holes
-_FORBIDDEN = (PAD, BOS, UNK)
 # how many tokens a translation may have more than any that was learned from
 SPARE = 5
-
-
-@dataclass(frozen=True)
-class Greedy:
-    """The likeliest token at every step, scored as a beam would."""
-
-    length_penalty: float = 1.0
-
-
-@dataclass(frozen=True)
-class Beam:
-    """The `nbest` of the best that `size` hypotheses find."""
-
-    size: int = 5
-    nbest: int = 1
-    length_penalty: float = 1.0
-    coverage: float = 0.0
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """`count` translations by chance, the likeliest first: drawn by the seed and the number of the line."""
-
-    count: int = 1
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int = 0
-
-
-Search = Greedy | Beam | Sampling
-
-
-def hypotheses(search: Search) -> int:
-    """How many of each sentence a search follows."""
-    return search.size if isinstance(search, Beam) else search.count if isinstance(search, Sampling) else 1
 
 
 @dataclass(frozen=True)
@@ -79,54 +40,6 @@ class AlignedTranslation:
     source: list[str]
     target: list[str]
     weights: Tensor = field(repr=False)  # "t s"
-
-
-def run_search(
-    decoder: Decoder, state: DecodingState, search: Search, limits: Tensor, numbers: Sequence[int], lengths: Tensor
-) -> list[list[Hypothesis]]:  # limits, lengths "b"
-    """What a decoder says from a state on, the best first; `numbers` of the lines decide what is drawn.
-
-    `lengths`: how many places each source has, which a penalty of coverage counts.
-    """
-    if isinstance(search, Greedy):
-        found = greedy(decoder, state, bos=BOS, eos=EOS, limits=limits, forbidden=_FORBIDDEN)
-        return [[_ranked(one, search.length_penalty)] for one in found]
-    if isinstance(search, Beam):
-        return beam(
-            decoder,
-            state,
-            bos=BOS,
-            eos=EOS,
-            limits=limits,
-            size=search.size,
-            nbest=search.nbest,
-            length_penalty=search.length_penalty,
-            coverage=search.coverage,
-            source_lengths=lengths if search.coverage else None,
-            forbidden=_FORBIDDEN,
-        )
-    steps = int(limits.max())
-    each = [np.random.default_rng((search.seed, number)).random((steps, search.count)) for number in numbers]
-    drawn = sample(
-        decoder,
-        state,
-        bos=BOS,
-        eos=EOS,
-        limits=limits,
-        forbidden=_FORBIDDEN,
-        temperature=search.temperature,
-        top_k=search.top_k,
-        top_p=search.top_p,
-        count=search.count,
-        chance=torch.from_numpy(np.stack(each)).transpose(1, 2).to(limits.device),
-    )
-    return [sorted(found, key=lambda one: -one.log_prob) for found in drawn]
-
-
-def _ranked(found: Hypothesis, length_penalty: float) -> Hypothesis:
-    """With the score that a beam gives it: log p / ((5 + |y|) / 6)^α, where |y| counts the end."""
-    length = len(found.tokens) + found.finished
-    return replace(found, score=found.log_prob / ((5 + length) / 6) ** length_penalty)
 
 
 class Translator:
@@ -200,7 +113,7 @@ class Translator:
         limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
         for bound in (self.longest, self.most):
             limits = limits if bound is None else limits.clamp_max(bound)
-        state = self.model.start(source, lengths, hypotheses(search))
+        state = self.model.start(source, lengths, num_hypotheses(search))
         return run_search(self.model, state, search, limits, numbers, lengths)
 
     def _said(self, found: Hypothesis) -> TranslationHypothesis:

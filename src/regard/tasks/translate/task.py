@@ -15,6 +15,7 @@ from regard.data.text.corpus import Corpus, among_all
 from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs
 from regard.data.text.special_tokens import PAD
+from regard.decoding.search import Greedy, Search
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import linear_cross_entropy, reinforce
 from regard.metrics.text import SCORES, Cut, cut_for, scored, signature
@@ -22,7 +23,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.model import build, longest, places
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import Greedy, Search, Translator
+from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 from regard.training.protocol import Loss, ValidationResult
 

@@ -1,0 +1,32 @@
+"""Greedy search.
+
+    hypotheses = greedy(model, model.start(source, lengths), bos=1, eos=2, limits=2 * lengths + 10)
+    hypotheses[3].tokens, hypotheses[3].log_prob
+
+`limits` counts predictions, the end of the sentence included.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decoding.next_tokens import check_possible, top_tokens
+from regard.decoding.paths import decode_paths
+from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
+
+
+@torch.no_grad()
+def greedy(
+    decoder: Decoder, state: DecodingState, *, bos: int, eos: int, limits: Tensor, forbidden: Sequence[int] = ()
+) -> list[Hypothesis]:  # limits "b"
+    """y_t = argmax p(y | y_<t); of equals the lowest id."""
+
+    def choose(step: Step, alive: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        log_p, tokens, _ = top_tokens(step, alive, rows, t, eos, forbidden, 1)
+        tokens, log_p = tokens.squeeze(-1), log_p.squeeze(-1)
+        check_possible(log_p, alive)
+        return tokens, log_p
+
+    paths = decode_paths(decoder, state, choose, 1, bos, eos, limits, forbidden)
+    return [hypothesis for (hypothesis,) in paths]
