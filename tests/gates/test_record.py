@@ -71,7 +71,7 @@ def test_signals_and_volumes_have_no_grid(dims: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["se", "spatial", "cbam", "simam", "coordinate"])
-def test_slopes(name: str) -> None:
+def test_gradients(name: str) -> None:
     """∂L/∂w, from the output's gradient: that of weights that are a leaf."""
     torch.manual_seed(0)
     net, x = Net(name).eval(), torch.randn(3, 2, 5, 7)
@@ -82,8 +82,8 @@ def test_slopes(name: str) -> None:
     features = net.conv(x).detach()
     wide = heard.weights.dense().requires_grad_()
     (wide.expand(3, 1, C, 35).reshape(3, C, 5, 7) * features * target).sum().backward()
-    torch.testing.assert_close(heard.slope.dense(), wide.grad, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(heard.slope.pick(1, 0).dense(), wide.grad[1, 0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(heard.gradient.dense(), wide.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(heard.gradient.pick(1, 0).dense(), wide.grad[1, 0], rtol=1e-4, atol=1e-5)
 
 
 def test_some_rows_are_some_channels() -> None:
@@ -94,9 +94,9 @@ def test_some_rows_are_some_channels() -> None:
         net(x).sum().backward()
     assert few[0].shape == (3, 1, 2, 35)
     assert few[0].verified
-    assert few[0].slope.shape == (3, 1, 2, 35)
+    assert few[0].gradient.shape == (3, 1, 2, 35)
     assert torch.equal(few[0].weights.dense(), tape[0].weights.dense()[..., [1, 4], :])
-    torch.testing.assert_close(few[0].slope.dense().reshape(3, 2, 5, 7), net.conv(x)[:, [1, 4]])
+    torch.testing.assert_close(few[0].gradient.dense().reshape(3, 2, 5, 7), net.conv(x)[:, [1, 4]])
     place = Net("spatial").eval()
     with regard.record(place, rows=slice(0, 4)) as one:
         place(x)

@@ -147,12 +147,12 @@ def test_the_budget_looks_ahead() -> None:
     assert len(tape) == 3
 
 
-def test_the_slope_is_the_gradient_of_the_weights() -> None:
+def test_the_gradient_is_that_of_the_weights() -> None:
     net, given = model(), x()
     with regard.record(net, gradients=True) as tape:
         out = net(given)
-    with pytest.raises(RuntimeError, match="the slope of '0.attention' is known after a backward pass"):
-        tape[0].slope.dense()
+    with pytest.raises(RuntimeError, match="the gradient of '0.attention' is known after a backward pass"):
+        tape[0].gradient.dense()
     (out * torch.arange(D)).sum().backward()
     attend = net[0].attention
     q, k, v = attend.qkv(given).unflatten(-1, (3, H, -1)).transpose(1, 3).unbind(2)
@@ -161,16 +161,16 @@ def test_the_slope_is_the_gradient_of_the_weights() -> None:
     h = given + attend.out((weights @ v).transpose(1, 2).flatten(-2))
     h = h + torch.relu(net[0].feed(h))
     (net[2](net[1](h)) * torch.arange(D)).sum().backward()
-    torch.testing.assert_close(tape[0].slope.dense(), weights.grad, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(tape[0].slope.pick(1, 2)[3:5, 1:], weights.grad[1, 2, 3:5, 1:], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(tape[0].gradient.dense(), weights.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(tape[0].gradient.pick(1, 2)[3:5, 1:], weights.grad[1, 2, 3:5, 1:], rtol=1e-4, atol=1e-5)
     assert tape.relevance()[0].shape == (B, 1, N, N)
     with regard.record(net, gradients=True, heads=[2], rows=[5, 1]) as some:
         out = net(given)
     (out * torch.arange(D)).sum().backward()
-    torch.testing.assert_close(some[0].slope.dense(), weights.grad[:, [2]][..., [5, 1], :], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(some[0].gradient.dense(), weights.grad[:, [2]][..., [5, 1], :], rtol=1e-4, atol=1e-5)
 
 
-def test_slopes_of_every_way_to_attend() -> None:
+def test_gradients_of_every_way_to_attend() -> None:
     heads = nn.MultiheadAttention(D, H, batch_first=True)
     own = regard.MultiHead(D, H, kv_heads=1)
     given = x()
@@ -179,9 +179,9 @@ def test_slopes_of_every_way_to_attend() -> None:
             out = call()
         out.sum().backward()
         (one,) = tape
-        assert one.slope.shape == one.shape
+        assert one.gradient.shape == one.shape
         # rows of a softmax: what all weights together gain is the loss's own change with the output
-        assert one.slope.dense().abs().sum() > 0
+        assert one.gradient.dense().abs().sum() > 0
 
 
 @pytest.mark.parametrize("fullgraph", [False, True])

@@ -42,7 +42,7 @@ def test_the_fused_path_gives_the_maps_of_the_eager_path(name: str) -> None:
     eager = eager_maps(made)
     assert len(tape) == len(eager)
     for one, weights in zip(tape, eager, strict=True):
-        assert one.how == "sdpa"
+        assert one.captured_from == "sdpa"
         assert one.verified
         assert one.certificate is not None
         assert one.certificate <= 1e-5
@@ -60,7 +60,7 @@ def test_the_eager_path_is_heard_alike(name: str) -> None:
     with torch.no_grad(), regard.record(made.model) as tape:
         made.model(**made.inputs)
     for one, weights in zip(tape, eager, strict=True):
-        assert one.how == "softmax"
+        assert one.captured_from == "softmax"
         assert one.verified
         # followed from the product on: queries and keys are kept, not the weights
         assert type(one.weights).__name__ == "LazyMap"
@@ -77,7 +77,7 @@ def test_flex_attention_of_a_model_is_heard_alike(name: str) -> None:
         made.model(**made.inputs)
     assert len(tape) == len(eager)
     for one, weights in zip(tape, eager, strict=True):
-        assert one.how == "flex_attention"
+        assert one.captured_from == "flex_attention"
         assert one.verified
         valid = made.valid[:, None, :, None]
         torch.testing.assert_close(one.weights.dense() * valid, weights * valid, rtol=0.0, atol=1e-6)

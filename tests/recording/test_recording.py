@@ -47,11 +47,11 @@ def test_some_layers() -> None:
 @pytest.mark.parametrize("lazy", [False, True], ids=["kept", "computed"])
 def test_some_heads(index: object, lazy: bool) -> None:
     one = computed() if lazy else DenseMap(weights(2, 3, 5, 5))
-    tape = Recording((RecordedMap("a", "self", one, slope=DenseMap(weights(2, 3, 5, 5, seed=9))),))
+    tape = Recording((RecordedMap("a", "self", one, gradient=DenseMap(weights(2, 3, 5, 5, seed=9))),))
     found = tape.select(heads=index)
     whole = torch.arange(3)[[index] if isinstance(index, int) else index]
     torch.testing.assert_close(dense(found), one.dense()[:, whole])
-    torch.testing.assert_close(found[0].slope.dense(), weights(2, 3, 5, 5, seed=9)[:, whole])
+    torch.testing.assert_close(found[0].gradient.dense(), weights(2, 3, 5, 5, seed=9)[:, whole])
     assert found[0].weights.pick(1, 0).shape == (5, 5)
     torch.testing.assert_close(found[0].weights.pick(1, 0).dense(), one.dense()[1, whole[0]])
 
@@ -150,7 +150,7 @@ def test_what_is_made_of_an_unverified_map_is_unverified() -> None:
     assert not both.rollout()[0].verified
     wrong = RecordedMap("a", "self", DenseMap(weights(1, 2, 3, 3)), certificate=0.5)
     assert not Recording((sure,)).difference(Recording((wrong,)))[0].verified
-    assert "mean of regard" in both.mean("layers")[0].how
+    assert "mean of regard" in both.mean("layers")[0].captured_from
 
 
 def test_a_difference() -> None:

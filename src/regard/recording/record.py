@@ -40,7 +40,7 @@ def record(
 
     `layers` are patterns of module names, "encoder.*"; `heads` and `rows` say which heads and which queries of every
     call. Queries and keys are kept, linear in the length, and weights computed when looked at; keep="weights" keeps
-    weights. `gradients` keeps values too, so that after a backward pass `slope` is ∂L/∂P. `budget` is in bytes.
+    weights. `gradients` keeps values too, so that after a backward pass `gradient` is ∂L/∂P. `budget` is in bytes.
     `tolerance` is the greatest certificate of a verified map; None goes by what rounding may do.
     """
     if observer.listener() is not None:

@@ -31,9 +31,9 @@ class RecordedMap:
     step: int = 0  # absolute position of the first query: 0, or how many tokens a cache held before
     certificate: float | None = None
     tolerance: float = 1e-4
-    how: str = "regard"  # what was listened to: "regard", HARD, "sdpa", "multi_head_attention", "flex_attention", …
+    captured_from: str = "regard"  # or HARD, "sdpa", "multi_head_attention", "flex_attention", "softmax", …
     grid: tuple[int, int] | None = None  # keys that are places of an image: (height, width) of the last height·width
-    slope: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
+    gradient: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
     rows: tuple[int, ...] | None = None  # which queries of the call these are, if not all were recorded
     heads: tuple[int, ...] | None = None  # which heads
 

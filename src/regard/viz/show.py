@@ -275,7 +275,9 @@ def _recording(x: object) -> Recording:
         )
     if len(x.shape) == 3:
         x = _OneSample(x)
-    return Recording((RecordedMap("weights", "self" if x.shape[-2] == x.shape[-1] else "cross", x, how="given"),))
+    return Recording(
+        (RecordedMap("weights", "self" if x.shape[-2] == x.shape[-1] else "cross", x, captured_from="given"),)
+    )
 
 
 def _arrays(recording: Recording) -> dict[str, Any]:

@@ -71,23 +71,25 @@ def test_a_module_called_again_is_a_layer_again() -> None:
     assert torch.equal(shared.rollout()[0].weights.dense(), apart.rollout()[0].weights.dense())
 
 
-def sloped(layers: int = 3, b: int = 2, h: int = 3, n: int = 5) -> Recording:
+def with_gradients(layers: int = 3, b: int = 2, h: int = 3, n: int = 5) -> Recording:
     maps = []
     for layer in range(layers):
-        slope = torch.randn(b, h, n, n, generator=torch.Generator().manual_seed(layer + 50))
-        maps.append(RecordedMap(f"l.{layer}", "self", DenseMap(weights(b, h, n, n, seed=layer)), slope=DenseMap(slope)))
+        gradient = torch.randn(b, h, n, n, generator=torch.Generator().manual_seed(layer + 50))
+        maps.append(
+            RecordedMap(f"l.{layer}", "self", DenseMap(weights(b, h, n, n, seed=layer)), gradient=DenseMap(gradient))
+        )
     return Recording(tuple(maps))
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 7))
 def test_relevance_is_the_authors(layers: int, heads: int, n: int) -> None:
-    tape = sloped(layers, 2, heads, n)
+    tape = with_gradients(layers, 2, heads, n)
     found = tape.relevance()[0].weights.dense()
     for b in range(2):
         r = np.eye(n)
         for one in tape:
-            grad, cam = (m.dense()[b].double().numpy() for m in (one.slope, one.weights))
+            grad, cam = (m.dense()[b].double().numpy() for m in (one.gradient, one.weights))
             r = r + np.clip(grad * cam, 0, None).mean(0) @ r
         np.testing.assert_allclose(found[b, 0].numpy(), r, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(tape.relevance().shares()[0].weights.dense().sum(-1), torch.ones(2, 1, n))
@@ -95,7 +97,7 @@ def test_relevance_is_the_authors(layers: int, heads: int, n: int) -> None:
 
 def test_relevance_of_what_matters_nothing_is_the_identity() -> None:
     maps = tuple(
-        RecordedMap(f"l.{n}", "self", DenseMap(weights(1, 2, 3, 3)), slope=DenseMap(-torch.ones(1, 2, 3, 3)))
+        RecordedMap(f"l.{n}", "self", DenseMap(weights(1, 2, 3, 3)), gradient=DenseMap(-torch.ones(1, 2, 3, 3)))
         for n in "ab"
     )
     assert torch.equal(Recording(maps).relevance()[0].weights.dense()[0, 0], torch.eye(3))
@@ -118,7 +120,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "steps": (ValueError, lambda: STEPS.relevance(), "of 1 queries to 6 keys"),
     "lengths": (ValueError, lambda: LENGTHS.rollout(), "maps of one length, got (1, 5, 5) and (1, 7, 7)"),
     "two passes": (ValueError, lambda: TWICE.rollout(), "'l.0' was called 2 times; take one, as in select(calls=0)"),
-    "no slope": (ValueError, lambda: stack().relevance(), "'layers.2' has none; record with gradients=True"),
+    "no gradient": (ValueError, lambda: stack().relevance(), "'layers.2' has none; record with gradients=True"),
 }
 
 

@@ -91,7 +91,7 @@ def test_weights_that_are_kept_are_no_longer_the_models() -> None:
     torch.testing.assert_close(tape[0].weights.dense(), torch.tanh(x @ x.mT).softmax(-1), rtol=0.0, atol=1e-6)
 
 
-def test_a_frozen_layer_has_no_slope_and_stops_nobody() -> None:
+def test_a_frozen_layer_has_no_gradient_and_stops_nobody() -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -105,10 +105,10 @@ def test_a_frozen_layer_has_no_slope_and_stops_nobody() -> None:
     with regard.record(model, gradients=True) as tape:
         out = model(torch.randn(B, Q, D))
     out.sum().backward()
-    assert tape[0].slope is None
-    assert tape[1].slope is not None
-    assert tape[1].slope.dense().abs().sum() > 0
-    with pytest.raises(ValueError, match="relevance needs the slope of every map, and 'first' has none"):
+    assert tape[0].gradient is None
+    assert tape[1].gradient is not None
+    assert tape[1].gradient.dense().abs().sum() > 0
+    with pytest.raises(ValueError, match="relevance needs the gradient of every map, and 'first' has none"):
         tape.relevance()
 
 

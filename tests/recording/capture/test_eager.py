@@ -106,7 +106,7 @@ def recorded(attend: Attend) -> tuple[regard.RecordedMap, Tensor]:
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_scores_are_followed_to_queries_and_keys(name: str) -> None:
     one, weights = recorded(FOLLOWED[name])
-    assert one.how == "softmax"
+    assert one.captured_from == "softmax"
     assert one.verified
     assert type(one.weights).__name__ == "LazyMap"
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)

@@ -206,7 +206,7 @@ def test_weights_before_dropout_are_certified_by_those_that_were_left() -> None:
 
     one, weights = recorded(dropped)
     assert one.verified
-    assert one.how == "softmax before dropout"
+    assert one.captured_from == "softmax before dropout"
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
     assert not recorded(other)[0].verified
 

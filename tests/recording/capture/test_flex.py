@@ -64,7 +64,7 @@ def test_functions_of_a_cell_are_computed_row_by_row(options: str) -> None:
         out = model(q, k, v)
     (one,) = tape
     want = written(q, k, given)
-    assert one.how == "flex_attention"
+    assert one.captured_from == "flex_attention"
     assert one.verified
     torch.testing.assert_close(one.weights.dense(), want, rtol=0.0, atol=1e-6)
     torch.testing.assert_close(out, want @ v.repeat_interleave(H // v.shape[1], 1), rtol=0.0, atol=1e-5)

@@ -37,7 +37,7 @@ def test_multihead_attention_gives_all_heads_before_dropout(training: bool, need
         got = layer(q, k, k, key_padding_mask=padding, need_weights=need_weights)
     torch.testing.assert_close(got, want, rtol=0.0, atol=1e-6)
     (one,) = tape
-    assert (one.how, one.kind) == ("multi_head_attention", "cross" if cross else "self")
+    assert (one.captured_from, one.kind) == ("multi_head_attention", "cross" if cross else "self")
     assert one.verified
     assert type(one.weights).__name__ == "LazyMap"
     same = weights_of(layer, q, k, key_padding_mask=padding)

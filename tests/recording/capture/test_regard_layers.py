@@ -36,7 +36,7 @@ def test_every_mechanism_is_recorded_and_certified(name: str) -> None:
         asked = layer.attend(q, k, need=regard.Need(weights=True))
     torch.testing.assert_close(got, want, rtol=0.0, atol=0.0)
     hard = name in ("hard", "hard-argmax", "gumbel")  # in evaluation they read at the greatest weight
-    assert all(one.verified and one.how == ("regard, hard" if hard else "regard") for one in tape)
+    assert all(one.verified and one.captured_from == ("regard, hard" if hard else "regard") for one in tape)
     assert tape[0].name == {"pooling": "pool", "co-attention": "both"}.get(name, "")
     torch.testing.assert_close(tape[0].weights.dense(), asked.weights, rtol=1e-5, atol=1e-6)
     assert len(tape) == (2 if name in ("co-attention", "bidaf") else 1)

@@ -67,7 +67,7 @@ def test_whoever_calls_is_heard(call: Callable[..., Tensor]) -> None:
     one, _ = recorded(q, k, v, call=call)
     torch.testing.assert_close(one.weights.dense(), written(q, k, None, None), rtol=0.0, atol=1e-6)
     assert one.verified
-    assert one.how == "sdpa"
+    assert one.captured_from == "sdpa"
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (5, 7), (7, 5)])

@@ -61,9 +61,9 @@ def same(one: Recording, other: Recording, tolerance: float = 0.0) -> None:
     assert len(one) == len(other)
     for a, b in zip(one, other, strict=True):
         for field in dataclasses.fields(RecordedMap):
-            if field.name not in ("weights", "slope"):
+            if field.name not in ("weights", "gradient"):
                 assert getattr(a, field.name) == getattr(b, field.name), field.name
-        assert (a.slope is None) == (b.slope is None)
+        assert (a.gradient is None) == (b.gradient is None)
         torch.testing.assert_close(b.weights.dense(), a.weights.dense(), rtol=0, atol=tolerance)
         assert a.weights.dense().dtype == b.weights.dense().dtype
 
@@ -160,12 +160,12 @@ def test_other_maps_are_stored_as_weights(tmp_path: Path) -> None:
     same(tape, found)
 
 
-def test_a_slope_is_stored(tmp_path: Path) -> None:
-    slope = DenseMap(torch.randn(1, 2, 5, 5))
-    tape = Recording((RecordedMap("a", "self", DenseMap(weights(1, 2, 5, 5)), slope=slope),))
+def test_a_gradient_is_stored(tmp_path: Path) -> None:
+    gradient = DenseMap(torch.randn(1, 2, 5, 5))
+    tape = Recording((RecordedMap("a", "self", DenseMap(weights(1, 2, 5, 5)), gradient=gradient),))
     found = back(tape, tmp_path)
     same(tape, found)
-    assert torch.equal(found[0].slope.dense(), slope.dense())
+    assert torch.equal(found[0].gradient.dense(), gradient.dense())
     assert torch.equal(found.relevance()[0].weights.dense(), tape.relevance()[0].weights.dense())
 
 
@@ -241,7 +241,8 @@ def test_every_field_is_stored(tmp_path: Path) -> None:
     with safe_open(path, "pt") as file:
         told = json.loads(file.metadata()["regard.recording"])
     fields = {field.name for field in dataclasses.fields(RecordedMap)}
-    assert set(told["maps"][0]) == (fields - {"weights"}) | {"map"}
+    keys = {"weights": "map", "captured_from": "how", "gradient": "slope"}  # in the file
+    assert set(told["maps"][0]) == {keys.get(name, name) for name in fields}
 
 
 def header(path: Path) -> dict:

@@ -236,7 +236,7 @@ def made(
     """What was worked out from recorded maps. It is as sure as the least sure of them: one that is not verified leaves
     the whole unverified."""
     sure = all(one.verified for one in of)
-    heard = dict.fromkeys(one.how for one in of)
+    heard = dict.fromkeys(one.captured_from for one in of)
     return RecordedMap(
         name,
         kind,
@@ -244,7 +244,7 @@ def made(
         call=call,
         certificate=max(one.certificate or 0.0 for one in of) if sure else None,
         tolerance=max(one.tolerance for one in of),
-        how=f"{how} of {', '.join(heard)}",
+        captured_from=f"{how} of {', '.join(heard)}",
         grid=of[0].grid if len({one.grid for one in of}) == 1 else None,
     )
 

@@ -46,12 +46,12 @@ class Residual(_OneHead):
 class GradientWeighted(_OneHead):
     """I + mean_h (∂L/∂P ∘ P)⁺  (Chefer, Gur and Wolf 2021, eq. 5 and 6)."""
 
-    def __init__(self, weights: AttentionMap, slope: AttentionMap) -> None:
-        super().__init__(weights, slope)
+    def __init__(self, weights: AttentionMap, gradient: AttentionMap) -> None:
+        super().__init__(weights, gradient)
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        weights, slope = (one.rows(rows) for one in self.of)
-        mixed = _together((weights * slope).clamp_min(0.0))
+        weights, gradient = (one.rows(rows) for one in self.of)
+        mixed = _together((weights * gradient).clamp_min(0.0))
         return mixed + self._own(rows).to(mixed.dtype)
 
 
@@ -87,12 +87,12 @@ def relevance(maps: Sequence[RecordedMap]) -> RecordedMap:
     _stack(maps, "relevance")
     factors = []
     for one in reversed(maps):
-        if one.slope is None:
+        if one.gradient is None:
             raise ValueError(
-                f"relevance needs the slope of every map, and {one.name!r} has none; "
+                f"relevance needs the gradient of every map, and {one.name!r} has none; "
                 "record with gradients=True and call backward on what is to be explained"
             )
-        factors.append(GradientWeighted(one.weights, one.slope))
+        factors.append(GradientWeighted(one.weights, one.gradient))
     return made("relevance", "self", Product(*factors), maps, "relevance")
 
 

@@ -51,7 +51,7 @@ def heads(one: RecordedMap, index: Index) -> RecordedMap:
     return replace(
         one,
         weights=_heads(one.weights, wanted),
-        slope=None if one.slope is None else _heads(one.slope, wanted),
+        gradient=None if one.gradient is None else _heads(one.gradient, wanted),
         heads=tuple(names[n] for n in wanted),
     )
 
@@ -82,7 +82,9 @@ def sample(one: RecordedMap, number: int) -> RecordedMap:
     if one.shape[0] == 1:
         return one
     pick = slice(n, n + 1)
-    return replace(one, weights=one.weights.pick(pick), slope=None if one.slope is None else one.slope.pick(pick))
+    return replace(
+        one, weights=one.weights.pick(pick), gradient=None if one.gradient is None else one.gradient.pick(pick)
+    )
 
 
 def _indices(name: str, index: Index, count: int, owner: str = "") -> list[int]:

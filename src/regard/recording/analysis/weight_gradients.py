@@ -1,4 +1,4 @@
-"""The slope of a map: how the loss changes with every weight, from what comes back to the output."""
+"""The gradient of the loss by the weights of a map, from the gradient of the output and the values."""
 
 from collections.abc import Callable
 
@@ -17,13 +17,13 @@ class OutputGradient:
         self.name = name
         self.grad: Tensor | None = None
 
-    def back(self, grad: Tensor) -> None:
+    def receive(self, grad: Tensor) -> None:
         self.grad = grad.detach().clone()
 
     def get(self) -> Tensor:
         if self.grad is None:
             raise RuntimeError(
-                f"the slope of {self.name!r} is known after a backward pass, and none has reached it; "
+                f"the gradient of {self.name!r} is known after a backward pass, and none has reached it; "
                 "call backward() on a loss made of what the model gave while it was recorded"
             )
         return self.grad
@@ -37,13 +37,13 @@ class WeightGradient(AttentionMap):
 
     def __init__(
         self,
-        came: OutputGradient,
+        output_gradient: OutputGradient,
         seen: Callable[[Tensor], Tensor],
         v: Tensor,
         shape: tuple[int, ...],
         picked: tuple[int | slice, ...] = (),
     ) -> None:
-        self._came, self._seen, self._v, self._whole, self._picked = came, seen, v, shape, picked
+        self._output_gradient, self._seen, self._v, self._whole, self._picked = output_gradient, seen, v, shape, picked
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class WeightGradient(AttentionMap):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        grad = self._seen(self._came.get())
+        grad = self._seen(self._output_gradient.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
         values = spread(self._v, grad).to(grad.dtype)
         with exactly(self.device):
@@ -69,7 +69,7 @@ class WeightGradient(AttentionMap):
         for (axis, before), one in zip(left, index, strict=False):
             taken = before[one]
             whole[axis] = slice(taken.start, taken.stop, taken.step) if isinstance(taken, range) else taken
-        return type(self)(self._came, self._seen, self._v, self._whole, tuple(whole))
+        return type(self)(self._output_gradient, self._seen, self._v, self._whole, tuple(whole))
 
 
 class InPlace(WeightGradient):
@@ -77,7 +77,7 @@ class InPlace(WeightGradient):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        grad = self._seen(self._came.get())
+        grad = self._seen(self._output_gradient.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
-        slope = (grad * self._v.to(grad.dtype)).sum_to_size(*self._whole)
-        return slope[self._picked][..., rows, :]
+        gradient = (grad * self._v.to(grad.dtype)).sum_to_size(*self._whole)
+        return gradient[self._picked][..., rows, :]

@@ -369,7 +369,7 @@ class EagerTracker:
         if not recorder.wants(frame.name):
             return None
         kept: SnapshotMap = DenseMap(exact) if call is None else LazyMap(call, recorder.shelf.freeze)
-        how = ear.how or ("softmax" if used is None else "softmax before dropout")
+        how = ear.captured_from or ("softmax" if used is None else "softmax before dropout")
         plain = seen(out).detach()
         heard = CapturedCall(kept, v, out, how, kind, step, seen, plain, exact=exact.detach(), used=used)
         return frame, heard

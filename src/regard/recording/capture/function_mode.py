@@ -34,7 +34,7 @@ class CaptureMode(TorchFunctionMode):
         recorder.mode = self
         self.eager = eager.EagerTracker(self)
         # what the attention that runs is part of, where that says more than its arguments
-        self.how: str | None = None
+        self.captured_from: str | None = None
         self.around: ModuleFrame | None = None
         self.heads: int | None = None
         self._hear: dict[Any, Hear] = {**_ATTEND, **self.eager.begin}
@@ -47,13 +47,13 @@ class CaptureMode(TorchFunctionMode):
     @contextmanager
     def inside(self, how: str, frame: ModuleFrame, heads: int) -> Iterator[None]:
         """What is heard now is part of an attention called `how`, with so many heads."""
-        before = self.how, self.around, self.heads
-        self.how, self.around, self.heads = how, frame, heads
+        before = self.captured_from, self.around, self.heads
+        self.captured_from, self.around, self.heads = how, frame, heads
         try:
             with self:
                 yield
         finally:
-            self.how, self.around, self.heads = before
+            self.captured_from, self.around, self.heads = before
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -79,6 +79,6 @@ class CaptureMode(TorchFunctionMode):
         if hear in (sdpa.hear, multihead.hear, flex.hear) and transformed():
             raise RuntimeError(
                 f"record cannot listen inside torch.func: {self.frame.name or 'the model'!r} attends under vmap or "
-                "grad; record a plain call, and take slopes by gradients=True"
+                "grad; record a plain call, and take gradients by gradients=True"
             )
         return hear(self, func, args, kwargs)

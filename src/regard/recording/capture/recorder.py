@@ -32,7 +32,7 @@ class CapturedCall:
     weights: SnapshotMap
     v: Tensor  # "*b k v", with as many heads as there are, or fewer that several queries' heads share
     out: Tensor  # what came out, in whatever shape
-    how: str
+    captured_from: str
     kind: Kind
     step: int = 0
     seen: Callable[[Tensor], Tensor] = _same  # `out`, or its gradient, as "*b q v"
@@ -216,9 +216,9 @@ class Recorder:
             step=heard.step,
             certificate=sure,
             tolerance=allowed,
-            how=heard.how,
+            captured_from=heard.captured_from,
             grid=heard.grid if heard.in_place else self.places.grid(kept.shape[-1]),
-            slope=self._slope(heard, seen, v, kept.shape, name, graph) if self.choice.gradients else None,
+            gradient=self._gradient(heard, seen, v, kept.shape, name, graph) if self.choice.gradients else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
         )
@@ -264,7 +264,7 @@ class Recorder:
                 f"{'keep queries and keys instead of weights, ' if self.choice.weights else ''}or raise budget="
             )
 
-    def _slope(
+    def _gradient(
         self,
         heard: CapturedCall,
         seen: Callable[[Tensor], Tensor],
@@ -275,16 +275,16 @@ class Recorder:
     ) -> WeightGradient | None:
         out = heard.out
         if not out.requires_grad and graph:
-            return None  # a frozen layer before all that learns: who asks for its slope is told
+            return None  # a frozen layer before all that learns: whoever asks for its gradient gets an error
         if not out.requires_grad:
             raise ValueError(
                 f"gradients=True needs an output with a gradient, and that of {name!r} has none; "
                 "call the model without torch.no_grad(), with parameters or inputs that require one"
             )
-        came = OutputGradient(name)
-        out.register_hook(came.back)
+        output_gradient = OutputGradient(name)
+        out.register_hook(output_gradient.receive)
         self.shelf.spend(v.nbytes + out.nbytes, name)
-        return (InPlace if heard.in_place else WeightGradient)(came, seen, v.clone(), shape)
+        return (InPlace if heard.in_place else WeightGradient)(output_gradient, seen, v.clone(), shape)
 
     def _heads(self, count: int, name: str) -> list[int] | None:
         if self.choice.heads is None:
@@ -324,14 +324,14 @@ def _size(weights: SnapshotMap) -> int:
 
 def _joined(parts: list[RecordedMap], how: type[HeadStack] | type[Stitched]) -> RecordedMap:
     """As sure as the least sure part: one that is not verified leaves the whole so."""
-    slopes = [one.slope for one in parts if one.slope is not None]
+    gradients = [one.gradient for one in parts if one.gradient is not None]
     worst = max(parts, key=_doubt)
     return replace(
         parts[0],
         weights=parts[0].weights if len(parts) == 1 else how(*[one.weights for one in parts]),
         certificate=worst.certificate,
         tolerance=worst.tolerance,
-        slope=None if len(slopes) < len(parts) else slopes[0] if len(slopes) == 1 else how(*slopes),
+        gradient=None if len(gradients) < len(parts) else gradients[0] if len(gradients) == 1 else how(*gradients),
     )
 
 

@@ -53,7 +53,7 @@ def hear(ear: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...], kw
             )
     call = as_call(q, k, v, given.attn_mask, given.is_causal, given.scale)
     weights = LazyMap(call, recorder.shelf.freeze)
-    recorder.keep(frame, CapturedCall(weights, v, out, ear.how or "sdpa", kind, step, plain=plain))
+    recorder.keep(frame, CapturedCall(weights, v, out, ear.captured_from or "sdpa", kind, step, plain=plain))
     return out
 
 

@@ -45,7 +45,7 @@ def place(path: Path) -> Path:
 def write(path: Path, maps: Sequence[RecordedMap], facts: Mapping[str, Any], most: int) -> Path:
     path = place(path)
     longest: dict[Hashable, Tensor] = {}
-    each = [part for one in maps for part in (one.weights, one.slope) if part is not None]
+    each = [part for one in maps for part in (one.weights, one.gradient) if part is not None]
     size = sum(map_codec.parts(part, longest) for part in each) + sum(t.nbytes for t in longest.values())
     if size > most:
         full = sum(not map_codec.small(one.weights) for one in maps)
@@ -181,8 +181,8 @@ def _check_fit(n: int, one: RecordedMap) -> None:
         raise ValueError(f"map {n}: heads must be as many as {shape} has, got {len(one.heads)}")
     if one.grid is not None and math.prod(one.grid) > k:
         raise ValueError(f"map {n}: grid must have at most the {k} places of {shape}, got {one.grid}")
-    if one.slope is not None and one.slope.shape != shape:
-        raise ValueError(f"map {n}: slope must be {shape} as its map, got {one.slope.shape}")
+    if one.gradient is not None and one.gradient.shape != shape:
+        raise ValueError(f"map {n}: slope must be {shape} as its map, got {one.gradient.shape}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +228,11 @@ def _told(number: int, one: RecordedMap, shelf: _Shelf) -> dict[str, Any]:
         # JSON has no infinity
         "certificate": None if one.certificate is None else repr(one.certificate),
         "tolerance": repr(one.tolerance),
-        "how": one.how,
+        "how": one.captured_from,
         "grid": one.grid,
         "rows": one.rows,
         "heads": one.heads,
-        "slope": None if one.slope is None else stored(one.slope, "slope"),
+        "slope": None if one.gradient is None else stored(one.gradient, "slope"),
     }
 
 
@@ -245,9 +245,9 @@ def _recorded(told: Mapping[str, Any], get: map_codec.Get) -> RecordedMap:
         step=told["step"],
         certificate=None if told["certificate"] is None else float(told["certificate"]),
         tolerance=float(told["tolerance"]),
-        how=told["how"],
+        captured_from=told["how"],
         grid=None if told["grid"] is None else (told["grid"][0], told["grid"][1]),
         rows=None if told["rows"] is None else tuple(told["rows"]),
         heads=None if told["heads"] is None else tuple(told["heads"]),
-        slope=None if told["slope"] is None else map_codec.loaded(told["slope"], get),
+        gradient=None if told["slope"] is None else map_codec.loaded(told["slope"], get),
     )

@@ -93,7 +93,7 @@ def trust(one: RecordedMap) -> str:
 def differs(one: RecordedMap) -> bool:
     """Is it the difference of two maps, or made of one? Then its cells are signed, however small they are."""
     # also after it was saved: a map tells how it was made, "mean of difference of sdpa"
-    return isinstance(one.weights, Difference) or re.search(r"\bdifference of\b", one.how) is not None
+    return isinstance(one.weights, Difference) or re.search(r"\bdifference of\b", one.captured_from) is not None
 
 
 def weighs_channels(one: RecordedMap) -> bool:
@@ -103,7 +103,7 @@ def weighs_channels(one: RecordedMap) -> bool:
 
 def hard(one: RecordedMap) -> bool:
     """Was the likeliest key alone read, whatever weight the others have?"""
-    return one.how == HARD
+    return one.captured_from == HARD
 
 
 def said(recording: Recording, sample: int) -> str:

@@ -129,7 +129,7 @@ def test_the_one_place_that_a_hard_attention_read_has_a_frame(tmp_path: Path, mo
     # a draw tells nobody where it went
     with record(layer := Attention(Dot(), read=Sample()).train()) as tape:
         layer(q, x)
-    assert tape[0].how == "regard"
+    assert tape[0].captured_from == "regard"
 
 
 def test_one_picture_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def soft_map() -> Recording:
 
 def test_the_place_that_was_read_alone_has_a_frame(chromium: Any, tmp_path: Path) -> None:
     weights = torch.tensor([0.1, 0.2, 0.1, 0.4, 0.1, 0.1]).reshape(1, 1, 1, 6)
-    one = RecordedMap("eye", "cross", DenseMap(weights), certificate=0.0, grid=(2, 3), how="regard, hard")
+    one = RecordedMap("eye", "cross", DenseMap(weights), certificate=0.0, grid=(2, 3), captured_from="regard, hard")
     seen = opened(chromium, tmp_path, Recording((one,)), "#tab=image&k=5")
     assert "Hard attention: the one place that was read has a frame." in seen.text("#panel-image .hint")
     assert seen.complaints == []

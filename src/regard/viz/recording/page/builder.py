@@ -186,7 +186,7 @@ def _described(layer: Layer, heads: int, texts: dict[tuple[str, ...] | None, int
         "q": q,
         "k": k,
         "grid": one.grid,
-        "how": one.how,
+        "how": one.captured_from,
         "verified": one.verified,
         "certificate": None if one.certificate is None else f"{one.certificate:.1e}",
         "tolerance": f"{one.tolerance:.0e}",
