@@ -1,21 +1,21 @@
-"""Options in a TOML file: [task] and [training], or all of them without tables; names as they are typed. No torch here.
+"""Options in a TOML file: tables [task], [task.model] and [training], or all options without tables. No torch here.
 
     data = "dates"
     lr = 3e-3
     minutes = 5
 
-A word on the command line wins over the file. Paths start in the folder where the command is typed, not in that of the
-file. Every run writes its options into config.toml, with whole paths, so that
-`regard train translate --config RUN/config.toml --out OTHER` repeats it. "None" is written for nothing.
+Names are those of the command line; what is typed there wins over the file. Paths are relative to the working
+directory, not to the folder of the file. "None" stands for no value.
 """
 
 import json
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
-from regard.cli.parsing.precheck import bare
+from regard.cli.parsing.option import Option, models_of, section_options
 from regard.common import atomic_files
 from regard.common.suggestions import known
 from regard.training.config import TrainingConfig
@@ -23,33 +23,62 @@ from regard.training.config import TrainingConfig
 CONFIG = "config.toml"
 
 
-def read(path: Path, task: type) -> dict[str, Any]:
-    """What the file chooses for a task of this class, by the names of the fields."""
-    tables = {"task": task, "training": TrainingConfig}
+def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
+    """The options in the file, by field name; those of a model are a dict of their own, with its "name"."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name the file in it, such as {path / CONFIG}")
     if not path.exists():
         raise ValueError(f"there is no file {path}; --config wants one with options, as RUN/{CONFIG} has them")
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML ({error}); write lines such as: lr = 1e-3") from error
-    hints = {name: hint for of in tables.values() for name, hint in get_type_hints(of).items()}
     chosen: dict[str, Any] = {}
-    for name, value in told.items():
-        if isinstance(value, dict):
-            known(f"table in {path}:", name, list(tables))
-        table = value if name in tables and isinstance(value, dict) else {name: value}
-        names = _names(tables[name]) if table is value else [one for of in tables.values() for one in _names(of)]
-        place = f"[{name}] of {path}" if table is value else str(path)
-        for key, choice in table.items():
-            option = key.replace("-", "_")
-            if table is value and option not in names and option in hints:
-                (other,) = tables.keys() - {name}
-                raise ValueError(f"{key} is no option of [{name}] but of [{other}]; put it there in {path}")
-            known(f"option in {place}:", option, names)
-            chosen[option] = _typed(choice, hints[option], f"{key} in {place}")
+    everywhere = _by_name(section_options(sections), "")
+    for place, options, key, value in _entries(path, content, sections):
+        name = key.replace("-", "_")
+        if name not in options and (other := everywhere.get(name)) is not None:
+            table = place.partition(" of ")[0]
+            raise ValueError(f"{key} is no option of {table} but of [{other.section}]; put it there in {path}")
+        known(f"option in {place}:", name, options)
+        option = options[name]
+        typed = _typed(value, option, f"{key} in {place}")
+        if option.model or (option.name == "model" and models_of(sections[option.section])):
+            chosen.setdefault("model", {})["name" if option.name == "model" else name] = typed
+        else:
+            chosen[name] = typed
     return chosen
+
+
+def _entries(
+    path: Path, content: Mapping[str, Any], sections: Mapping[str, type]
+) -> Iterator[tuple[str, Mapping[str, Option], str, Any]]:
+    """Every line with its place in words and the options that may stand there."""
+    for key, table in {"": content, **content}.items():
+        if not isinstance(table, dict):
+            continue
+        if key:
+            known(f"table in {path}:", key, sections)
+        place = f"[{key}] of {path}" if key else str(path)
+        model = table.get("model")
+        named = model.get("name") if isinstance(model, dict) else model
+        options = _by_name(section_options({key: sections[key]} if key else sections), named)
+        for name, value in table.items():
+            if not isinstance(value, dict):
+                yield place, options, name, value
+            elif key and name == "model" and models_of(sections[key]):
+                own = {"name": options["model"]} | {n: option for n, option in options.items() if option.model}
+                yield from ((f"[{key}.model] of {path}", own, n, choice) for n, choice in value.items())
+            elif key:
+                yield place, options, name, value
+
+
+def _by_name(options: Iterable[Option], model: object) -> dict[str, Option]:
+    """Options by name; of an option that several models have, that of the model with this name."""
+    names: dict[str, Option] = {}
+    for option in sorted(options, key=lambda option: option.model not in ("", model)):
+        names.setdefault(option.name, option)
+    return names
 
 
 def write(path: Path, task: Any, training: TrainingConfig) -> None:
@@ -62,10 +91,6 @@ def write(path: Path, task: Any, training: TrainingConfig) -> None:
             if value is not None or _default(one) is not None:
                 lines.append(f"{one.name.replace('_', '-')} = {_written(value)}")
     atomic_files.write(path, ["\n".join([*lines, ""]).encode()])
-
-
-def _names(of: Any) -> list[str]:
-    return [one.name for one in fields(of)]
 
 
 def _default(one: "Field[Any]") -> Any:
@@ -83,30 +108,28 @@ def _written(value: Any) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _typed(value: Any, hint: Any, name: str) -> Any:
-    """The value as the option's type has it."""
-    kind, optional = bare(hint)
-    if optional and value == "None":
+def _typed(value: Any, option: Option, name: str) -> Any:
+    """The value as the type of the option has it."""
+    if option.optional and value == "None":
         return None
-    if get_origin(kind) is Literal:
-        known(name, str(value), get_args(kind))
+    if option.count in (0, 1):
+        return _single(value, option, name)
+    values = [value] if isinstance(value, str) else value
+    if isinstance(values, list) and option.count in (None, len(values)):
+        return tuple(_single(each, option, name) for each in values)
+    what = {Path: "names of files", int: "whole numbers", float: "two numbers", str: "names"}[option.kind]
+    raise ValueError(f"{name} must be a list of {what}, got {value!r}; write it as such")
+
+
+def _single(value: Any, option: Option, name: str) -> Any:
+    if option.choices:
+        known(name, str(value), option.choices)
         return value
-    if get_origin(kind) is tuple:
-        of, last = get_args(kind)
-        several = [value] if isinstance(value, str) else value
-        if isinstance(several, list) and (last is ... or len(several) == len(get_args(kind))):
-            return tuple(_typed(one, of, name) for one in several)
-    elif kind is Path and isinstance(value, str):
+    if option.kind is Path and isinstance(value, str):
         return Path(value)
-    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+    if option.kind is float and type(value) in (int, float):
         return float(value)
-    elif type(value) is kind:
+    if type(value) is option.kind:
         return value
     wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a name in quotes"}
-    several = {
-        Path: "the name of a file",
-        tuple[Path, ...]: "a list of names of files",
-        tuple[float, float]: "a list of two numbers",
-        tuple[int, ...]: "a list of whole numbers",
-    }
-    raise ValueError(f"{name} must be {wanted.get(kind) or several[kind]}, got {value!r}; write it as such")
+    raise ValueError(f"{name} must be {wanted.get(option.kind, 'the name of a file')}, got {value!r}; write it as such")

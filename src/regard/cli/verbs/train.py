@@ -66,9 +66,10 @@ def chosen(of: type[Any], verb: str, task: str, args: Sequence[str]) -> Any:
     prog, kind = f"regard {verb} {task}", TASKS[task]
     own = kind.TRAINING
     typed = parse(of, prog, args, own, task=kind)
-    return (
-        typed if typed.config is None else parse(of, prog, args, own | toml_config.read(typed.config, kind), task=kind)
-    )
+    if typed.config is None:
+        return typed
+    given = toml_config.read(typed.config, {"task": kind, "training": TrainingConfig})
+    return parse(of, prog, args, own | given, task=kind)
 
 
 def there(task: Kind) -> Kind:
