@@ -10,7 +10,7 @@ from regard.kernels import cross_entropy, native_library
 from regard.kernels.cross_entropy import cross_entropy_grad
 
 NATIVE = pytest.param(
-    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 )
 forms = pytest.mark.parametrize("native", [NATIVE, False], ids=["native", "torch"])
 
@@ -27,12 +27,14 @@ def agree(n: int, v: int, native: bool, dtype: torch.dtype, near: float, bias: b
         given = logits.clone()
         got = cross_entropy_grad(given, lift, right, share, back, native)
         torch.testing.assert_close(got.nll, want.detach(), rtol=near, atol=near)
-        torch.testing.assert_close(got.picked, leaf.detach().gather(1, right[:, None])[:, 0], rtol=near, atol=near)
+        torch.testing.assert_close(
+            got.target_logits, leaf.detach().gather(1, right[:, None])[:, 0], rtol=near, atol=near
+        )
         if back:
             torch.testing.assert_close(given, slope, rtol=near, atol=near)
-            torch.testing.assert_close(got.sums, slope.sum(0), rtol=near, atol=near * n)
+            torch.testing.assert_close(got.row_sums, slope.sum(0), rtol=near, atol=near * n)
         else:
-            assert got.sums is None
+            assert got.row_sums is None
 
 
 @forms
@@ -49,7 +51,7 @@ def test_agrees_with_torch(native: bool, n: int, v: int, bias: bool, share: floa
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 def test_every_instruction_set(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_library, "LEVEL", level)
     agree(5, 333, True, torch.float32, 5e-6, True)
@@ -69,7 +71,7 @@ def test_extremes(native: bool) -> None:
     assert logits[3].isnan().any()
 
 
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 def test_threads_change_nothing() -> None:
     logits, bias, right = torch.randn(700, 999), torch.randn(999), torch.randint(999, (700,))
     threads, found = torch.get_num_threads(), []
@@ -85,10 +87,10 @@ def test_threads_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 7, 300, 1000])
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 def test_blocks_of_any_size(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many rows are summed together is told to the native form, never agreed upon."""
-    monkeypatch.setattr(cross_entropy, "_BLOCK", block)
+    monkeypatch.setattr(cross_entropy, "_ROWS_PER_BLOCK", block)
     try:
         # then what nobody writes is NaN
         torch.use_deterministic_algorithms(True)

@@ -7,7 +7,9 @@ import torch
 
 from regard.kernels import dropout, native_library
 
-pytestmark = pytest.mark.skipif(native_library.why_not() is not None, reason="there are no native kernels here")
+pytestmark = pytest.mark.skipif(
+    native_library.unavailable_reason() is not None, reason="there are no native kernels here"
+)
 N = 3 * 1_000_003
 
 
@@ -28,7 +30,7 @@ def test_neither_threads_nor_instructions_change_a_draw(
         for level in (0, 1, 2):
             monkeypatch.setattr(native_library, "LEVEL", level)
             torch.manual_seed(5)
-            found.append(dropout.drop(x, 20_000))
+            found.append(dropout.native_dropout(x, 20_000))
     assert all(torch.equal(one, found[0]) for one in found)
     assert abs(float((found[0] == 0).double().mean()) - 20_000 / 65_536) < 5 * (0.25 / N) ** 0.5
 
@@ -46,7 +48,7 @@ def test_the_draws_are_splitmix64() -> None:
         z ^= z >> 31
         bits += [z >> shift & 0xFFFF for shift in (0, 16, 32, 48)]
     torch.manual_seed(3)
-    got = dropout.drop(torch.ones(11, dtype=torch.float64), 40_000)
+    got = dropout.native_dropout(torch.ones(11, dtype=torch.float64), 40_000)
     assert got.tolist() == [0.0 if one < 40_000 else 65_536 / 25_536 for one in bits[:11]]
 
 
@@ -55,7 +57,7 @@ def test_derivatives_of_any_order_draw_the_same() -> None:
 
     def cubed(x: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(1)
-        return dropout.drop(x, 30_000) ** 3
+        return dropout.native_dropout(x, 30_000) ** 3
 
     assert torch.autograd.gradcheck(cubed, x)
     assert torch.autograd.gradgradcheck(cubed, x)
@@ -64,15 +66,15 @@ def test_derivatives_of_any_order_draw_the_same() -> None:
 def test_the_default_device_has_no_say() -> None:
     x = torch.ones(5, 3)
     torch.manual_seed(2)
-    want = dropout.drop(x, 30_000)
+    want = dropout.native_dropout(x, 30_000)
     torch.manual_seed(2)
     with torch.device("meta"):
-        assert torch.equal(dropout.drop(x, 30_000), want)
+        assert torch.equal(dropout.native_dropout(x, 30_000), want)
 
 
 def test_rows_that_are_not_contiguous() -> None:
     x = torch.randn(6, 9).T
     torch.manual_seed(2)
-    one = dropout.drop(x, 30_000)
+    one = dropout.native_dropout(x, 30_000)
     torch.manual_seed(2)
-    assert torch.equal(one, dropout.drop(x.contiguous(), 30_000))
+    assert torch.equal(one, dropout.native_dropout(x.contiguous(), 30_000))

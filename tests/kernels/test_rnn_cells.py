@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 
 from regard.kernels import native_library, rnn_cells
+from regard.kernels.dispatch import can_run_native
 
-pytestmark = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+pytestmark = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 KINDS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 kinds = pytest.mark.parametrize("kind", KINDS)
 ways = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
@@ -244,9 +245,9 @@ def test_parameters_that_do_not_lie_in_a_row(kind: str) -> None:
 def test_what_is_kept_for_the_way_back(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all steps if somebody goes back, else of one: told to the native call."""
     told = []
-    plain = rnn_cells.call
+    plain = rnn_cells.call_kernel
     monkeypatch.setattr(
-        rnn_cells, "call", lambda name, like, *given: (told.append(given[-1]), plain(name, like, *given))
+        rnn_cells, "call_kernel", lambda name, like, *given: (told.append(given[-1]), plain(name, like, *given))
     )
     rnn, first = made(kind, 3, 4), [t.detach() for t in states(kind, 3, 4)]
     x = torch.randn(6, 3, dtype=torch.float64)
@@ -269,8 +270,8 @@ def test_without_gradients_the_numbers_are_the_same(kind: str) -> None:
 def test_what_is_refused() -> None:
     """Then torch's own layers run."""
     x = torch.randn(2, 3)
-    assert rnn_cells.native(x, x)
-    assert not rnn_cells.native(x, x.double())
-    assert not rnn_cells.native(x.bfloat16())
-    assert not rnn_cells.native(x[:0])
-    assert not rnn_cells.native(x.to("meta"))
+    assert can_run_native(x, x)
+    assert not can_run_native(x, x.double())
+    assert not can_run_native(x.bfloat16())
+    assert not can_run_native(x[:0])
+    assert not can_run_native(x.to("meta"))

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from regard.kernels import native_library
-from regard.kernels.vocab_topk import of_logits, vocab_topk
+from regard.kernels.vocab_topk import topk_of_logits, vocab_topk
 
-here = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+here = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 forms = pytest.mark.parametrize("native", [pytest.param(True, marks=here), False], ids=["native", "torch"])
 
 
@@ -26,7 +26,7 @@ def ask(native: bool, states: Tensor, weight: Tensor, bias: Tensor | None, k: in
     """Native, or what torch makes of the logits."""
     if native:
         return vocab_topk(states, weight, bias, k, also, never, native=True)
-    return of_logits(linear(states, weight, bias), k, also, never)
+    return topk_of_logits(linear(states, weight, bias), k, also, never)
 
 
 @here
@@ -114,7 +114,7 @@ def test_every_instruction_set_agrees(monkeypatch: pytest.MonkeyPatch, level: in
     for n in (3, 45):
         states, weight, bias = problem(n, 1601, 13, dtype)
         got = vocab_topk(states, weight, bias, 5, 2, (7, 11), native=True)
-        want = of_logits(linear(states.double(), weight.double(), bias.double()), 5, 2, (7, 11))
+        want = topk_of_logits(linear(states.double(), weight.double(), bias.double()), 5, 2, (7, 11))
         assert torch.equal(got[1], want[1])
         torch.testing.assert_close(got[0], want[0].to(dtype), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(got[2], want[2].to(dtype), rtol=1e-5, atol=1e-5)
@@ -168,7 +168,7 @@ def test_half_is_read_in_float32(dtype: torch.dtype) -> None:
     assert log_p.dtype == told.dtype == torch.float32
     whole = linear(states, weight, bias).float().log_softmax(-1)
     assert torch.equal(whole.gather(1, words), log_p)
-    with pytest.raises(RuntimeError, match="native=True cannot be had: the native kernels take float32 and float64"):
+    with pytest.raises(RuntimeError, match="native=True is not possible: the native kernels take float32 and float64"):
         vocab_topk(states, weight, bias, 3, 1, native=True)
 
 
@@ -176,7 +176,7 @@ def test_half_is_read_in_float32(dtype: torch.dtype) -> None:
 def test_types_that_are_not_one() -> None:
     states, weight, bias = problem(5, 23, 7)
     for wrong in ((states.double(), weight, bias), (states, weight, bias.double())):
-        said = "native=True cannot be had: the native kernels take tensors of one dtype, not torch.float(32|64) and"
+        said = "native=True is not possible: the native kernels take tensors of one dtype, not torch.float(32|64) and"
         with pytest.raises(RuntimeError, match=said):
             vocab_topk(*wrong, 3, 1, native=True)
     # autocast makes them one
@@ -231,21 +231,21 @@ def test_shapes_that_do_not_fit(native: bool | None, states: Any, weight: Any, b
 def test_words_that_are_none(native: bool) -> None:
     given = problem(2, 9, 3)
     for k in (0, -1):
-        with pytest.raises(ValueError, match=f"k must be 1 or more, the words to be found, got {k}; try k=1"):
+        with pytest.raises(ValueError, match=f"k must be 1 or more, the number of words per state, got {k}; try k=1"):
             ask(native, *given, k, 0, [])
     for wrong in (-1, 9):
         with pytest.raises(
-            ValueError, match=f"also must be of the words 0 to 8, got {wrong}; count from the first word"
+            ValueError, match=f"extra must be a word from 0 to 8, got {wrong}; words are counted from 0"
         ):
             ask(native, *given, 1, wrong, [])
         with pytest.raises(
-            ValueError, match=f"never must be of the words 0 to 8, got {wrong}; count from the first word"
+            ValueError, match=f"forbidden must be a word from 0 to 8, got {wrong}; words are counted from 0"
         ):
             ask(native, *given, 1, 0, [3, wrong])
 
 
 def test_native_is_not_to_be_had_in_a_transform() -> None:
     states, weight = torch.randn(3, 4), torch.randn(5, 4)
-    said = "native=True cannot be had under torch.compile, transforms and tracing; native=None takes what runs"
+    said = "native=True is not possible under torch.compile, transforms and tracing; native=None falls back to torch"
     with pytest.raises(RuntimeError, match=said):
         torch.func.vmap(lambda one: vocab_topk(one[None], weight, None, 2, 0, native=True)[0])(states)

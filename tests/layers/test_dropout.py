@@ -9,7 +9,7 @@ from regard.layers.dropout import Dropout, dropout
 @pytest.fixture(autouse=True, params=[True, False], ids=["native", "torch"])
 def _ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param:
-        monkeypatch.setattr("regard.layers.dropout.native", lambda _: False)
+        monkeypatch.setattr("regard.layers.dropout.can_run_native", lambda _: False)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.77])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.decoding.protocol import LazyLogits, Step
-from regard.kernels.vocab_topk import Likeliest, of_logits, vocab_topk
+from regard.kernels.vocab_topk import VocabTopK, topk_of_logits, vocab_topk
 
 
 def log_probs(
@@ -32,7 +32,7 @@ def log_probs(
 
 def top_tokens(
     step: Step, alive: Tensor, rows: Tensor, t: int, eos: int, forbidden: Sequence[int], k: int
-) -> Likeliest:  # alive "b n", rows "b" -> "b n k", "b n k", "b n"
+) -> VocabTopK:  # alive "b n", rows "b" -> "b n k", "b n k", "b n"
     """log p of the k most probable tokens that are not forbidden, their ids, and log p of the end of the sentence.
 
     Hypotheses that are not alive are not computed: all their tokens have log p minus infinity.
@@ -45,7 +45,7 @@ def top_tokens(
     if isinstance(logits, LazyLogits):
         log_p, tokens, end = vocab_topk(states, logits.weight, logits.bias, k, eos, forbidden)
     else:
-        log_p, tokens, end = of_logits(states, k, eos, forbidden)
+        log_p, tokens, end = topk_of_logits(states, k, eos, forbidden)
     if bool(end.isnan().any()):
         _check_finite(_scatter(end.isnan(), index, alive, False), rows, t)
     return (

@@ -101,7 +101,7 @@ def only_weights(need: Need, owner: nn.Module) -> None:
 
 def factored(x: Tensor, w: Tensor | None, m: Tensor | None, weighed: bool) -> tuple[Tensor, Tensor | None]:
     """x weighed by w "b c" and m "b 1 *s", in one pass; and the weights as one tensor."""
-    out = feature_maps.scaled(x, w, m)
+    out = feature_maps.scale(x, w, m)
     if not weighed:
         return out, None
     both = [t for t in (None if w is None else w.view(*w.shape, *[1] * (x.ndim - 2)), m) if t is not None]

@@ -25,7 +25,7 @@ class SqueezeExcite(Gate):
         self.up = nn.Linear(hidden, channels, bias=bias)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, z = feature_maps.pooled(x)
+        x, z = feature_maps.mean_pool(x)
         w = sigma(self.up(F.relu(self.down(z.to(x.dtype)))), x)
         return factored(x, w, None, weighed)
 
@@ -44,7 +44,7 @@ class ECA(Gate):
         self.conv = nn.Conv1d(1, 1, odd(kernel, "ECA"), padding=kernel // 2, bias=False)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, z = feature_maps.pooled(x)
+        x, z = feature_maps.mean_pool(x)
         w = sigma(self.conv(z.to(x.dtype).unsqueeze(1)).squeeze(1), x)
         return factored(x, w, None, weighed)
 
@@ -64,5 +64,5 @@ class ChannelGate(Gate):
         return sigma(self.up(F.relu(self.down(both))).sum(0), x)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, mean, most = feature_maps.pooled_both(x)
+        x, mean, most = feature_maps.mean_max_pool(x)
         return factored(x, self.excite(mean, most, x), None, weighed)

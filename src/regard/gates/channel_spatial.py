@@ -35,9 +35,9 @@ class CBAM(Gate):
         self.spatial = SpatialGate(odd(kernel, "CBAM"), dims=dims, order=order)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, mean, most = feature_maps.pooled_both(x)
+        x, mean, most = feature_maps.mean_max_pool(x)
         w = self.channel.excite(mean, most, x)
-        x, mean, most = feature_maps.across(x, w)
+        x, mean, most = feature_maps.channel_pool(x, w)
         return factored(x, w, self.spatial.excite(mean, most, x), weighed)
 
 
@@ -69,7 +69,7 @@ class BAM(Gate):
         self.places = nn.Sequential(*narrow, convolution(dims, hidden, 1, 1))
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, z = feature_maps.pooled(x)
+        x, z = feature_maps.mean_pool(x)
         what = self.up(F.relu(self.norm(self.down(z.to(x.dtype)))))
         what = what.view(*what.shape, *[1] * (x.ndim - 2))
         w = 1 + sigma(COMBINE[self.combine](what, self.places(x)), x)

@@ -24,7 +24,7 @@ class SimAM(Gate):
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
         out = feature_maps.simam(x, self.lam)
-        return out, torch.sigmoid(compute.energies(x, self.lam)).to(x.dtype) if weighed else None
+        return out, torch.sigmoid(compute.inverse_energies(x, self.lam)).to(x.dtype) if weighed else None
 
     def extra_repr(self) -> str:
         return f"lam={self.lam:g}"

@@ -31,7 +31,7 @@ class SpatialGate(Gate):
         return sigma(self.norm(self.conv(torch.cat(both, 1).to(x.dtype))), x)
 
     def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, mean, most = feature_maps.across(x)
+        x, mean, most = feature_maps.channel_pool(x)
         return factored(x, None, self.excite(mean, most, x), weighed)
 
     def extra_repr(self) -> str:

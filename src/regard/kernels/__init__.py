@@ -1,4 +1,1 @@
-"""Kernels: additive scores and sparse normalizers, native where the C library was built, in torch everywhere else.
-
-The bottom room: it knows tensors and imports nothing else of regard.
-"""
+"""Kernels: bare functions of tensors, native where the C library was built, in torch everywhere else."""

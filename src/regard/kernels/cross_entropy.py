@@ -1,8 +1,8 @@
-"""Rows of logits to the slope of their cross-entropy, in place: native in one visit of a row, or in torch in several.
+"""The gradient of the cross-entropy of rows of logits, in place: native in one pass over a row, or in torch in several.
 
-    slope = softmax(s + b) − (1 − ε) [w = y];   nll = log Σ_w exp(s_w + b_w) − s_y − b_y
+    gradient = softmax(s + b) − (1 − ε) [w = y];   nll = log Σ_w exp(s_w + b_w) − s_y − b_y
 
-Without derivatives: `regard.losses.linear_cross_entropy` makes the gradient from what is found here.
+Without derivatives of its own: `regard.losses.linear_cross_entropy` builds its backward pass from this gradient.
 """
 
 from typing import NamedTuple
@@ -10,47 +10,57 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.kernels.native_library import call
+from regard.kernels.native_library import call_kernel
 
-_BLOCK = 128  # rows whose slopes are summed together
+_ROWS_PER_BLOCK = 128  # rows whose gradients are summed together
 
 
 class CrossEntropyGrad(NamedTuple):
-    """What rows of logits gave; the slopes stand where the logits stood."""
+    """The loss of rows of logits; the gradient of the logits is in their own memory."""
 
     nll: Tensor  # "n"
-    picked: Tensor  # "n", the logit of the right word
-    sums: Tensor | None  # "v", of the slopes over all rows, unless no way back was asked for
+    target_logits: Tensor  # "n"
+    row_sums: Tensor | None  # "v", the sum of the gradient over all rows; None without `need_grad`
 
 
 def cross_entropy_grad(
-    logits: Tensor, bias: Tensor | None, right: Tensor, share: float, back: bool, native: bool
+    logits: Tensor, bias: Tensor | None, targets: Tensor, confidence: float, need_grad: bool, native: bool
 ) -> CrossEntropyGrad:  # "n v", "v", "n"
-    """`share` is 1 − ε of label smoothing. Logits are used up."""
+    """The loss of every row. `confidence` is 1 − ε of label smoothing. The logits are overwritten."""
     if not native:
-        return _torch(logits, bias, right, share, back)
+        return _torch_cross_entropy_grad(logits, bias, targets, confidence, need_grad)
     n, v = logits.shape
-    nll, picked = logits.new_empty(n), logits.new_empty(n)
-    sums = logits.new_empty(-(-n // _BLOCK), v) if back else None
-    bias, right = None if bias is None else bias.contiguous(), right.contiguous()
-    call(
+    nll, target_logits = logits.new_empty(n), logits.new_empty(n)
+    row_sums = logits.new_empty(-(-n // _ROWS_PER_BLOCK), v) if need_grad else None
+    bias, targets = None if bias is None else bias.contiguous(), targets.contiguous()
+    call_kernel(
         "regard_likelihood",
         logits,
-        *(n, v, _BLOCK, share, logits.data_ptr(), None if bias is None else bias.data_ptr(), right.data_ptr()),
-        *(nll.data_ptr(), picked.data_ptr(), None if sums is None else sums.data_ptr()),
+        *(
+            n,
+            v,
+            _ROWS_PER_BLOCK,
+            confidence,
+            logits.data_ptr(),
+            None if bias is None else bias.data_ptr(),
+            targets.data_ptr(),
+        ),
+        *(nll.data_ptr(), target_logits.data_ptr(), None if row_sums is None else row_sums.data_ptr()),
     )
-    return CrossEntropyGrad(nll, picked, None if sums is None else sums.sum(0))
+    return CrossEntropyGrad(nll, target_logits, None if row_sums is None else row_sums.sum(0))
 
 
-def _torch(logits: Tensor, bias: Tensor | None, right: Tensor, share: float, back: bool) -> CrossEntropyGrad:
+def _torch_cross_entropy_grad(
+    logits: Tensor, bias: Tensor | None, targets: Tensor, confidence: float, need_grad: bool
+) -> CrossEntropyGrad:
     if bias is not None:
         logits += bias
-    right = right.unsqueeze(-1)
-    picked = logits.gather(-1, right).squeeze(-1)
-    most = logits.amax(-1)
-    slope = torch.softmax(logits, dim=-1, out=logits)
-    # log Σ exp by the largest, which is never too small for its logarithm: one exponential a word serves both
-    nll = most - slope.amax(-1).log_() - picked
-    if back:
-        slope.scatter_add_(-1, right, torch.full_like(right, -share, dtype=slope.dtype))
-    return CrossEntropyGrad(nll, picked, slope.sum(0) if back else None)
+    targets = targets.unsqueeze(-1)
+    target_logits = logits.gather(-1, targets).squeeze(-1)
+    maximum = logits.amax(-1)
+    grad = torch.softmax(logits, dim=-1, out=logits)
+    # log Σ exp from the largest probability, whose logarithm is always finite: one exponential per word serves both
+    nll = maximum - grad.amax(-1).log_() - target_logits
+    if need_grad:
+        grad.scatter_add_(-1, targets, torch.full_like(targets, -confidence, dtype=grad.dtype))
+    return CrossEntropyGrad(nll, target_logits, grad.sum(0) if need_grad else None)

@@ -1,29 +1,48 @@
-"""Which way a call goes, by what calls it. Reads types and modes, never values.
+"""Chooses how a kernel call runs. Reads types and modes, never values.
 
 - ``"direct"``: eager mode. The kernel is called in a torch.autograd.Function, quicker to call than an operator.
-- ``"operator"``: torch.compile, torch.export and dispatch modes need an operator that torch knows by name.
+- ``"operator"``: torch.compile, torch.export and dispatch modes need an operator that is registered with torch.
 - ``"plain"``: torch.func transforms, forward-mode derivatives, torch.jit.trace, tensor subclasses and the meta device
   get the equation in plain torch operations, which they all understand.
 """
 
-from typing import Literal
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from regard.kernels.native_library import unsupported_reason
+
 Route = Literal["direct", "operator", "plain"]
 
+_NO_CONTEXT = nullcontext()
 
-def route(*tensors: Tensor | None) -> Route:
+
+def choose_route(*tensors: Tensor | None) -> Route:
+    """The route of a call with these tensors, in the mode that torch is in."""
     if torch.compiler.is_compiling():
         return "operator"
     if torch._C._is_tracing() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return "plain"
-    ours = True
+    ordinary = True
     for tensor in tensors:
         if tensor is not None:
-            ours = ours and type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_meta
+            ordinary = ordinary and type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_meta
     if torch._C._len_torch_dispatch_stack() > 0:
         return "operator"
-    return "direct" if ours else "plain"
+    return "direct" if ordinary else "plain"
+
+
+def can_run_native(*tensors: Tensor) -> bool:
+    """Whether a native kernel without a form in torch can take these tensors: eager mode, not empty, supported."""
+    direct = choose_route(*tensors) == "direct"
+    return direct and all(tensor.numel() for tensor in tensors) and unsupported_reason(*tensors) is None
+
+
+def autocast_disabled(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which autocast does not turn the products of a kernel to half precision."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return _NO_CONTEXT

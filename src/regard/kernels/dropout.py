@@ -1,4 +1,4 @@
-"""Dropout in one native pass, whose draws follow from a seed: the way back draws them again, and no mask is kept."""
+"""Dropout in one native pass. The mask follows from a seed: the backward pass computes it again, and none is kept."""
 
 from typing import Any
 
@@ -6,33 +6,31 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from regard.kernels.dispatch import route
-from regard.kernels.native_library import call, refusal
+from regard.kernels.native_library import call_kernel
 
-# probabilities are cut to multiples of 1/2¹⁶
-STEPS = 1 << 16
-
-
-def native(x: Tensor) -> bool:
-    """Does the native kernel take this?"""
-    return route(x) == "direct" and x.numel() > 0 and refusal(x) is None
+# probabilities are rounded to multiples of 1/2¹⁶
+PROBABILITY_STEPS = 1 << 16
 
 
-def drop(x: Tensor, least: int) -> Tensor:
-    """x ∘ m / (1 − p), m ~ Bernoulli(1 − p), p = least / 2¹⁶; torch's generator gives the seed."""
+def native_dropout(x: Tensor, threshold: int) -> Tensor:
+    """x ∘ m / (1 − p), m ~ Bernoulli(1 − p), p = threshold / 2¹⁶; torch's generator gives the seed.
+
+    Only for tensors of which `dispatch.can_run_native` is true.
+    """
     seed = int(torch.empty(1, dtype=torch.int64, device=x.device).random_(-(1 << 63), None))
-    return _Drop.apply(x, seed, least)
+    return _DropoutFunction.apply(x, seed, threshold)
 
 
-class _Drop(Function):
+class _DropoutFunction(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, seed: int, least: int) -> Tensor:
-        ctx.drawn = seed, least
+    def forward(ctx: Any, x: Tensor, seed: int, threshold: int) -> Tensor:
+        ctx.seed_and_threshold = seed, threshold
         x = x.contiguous()
         out = torch.empty_like(x)
-        call("regard_drop", x, x.numel(), x.data_ptr(), seed, least, STEPS / (STEPS - least), out.data_ptr())
+        scale = PROBABILITY_STEPS / (PROBABILITY_STEPS - threshold)
+        call_kernel("regard_drop", x, x.numel(), x.data_ptr(), seed, threshold, scale, out.data_ptr())
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _Drop.apply(grad, *ctx.drawn), None, None
+        return _DropoutFunction.apply(grad, *ctx.seed_and_threshold), None, None

@@ -1,6 +1,6 @@
-"""The native library: found beside this file, loaded at first use, told by one sentence why it is not there.
+"""The native library: lies beside this file and is loaded at first use; if it is missing, one sentence says why.
 
-It is plain C behind ctypes, so it works with any version of torch and Python. A call costs a few microseconds and
+It is plain C called by ctypes, so it works with any version of torch and Python. A call costs a few microseconds and
 releases the interpreter lock. ``LEVEL`` bounds the instruction set (0 baseline, 1 AVX2, 2 AVX-512); the tests lower it.
 """
 
@@ -17,7 +17,7 @@ ABI = 5
 LEVEL = 2
 
 _INT, _LONG, _POINTER, _REAL = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
-_COMMON: list[Any] = [_INT, _INT, _LONG]  # double or float, most level, threads
+_COMMON: list[Any] = [_INT, _INT, _LONG]  # double or float, highest level, threads
 _ADDITIVE: list[Any] = (
     [_LONG] * 4 + [_POINTER, _LONG, _LONG] * 2 + [_POINTER]
 )  # n q k d, a and its strides, b and its strides, w
@@ -46,50 +46,50 @@ _SIGNATURES: dict[str, list[Any]] = {
 }
 
 
-def load(folder: Path) -> ctypes.CDLL | str:
+def load_library(folder: Path) -> ctypes.CDLL | str:
     """The library in `folder`, or the sentence that says why there is none."""
-    found = [
+    paths = [
         path for suffix in (*EXTENSION_SUFFIXES, ".dylib", ".dll") if (path := folder / f"_native{suffix}").is_file()
     ]
-    if not found:
+    if not paths:
         return "no native kernels: the package was built without a C compiler; install one and reinstall regard"
     try:
-        loaded = ctypes.CDLL(str(found[0]))
+        loaded = ctypes.CDLL(str(paths[0]))
         for name, arguments in _SIGNATURES.items():
             function = getattr(loaded, name)
             function.argtypes, function.restype = arguments, _INT
     except (OSError, AttributeError) as error:
-        return f"no native kernels: {found[0].name} does not load ({error}); reinstall regard"
+        return f"no native kernels: {paths[0].name} does not load ({error}); reinstall regard"
     if (version := loaded.regard_abi()) != ABI:
-        return f"no native kernels: {found[0].name} has interface {version}, this regard needs {ABI}; reinstall regard"
+        return f"no native kernels: {paths[0].name} has interface {version}, this regard needs {ABI}; reinstall regard"
     return loaded
 
 
 @cache
-def _loaded() -> ctypes.CDLL | str:
-    return load(Path(__file__).parent)
+def _library_or_reason() -> ctypes.CDLL | str:
+    return load_library(Path(__file__).parent)
 
 
 def library() -> ctypes.CDLL | None:
-    """The native library, or None; then `why_not` tells why."""
-    loaded = _loaded()
+    """The native library, or None; then `unavailable_reason` says why."""
+    loaded = _library_or_reason()
     return None if isinstance(loaded, str) else loaded
 
 
-def why_not() -> str | None:
-    """One sentence: why there are no native kernels. None if there are."""
-    loaded = _loaded()
+def unavailable_reason() -> str | None:
+    """Why there are no native kernels, in one sentence; None if there are."""
+    loaded = _library_or_reason()
     return loaded if isinstance(loaded, str) else None
 
 
 def instruction_set() -> str:
-    """What the native kernels run on here: "avx512", "avx2", "baseline" (SSE2, NEON or scalar), or "none"."""
+    """The instruction set of the native kernels: "avx512", "avx2", "baseline" (SSE2, NEON or scalar), or "none"."""
     loaded = library()
     return "none" if loaded is None else ("baseline", "avx2", "avx512")[loaded.regard_level(LEVEL)]
 
 
-def refusal(*tensors: Tensor) -> str | None:
-    """Why the native kernels cannot take these tensors together, by one sentence; None if they can."""
+def unsupported_reason(*tensors: Tensor) -> str | None:
+    """Why the native kernels cannot take these tensors together, in one sentence; None if they can."""
     for tensor in tensors:
         if tensor.device.type != "cpu":
             return f"the native kernels run on the cpu, not on {tensor.device}"
@@ -97,21 +97,21 @@ def refusal(*tensors: Tensor) -> str | None:
             return f"the native kernels take float32 and float64, not {tensor.dtype}"
         if tensor.dtype != tensors[0].dtype:
             return f"the native kernels take tensors of one dtype, not {tensors[0].dtype} and {tensor.dtype}"
-    return why_not()
+    return unavailable_reason()
 
 
-def choose(native: bool | None, *tensors: Tensor) -> bool:
-    """Native or torch? None takes native where it runs, True insists on it."""
+def resolve_native(native: bool | None, *tensors: Tensor) -> bool:
+    """Whether a call runs native. None uses the native kernels where they run, True requires them, False uses torch."""
     if native is False:
         return False
-    why = refusal(*tensors)
-    if native and why is not None:
-        raise RuntimeError(f"native=True cannot be had: {why}; native=None takes what runs")
-    return why is None
+    reason = unsupported_reason(*tensors)
+    if native and reason is not None:
+        raise RuntimeError(f"native=True is not possible: {reason}; native=None falls back to torch")
+    return reason is None
 
 
-def call(name: str, like: Tensor, *arguments: float | None) -> None:
-    """Run one kernel in the dtype of `like` on as many threads as torch uses."""
+def call_kernel(name: str, like: Tensor, *arguments: float | None) -> None:
+    """Runs one kernel in the dtype of `like` on as many threads as torch uses."""
     loaded = library()
     assert loaded is not None
     if getattr(loaded, name)(like.dtype == torch.float64, LEVEL, torch.get_num_threads(), *arguments):

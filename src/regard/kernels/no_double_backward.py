@@ -1,4 +1,4 @@
-"""Functions with one derivative: a second, asked for by create_graph=True, is an error and never a wrong number."""
+"""A decorator for autograd Functions without a second derivative: create_graph=True raises instead of being wrong."""
 
 import functools
 from collections.abc import Callable
@@ -7,9 +7,11 @@ from typing import Any
 import torch
 
 
-def once(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """For the backward of an autograd Function.  torch's own once_differentiable leaves terms out in silence where
-    what is asked for does not lie behind it."""
+def no_double_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes the `backward` of an autograd Function raise if it is to be differentiated again.
+
+    torch's own once_differentiable silently leaves terms out where the tensor to differentiate does not lie behind it.
+    """
 
     @functools.wraps(backward)
     def checked(ctx: Any, *grads: Any) -> Any:

@@ -1,12 +1,12 @@
-"""Recurrent cells: a step after its products, in one native pass; and a whole sequence of steps.
+"""Recurrent cells: one step after its matrix products, in one native pass; and a whole sequence of steps.
 
     GRU    r, z = σ(x + p);  n = tanh(x_n + r ∘ p_n);  h' = n + z ∘ (h − n)             (Cho et al. 2014)
     LSTM   i, f, o = σ(x + p);  g = tanh(x + p);  c' = f ∘ c + i ∘ g;  h' = o ∘ tanh(c')  (Gers et al. 2000)
 
-x = W x_t + b and p = U h + b' are the products; gates lie as torch orders them: r z n, and i f g o. torch makes ten
-operations of a step and, over packed sequences, a product a step for the gradient of U. Here all steps are one call, in
-which U lies as products want it, and the gradient of U is one product over all steps. There is no form in torch: nn.GRU
-and nn.LSTM are that, for whatever `native` refuses. No second derivative.
+x = W x_t + b and p = U h + b' are the products; gates are in torch's order: r z n, and i f g o. torch makes ten
+operations of a step and, over packed sequences, one product per step for the gradient of U. Here all steps are one
+call, for which U is packed once, and the gradient of U is one product over all steps. There is no form in torch: use
+nn.GRU and nn.LSTM where `dispatch.can_run_native` is false. No second derivative.
 """
 
 from collections.abc import Sequence
@@ -18,127 +18,120 @@ from torch import Tensor
 from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 
-from regard.kernels.dispatch import route
-from regard.kernels.native_library import call, refusal
-from regard.kernels.no_double_backward import once
+from regard.kernels.native_library import call_kernel
+from regard.kernels.no_double_backward import no_double_backward
 
 
-def native(*tensors: Tensor) -> bool:
-    """Do the native cells take these?"""
-    return route(*tensors) == "direct" and all(tensor.numel() for tensor in tensors) and refusal(*tensors) is None
-
-
-def step(gates: Tensor, past: Tensor, *state: Tensor) -> tuple[Tensor, ...]:  # "b g·h", "b g·h", "b h" each
-    """The state after one step: h of a GRU, h and c of an LSTM, from x, p and the state before."""
-    got = _Step.apply(gates, past, state[-1])
-    return got if isinstance(got, tuple) else (got,)
+def step(x: Tensor, p: Tensor, *state: Tensor) -> tuple[Tensor, ...]:  # "b g·h", "b g·h", "b h" each
+    """The state after one step: h of a GRU, h and c of an LSTM, from the products x and p and the state before."""
+    new_state = _StepFunction.apply(x, p, state[-1])
+    return new_state if isinstance(new_state, tuple) else (new_state,)
 
 
 def sequence(
-    x: Tensor, weights: Sequence[Tensor], first: Sequence[Tensor], sizes: Sequence[int], reverse: bool = False
+    x: Tensor, weights: Sequence[Tensor], initial: Sequence[Tensor], sizes: Sequence[int], reverse: bool = False
 ) -> Tensor:  # "r d" -> "r h"
-    """h of every step over sequences that end at different times: the longest first, packed step by step as torch does.
+    """h of every step over sequences of different lengths: the longest first, packed step by step as torch does.
 
-    Step t has the first sizes[t] sequences. `weights` are W, U, b, b'; `first` is the state before, "b h" each. In
-    `reverse` every sequence starts at its end.
+    Step t has the first sizes[t] sequences. `weights` are W, U, b, b'; `initial` is the state before the first step,
+    "b h" each. With `reverse` every sequence starts at its end.
     """
-    # a Function cannot see torch.no_grad from inside
-    back = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *weights, *first))
-    return _Sequence.apply(tuple(sizes), reverse, back, x, *weights, *first)
+    # torch.no_grad is not visible inside a Function
+    need_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *weights, *initial))
+    return _SequenceFunction.apply(tuple(sizes), reverse, need_grad, x, *weights, *initial)
 
 
-def _at(t: Tensor | None) -> int | None:
+def _pointer(t: Tensor | None) -> int | None:
     return None if t is None else t.data_ptr()
 
 
-def _rows(t: Tensor) -> Tensor:
-    """With rows that are contiguous each."""
+def _contiguous_rows(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 else t.contiguous()
 
 
-class _Step(Function):
+class _StepFunction(Function):
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, past: Tensor, before: Tensor) -> Any:
-        gates, past, before = _rows(gates), past.contiguous(), _rows(before)
-        (m, d), lstm = before.shape, gates.shape[1] == 4 * before.shape[1]
-        kept, h = before.new_empty(m, (5 if lstm else 4) * d), before.new_empty(m, d)
+    def forward(ctx: Any, x: Tensor, p: Tensor, previous: Tensor) -> Any:
+        x, p, previous = _contiguous_rows(x), p.contiguous(), _contiguous_rows(previous)
+        (m, d), lstm = previous.shape, x.shape[1] == 4 * previous.shape[1]
+        saved, h = previous.new_empty(m, (5 if lstm else 4) * d), previous.new_empty(m, d)
         c = torch.empty_like(h) if lstm else None
-        came = (gates.data_ptr(), gates.stride(0), past.data_ptr(), None, before.data_ptr(), before.stride(0))
-        call("regard_cell", h, m, d, *came, kept.data_ptr(), h.data_ptr(), _at(c), None, None, 0)
-        ctx.save_for_backward(kept, before)
+        inputs = (x.data_ptr(), x.stride(0), p.data_ptr(), None, previous.data_ptr(), previous.stride(0))
+        call_kernel("regard_cell", h, m, d, *inputs, saved.data_ptr(), h.data_ptr(), _pointer(c), None, None, 0)
+        ctx.save_for_backward(saved, previous)
         return h if c is None else (h, c)
 
     @staticmethod
-    @once
+    @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        kept, before = ctx.saved_tensors
+        saved, previous = ctx.saved_tensors
         carry = [grad.clone(memory_format=torch.contiguous_format) for grad in grads]
-        (m, d), lstm = before.shape, len(grads) == 2
-        dx = before.new_empty(m, (4 if lstm else 3) * d)
+        (m, d), lstm = previous.shape, len(grads) == 2
+        dx = previous.new_empty(m, (4 if lstm else 3) * d)
         dp = dx if lstm else torch.empty_like(dx)
-        came = (None, kept.data_ptr(), before.data_ptr(), before.stride(0), carry[0].data_ptr())
-        call(
-            "regard_cell_backward", dx, m, d, *came, carry[1].data_ptr() if lstm else None, dx.data_ptr(), dp.data_ptr()
-        )
+        inputs = (None, saved.data_ptr(), previous.data_ptr(), previous.stride(0))
+        carried = (carry[0].data_ptr(), carry[1].data_ptr() if lstm else None)
+        call_kernel("regard_cell_backward", dx, m, d, *inputs, *carried, dx.data_ptr(), dp.data_ptr())
         return dx, dp, carry[-1]
 
 
-class _Sequence(Function):
+class _SequenceFunction(Function):
     @staticmethod
     @custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(
         ctx: Any,
         sizes: tuple[int, ...],
         reverse: bool,
-        back: bool,
+        need_grad: bool,
         x: Tensor,
         w: Tensor,
         u: Tensor,
         b: Tensor,
-        b_past: Tensor,
-        first: Tensor,
-        first_c: Tensor | None = None,
+        b_recurrent: Tensor,
+        initial: Tensor,
+        initial_c: Tensor | None = None,
     ) -> Tensor:
-        d, lstm, u, b_past = u.shape[1], first_c is not None, u.contiguous(), b_past.contiguous()
-        at, m = _steps(sizes, reverse)
-        gates, past = torch.addmm(b, x, w.t()), x.new_empty(max(sizes), len(u))
-        h, before = x.new_empty(len(x), d), x.new_empty(len(x), d)
-        c, before_c = (torch.empty_like(h), torch.empty_like(h)) if lstm else (None, None)
-        begun = 0
-        for start, count in zip(at, m, strict=True):
-            if count > begun:
-                before[start + begun : start + count] = first[begun:count]
-                if before_c is not None and first_c is not None:
-                    before_c[start + begun : start + count] = first_c[begun:count]
-            begun = count
-        # what the steps keep for the way back; of one step where nobody goes back
-        kept = x.new_empty(len(x) if back else max(sizes), (5 if lstm else 4) * d)
-        steps = torch.tensor([at, m])
-        came = (steps[0].data_ptr(), steps[1].data_ptr(), gates.data_ptr(), u.data_ptr(), b_past.data_ptr())
-        states = (past.data_ptr(), before.data_ptr(), _at(before_c))
-        call("regard_sequence", h, len(m), d, *came, *states, kept.data_ptr(), h.data_ptr(), _at(c), back)
-        ctx.save_for_backward(x, w, u, before, before_c, kept, steps)
+        d, lstm, u, b_recurrent = u.shape[1], initial_c is not None, u.contiguous(), b_recurrent.contiguous()
+        starts, counts = _steps(sizes, reverse)
+        product, recurrent = torch.addmm(b, x, w.t()), x.new_empty(max(sizes), len(u))
+        h, previous = x.new_empty(len(x), d), x.new_empty(len(x), d)
+        c, previous_c = (torch.empty_like(h), torch.empty_like(h)) if lstm else (None, None)
+        running = 0
+        for start, count in zip(starts, counts, strict=True):
+            if count > running:
+                previous[start + running : start + count] = initial[running:count]
+                if previous_c is not None and initial_c is not None:
+                    previous_c[start + running : start + count] = initial_c[running:count]
+            running = count
+        # activations that the backward pass reads; without one, room for a single step
+        saved = x.new_empty(len(x) if need_grad else max(sizes), (5 if lstm else 4) * d)
+        steps = torch.tensor([starts, counts])
+        inputs = (steps[0].data_ptr(), steps[1].data_ptr(), product.data_ptr(), u.data_ptr(), b_recurrent.data_ptr())
+        states = (recurrent.data_ptr(), previous.data_ptr(), _pointer(previous_c))
+        outputs = (saved.data_ptr(), h.data_ptr(), _pointer(c))
+        call_kernel("regard_sequence", h, len(counts), d, *inputs, *states, *outputs, need_grad)
+        ctx.save_for_backward(x, w, u, previous, previous_c, saved, steps)
         return h
 
     @staticmethod
     @custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
-    @once
+    @no_double_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, w, u, before, before_c, kept, steps = ctx.saved_tensors
-        grad, d, lstm = grad.contiguous(), u.shape[1], before_c is not None
+        x, w, u, previous, previous_c, saved, steps = ctx.saved_tensors
+        grad, d, lstm = grad.contiguous(), u.shape[1], previous_c is not None
         dx = grad.new_empty(len(x), len(u))
         dp = dx if lstm else torch.empty_like(dx)
         carry = grad.new_zeros(int(steps[1].max()), d)
         carry_c = torch.zeros_like(carry) if lstm else None
-        came = (steps[0].data_ptr(), steps[1].data_ptr(), grad.data_ptr(), u.data_ptr(), kept.data_ptr())
-        states = (before.data_ptr(), _at(before_c), carry.data_ptr(), _at(carry_c))
-        call("regard_sequence_backward", grad, steps.shape[1], d, *came, *states, dx.data_ptr(), dp.data_ptr())
+        inputs = (steps[0].data_ptr(), steps[1].data_ptr(), grad.data_ptr(), u.data_ptr(), saved.data_ptr())
+        states = (previous.data_ptr(), _pointer(previous_c), carry.data_ptr(), _pointer(carry_c))
+        call_kernel("regard_sequence_backward", grad, steps.shape[1], d, *inputs, *states, dx.data_ptr(), dp.data_ptr())
         needs = ctx.needs_input_grad[3:]
         return (
             *(None, None, None),
             dx @ w if needs[0] else None,
             dx.t() @ x if needs[1] else None,
-            dp.t() @ before if needs[2] else None,
+            dp.t() @ previous if needs[2] else None,
             dx.sum(0) if needs[3] else None,
             dp.sum(0) if needs[4] else None,
             carry,
@@ -147,6 +140,6 @@ class _Sequence(Function):
 
 
 def _steps(sizes: tuple[int, ...], reverse: bool) -> tuple[list[int], list[int]]:
-    """Where each step's rows begin, and how many they are, in the order of running."""
-    at, m = [0, *accumulate(sizes)][:-1], list(sizes)
-    return (at[::-1], m[::-1]) if reverse else (at, m)
+    """The first row and the number of rows of each step, in the order of running."""
+    starts, counts = [0, *accumulate(sizes)][:-1], list(sizes)
+    return (starts[::-1], counts[::-1]) if reverse else (starts, counts)

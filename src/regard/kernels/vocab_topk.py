@@ -1,7 +1,7 @@
-"""The likeliest words: the k largest of log softmax(W x + b), which is all that a search reads of a vocabulary.
+"""The most probable words: the k largest of log softmax(W x + b), which is all that a search reads of a vocabulary.
 
-The native form multiplies and keeps the k largest at once: the logits are never written. What it finds for a state
-depends on that state alone, whatever the others in the call are and however many threads run. There are no derivatives.
+The native form multiplies and selects the k largest in one pass: the logits are never written. The result of a state
+depends on that state alone, not on the other states of the call or the number of threads. There are no derivatives.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.kernels.dispatch import route
-from regard.kernels.native_library import call, choose
+from regard.kernels.dispatch import choose_route
+from regard.kernels.native_library import call_kernel, resolve_native
 from regard.kernels.stable_topk import stable_topk
 
-Likeliest = tuple[Tensor, Tensor, Tensor]  # log p "n k" and the words "n k", log p of the word asked for "n"
+VocabTopK = tuple[Tensor, Tensor, Tensor]  # log p "n k" and the words "n k", log p of the extra word "n"
 
 
 @torch.no_grad()
@@ -22,64 +22,65 @@ def vocab_topk(
     weight: Tensor,
     bias: Tensor | None,
     k: int,
-    also: int,
-    never: Sequence[int] = (),
+    extra: int,
+    forbidden: Sequence[int] = (),
     native: bool | None = None,
-) -> Likeliest:  # "n d", "v d", "v"
-    """The k most probable words of each state without those of `never`, the first of equals first, and log p of `also`.
+) -> VocabTopK:  # "n d", "v d", "v"
+    """The k most probable words of each state except `forbidden`, the first of equals first, and log p of `extra`.
 
     Probabilities are of the whole vocabulary. Where fewer than k words have one, word 0 follows with minus infinity.
     A state is NaN throughout if one of its logits is NaN or plus infinity, or if all are minus infinity.
     """
     fits = states.ndim == weight.ndim == 2 and states.shape[1] == weight.shape[1]
     if not fits or (bias is not None and bias.shape != weight.shape[:1]):
-        lift = None if bias is None else tuple(bias.shape)
+        bias_shape = None if bias is None else tuple(bias.shape)
         raise ValueError(
             f"states must be (n, d) for a weight (v, d) and a bias (v), got {tuple(states.shape)}, "
-            f"{tuple(weight.shape)} and {lift}; build the vocabulary layer as nn.Linear(d, v)"
+            f"{tuple(weight.shape)} and {bias_shape}; build the vocabulary layer as nn.Linear(d, v)"
         )
-    given = [one for one in (states, weight, bias) if one is not None]
-    # Autocast multiplies what is not of one type.
-    way = route(*given)
-    if native and way != "direct":
+    tensors = [tensor for tensor in (states, weight, bias) if tensor is not None]
+    route = choose_route(*tensors)
+    if native and route != "direct":
         raise RuntimeError(
-            "native=True cannot be had under torch.compile, transforms and tracing; native=None takes what runs"
+            "native=True is not possible under torch.compile, transforms and tracing; native=None falls back to torch"
         )
-    if way != "direct" or not choose(native, *given):
-        return of_logits(torch.nn.functional.linear(states, weight, bias), k, also, never)
-    _check(k, also, never, len(weight))
+    if route != "direct" or not resolve_native(native, *tensors):
+        # linear, because autocast lets it multiply tensors of different dtypes
+        return topk_of_logits(torch.nn.functional.linear(states, weight, bias), k, extra, forbidden)
+    _check(k, extra, forbidden, len(weight))
     states, weight = states.contiguous(), weight.contiguous()
     bias = None if bias is None else bias.contiguous()
     (n, d), k = states.shape, min(k, len(weight))
-    values, told = states.new_empty(n, k), states.new_empty(n)
-    words, nevers = torch.empty(n, k, dtype=torch.long), torch.tensor(never, dtype=torch.long)
-    call(
+    values, extra_log_prob = states.new_empty(n, k), states.new_empty(n)
+    words, forbidden_words = torch.empty(n, k, dtype=torch.long), torch.tensor(forbidden, dtype=torch.long)
+    call_kernel(
         "regard_likeliest",
         states,
         *(n, len(weight), d, k),
         *(states.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr()),
-        *(also, len(never), nevers.data_ptr()),
-        *(values.data_ptr(), words.data_ptr(), told.data_ptr()),
+        *(extra, len(forbidden), forbidden_words.data_ptr()),
+        *(values.data_ptr(), words.data_ptr(), extra_log_prob.data_ptr()),
     )
-    return values, words, told
+    return values, words, extra_log_prob
 
 
 @torch.no_grad()
-def of_logits(logits: Tensor, k: int, also: int, never: Sequence[int] = ()) -> Likeliest:  # "n v"
-    """`likeliest` of logits that are there already, in torch; in float32 at least."""
-    _check(k, also, never, logits.shape[-1])
+def topk_of_logits(logits: Tensor, k: int, extra: int, forbidden: Sequence[int] = ()) -> VocabTopK:  # "n v"
+    """`vocab_topk` of computed logits, in torch; in float32 at least."""
+    _check(k, extra, forbidden, logits.shape[-1])
     log_p = logits.log_softmax(-1, dtype=logits.dtype if logits.dtype.itemsize >= 4 else torch.float32)
-    told = log_p[:, also].clone()
-    if never:
-        log_p[:, list(never)] = -torch.inf
+    extra_log_prob = log_p[:, extra].clone()
+    if forbidden:
+        log_p[:, list(forbidden)] = -torch.inf
     values, words = stable_topk(log_p, min(k, log_p.shape[1]))
-    # One NaN or plus infinity makes NaN of its whole row.
-    return values.masked_fill(told.isnan().unsqueeze(1), torch.nan), words.masked_fill(values == -torch.inf, 0), told
+    # one NaN or plus infinity makes its whole row NaN
+    log_probs = values.masked_fill(extra_log_prob.isnan().unsqueeze(1), torch.nan)
+    return log_probs, words.masked_fill(values == -torch.inf, 0), extra_log_prob
 
 
-def _check(k: int, also: int, never: Sequence[int], v: int) -> None:
+def _check(k: int, extra: int, forbidden: Sequence[int], v: int) -> None:
     if k < 1:
-        raise ValueError(f"k must be 1 or more, the words to be found, got {k}; try k=1")
-    for name, word in [("also", also), *(("never", word) for word in never)]:
+        raise ValueError(f"k must be 1 or more, the number of words per state, got {k}; try k=1")
+    for name, word in [("extra", extra), *(("forbidden", word) for word in forbidden)]:
         if not 0 <= word < v:
-            raise ValueError(f"{name} must be of the words 0 to {v - 1}, got {word}; count from the first word on")
+            raise ValueError(f"{name} must be a word from 0 to {v - 1}, got {word}; words are counted from 0")

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.kernels.dropout import STEPS, drop, native
+from regard.kernels.dispatch import can_run_native
+from regard.kernels.dropout import PROBABILITY_STEPS, native_dropout
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -17,14 +18,14 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p, training)
-    least = min(round(p * STEPS), STEPS - 1)
-    if native(x):
-        return drop(x, least)
+    threshold = min(round(p * PROBABILITY_STEPS), PROBABILITY_STEPS - 1)
+    if can_run_native(x):
+        return native_dropout(x, threshold)
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
     drawn = bits.view(torch.int16)[: x.numel()].view(x.shape)
     # a signed number below this has probability p
-    keep = drawn.ge(least - STEPS // 2).to(x.dtype).mul_(STEPS / (STEPS - least))
-    return x * keep
+    keep = drawn.ge(threshold - PROBABILITY_STEPS // 2).to(x.dtype)
+    return x * keep.mul_(PROBABILITY_STEPS / (PROBABILITY_STEPS - threshold))
 
 
 class Dropout(nn.Module):

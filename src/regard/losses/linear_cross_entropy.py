@@ -8,8 +8,8 @@ from torch.autograd.function import once_differentiable
 
 from regard.attn import checks
 from regard.kernels.cross_entropy import cross_entropy_grad
-from regard.kernels.dispatch import route
-from regard.kernels.native_library import choose
+from regard.kernels.dispatch import choose_route
+from regard.kernels.native_library import resolve_native
 
 # logits at once, in elements: 16 MB of float32 stay near the processor
 _ROOM = 1 << 22
@@ -35,7 +35,9 @@ class _Likelihood(torch.autograd.Function):
         mean = matrix.mean(0) if smoothing else None
         level = 0.0 if bias is None else bias.mean().to(total.dtype)
         lift = None if bias is None else bias.to(total.dtype)
-        native = route(states, weight, bias, targets) == "direct" and choose(None, total) and targets.is_cpu
+        native = (
+            choose_route(states, weight, bias, targets) == "direct" and resolve_native(None, total) and targets.is_cpu
+        )
         for start in range(0, states.shape[0], rows):
             here = slice(start, start + rows)
             some = states[here]
@@ -44,7 +46,7 @@ class _Likelihood(torch.autograd.Function):
             nll[here] = found.nll
             total += found.nll.sum()
             if mean is not None:
-                total += smoothing * (found.picked - (some @ mean).to(total.dtype) - level).sum()
+                total += smoothing * (found.target_logits - (some @ mean).to(total.dtype) - level).sum()
             if not any(wanted):
                 continue
             slope = logits.to(states.dtype)
@@ -54,8 +56,8 @@ class _Likelihood(torch.autograd.Function):
                 to_weight.addmm_(slope.T, some)
             elif to_weight is not None:
                 torch.mm(slope.T, some, out=to_weight)
-            if to_bias is not None and found.sums is not None:
-                to_bias += found.sums.to(to_bias.dtype)
+            if to_bias is not None and found.row_sums is not None:
+                to_bias += found.row_sums.to(to_bias.dtype)
         if mean is not None and to_states is not None:
             to_states -= smoothing * mean
         if smoothing and to_weight is not None:
@@ -105,7 +107,7 @@ def linear_cross_entropy(
     if targets.dtype != torch.int64:
         raise TypeError(f"targets must be int64, the numbers of words, got {targets.dtype}; call targets.long()")
     # a GPU would wait for this, and looks itself; what is traced has no values
-    if targets.is_cpu and route(states, weight, bias, targets) == "direct":
+    if targets.is_cpu and choose_route(states, weight, bias, targets) == "direct":
         beyond = targets[(targets < 0) | (targets >= weight.shape[0])]
         if len(beyond):
             raise ValueError(

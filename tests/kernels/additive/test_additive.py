@@ -16,7 +16,7 @@ from regard.kernels import additive, native_library
 from regard.kernels.additive import compute
 
 NATIVE = pytest.param(
-    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 )
 forms = pytest.mark.parametrize("native", [NATIVE, False], ids=["native", "torch"])
 sizes = st.sampled_from([0, 1, 2, 3, 5, 7, 8, 11, 13, 17, 33])
@@ -25,8 +25,8 @@ sizes = st.sampled_from([0, 1, 2, 3, 5, 7, 8, 11, 13, 17, 33])
 @pytest.fixture(autouse=True)
 def chunked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems must go the way of large ones, in several chunks."""
-    monkeypatch.setitem(compute._CHUNK, "cpu", 64)
-    monkeypatch.setattr(compute, "_BROADCAST", 0)
+    monkeypatch.setitem(compute._CHUNK_ELEMENTS, "cpu", 64)
+    monkeypatch.setattr(compute, "_BROADCAST_MAX_ELEMENTS", 0)
 
 
 def equation(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
@@ -258,7 +258,7 @@ def test_autocast_changes_nothing(native: bool, keep: int, monkeypatch: pytest.M
     torch.testing.assert_close(torch.autograd.grad(got.sum(), inputs), grads)
 
 
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 @pytest.mark.parametrize("shape", [(1, 700, 130, 40), (40, 50, 50, 64), (64, 1, 300, 64)])
 def test_threads_do_not_change_a_bit(shape: tuple[int, int, int, int]) -> None:
     inputs = problem(*shape, 8, torch.float32)
@@ -275,7 +275,7 @@ def test_threads_do_not_change_a_bit(shape: tuple[int, int, int, int]) -> None:
         assert all(torch.equal(x, y) for x, y in zip(results[0], other, strict=True))
 
 
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_every_instruction_set(level: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ def test_every_instruction_set(level: int, dtype: torch.dtype, monkeypatch: pyte
         agree(additive.attend(*inputs, None, True), reference(*inputs), inputs, tolerance, tolerance)
 
 
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 def test_python_threads_may_call_at_once() -> None:
     inputs = [x.detach() for x in problem(4, 30, 30, 32, 8, torch.float32)]
     want, got = additive.attend(*inputs)[0], []
@@ -318,7 +318,7 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
     a, b, w, v = (torch.zeros(*shape) for shape in [(2, 3, 5), (2, 7, 5), (5,), (2, 7, 4)])
     with pytest.raises(ValueError, match=r"a, b, w must be \(\*b, q, d\).*\(2, 7, 4\).*project"):
         additive.scores(a, v, w)
-    with pytest.raises(ValueError, match=r"v must be \(\*b, k, v\), one value a key: got \(2, 3, 5\) for 7 keys"):
+    with pytest.raises(ValueError, match=r"v must be \(\*b, k, v\), one value per key: got \(2, 3, 5\) for 7 keys"):
         additive.attend(a, b, w, a)
     with pytest.raises(TypeError, match="allowed must be bool.*float32; try allowed != 0"):
         additive.attend(a, b, w, v, torch.ones(3, 7))
@@ -328,5 +328,5 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
         TypeError, match="a, b, w must be floating point: got torch.int64, torch.int64, torch.int64; try a.float"
     ):
         additive.scores(a.long(), b.long(), w.long())
-    with pytest.raises(RuntimeError, match="native=True cannot be had: .* native=None takes what runs"):
-        native_library.choose(True, a.half())
+    with pytest.raises(RuntimeError, match="native=True is not possible: .* native=None falls back to torch"):
+        native_library.resolve_native(True, a.half())

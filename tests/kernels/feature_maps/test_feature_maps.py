@@ -12,7 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from regard.kernels import feature_maps, native_library
 
 NATIVE = pytest.param(
-    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 )
 forms = pytest.mark.parametrize("native", [NATIVE, False], ids=["native", "torch"])
 levels = pytest.mark.parametrize("level", [0, 1, 2])
@@ -34,10 +34,10 @@ def simam(x: Tensor) -> Tensor:
 
 def attended(x: Tensor, native: bool | None) -> Tensor:
     """All passes, as a gate with both factors makes them."""
-    handed, mean, most = feature_maps.pooled_both(x, native)
+    handed, mean, most = feature_maps.mean_max_pool(x, native)
     w = torch.sigmoid(mean + most)
-    handed, mean, most = feature_maps.across(handed, w, native)
-    return feature_maps.scaled(handed, w, torch.sigmoid(mean - most), native)
+    handed, mean, most = feature_maps.channel_pool(handed, w, native)
+    return feature_maps.scale(handed, w, torch.sigmoid(mean - most), native)
 
 
 def attended_plain(x: Tensor) -> Tensor:
@@ -47,13 +47,13 @@ def attended_plain(x: Tensor) -> Tensor:
 
 
 def squeezed(x: Tensor, native: bool | None) -> Tensor:
-    handed, mean = feature_maps.pooled(x, native)
-    return feature_maps.scaled(handed, torch.sigmoid(mean), None, native)
+    handed, mean = feature_maps.mean_pool(x, native)
+    return feature_maps.scale(handed, torch.sigmoid(mean), None, native)
 
 
 def placed(x: Tensor, native: bool | None) -> Tensor:
-    handed, mean, most = feature_maps.across(x, None, native)
-    return feature_maps.scaled(handed, None, torch.sigmoid(mean * most), native)
+    handed, mean, most = feature_maps.channel_pool(x, None, native)
+    return feature_maps.scale(handed, None, torch.sigmoid(mean * most), native)
 
 
 CHAINS: dict[str, tuple[Callable[[Tensor, bool | None], Tensor], Callable[[Tensor], Tensor]]] = {
@@ -91,7 +91,7 @@ def test_agrees_with_the_plain_form(native: bool, chain: str, b: int, c: int, sp
 
 @levels
 @chains
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 def test_every_instruction_set(level: int, chain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_library, "LEVEL", level)
     # more places than a block of them, and no multiple of any vector
@@ -136,9 +136,9 @@ def test_half_types_are_computed_in_float(chain: str) -> None:
 def test_what_is_handed_on_is_the_map(native: bool) -> None:
     x = torch.randn(2, 3, 5)
     for handed in (
-        feature_maps.pooled(x, native)[0],
-        feature_maps.pooled_both(x, native)[0],
-        feature_maps.across(x, None, native)[0],
+        feature_maps.mean_pool(x, native)[0],
+        feature_maps.mean_max_pool(x, native)[0],
+        feature_maps.channel_pool(x, None, native)[0],
     ):
         assert torch.equal(handed, x)
         assert handed.data_ptr() == x.data_ptr()
@@ -158,23 +158,23 @@ def test_the_map_and_its_gradient_are_not_written_to(native: bool) -> None:
 @forms
 def test_what_only_pooling_found_may_be_used(native: bool) -> None:
     x = torch.randn(2, 3, 5, 7, requires_grad=True)
-    _, mean, most = feature_maps.pooled_both(x, native)
+    _, mean, most = feature_maps.mean_max_pool(x, native)
     mine = torch.autograd.grad((mean * 2).sum(), x, retain_graph=True)[0]
     torch.testing.assert_close(mine, torch.full_like(x, 2 / 35))
     mine = torch.autograd.grad(most.sum(), x)[0]
     assert mine.sum() == 6
-    handed, _, _ = feature_maps.pooled_both(x, native)
+    handed, _, _ = feature_maps.mean_max_pool(x, native)
     torch.testing.assert_close(torch.autograd.grad(handed.sum(), x)[0], torch.ones_like(x))
 
 
 @forms
 def test_of_equal_values_the_first_has_the_gradient(native: bool) -> None:
     x = torch.zeros(1, 2, 3, 19, requires_grad=True)
-    _, _, most = feature_maps.pooled_both(x, native)
+    _, _, most = feature_maps.mean_max_pool(x, native)
     grad = torch.autograd.grad(most.sum(), x)[0]
     assert grad[0, :, 0, 0].tolist() == [1, 1]
     assert grad.sum() == 2
-    _, _, most = feature_maps.across(x, None, native)
+    _, _, most = feature_maps.channel_pool(x, None, native)
     grad = torch.autograd.grad(most.sum(), x)[0]
     assert torch.equal(grad[0, 0], torch.ones(3, 19))
     assert torch.equal(grad[0, 1], torch.zeros(3, 19))
@@ -187,10 +187,10 @@ def test_what_is_not_a_number_stays_visible(native: bool, bad: float, at: int) -
     x = torch.randn(2, 3, 37)
     x[0, 1, at] = bad
     torch.testing.assert_close(feature_maps.simam(x, 1e-4, native), simam(x), equal_nan=True)
-    _, mean, most = feature_maps.pooled_both(x, native)
+    _, mean, most = feature_maps.mean_max_pool(x, native)
     torch.testing.assert_close(mean, x.mean(-1), equal_nan=True)
     assert torch.equal(most.nan_to_num(7.0), x.amax(-1).nan_to_num(7.0))
-    _, mean, most = feature_maps.across(x, None, native)
+    _, mean, most = feature_maps.channel_pool(x, None, native)
     torch.testing.assert_close(mean, x.mean(1, keepdim=True), equal_nan=True)
     assert torch.equal(most.nan_to_num(7.0), x.amax(1, keepdim=True).nan_to_num(7.0))
 
@@ -204,7 +204,7 @@ def test_an_empty_batch(native: bool) -> None:
         out.sum().backward()
 
 
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 def test_threads_change_nothing() -> None:
     x = torch.randn(4, 64, 40, 40, requires_grad=True)
     before, found = torch.get_num_threads(), []

@@ -13,7 +13,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from regard.kernels import native_library, sparsemax
 
 NATIVE = pytest.param(
-    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+    True, marks=pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 )
 forms = pytest.mark.parametrize("native", [NATIVE, False], ids=["native", "torch"])
 kinds = pytest.mark.parametrize("kind", ["sparsemax", "entmax15"])
@@ -156,7 +156,7 @@ def test_any_strides(native: bool, kind: str) -> None:
     assert torch.equal(ours(wide, None, native), ours(wide.contiguous(), None, native))
 
 
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 @kinds
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -172,7 +172,7 @@ def test_every_instruction_set(kind: str, level: int, dtype: torch.dtype, monkey
     torch.testing.assert_close(*pair, rtol=0, atol=1e3 * tolerance)
 
 
-@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.why_not()))
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 @kinds
 def test_threads_do_not_change_a_bit(kind: str) -> None:
     scores = torch.randn(3000, 300, requires_grad=True)
@@ -253,9 +253,9 @@ def test_errors_name_the_argument_and_the_way_out() -> None:
     scores = torch.zeros(2, 3)
     with pytest.raises(ValueError, match=r"alpha must be above 1: got 1.0; alpha = 1 is softmax"):
         sparsemax.entmax(scores, 1.0)
-    with pytest.raises(ValueError, match=r"alpha must be above 1: got 0.5; try 1 \+ sigmoid of what is learned"):
+    with pytest.raises(ValueError, match=r"alpha must be above 1: got 0.5; try 1 \+ sigmoid of the parameter"):
         sparsemax.entmax(scores, torch.tensor(0.5))
-    with pytest.raises(ValueError, match=r"alpha must be one number a row: got \(2,\); try alpha\[..., None\]"):
+    with pytest.raises(ValueError, match=r"alpha must be one number per row: got \(2,\); try alpha\[..., None\]"):
         sparsemax.entmax(scores, torch.ones(2))
     with pytest.raises(TypeError, match="scores must be floating point.*int64"):
         sparsemax.sparsemax(scores.long())

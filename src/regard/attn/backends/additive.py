@@ -37,7 +37,7 @@ def _whole(call: AttentionCall) -> bool:
 
 
 def describe(call: AttentionCall) -> str:
-    absent = native_library.why_not()
+    absent = native_library.unavailable_reason()
     where = (
         f"native kernels ({native_library.instruction_set()})"
         if absent is None

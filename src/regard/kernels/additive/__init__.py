@@ -1,48 +1,54 @@
 """Additive attention: softmax_j(sum_d w_d tanh(a_id + b_jd)) v_j  (Bahdanau et al. 2015, A.1.2).
 
-a and b are projected queries and keys. The broadcast form holds a (q, k, d) tensor and takes a tanh an element. Here
-that tensor is never whole: additive_forms.py has the algorithm, native.c its native form. Gradients of any order;
-torch.func, torch.compile and torch.export work.
+a and b are projected queries and keys. The broadcast form holds a (q, k, d) tensor and computes one tanh per element.
+These functions never hold that tensor as a whole: compute.py has the algorithm, csrc/additive.h its native form.
+Gradients of any order; torch.func, torch.compile and torch.export work.
 
 float32 and float64 are computed as they are, bfloat16 and float16 in float32. Leading axes broadcast as in
-torch.matmul. `native` None takes the native kernels where they run, True insists on them, False takes torch.
+torch.matmul. `native` None uses the native kernels where they run, True requires them, False uses torch.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
-from regard.kernels.additive import compute as forms
-from regard.kernels.dispatch import route
-from regard.kernels.native_library import choose
+from regard.kernels.additive import compute
+from regard.kernels.additive.autograd import (
+    AttendFunction,
+    ScoresFunction,
+    WeightsFunction,
+    plain_scores,
+    plain_weights,
+)
+from regard.kernels.dispatch import autocast_disabled, choose_route
+from regard.kernels.native_library import resolve_native
 
-Way = Literal["native", "torch", "written", "operator", "plain"]
-"""A route, where "direct" is one of three: native, the same algorithm in torch, or the equation for tiny problems."""
+Implementation = Literal["native", "torch", "broadcast", "operator", "plain"]
+"""A route, where "direct" is one of three: native, the same algorithm in torch, or the broadcast form if it is tiny."""
 
 
 def scores(a: Tensor, b: Tensor, w: Tensor, native: bool | None = None) -> Tensor:
     """sum_d w_d tanh(a_id + b_jd): "*b q d", "*b k d", "d" -> "*b q k"."""
-    given = _prepare(a, b, w, None, None)
-    with _own_precision(a.device):
-        out = _scores(given, native)
-    return _shaped(out, given, given.dtype)
+    inputs = _prepare(a, b, w, None, None)
+    with autocast_disabled(a.device):
+        out = _scores(inputs, native)
+    return _restore_shape(out, inputs, inputs.dtype)
 
 
 def weights(
     a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None = None, native: bool | None = None
 ) -> tuple[Tensor, Tensor]:
-    """softmax over the keys that are allowed ("*b q k", True = may look), and its log sum of exponentials ("*b q").
+    """softmax over the allowed keys ("*b q k", True = may attend), and its log sum of exponentials ("*b q").
 
-    A query that may look nowhere has weights 0 and -inf. What a forbidden key holds, NaN included, is never felt.
+    A query with no allowed key has weights 0 and log sum -inf. The content of a forbidden key, NaN included, has no
+    effect.
     """
-    given = _prepare(a, b, w, None, allowed)
-    with _own_precision(a.device):
-        out, lse = _weights(given, _way(given, native), native)
-    return _shaped(out, given, given.dtype), _shaped(lse, given, lse.dtype)
+    inputs = _prepare(a, b, w, None, allowed)
+    with autocast_disabled(a.device):
+        out, lse = _weights(inputs, _choose_implementation(inputs, native), native)
+    return _restore_shape(out, inputs, inputs.dtype), _restore_shape(lse, inputs, lse.dtype)
 
 
 def attend(
@@ -50,31 +56,32 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """softmax(scores) @ v ("*b q v") and the log sum of exponentials ("*b q", float32 for half types).
 
-    Weights beyond `forms.KEEP_BYTES` are not kept but computed again in the backward pass, block by block of queries.
-    A key that no query may see may hold NaN in b and in v.
+    Weights larger than `compute.KEEP_BYTES` are not kept; the backward pass computes them again, one block of queries
+    at a time. A key that is forbidden to every query may hold NaN in b and in v.
     """
-    given = _prepare(a, b, w, v, allowed)
-    a, b, w, values, mask = given.a, given.b, given.w, given.v, given.allowed
+    inputs = _prepare(a, b, w, v, allowed)
+    a, b, w, values, mask = inputs.a, inputs.b, inputs.w, inputs.v, inputs.allowed
     assert values is not None
-    with _own_precision(a.device):
-        way = _way(given, native)
-        if way in ("plain", "written") or a.shape[0] * a.shape[1] * b.shape[1] * a.element_size() <= forms.KEEP_BYTES:
-            shares, lse = _weights(given, way, native)
-            if way not in ("plain", "operator"):
-                out = forms.mix(shares, values, mask)
+    with autocast_disabled(a.device):
+        implementation = _choose_implementation(inputs, native)
+        weight_bytes = a.shape[0] * a.shape[1] * b.shape[1] * a.element_size()
+        if implementation in ("plain", "broadcast") or weight_bytes <= compute.KEEP_BYTES:
+            shares, lse = _weights(inputs, implementation, native)
+            if implementation not in ("plain", "operator"):
+                out = compute.mix(shares, values, mask)
             else:
                 out = shares @ (values if mask is None else values.masked_fill(~mask.any(-2).unsqueeze(-1), 0))
-        elif way == "operator":
-            from regard.kernels.additive import custom_ops as operators
+        elif implementation == "operator":
+            from regard.kernels.additive import custom_ops
 
-            out, lse = operators.attend(a, b, w, values, mask, native)
+            out, lse = custom_ops.attend(a, b, w, values, mask, native)
         else:
-            out, lse = _Attend.apply(a, b, w, values, mask, way == "native")
-    return _shaped(out, given, given.dtype), _shaped(lse, given, lse.dtype)
+            out, lse = AttendFunction.apply(a, b, w, values, mask, implementation == "native")
+    return _restore_shape(out, inputs, inputs.dtype), _restore_shape(lse, inputs, lse.dtype)
 
 
-class _Given(NamedTuple):
-    """The arguments made ready for a kernel: one leading axis, one dtype."""
+class _Inputs(NamedTuple):
+    """The arguments as the kernels take them: one leading axis, one dtype."""
 
     a: Tensor  # n q d
     b: Tensor  # n k d
@@ -82,19 +89,19 @@ class _Given(NamedTuple):
     v: Tensor | None  # n k v
     allowed: Tensor | None  # n q k, any axis may be 1
     lead: tuple[int, ...]
-    dtype: torch.dtype  # of what is returned
+    dtype: torch.dtype  # of the returned tensors
 
 
-def _prepare(a: Tensor, b: Tensor, w: Tensor, v: Tensor | None, allowed: Tensor | None) -> _Given:
+def _prepare(a: Tensor, b: Tensor, w: Tensor, v: Tensor | None, allowed: Tensor | None) -> _Inputs:
     if a.ndim < 2 or b.ndim < 2 or w.ndim != 1 or not a.shape[-1] == b.shape[-1] == w.shape[0]:
         raise ValueError(
             f"a, b, w must be (*b, q, d), (*b, k, d), (d): got {tuple(a.shape)}, {tuple(b.shape)}, {tuple(w.shape)};"
             " project queries and keys to the width of w"
         )
     if v is not None and (v.ndim < 2 or v.shape[-2] != b.shape[-2]):
-        raise ValueError(f"v must be (*b, k, v), one value a key: got {tuple(v.shape)} for {b.shape[-2]} keys of b")
+        raise ValueError(f"v must be (*b, k, v), one value per key: got {tuple(v.shape)} for {b.shape[-2]} keys of b")
     if allowed is not None and allowed.dtype != torch.bool:
-        raise TypeError(f"allowed must be bool, True where a query may look: got {allowed.dtype}; try allowed != 0")
+        raise TypeError(f"allowed must be bool, True where a query may attend: got {allowed.dtype}; try allowed != 0")
     tensors = (a, b, w) if v is None else (a, b, w, v)
     dtype = a.dtype
     for tensor in tensors:
@@ -103,24 +110,24 @@ def _prepare(a: Tensor, b: Tensor, w: Tensor, v: Tensor | None, allowed: Tensor 
     if not dtype.is_floating_point:
         raise TypeError(f"a, b, w must be floating point: got {a.dtype}, {b.dtype}, {w.dtype}; try a.float()")
     q, k, lead = a.shape[-2], b.shape[-2], tuple(a.shape[:-2])
-    parts = [x.shape[:-2] for x in (b, v, allowed) if x is not None]
-    if any(part != lead for part in parts):
-        lead = tuple(torch.broadcast_shapes(lead, *parts))
+    other_leads = [x.shape[:-2] for x in (b, v, allowed) if x is not None]
+    if any(other != lead for other in other_leads):
+        lead = tuple(torch.broadcast_shapes(lead, *other_leads))
     computed = torch.float32 if dtype.itemsize < 4 else dtype
     if allowed is not None:
-        allowed = _flat_mask(allowed, lead, q, k)
-    v = None if v is None else _flat(v, lead, computed)
-    return _Given(_flat(a, lead, computed), _flat(b, lead, computed), w.to(computed), v, allowed, lead, dtype)
+        allowed = _flatten_mask(allowed, lead, q, k)
+    v = None if v is None else _flatten(v, lead, computed)
+    return _Inputs(_flatten(a, lead, computed), _flatten(b, lead, computed), w.to(computed), v, allowed, lead, dtype)
 
 
-def _flat(x: Tensor, lead: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def _flatten(x: Tensor, lead: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """ "*b i d" -> "n i d"."""
     if x.ndim != 3 or len(lead) != 1 or x.shape[0] != lead[0]:
         x = x.expand(*lead, *x.shape[-2:]).reshape(prod(lead), *x.shape[-2:])
     return x if x.dtype == dtype else x.to(dtype)
 
 
-def _flat_mask(allowed: Tensor, lead: tuple[int, ...], q: int, k: int) -> Tensor:
+def _flatten_mask(allowed: Tensor, lead: tuple[int, ...], q: int, k: int) -> Tensor:
     """ "*b q k" -> "n q k", keeping axes of 1."""
     if allowed.ndim < 2:
         allowed = allowed.reshape((1,) * (2 - allowed.ndim) + tuple(allowed.shape))
@@ -136,157 +143,50 @@ def _flat_mask(allowed: Tensor, lead: tuple[int, ...], q: int, k: int) -> Tensor
     return allowed.expand(*lead, rows, columns).reshape(prod(lead), rows, columns)
 
 
-def _shaped(x: Tensor, given: _Given, dtype: torch.dtype) -> Tensor:
+def _restore_shape(x: Tensor, inputs: _Inputs, dtype: torch.dtype) -> Tensor:
     """ "n ..." -> "*b ..."."""
-    if len(given.lead) != 1:
-        x = x.reshape(*given.lead, *x.shape[1:])
+    if len(inputs.lead) != 1:
+        x = x.reshape(*inputs.lead, *x.shape[1:])
     return x if x.dtype == dtype else x.to(dtype)
 
 
-def _own_precision(device: torch.device) -> AbstractContextManager[Any]:
-    """Autocast must not turn the products inside a kernel to half precision."""
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return _NOTHING
-
-
-_NOTHING = nullcontext()
-
-
-def _way(given: _Given, native: bool | None) -> Way:
-    way = route(*given[:5])
-    if way != "direct":
-        return way
-    if choose(native, given.a, given.w):
+def _choose_implementation(inputs: _Inputs, native: bool | None) -> Implementation:
+    route = choose_route(*inputs[:5])
+    if route != "direct":
+        return route
+    if resolve_native(native, inputs.a, inputs.w):
         return "native"
-    return "written" if forms.as_written(given.a, given.b) else "torch"
+    return "broadcast" if compute.is_broadcast_fastest(inputs.a, inputs.b) else "torch"
 
 
-def _scores(given: _Given, native: bool | None) -> Tensor:
-    a, b, w = given.a, given.b, given.w
-    match _way(given, native):
-        case "plain" | "written":
+def _scores(inputs: _Inputs, native: bool | None) -> Tensor:
+    a, b, w = inputs.a, inputs.b, inputs.w
+    match _choose_implementation(inputs, native):
+        case "plain" | "broadcast":
             return plain_scores(a, b, w)
         case "operator":
-            from regard.kernels.additive import custom_ops as operators
+            from regard.kernels.additive import custom_ops
 
-            return operators.scores(a, b, w, native)
-        case way:
-            return _Scores.apply(a, b, w, way == "native")
+            return custom_ops.scores(a, b, w, native)
+        case implementation:
+            return ScoresFunction.apply(a, b, w, implementation == "native")
 
 
-def _weights(given: _Given, way: Way, native: bool | None) -> tuple[Tensor, Tensor]:
-    a, b, w, allowed = given.a, given.b, given.w, given.allowed
-    match way:
+def _weights(inputs: _Inputs, implementation: Implementation, native: bool | None) -> tuple[Tensor, Tensor]:
+    a, b, w, allowed = inputs.a, inputs.b, inputs.w, inputs.allowed
+    match implementation:
         case "plain":
             return plain_weights(a, b, w, allowed)
-        case "written":
-            # a finite sum is cheaper to see than a mask over every (q, k, d) is to apply
-            sure = allowed is None or (a.device.type == "cpu" and bool((a.sum() + b.sum()).isfinite()))
-            return plain_weights(a, b, w, allowed, guard=not sure)
+        case "broadcast":
+            # checking that one sum is finite is cheaper than applying a mask to every (q, k, d)
+            finite = allowed is None or (a.device.type == "cpu" and bool((a.sum() + b.sum()).isfinite()))
+            return plain_weights(a, b, w, allowed, guard=not finite)
         case "operator":
-            from regard.kernels.additive import custom_ops as operators
+            from regard.kernels.additive import custom_ops
 
-            return operators.weights(a, b, w, allowed, native)
+            return custom_ops.weights(a, b, w, allowed, native)
         case _:
             # without derivatives to prepare for, torch.autograd.Function is a third of a small call's time
             if not torch.is_grad_enabled():
-                return forms.weights_forward(a, b, w, allowed, way == "native")
-            return _Weights.apply(a, b, w, allowed, way == "native")
-
-
-def plain_scores(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """The equation as written; pairs that are not allowed score w . tanh 0 = 0 and feel nothing."""
-    x = a.unsqueeze(-2) + b.unsqueeze(-3)  # n q k d
-    if allowed is not None:
-        x = torch.where(allowed.unsqueeze(-1), x, 0)
-    return x.tanh_() @ w
-
-
-def plain_weights(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, guard: bool = True) -> tuple[Tensor, Tensor]:
-    """`guard` keeps NaN and inf out of the gradients of queries that may not see them."""
-    x = plain_scores(a, b, w, allowed if guard else None)
-    if allowed is None:
-        return x.softmax(-1), x.logsumexp(-1)
-    empty = ~allowed.any(-1, keepdim=True)
-    # an empty row is computed as if all were allowed and then struck out, so no inf - inf is differentiated
-    x = x.masked_fill(~(allowed | empty), -torch.inf)
-    return x.softmax(-1).masked_fill(empty, 0), x.logsumexp(-1).masked_fill(empty.squeeze(-1), -torch.inf)
-
-
-def _plain_scores_backward(a: Tensor, b: Tensor, w: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradient of the scores in differentiable operations, for derivatives of a higher order."""
-    x = a.unsqueeze(-2) + b.unsqueeze(-3)  # n q k d
-    t = torch.where((grad == 0).unsqueeze(-1) & ~x.isfinite(), 0, x).tanh()
-    slope = grad.unsqueeze(-1) * (1 - t * t) * w
-    return slope.sum(-2), slope.sum(-3), (grad.unsqueeze(-1) * t).sum((0, 1, 2))
-
-
-class _Scores(Function):
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, w: Tensor, native: bool) -> Tensor:
-        ctx.save_for_backward(a, b, w)
-        ctx.native = native
-        return forms.scores_forward(a, b, w, native)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        a, b, w = ctx.saved_tensors
-        with _own_precision(a.device):
-            if torch.is_grad_enabled():
-                return *_plain_scores_backward(a, b, w, grad), None
-            return *forms.scores_backward(a, b, w, grad, ctx.native), None
-
-
-class _Weights(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, native: bool
-    ) -> tuple[Tensor, Tensor]:
-        out, lse = forms.weights_forward(a, b, w, allowed, native)
-        ctx.save_for_backward(a, b, w, out)
-        ctx.native = native
-        ctx.set_materialize_grads(False)
-        return out, lse
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-        a, b, w, out = ctx.saved_tensors
-        if grad is None and grad_lse is None:
-            return None, None, None, None, None
-        with _own_precision(a.device):
-            if torch.is_grad_enabled():
-                # `out` is this function's own output, so the formula below is differentiable through it
-                inner = torch.zeros_like(out) if grad is None else torch.where(out == 0, 0, grad)
-                inner = inner - (out * inner).sum(-1, keepdim=True)
-                if grad_lse is not None:
-                    inner = inner + grad_lse.unsqueeze(-1)
-                return *_plain_scores_backward(a, b, w, out * inner), None, None
-            return *forms.weights_backward(a, b, w, out, grad, grad_lse, ctx.native), None, None
-
-
-class _Attend(Function):
-    """Weights are computed again in the backward pass."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None, native: bool
-    ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(a, b, w, v, allowed)
-        ctx.native = native
-        ctx.set_materialize_grads(False)
-        return forms.attend_forward(a, b, w, v, allowed, native)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-        a, b, w, v, allowed = ctx.saved_tensors
-        if grad is None and grad_lse is None:
-            return None, None, None, None, None, None
-        with _own_precision(a.device):
-            if not torch.is_grad_enabled():
-                return *forms.attend_backward(a, b, w, v, allowed, grad, grad_lse, ctx.native), None, None
-            shares, lse = _Weights.apply(a, b, w, allowed, ctx.native)
-            pairs = [(forms.mix(shares, v, allowed), grad), (lse, grad_lse)]
-            outputs, grads = zip(*[pair for pair in pairs if pair[1] is not None], strict=True)
-            wanted = torch.autograd.grad(outputs, (a, b, w, v), grads, create_graph=True, allow_unused=True)
-            return *wanted, None, None
+                return compute.weights_forward(a, b, w, allowed, implementation == "native")
+            return WeightsFunction.apply(a, b, w, allowed, implementation == "native")

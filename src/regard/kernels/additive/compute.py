@@ -2,11 +2,11 @@
 
     s_ij = sum_d w_d tanh(a_id + b_jd),   tanh(x + y) = 1 - 2 r,   r = 1 / (1 + e^{2x} e^{2y}),   d tanh = 4 r (1 - r)
 
-Exponentials are taken once a query and once a key. In float32 e^{2x} e^{2y} holds while |x|, |y| <= 20; beyond, the
-native form goes row by row and the torch form as a whole to tanh itself. The error is about 1e-7 of sum_d |w_d|.
+Exponentials are computed once per query and once per key. In float32 e^{2x} e^{2y} holds while |x|, |y| <= 20; beyond,
+the native form switches single rows and the torch form all rows to tanh itself. The error is about 1e-7 of sum_d |w_d|.
 
 The torch form works through chunks of (q, k, d) that stay in the cache, so memory is linear. A pair whose gradient is
-zero is not looked at, so NaN in a key is felt only by the queries that may see it.
+zero is skipped, so a NaN in a key reaches only the queries that may attend to it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.kernels.native_library import call
+from regard.kernels.native_library import call_kernel
 
 KEEP_BYTES = 64 << 20
 """Weights up to this size are kept for the backward pass; larger ones are computed again, block by block."""
@@ -22,25 +22,27 @@ KEEP_BYTES = 64 << 20
 BLOCK_BYTES = 16 << 20
 """Size of a block of weights when they are not kept."""
 
-_CHUNK = {"cpu": 1 << 17}
-"""Elements of (q, k, d) at once in the torch form: half a megabyte of float32 stays in a core's cache."""
+_CHUNK_ELEMENTS = {"cpu": 1 << 17}
+"""Elements of (q, k, d) per chunk of the torch form: half a megabyte of float32 stays in a core's cache."""
 
-_BROADCAST = 1 << 22
-"""Elements of (q, k, d) up to which a few queries are best compared as written: there is nothing to take once."""
+_BROADCAST_MAX_ELEMENTS = 1 << 22
+"""Elements of (q, k, d) up to which the broadcast form is fastest for a few queries, which share no exponentials."""
 
-_IN_RANGE = {torch.float32: 20.0, torch.float64: 170.0}
+_EXP_RANGE = {torch.float32: 20.0, torch.float64: 170.0}
+"""|x|, |y| up to which e^{2x} e^{2y} neither overflows nor underflows."""
 
 
-def _unit(x: Tensor) -> Tensor:
+def _contiguous_rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _sizes(a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
+    """n, q, k, d."""
     n, q, d = a.shape
     return n, q, b.shape[1], d
 
 
-def _arguments(a: Tensor, b: Tensor, w: Tensor) -> tuple[int, ...]:
+def _pointers_and_strides(a: Tensor, b: Tensor, w: Tensor) -> tuple[int, ...]:
     (a_n, a_q, _), (b_n, b_k, _) = a.stride(), b.stride()
     return *_sizes(a, b), a.data_ptr(), a_n, a_q, b.data_ptr(), b_n, b_k, w.data_ptr()
 
@@ -49,28 +51,30 @@ def scores_forward(a: Tensor, b: Tensor, w: Tensor, native: bool) -> Tensor:
     """ "n q k"."""
     if not native:
         return _torch_scores(a, b, w)
-    a, b, w = _unit(a), _unit(b), w.contiguous()
+    a, b, w = _contiguous_rows(a), _contiguous_rows(b), w.contiguous()
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[1])
-    call("regard_additive_forward", a, *_arguments(a, b, w), None, 0, 0, 0, out.data_ptr(), None)
+    call_kernel("regard_additive_forward", a, *_pointers_and_strides(a, b, w), None, 0, 0, 0, out.data_ptr(), None)
     return out
 
 
 def weights_forward(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, native: bool) -> tuple[Tensor, Tensor]:
-    """softmax of the scores that are allowed ("n q k"), and the log of their sum of exponentials ("n q")."""
+    """softmax of the allowed scores ("n q k"), and the log of their sum of exponentials ("n q")."""
     if not native:
-        return _torch_softmax(_torch_scores(*clean(a, b, allowed), w), allowed)
-    a, b, w = _unit(a), _unit(b), w.contiguous()
+        return _torch_softmax(_torch_scores(*zero_hidden(a, b, allowed), w), allowed)
+    a, b, w = _contiguous_rows(a), _contiguous_rows(b), w.contiguous()
     n, q, k, _ = _sizes(a, b)
     weights, lse = a.new_empty(n, q, k), a.new_empty(n, q)
     mask: tuple[int | None, ...] = (None, 0, 0, 0)
     if allowed is not None:
         mask = (allowed.data_ptr(), *allowed.expand(weights.shape).stride())
-    call("regard_additive_forward", a, *_arguments(a, b, w), *mask, weights.data_ptr(), lse.data_ptr())
+    call_kernel(
+        "regard_additive_forward", a, *_pointers_and_strides(a, b, w), *mask, weights.data_ptr(), lse.data_ptr()
+    )
     return weights, lse
 
 
 def softmax_backward(weights: Tensor, grad: Tensor, grad_lse: Tensor | None, native: bool) -> Tensor:
-    """p (g - sum_j p g + g_lse), not looking at g where p is zero."""
+    """p (g - sum_j p g + g_lse); g is ignored where p is zero."""
     if not native:
         grad = torch.where(weights == 0, 0, grad)
         shift = (weights * grad).sum(-1, keepdim=True)
@@ -81,7 +85,7 @@ def softmax_backward(weights: Tensor, grad: Tensor, grad_lse: Tensor | None, nat
     lse = None if grad_lse is None else grad_lse.contiguous()
     rows, size = weights.shape[0] * weights.shape[1], weights.shape[2]
     pointers = (weights.data_ptr(), grad.data_ptr(), None if lse is None else lse.data_ptr(), out.data_ptr())
-    call("regard_softmax_backward", weights, rows, size, *pointers)
+    call_kernel("regard_softmax_backward", weights, rows, size, *pointers)
     return out
 
 
@@ -89,26 +93,26 @@ def scores_backward(a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool)
     """Gradients of a, b and w from the gradient of the scores."""
     if not native:
         return _torch_scores_backward(a, b, w, grad)
-    a, b, w, grad = _unit(a), _unit(b), w.contiguous(), grad.contiguous()
+    a, b, w, grad = _contiguous_rows(a), _contiguous_rows(b), w.contiguous(), grad.contiguous()
     n, q, k, d = _sizes(a, b)
     da, db, dw = a.new_empty(n, q, d), b.new_empty(n, k, d), w.new_empty(n, d)
     pointers = (grad.data_ptr(), da.data_ptr(), db.data_ptr(), dw.data_ptr())
-    call("regard_additive_backward", a, *_arguments(a, b, w), *pointers)
+    call_kernel("regard_additive_backward", a, *_pointers_and_strides(a, b, w), *pointers)
     return da, db, dw.sum(0)
 
 
 def weights_backward(
     a: Tensor, b: Tensor, w: Tensor, weights: Tensor, grad: Tensor | None, grad_lse: Tensor | None, native: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of a, b and w from those of the weights and of the log sum of exponentials."""
+    """Gradients of a, b and w from the gradients of the weights and of the log sum of exponentials."""
     grad = torch.zeros_like(weights) if grad is None else grad
     return scores_backward(a, b, w, softmax_backward(weights, grad, grad_lse, native), native)
 
 
 def mix(weights: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
-    """weights @ v, where a value that no query may see is not felt even if it is NaN or infinite."""
+    """weights @ v, where a value that is forbidden to every query has no effect even if it is NaN or infinite."""
     out = torch.bmm(weights, v)
-    # cleaning costs a copy of v, so on the cpu it is done only when the product shows by its sum that it is needed
+    # zeroing costs a copy of v, so on the cpu it is done only when the sum of the product is not finite
     if allowed is None or (v.device.type == "cpu" and bool(out.sum().isfinite())):
         return out
     return torch.bmm(weights, v.masked_fill(~allowed.any(-2).unsqueeze(-1), 0))
@@ -121,9 +125,9 @@ def attend_forward(
     n, q, k, _ = _sizes(a, b)
     out, lse = v.new_empty(n, q, v.shape[-1]), a.new_empty(n, q)
     for i, j in _blocks(n, q, k * a.element_size()):
-        part = _part(allowed, i, j)
-        weights, lse[i, j] = weights_forward(a[i, j], b[i], w, part, native)
-        out[i, j] = mix(weights, v[i], part)
+        mask = _slice_mask(allowed, i, j)
+        weights, lse[i, j] = weights_forward(a[i, j], b[i], w, mask, native)
+        out[i, j] = mix(weights, v[i], mask)
     return out, lse
 
 
@@ -137,40 +141,40 @@ def attend_backward(
     grad_lse: Tensor | None,
     native: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of a, b, w and v, computing the weights again."""
+    """Gradients of a, b, w and v; the weights are computed again."""
     n, q, k, _ = _sizes(a, b)
     da, db, dw, dv = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(w), torch.zeros_like(v)
     for i, j in _blocks(n, q, k * a.element_size()):
-        weights, _ = weights_forward(a[i, j], b[i], w, _part(allowed, i, j), native)
-        of_weights = None
+        weights, _ = weights_forward(a[i, j], b[i], w, _slice_mask(allowed, i, j), native)
+        grad_weights = None
         if grad is not None:
-            of_weights = grad[i, j] @ v[i].mT
+            grad_weights = grad[i, j] @ v[i].mT
             dv[i] += weights.mT @ grad[i, j]
-        of_lse = None if grad_lse is None else grad_lse[i, j]
-        queries, keys, energy = weights_backward(a[i, j], b[i], w, weights, of_weights, of_lse, native)
-        da[i, j] = queries
-        db[i] += keys
-        dw += energy
+        block_lse = None if grad_lse is None else grad_lse[i, j]
+        grad_a, grad_b, grad_w = weights_backward(a[i, j], b[i], w, weights, grad_weights, block_lse, native)
+        da[i, j] = grad_a
+        db[i] += grad_b
+        dw += grad_w
     return da, db, dw, dv
 
 
-def _blocks(n: int, q: int, row: int) -> Iterator[tuple[slice, slice]]:
-    """Blocks whose weights take about BLOCK_BYTES: whole batches if one fits, else some queries of one."""
-    rows = max(1, BLOCK_BYTES // max(1, row))
+def _blocks(n: int, q: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
+    """Blocks whose weights take about BLOCK_BYTES: whole batch entries if one fits, else some queries of one."""
+    rows = max(1, BLOCK_BYTES // max(1, row_bytes))
     batches, queries = max(1, rows // max(1, q)), min(max(1, q), rows)
     for i in range(0, n, batches):
         for j in range(0, q, queries):
             yield slice(i, i + batches), slice(j, j + queries)
 
 
-def _part(allowed: Tensor | None, i: slice, j: slice) -> Tensor | None:
+def _slice_mask(allowed: Tensor | None, i: slice, j: slice) -> Tensor | None:
     if allowed is None:
         return None
     return allowed[i if allowed.shape[0] > 1 else slice(None), j if allowed.shape[1] > 1 else slice(None)]
 
 
-def clean(a: Tensor, b: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Queries that may see nothing and keys that nobody may see, put to zero."""
+def zero_hidden(a: Tensor, b: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
+    """a and b with queries that have no allowed key, and keys that no query may attend to, set to zero."""
     if allowed is None:
         return a, b
     return a.masked_fill(~allowed.any(-1).unsqueeze(-1), 0), b.masked_fill(~allowed.any(-2).unsqueeze(-1), 0)
@@ -186,35 +190,35 @@ def _torch_softmax(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tens
 
 
 def _chunks(n: int, q: int, k: int, d: int, device: torch.device) -> Iterator[tuple[slice, slice, slice]]:
-    room = _CHUNK.get(device.type, 1 << 24)
-    keys = max(1, min(k, room // max(1, d)))
-    queries = max(1, min(q, room // max(1, d * keys)))
-    batches = max(1, min(n, room // max(1, d * keys * queries)))
+    elements = _CHUNK_ELEMENTS.get(device.type, 1 << 24)
+    keys = max(1, min(k, elements // max(1, d)))
+    queries = max(1, min(q, elements // max(1, d * keys)))
+    batches = max(1, min(n, elements // max(1, d * keys * queries)))
     for i in range(0, n, batches):
         for j in range(0, q, queries):
             for m in range(0, k, keys):
                 yield slice(i, i + batches), slice(j, j + queries), slice(m, m + keys)
 
 
-def as_written(a: Tensor, b: Tensor) -> bool:
-    """Is the problem so small that without native kernels the equation as written is the fastest form?"""
+def is_broadcast_fastest(a: Tensor, b: Tensor) -> bool:
+    """Whether the problem is so small that without native kernels the broadcast form is the fastest."""
     n, q, k, d = _sizes(a, b)
-    return n * q * k * d <= (_BROADCAST if q < 4 else _CHUNK["cpu"])
+    return n * q * k * d <= (_BROADCAST_MAX_ELEMENTS if q < 4 else _CHUNK_ELEMENTS["cpu"])
 
 
 def _exponentials(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
-    """e^{2a} and e^{2b}; None where tanh itself is better: out of range, few queries, or devices with a fast tanh."""
+    """e^{2a} and e^{2b}; None where tanh itself is better: out of range, few queries, or a device with a fast tanh."""
     if a.device.type != "cpu" or a.shape[1] < 4:
         return None
-    most = _IN_RANGE[a.dtype]
-    if not bool((a.abs() <= most).all() and (b.abs() <= most).all()):
+    limit = _EXP_RANGE[a.dtype]
+    if not bool((a.abs() <= limit).all() and (b.abs() <= limit).all()):
         return None
     return torch.exp(2 * a), torch.exp(2 * b)
 
 
-def _ratios(x: Tensor, y: Tensor, exponentials: bool) -> Tensor:
+def _ratios(x: Tensor, y: Tensor, use_exponentials: bool) -> Tensor:
     """For queries "n q d" and keys "n k d": r = 1 / (1 + xy) of exponentials, or tanh(x + y)."""
-    if exponentials:
+    if use_exponentials:
         return (x.unsqueeze(-2) * y.unsqueeze(-3)).add_(1).reciprocal_()  # n q k d
     return (x.unsqueeze(-2) + y.unsqueeze(-3)).tanh_()  # n q k d
 
@@ -222,30 +226,30 @@ def _ratios(x: Tensor, y: Tensor, exponentials: bool) -> Tensor:
 def _torch_scores(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
     n, q, k, d = _sizes(a, b)
     out = a.new_empty(n, q, k)
-    powers = _exponentials(a, b)
-    x, y = powers or (a, b)
-    total = 0 if powers is None else w.sum(dtype=torch.float64).to(w.dtype)
+    exponentials = _exponentials(a, b)
+    x, y = exponentials or (a, b)
+    total = 0 if exponentials is None else w.sum(dtype=torch.float64).to(w.dtype)
     for i, j, m in _chunks(n, q, k, d, a.device):
-        part = _ratios(x[i, j], y[i, m], powers is not None) @ w
-        out[i, j, m] = part if powers is None else part.mul_(-2).add_(total)
+        products = _ratios(x[i, j], y[i, m], exponentials is not None) @ w
+        out[i, j, m] = products if exponentials is None else products.mul_(-2).add_(total)
     return out
 
 
 def _torch_scores_backward(a: Tensor, b: Tensor, w: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     n, q, k, d = _sizes(a, b)
     da, db, dw = a.new_zeros(n, q, d), b.new_zeros(n, k, d), torch.zeros_like(w)
-    powers = _exponentials(a, b)
-    x, y = powers or (a, b)
+    exponentials = _exponentials(a, b)
+    x, y = exponentials or (a, b)
     for i, j, m in _chunks(n, q, k, d, a.device):
-        g, r = grad[i, j, m], _ratios(x[i, j], y[i, m], powers is not None)
-        if powers is None:
+        g, r = grad[i, j, m], _ratios(x[i, j], y[i, m], exponentials is not None)
+        if exponentials is None:
             r.masked_fill_((g == 0).unsqueeze(-1), 0)
         dw += g.reshape(-1) @ r.flatten(0, -2)
         # r (1 - r) is a quarter of the derivative, 1 - tanh^2 is all of it
-        slope = torch.addcmul(r, r, r, value=-1, out=r) if powers is not None else r.square_().neg_().add_(1)
+        slope = torch.addcmul(r, r, r, value=-1, out=r) if exponentials is not None else r.square_().neg_().add_(1)
         slope.mul_(g.unsqueeze(-1))
         da[i, j] += slope.sum(-2)
         db[i, m] += slope.sum(-3)
-    if powers is None:
+    if exponentials is None:
         return da.mul_(w), db.mul_(w), dw
     return da.mul_(4 * w), db.mul_(4 * w), grad.sum() - 2 * dw

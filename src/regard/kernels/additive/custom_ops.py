@@ -1,7 +1,7 @@
-"""The additive kernels as operators that torch knows by name, for torch.compile, torch.export and dispatch modes.
+"""The additive kernels as custom operators, for torch.compile, torch.export and dispatch modes.
 
-Imported when the first of these traces a call: registration takes milliseconds that `import regard` shall not pay.
-The native library is chosen when the operator runs, not when it is traced.
+Imported when one of these traces its first call: registration takes milliseconds that `import regard` must not spend.
+Whether the native library is used is decided when the operator runs, not when it is traced.
 """
 
 from typing import Any
@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.kernels.additive import compute as forms
-from regard.kernels.native_library import choose
+from regard.kernels.additive import compute
+from regard.kernels.native_library import resolve_native
 
 
 @torch.library.custom_op("regard::additive_scores", mutates_args=())
 def scores(a: Tensor, b: Tensor, w: Tensor, native: bool | None) -> Tensor:
-    return forms.scores_forward(a, b, w, choose(native, a, b, w))
+    return compute.scores_forward(a, b, w, resolve_native(native, a, b, w))
 
 
 @scores.register_fake
@@ -27,17 +27,17 @@ def _(a: Tensor, b: Tensor, w: Tensor, native: bool | None) -> Tensor:
 def scores_backward(
     a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return forms.scores_backward(a, b, w, grad, choose(native, a, b, w))
+    return compute.scores_backward(a, b, w, grad, resolve_native(native, a, b, w))
 
 
 @scores_backward.register_fake
 def _(a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool | None) -> tuple[Tensor, Tensor, Tensor]:
-    return _new(a), _new(b), _new(w)
+    return _empty_copy(a), _empty_copy(b), _empty_copy(w)
 
 
 @torch.library.custom_op("regard::additive_weights", mutates_args=())
 def weights(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, native: bool | None) -> tuple[Tensor, Tensor]:
-    return forms.weights_forward(a, b, w, allowed, choose(native, a, b, w))
+    return compute.weights_forward(a, b, w, allowed, resolve_native(native, a, b, w))
 
 
 @weights.register_fake
@@ -49,21 +49,21 @@ def _(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, native: bool | No
 def weights_backward(
     a: Tensor, b: Tensor, w: Tensor, out: Tensor, grad: Tensor, grad_lse: Tensor, native: bool | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return forms.weights_backward(a, b, w, out, grad, grad_lse, choose(native, a, b, w))
+    return compute.weights_backward(a, b, w, out, grad, grad_lse, resolve_native(native, a, b, w))
 
 
 @weights_backward.register_fake
 def _(
     a: Tensor, b: Tensor, w: Tensor, out: Tensor, grad: Tensor, grad_lse: Tensor, native: bool | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _new(a), _new(b), _new(w)
+    return _empty_copy(a), _empty_copy(b), _empty_copy(w)
 
 
 @torch.library.custom_op("regard::additive_attend", mutates_args=())
 def attend(
     a: Tensor, b: Tensor, w: Tensor, v: Tensor, allowed: Tensor | None, native: bool | None
 ) -> tuple[Tensor, Tensor]:
-    return forms.attend_forward(a, b, w, v, allowed, choose(native, a, b, w, v))
+    return compute.attend_forward(a, b, w, v, allowed, resolve_native(native, a, b, w, v))
 
 
 @attend.register_fake
@@ -82,7 +82,7 @@ def attend_backward(
     grad_lse: Tensor,
     native: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return forms.attend_backward(a, b, w, v, allowed, grad, grad_lse, choose(native, a, b, w, v))
+    return compute.attend_backward(a, b, w, v, allowed, grad, grad_lse, resolve_native(native, a, b, w, v))
 
 
 @attend_backward.register_fake
@@ -96,14 +96,14 @@ def _(
     grad_lse: Tensor,
     native: bool | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _new(a), _new(b), _new(w), _new(v)
+    return _empty_copy(a), _empty_copy(b), _empty_copy(w), _empty_copy(v)
 
 
-def _new(x: Tensor) -> Tensor:
+def _empty_copy(x: Tensor) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def _keep_scores(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_scores(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs[:3])
     ctx.native = inputs[3]
 
@@ -112,7 +112,7 @@ def _scores_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return *scores_backward(*ctx.saved_tensors, grad, ctx.native), None
 
 
-def _keep_weights(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save_weights(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[:3], output[0])
     ctx.native = inputs[4]
 
@@ -121,7 +121,7 @@ def _weights_gradient(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Tensor 
     return *weights_backward(*ctx.saved_tensors, grad, grad_lse, ctx.native), None, None
 
 
-def _keep_attend(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save_attend(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[:5])
     ctx.native = inputs[5]
 
@@ -130,6 +130,6 @@ def _attend_gradient(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Tensor |
     return *attend_backward(*ctx.saved_tensors, grad, grad_lse, ctx.native), None, None
 
 
-scores.register_autograd(_scores_gradient, setup_context=_keep_scores)
-weights.register_autograd(_weights_gradient, setup_context=_keep_weights)
-attend.register_autograd(_attend_gradient, setup_context=_keep_attend)
+scores.register_autograd(_scores_gradient, setup_context=_save_scores)
+weights.register_autograd(_weights_gradient, setup_context=_save_weights)
+attend.register_autograd(_attend_gradient, setup_context=_save_attend)

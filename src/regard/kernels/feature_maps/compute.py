@@ -1,7 +1,7 @@
-"""Passes over a feature map "b c *s" without derivatives: native where a map lies channel by channel, else in torch.
+"""Passes over a feature map "b c *s" without derivatives: native where the map is contiguous, else in torch.
 
-The torch forms take a few samples at a time, so that what they need between two operations stays in the cache. They
-keep the layout of x (channels last, too) and compute in float32 at least.
+The torch forms take a few samples at a time, so that intermediate results stay in the cache. They keep the layout of x
+(also channels last) and compute in float32 at least.
 """
 
 from collections.abc import Iterator
@@ -9,30 +9,37 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.kernels.native_library import call
+from regard.kernels.native_library import call_kernel
 
-# how many numbers are worked on at a time where there is no native kernel: 1 MB of float32
-_AT_ONCE = 1 << 18
+# elements per chunk of the torch forms: 1 MB of float32
+_CHUNK_ELEMENTS = 1 << 18
 
 
-def whole(x: Tensor, native: bool) -> bool:
-    """Can the native kernels take this map as it lies?"""
+def _can_run_native(x: Tensor, native: bool) -> bool:
+    """Whether the native kernels can take the layout of this map."""
     return native and x.is_contiguous() and x.numel() > 0
 
 
-def _pieces(x: Tensor) -> Iterator[slice]:
-    """A few samples at a time."""
-    step = max(1, _AT_ONCE // max(1, x[:1].numel()))
+def _sample_chunks(x: Tensor) -> Iterator[slice]:
+    """Slices of a few samples each."""
+    step = max(1, _CHUNK_ELEMENTS // max(1, x[:1].numel()))
     for start in range(0, max(1, x.shape[0]), step):
         yield slice(start, start + step)
 
 
-def _places(x: Tensor) -> tuple[int, ...]:
+def spatial_axes(x: Tensor) -> tuple[int, ...]:
+    """The axes of positions of "b c *s"."""
     return tuple(range(2, x.ndim))
 
 
-def _wide(x: Tensor) -> Tensor:
+def widen(x: Tensor) -> Tensor:
+    """Float32 for half types."""
     return x.float() if x.dtype.itemsize < 4 else x
+
+
+def per_channel(w: Tensor, x: Tensor) -> Tensor:
+    """w "b c" with an axis of 1 per spatial axis of x."""
+    return w.view(*w.shape, *[1] * (x.ndim - 2))
 
 
 def _pointer(t: Tensor | None) -> int | None:
@@ -40,191 +47,199 @@ def _pointer(t: Tensor | None) -> int | None:
 
 
 def _sizes(x: Tensor) -> tuple[int, int, int]:
-    """b, c and the number of places"""
+    """b, c and the number of positions."""
     b, c = x.shape[:2]
     return b, c, x.numel() // (b * c)
 
 
-def _index(x: Tensor) -> torch.dtype:
-    """Integers as wide as the reals: what the native kernels compare beside them."""
+def _index_dtype(x: Tensor) -> torch.dtype:
+    """Integers as wide as the floats of x: the native kernels compare the two side by side."""
     return torch.int64 if x.dtype == torch.float64 else torch.int32
 
 
 # x σ(d²/(4(v + λ)) + 1/2), d = x − mean, v = Σd²/(n − 1)
 
 
-def energies(x: Tensor, lam: float) -> Tensor:
-    """d²/(4(v + λ)) + 1/2: the inverse of SimAM's least energy. Differentiable; float32 at least."""
-    wide, places = _wide(x), _places(x)
-    d = wide - wide.mean(places, keepdim=True)
+def inverse_energies(x: Tensor, lam: float) -> Tensor:
+    """d²/(4(v + λ)) + 1/2: the inverse of SimAM's minimal energy. Differentiable; float32 at least."""
+    wide, axes = widen(x), spatial_axes(x)
+    d = wide - wide.mean(axes, keepdim=True)
     squares = d * d
     n = max(1, x.shape[2:].numel() - 1)
-    return squares / (4 * (squares.sum(places, keepdim=True) / n + lam)) + 0.5
+    return squares / (4 * (squares.sum(axes, keepdim=True) / n + lam)) + 0.5
 
 
 def simam(x: Tensor, lam: float, native: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The gated map, and mean and v + λ of every row, "b c"."""
+    """The gated map, and mean and v + λ of every channel, "b c"."""
     out = torch.empty_like(x)
-    kind = _wide(x[:0]).dtype
-    mean, v = (torch.empty(x.shape[:2], dtype=kind, device=x.device) for _ in range(2))
-    if whole(x, native):
+    dtype = widen(x[:0]).dtype
+    mean, v = (torch.empty(x.shape[:2], dtype=dtype, device=x.device) for _ in range(2))
+    if _can_run_native(x, native):
         b, c, n = _sizes(x)
-        call("regard_simam", x, b * c, n, lam, x.data_ptr(), None, mean.data_ptr(), v.data_ptr(), out.data_ptr())
+        call_kernel("regard_simam", x, b * c, n, lam, x.data_ptr(), None, mean.data_ptr(), v.data_ptr(), out.data_ptr())
         return out, mean, v
-    places, n = _places(x), max(1, x.shape[2:].numel() - 1)
-    for some in _pieces(x):
-        wide = _wide(x[some])
-        centre = wide.mean(places, keepdim=True)
+    axes, n = spatial_axes(x), max(1, x.shape[2:].numel() - 1)
+    for chunk in _sample_chunks(x):
+        wide = widen(x[chunk])
+        centre = wide.mean(axes, keepdim=True)
         gate = (wide - centre).square_()
-        spread = gate.sum(places, keepdim=True) / n + lam
-        torch.mul(wide, gate.div_(4 * spread).add_(0.5).sigmoid_(), out=gate)
-        out[some] = gate
-        mean[some], v[some] = centre.flatten(1), spread.flatten(1)
+        variance = gate.sum(axes, keepdim=True) / n + lam
+        torch.mul(wide, gate.div_(4 * variance).add_(0.5).sigmoid_(), out=gate)
+        out[chunk] = gate
+        mean[chunk], v[chunk] = centre.flatten(1), variance.flatten(1)
     return out, mean, v
 
 
 def simam_backward(x: Tensor, mean: Tensor, v: Tensor, grad: Tensor, native: bool) -> Tensor:
-    grad = _like(grad, x)
+    """The gradient of x, from the mean and v + λ that `simam` returned."""
+    grad = _match_layout(grad, x)
     dx = torch.empty_like(x)
-    if whole(x, native):
+    if _can_run_native(x, native):
         b, c, n = _sizes(x)
         pointers = (x.data_ptr(), grad.data_ptr(), mean.data_ptr(), v.data_ptr(), dx.data_ptr())
-        call("regard_simam", x, b * c, n, 0.0, *pointers)
+        call_kernel("regard_simam", x, b * c, n, 0.0, *pointers)
         return dx
-    for some in _pieces(x):
-        dx[some] = simam_slope(x[some], mean[some], v[some], grad[some])
+    for chunk in _sample_chunks(x):
+        dx[chunk] = simam_gradient(x[chunk], mean[chunk], v[chunk], grad[chunk])
     return dx
 
 
-def simam_slope(x: Tensor, mean: Tensor, v: Tensor, grad: Tensor) -> Tensor:
+def simam_gradient(x: Tensor, mean: Tensor, v: Tensor, grad: Tensor) -> Tensor:
     """g s + (h d − mean(h d))/(2v) − d Σ(h d²)/(2(n − 1)v²), s the gate, h = g x s(1 − s)."""
-    places, n = _places(x), max(1, x.shape[2:].numel() - 1)
-    rows = x.shape[:2] + (1,) * len(places)
+    axes, n = spatial_axes(x), max(1, x.shape[2:].numel() - 1)
+    rows = x.shape[:2] + (1,) * len(axes)
     mean, v = mean.view(rows), v.view(rows)
-    wide, grad = _wide(x), _wide(grad)
+    wide, grad = widen(x), widen(grad)
     d = wide - mean
     s = torch.sigmoid(d * d / (4 * v) + 0.5)
     hd = grad * wide * s * (1 - s) * d
-    pull = (hd * d).sum(places, keepdim=True) / (2 * n * v * v)
-    return grad * s + (hd - hd.mean(places, keepdim=True)) / (2 * v) - d * pull
+    pull = (hd * d).sum(axes, keepdim=True) / (2 * n * v * v)
+    return grad * s + (hd - hd.mean(axes, keepdim=True)) / (2 * v) - d * pull
 
 
-def _like(grad: Tensor, x: Tensor) -> Tensor:
-    """A gradient that lies as x does."""
+def _match_layout(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient in the memory layout of x."""
     if x.is_contiguous():
         return grad.contiguous()
     return grad if grad.stride() == x.stride() else torch.empty_like(x).copy_(grad)
 
 
-# mean, and the greatest, over the places of every channel
+# mean and maximum over the positions of every channel
 
 
-def pool(x: Tensor, top: bool, native: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """mean "b c"; and the greatest, and which place it is at, if asked for."""
-    if whole(x, native):
+def pool(x: Tensor, with_max: bool, native: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The mean "b c" and, if `with_max`, the maximum and its position."""
+    if _can_run_native(x, native):
         b, c, n = _sizes(x)
         mean = x.new_empty(b, c)
-        most = x.new_empty(b, c) if top else None
-        at = x.new_empty(b, c, dtype=_index(x)) if top else None
-        call("regard_pool", x, b * c, n, x.data_ptr(), mean.data_ptr(), _pointer(most), _pointer(at), None)
-        return mean, most, at
-    mean = _wide(x).mean(_places(x)) if x.dtype.itemsize >= 4 else x.mean(_places(x), dtype=torch.float32)
-    if not top:
+        maximum = x.new_empty(b, c) if with_max else None
+        argmax = x.new_empty(b, c, dtype=_index_dtype(x)) if with_max else None
+        call_kernel(
+            "regard_pool", x, b * c, n, x.data_ptr(), mean.data_ptr(), _pointer(maximum), _pointer(argmax), None
+        )
+        return mean, maximum, argmax
+    mean = widen(x).mean(spatial_axes(x)) if x.dtype.itemsize >= 4 else x.mean(spatial_axes(x), dtype=torch.float32)
+    if not with_max:
         return mean, None, None
-    most, at = x.flatten(2).max(-1)
-    return mean, most.to(mean.dtype), at
+    maximum, argmax = x.flatten(2).max(-1)
+    return mean, maximum.to(mean.dtype), argmax
 
 
-def pool_backward(dx: Tensor, dmean: Tensor, dmost: Tensor | None, at: Tensor | None, native: bool) -> Tensor:
-    """dx, which is changed, + dmean / n everywhere and dmost where the greatest was."""
-    if whole(dx, native):
+def pool_backward(dx: Tensor, dmean: Tensor, dmax: Tensor | None, argmax: Tensor | None, native: bool) -> Tensor:
+    """dx, changed in place, + dmean / n everywhere and dmax at the position of the maximum."""
+    if _can_run_native(dx, native):
         b, c, n = _sizes(dx)
         dmean = dmean.contiguous()
-        dmost = None if dmost is None else dmost.contiguous()
-        call("regard_pool", dx, b * c, n, None, dmean.data_ptr(), _pointer(dmost), _pointer(at), dx.data_ptr())
+        dmax = None if dmax is None else dmax.contiguous()
+        call_kernel(
+            "regard_pool", dx, b * c, n, None, dmean.data_ptr(), _pointer(dmax), _pointer(argmax), dx.data_ptr()
+        )
         return dx
     rows = dx.shape[:2] + (1,) * (dx.ndim - 2)
     dx += (dmean / dx.shape[2:].numel()).view(rows)
-    if dmost is not None and at is not None:
-        dx += one_place(dmost, at, dx)
+    if dmax is not None and argmax is not None:
+        dx += place_at(dmax, argmax, dx)
     return dx
 
 
-def one_place(values: Tensor, at: Tensor, like: Tensor) -> Tensor:
-    """A map of zeros but for `values` "b c", each at its place `at`."""
-    there = torch.arange(like.shape[2:].numel(), device=like.device) == at.unsqueeze(-1)
-    return torch.where(there, values.unsqueeze(-1), 0).view(like.shape)
+def place_at(values: Tensor, index: Tensor, like: Tensor) -> Tensor:
+    """A map of zeros except `values` "b c", each at its position `index`."""
+    selected = torch.arange(like.shape[2:].numel(), device=like.device) == index.unsqueeze(-1)
+    return torch.where(selected, values.unsqueeze(-1), 0).view(like.shape)
 
 
-# mean and the greatest over the channels of w x, w "b c"
+# mean and maximum over the channels of w x, w "b c"
 
 
-def across(x: Tensor, w: Tensor | None, native: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """mean and greatest "b 1 *s", and which channel that is."""
+def channel_pool(x: Tensor, w: Tensor | None, native: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and maximum "b 1 *s", and the channel of the maximum."""
     shape = (x.shape[0], 1, *x.shape[2:])
-    if whole(x, native):
+    if _can_run_native(x, native):
         b, c, n = _sizes(x)
         w = None if w is None else w.contiguous()
-        mean, most, at = x.new_empty(shape), x.new_empty(shape), x.new_empty(shape, dtype=_index(x))
-        pointers = (mean.data_ptr(), most.data_ptr(), at.data_ptr(), None, None)
-        call("regard_across", x, b, c, n, x.data_ptr(), _pointer(w), *pointers)
-        return mean, most, at
-    means, mosts, ats = [], [], []
-    for some in _pieces(x):
-        y = _wide(x[some])
+        mean, maximum, argmax = x.new_empty(shape), x.new_empty(shape), x.new_empty(shape, dtype=_index_dtype(x))
+        pointers = (mean.data_ptr(), maximum.data_ptr(), argmax.data_ptr(), None, None)
+        call_kernel("regard_across", x, b, c, n, x.data_ptr(), _pointer(w), *pointers)
+        return mean, maximum, argmax
+    means, maxima, indices = [], [], []
+    for chunk in _sample_chunks(x):
+        y = widen(x[chunk])
         if w is not None:
-            y = y * w[some].view(*w[some].shape, *[1] * (x.ndim - 2))
-        most, at = y.max(1, keepdim=True)
+            y = y * per_channel(w[chunk], x)
+        maximum, argmax = y.max(1, keepdim=True)
         means.append(y.mean(1, keepdim=True))
-        mosts.append(most)
-        ats.append(at)
-    return torch.cat(means), torch.cat(mosts), torch.cat(ats)
+        maxima.append(maximum)
+        indices.append(argmax)
+    return torch.cat(means), torch.cat(maxima), torch.cat(indices)
 
 
-def across_backward(
-    x: Tensor, w: Tensor | None, at: Tensor, dx: Tensor, dmean: Tensor, dmost: Tensor, native: bool
+def channel_pool_backward(
+    x: Tensor, w: Tensor | None, argmax: Tensor, dx: Tensor, dmean: Tensor, dmax: Tensor, native: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """dx, which is changed, with what comes back from mean and greatest; and the gradient of w."""
+    """dx, changed in place, plus the gradients through mean and maximum; and the gradient of w."""
     dw = None if w is None else torch.empty_like(w)
-    if whole(x, native) and whole(dx, native):
+    if _can_run_native(x, native) and _can_run_native(dx, native):
         b, c, n = _sizes(x)
-        dmean, dmost, w = dmean.contiguous(), dmost.contiguous(), None if w is None else w.contiguous()
-        pointers = (dmean.data_ptr(), dmost.data_ptr(), at.data_ptr(), dx.data_ptr(), _pointer(dw))
-        call("regard_across", x, b, c, n, x.data_ptr(), _pointer(w), *pointers)
+        dmean, dmax, w = dmean.contiguous(), dmax.contiguous(), None if w is None else w.contiguous()
+        pointers = (dmean.data_ptr(), dmax.data_ptr(), argmax.data_ptr(), dx.data_ptr(), _pointer(dw))
+        call_kernel("regard_across", x, b, c, n, x.data_ptr(), _pointer(w), *pointers)
         return dx, dw
-    for some in _pieces(x):
-        u = spread_channels(dmean[some], dmost[some], at[some], x[some])
+    for chunk in _sample_chunks(x):
+        u = channel_pool_gradient(dmean[chunk], dmax[chunk], argmax[chunk], x[chunk])
         if w is None or dw is None:
-            dx[some] += u
+            dx[chunk] += u
         else:
-            dw[some] = (u * x[some]).flatten(2).sum(-1)
-            dx[some] += u * w[some].view(*w[some].shape, *[1] * (x.ndim - 2))
+            dw[chunk] = (u * x[chunk]).flatten(2).sum(-1)
+            dx[chunk] += u * per_channel(w[chunk], x)
     return dx, dw
 
 
-def spread_channels(dmean: Tensor, dmost: Tensor, at: Tensor, like: Tensor) -> Tensor:
-    """dmean / c in every channel and dmost in the greatest. Differentiable."""
+def channel_pool_gradient(dmean: Tensor, dmax: Tensor, argmax: Tensor, like: Tensor) -> Tensor:
+    """dmean / c in every channel and dmax in the channel of the maximum. Differentiable."""
     c = like.shape[1]
     channel = torch.arange(c, device=like.device).view(-1, *[1] * (like.ndim - 2))
-    return dmean / c + torch.where(channel == at, dmost, 0)
+    return dmean / c + torch.where(channel == argmax, dmax, 0)
 
 
-# w m x, w "b c" or none, m "b 1 *s" or none
+# w m x, w "b c" or None, m "b 1 *s" or None
 
 
 def scale(x: Tensor, w: Tensor | None, m: Tensor | None, native: bool) -> Tensor:
-    if whole(x, native):
+    """w m x; either factor may be None."""
+    if _can_run_native(x, native):
         b, c, n = _sizes(x)
         out = torch.empty_like(x)
         w, m = (None if t is None else t.contiguous() for t in (w, m))
-        call("regard_scale", x, b, c, n, x.data_ptr(), _pointer(w), _pointer(m), None, out.data_ptr(), None, None)
+        call_kernel(
+            "regard_scale", x, b, c, n, x.data_ptr(), _pointer(w), _pointer(m), None, out.data_ptr(), None, None
+        )
         return out
     rows = x.shape[:2] + (1,) * (x.ndim - 2)
     if w is None or m is None:
         return x * (w.view(rows) if w is not None else m if m is not None else 1).to(x.dtype)  # type: ignore[union-attr]
     out = torch.empty_like(x)
-    for some in _pieces(x):
-        out[some] = x[some] * (w.view(rows)[some] * m[some]).to(x.dtype)
+    for chunk in _sample_chunks(x):
+        out[chunk] = x[chunk] * (w.view(rows)[chunk] * m[chunk]).to(x.dtype)
     return out
 
 
@@ -232,25 +247,25 @@ def scale_backward(
     x: Tensor, w: Tensor | None, m: Tensor | None, grad: Tensor, native: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """dx, and the gradients of w and of m."""
-    grad = _like(grad, x)
+    grad = _match_layout(grad, x)
     dx = torch.empty_like(x)
     dw, dm = (None if t is None else torch.empty_like(t, memory_format=torch.contiguous_format) for t in (w, m))
-    if whole(x, native):
+    if _can_run_native(x, native):
         b, c, n = _sizes(x)
         w, m = (None if t is None else t.contiguous() for t in (w, m))
         pointers = (grad.data_ptr(), dx.data_ptr(), _pointer(dw), _pointer(dm))
-        call("regard_scale", x, b, c, n, x.data_ptr(), _pointer(w), _pointer(m), *pointers)
+        call_kernel("regard_scale", x, b, c, n, x.data_ptr(), _pointer(w), _pointer(m), *pointers)
         return dx, dw, dm
     rows = x.shape[:2] + (1,) * (x.ndim - 2)
-    for some in _pieces(x):
-        wide, back = _wide(x[some]), _wide(grad[some])
-        both = wide * back
-        a = None if w is None else w.view(rows)[some]
-        s = None if m is None else m[some]
+    for chunk in _sample_chunks(x):
+        wide, back = widen(x[chunk]), widen(grad[chunk])
+        product = wide * back
+        a = None if w is None else w.view(rows)[chunk]
+        s = None if m is None else m[chunk]
         if dm is not None:
-            dm[some] = (both if a is None else both * a).sum(1, keepdim=True)
+            dm[chunk] = (product if a is None else product * a).sum(1, keepdim=True)
         if dw is not None:
-            dw[some] = (both if s is None else both * s).flatten(2).sum(-1)
+            dw[chunk] = (product if s is None else product * s).flatten(2).sum(-1)
         back = back if a is None else back * a
-        dx[some] = back if s is None else back * s
+        dx[chunk] = back if s is None else back * s
     return dx, dw, dm

@@ -2,42 +2,40 @@
 
 sparsemax is alpha = 2 (Martins and Astudillo 2016), entmax 1.5 lies between it and softmax (Peters et al. 2019), and
 alpha may be learned (Correia et al. 2019). All work over the last axis; a key with `allowed` False or a score of -inf
-weighs zero, and a row with nothing to look at is zero with zero gradients. NaN and +inf make their row NaN.
+has weight zero, and a row without an allowed key is zero with zero gradients. NaN and +inf make their row NaN.
 
-Half types are computed in float32 and cast back. `native` None takes the native kernels where they run, True insists on
-them, False takes torch.
+Half types are computed in float32 and cast back. `native` None uses the native kernels where they run, True requires
+them, False uses torch.
 """
 
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
-from regard.kernels.dispatch import route
-from regard.kernels.native_library import choose
-from regard.kernels.sparsemax import compute as forms
+from regard.kernels.dispatch import choose_route
+from regard.kernels.native_library import resolve_native
+from regard.kernels.sparsemax.autograd import EntmaxFunction, SparsemaxFunction, plain_entmax, plain_threshold
 
 
 def sparsemax(scores: Tensor, allowed: Tensor | None = None, native: bool | None = None) -> Tensor:
     """max(s_j - tau, 0): "*b k" -> "*b k"."""
-    return _sparse(scores, allowed, False, native)[0]
+    return _weights_and_threshold(scores, allowed, False, native)[0]
 
 
 def entmax15(scores: Tensor, allowed: Tensor | None = None, native: bool | None = None) -> Tensor:
     """max(s_j / 2 - tau, 0)^2: "*b k" -> "*b k"."""
-    return _sparse(scores, allowed, True, native)[0]
+    return _weights_and_threshold(scores, allowed, True, native)[0]
 
 
 def sparsemax_threshold(scores: Tensor, allowed: Tensor | None = None, native: bool | None = None) -> Tensor:
-    """The tau of `sparsemax`, "*b k" -> "*b"; inf where nothing is allowed, which gives zero weights again."""
-    return _sparse(scores, allowed, False, native)[1]
+    """The tau of `sparsemax`, "*b k" -> "*b"; inf where no key is allowed, which gives zero weights again."""
+    return _weights_and_threshold(scores, allowed, False, native)[1]
 
 
 def entmax15_threshold(scores: Tensor, allowed: Tensor | None = None, native: bool | None = None) -> Tensor:
-    """The tau of `entmax15`, "*b k" -> "*b"; inf where nothing is allowed, which gives zero weights again."""
-    return _sparse(scores, allowed, True, native)[1]
+    """The tau of `entmax15`, "*b k" -> "*b"; inf where no key is allowed, which gives zero weights again."""
+    return _weights_and_threshold(scores, allowed, True, native)[1]
 
 
 def entmax(scores: Tensor, alpha: float | Tensor, allowed: Tensor | None = None, native: bool | None = None) -> Tensor:
@@ -48,7 +46,7 @@ def entmax(scores: Tensor, alpha: float | Tensor, allowed: Tensor | None = None,
     """
     if isinstance(alpha, Tensor):
         if alpha.ndim > 0 and alpha.shape[-1] != 1:
-            raise ValueError(f"alpha must be one number a row: got {tuple(alpha.shape)}; try alpha[..., None]")
+            raise ValueError(f"alpha must be one number per row: got {tuple(alpha.shape)}; try alpha[..., None]")
     else:
         if not alpha > 1:
             raise ValueError(f"alpha must be above 1: got {alpha}; alpha = 1 is softmax")
@@ -57,21 +55,21 @@ def entmax(scores: Tensor, alpha: float | Tensor, allowed: Tensor | None = None,
         if alpha == 1.5:
             return entmax15(scores, allowed, native)
     _check(scores, allowed)
-    wide = _widened(scores)
+    wide = _widen(scores)
     if not isinstance(alpha, Tensor):
         alpha = torch.full((), float(alpha), dtype=wide.dtype, device=wide.device)
-    elif route(scores, alpha) == "direct" and not bool((alpha > 1).all()):
-        raise ValueError(f"alpha must be above 1: got {alpha.min().item():.6g}; try 1 + sigmoid of what is learned")
-    strength = alpha.to(wide.dtype)
-    match route(scores, alpha, allowed):
+    elif choose_route(scores, alpha) == "direct" and not bool((alpha > 1).all()):
+        raise ValueError(f"alpha must be above 1: got {alpha.min().item():.6g}; try 1 + sigmoid of the parameter")
+    wide_alpha = alpha.to(wide.dtype)
+    match choose_route(scores, alpha, allowed):
         case "plain":
-            out = _plain_entmax(wide, strength, allowed)
+            out = plain_entmax(wide, wide_alpha, allowed)
         case "operator":
-            from regard.kernels.sparsemax import custom_ops as operators
+            from regard.kernels.sparsemax import custom_ops
 
-            out = operators.entmax(wide, strength, allowed)
+            out = custom_ops.entmax(wide, wide_alpha, allowed)
         case _:
-            out = _Entmax.apply(wide, strength, allowed)
+            out = EntmaxFunction.apply(wide, wide_alpha, allowed)
     return out.to(scores.dtype)
 
 
@@ -81,31 +79,35 @@ def _check(scores: Tensor, allowed: Tensor | None) -> None:
             f"scores must be floating point with an axis of keys: got {scores.dtype} of shape {tuple(scores.shape)}"
         )
     if allowed is not None and allowed.dtype != torch.bool:
-        raise TypeError(f"allowed must be bool, True where a query may look: got {allowed.dtype}; try allowed != 0")
+        raise TypeError(f"allowed must be bool, True where a query may attend: got {allowed.dtype}; try allowed != 0")
 
 
-def _widened(scores: Tensor) -> Tensor:
+def _widen(scores: Tensor) -> Tensor:
+    """Float32 for half types."""
     return scores.float() if scores.dtype.itemsize < 4 else scores
 
 
-def _sparse(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None) -> tuple[Tensor, Tensor]:
+def _weights_and_threshold(
+    scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None
+) -> tuple[Tensor, Tensor]:
+    """Of sparsemax, or of entmax 1.5 if `squared`."""
     _check(scores, allowed)
-    wide, mask, shape = _rows(_widened(scores), allowed)
-    match route(scores, allowed):
+    wide, mask, shape = _rows(_widen(scores), allowed)
+    match choose_route(scores, allowed):
         case "plain":
             alpha = torch.full((), 1.5 if squared else 2.0, dtype=wide.dtype, device=wide.device)
-            out, tau = _plain_entmax(wide, alpha, mask), _plain_threshold(wide, alpha, mask)
+            out, tau = plain_entmax(wide, alpha, mask), plain_threshold(wide, alpha, mask)
         case "operator":
-            from regard.kernels.sparsemax import custom_ops as operators
+            from regard.kernels.sparsemax import custom_ops
 
-            out, tau = operators.sparse(wide, mask, squared, native)
+            out, tau = custom_ops.sparse(wide, mask, squared, native)
         case _:
-            out, tau = _Sparse.apply(wide, mask, squared, choose(native, wide))
+            out, tau = SparsemaxFunction.apply(wide, mask, squared, resolve_native(native, wide))
     return out.to(scores.dtype).reshape(shape), tau.to(scores.dtype).reshape(shape[:-1])
 
 
 def _rows(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor | None, tuple[int, ...]]:
-    """scores "n q k", the mask with any axis of 1, and the shape to go back to."""
+    """scores "n q k", the mask with any axis of 1, and the shape of the result."""
     if allowed is None:
         shape = tuple(scores.shape)
         return scores.reshape(1, prod(shape[:-1]), shape[-1]), None, shape
@@ -120,85 +122,3 @@ def _rows(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor | None
     else:
         allowed = allowed.expand(*full[:-2], *allowed.shape[-2:]).reshape(n, *allowed.shape[-2:])
     return scores.expand(shape).reshape(n, q, k), allowed, shape
-
-
-class _Sparse(Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, allowed: Tensor | None, squared: bool, native: bool) -> tuple[Tensor, Tensor]:
-        weights, tau = forms.sparse_forward(scores, allowed, squared, native)
-        ctx.save_for_backward(weights)
-        ctx.squared, ctx.native = squared, native
-        ctx.set_materialize_grads(False)
-        return weights, tau
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, grad_tau: Tensor | None) -> tuple[Tensor | None, ...]:
-        # the weights are this function's own output, so what is computed from them is differentiable again
-        (weights,) = ctx.saved_tensors
-        alpha, total = 1.5 if ctx.squared else 2.0, None
-        if grad is not None and torch.is_grad_enabled():
-            total = forms.project(forms.slopes(weights, alpha), grad)
-        elif grad is not None:
-            total = forms.sparse_backward(weights, grad, ctx.squared, ctx.native)
-        if grad_tau is not None:
-            of_tau = threshold_gradient(weights, alpha, grad_tau)
-            total = of_tau if total is None else total + of_tau
-        return total, None, None, None
-
-
-def threshold_gradient(weights: Tensor, alpha: float, grad: Tensor) -> Tensor:
-    """d tau / d s_j = (alpha - 1) u_j / sum u, zero for an empty row."""
-    share = forms.shares(forms.slopes(weights, alpha))
-    return torch.where(share == 0, 0, (alpha - 1) * share * grad.unsqueeze(-1))
-
-
-class _Entmax(Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
-        weights = forms.entmax_forward(scores, alpha, allowed)
-        ctx.save_for_backward(weights, alpha)
-        ctx.shape = scores.shape
-        return weights
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, alpha = ctx.saved_tensors
-        of_alpha = alpha_gradient(weights, alpha, grad) if ctx.needs_input_grad[1] else None
-        return forms.project(forms.slopes(weights, alpha), grad).sum_to_size(ctx.shape), of_alpha, None
-
-
-def alpha_gradient(weights: Tensor, alpha: Tensor, grad: Tensor) -> Tensor:
-    """(p - u) / (alpha - 1)^2 + (h - u sum h) / (alpha - 1), h = -p log p, u the shares  (Correia et al. 2019)."""
-    share = forms.shares(forms.slopes(weights, alpha))
-    entropy = -weights * torch.where(weights == 0, 1, weights).log()
-    above = alpha - 1
-    slope = (weights - share) / above**2 + (entropy - share * entropy.sum(-1, keepdim=True)) / above
-    return (torch.where(weights == 0, 0, grad) * slope).sum(-1, keepdim=True).sum_to_size(alpha.shape)
-
-
-def _plain_tau(z: Tensor, alpha: Tensor) -> Tensor:
-    """The threshold in plain operations. Two Newton steps from the root itself carry its first two derivatives."""
-    tau = forms.root(z.detach(), alpha.detach(), early=False)
-    for _ in range(2):
-        _, tau = forms.newton(z, tau, alpha)
-    return tau
-
-
-def _plain_entmax(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
-    difference, top = forms.centred(scores, allowed)
-    if scores.shape[-1] == 0:
-        return difference
-    empty = top == -torch.inf
-    # an empty row is computed as if its scores were zero and then struck out
-    z = torch.where(empty, 0, difference) * (alpha - 1)
-    weights, _ = forms.powers(z, _plain_tau(z, alpha), alpha)
-    return torch.where(top.isnan(), torch.nan, torch.where(empty, 0, weights))
-
-
-def _plain_threshold(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
-    difference, top = forms.centred(scores, allowed)
-    if scores.shape[-1] == 0:
-        return scores.new_full(scores.shape[:-1], torch.inf)
-    empty = top == -torch.inf
-    tau = _plain_tau(torch.where(empty, 0, difference) * (alpha - 1), alpha) + (alpha - 1) * top
-    return torch.where(empty, torch.inf, tau).squeeze(-1)

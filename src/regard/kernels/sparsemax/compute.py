@@ -1,6 +1,6 @@
 """Sparse normalizers without derivatives: native or in torch. Scores "n q k", mask "n q k" with any axis of size 1.
 
-Every form looks for the threshold tau at which the row sums to one, in z = (alpha - 1)(s - max s):
+Every form searches for the threshold tau at which the row sums to one, in z = (alpha - 1)(s - max s):
 
     p = (z - tau)+ ^ (1 / (alpha - 1))        alpha = 2 sparsemax, alpha = 1.5 entmax 1.5
 
@@ -11,7 +11,7 @@ it: no sort. For alpha > 2 the steps are kept inside a bracket that halves when 
 import torch
 from torch import Tensor
 
-from regard.kernels.native_library import call
+from regard.kernels.native_library import call_kernel
 
 
 def sparse_forward(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool) -> tuple[Tensor, Tensor]:
@@ -24,7 +24,9 @@ def sparse_forward(scores: Tensor, allowed: Tensor | None, squared: bool, native
     if allowed is not None:
         mask = (allowed.data_ptr(), max(1, scores.shape[1]), *allowed.expand(scores.shape).stride())
     rows, size = scores.shape[0] * scores.shape[1], scores.shape[2]
-    call("regard_sparse", scores, squared, rows, size, scores.data_ptr(), *mask, weights.data_ptr(), tau.data_ptr())
+    call_kernel(
+        "regard_sparse", scores, squared, rows, size, scores.data_ptr(), *mask, weights.data_ptr(), tau.data_ptr()
+    )
     return weights, tau
 
 
@@ -39,12 +41,12 @@ def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool) 
     out = torch.empty_like(weights)
     rows, size = weights.shape[0] * weights.shape[1], weights.shape[2]
     pointers = (weights.data_ptr(), grad.data_ptr(), out.data_ptr())
-    call("regard_sparse_backward", weights, squared, rows, size, *pointers)
+    call_kernel("regard_sparse_backward", weights, squared, rows, size, *pointers)
     return out
 
 
 def slopes(weights: Tensor, alpha: float | Tensor) -> Tensor:
-    """p^(2 - alpha) on the support, zero elsewhere: dp / ds but for the threshold's share. Differentiable."""
+    """u = p^(2 - alpha) on the support, zero elsewhere: dp / ds at a fixed threshold. Differentiable."""
     support = weights != 0  # NaN counts: a row of NaN has a gradient of NaN
     if isinstance(alpha, float) and alpha == 2.0:
         return support.to(weights.dtype)
@@ -54,20 +56,20 @@ def slopes(weights: Tensor, alpha: float | Tensor) -> Tensor:
     return torch.where(support, power, 0)
 
 
-def shares(slope: Tensor) -> Tensor:
+def normalize_slopes(slope: Tensor) -> Tensor:
     """Slopes that sum to one over the row; an empty row stays zero."""
     total = slope.sum(-1, keepdim=True)
     return slope / torch.where(total == 0, 1, total)
 
 
 def project(slope: Tensor, grad: Tensor) -> Tensor:
-    """u (g - sum_j u g / sum_j u), not looking at g outside the support. Differentiable."""
+    """u (g - sum_j u g / sum_j u); g is ignored outside the support. Differentiable."""
     grad = torch.where(slope == 0, 0, grad)
-    return slope * (grad - (shares(slope) * grad).sum(-1, keepdim=True))
+    return slope * (grad - (normalize_slopes(slope) * grad).sum(-1, keepdim=True))
 
 
-def centred(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
-    """s - max s with -inf for what is not allowed, and the max "n q 1"; both NaN for a row that holds NaN or +inf."""
+def subtract_max(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
+    """s - max s with -inf where not allowed, and the max "n q 1"; both NaN for a row that holds NaN or +inf."""
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
     if scores.shape[-1] == 0:
@@ -79,7 +81,7 @@ def centred(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
 
 def _torch_sparse(scores: Tensor, allowed: Tensor | None, squared: bool) -> tuple[Tensor, Tensor]:
     half = 0.5 if squared else 1.0
-    z, top = centred(scores, allowed)
+    z, top = subtract_max(scores, allowed)
     if squared:
         z = z * half
     tau, moving = torch.full_like(top, -1.0), torch.ones_like(top, dtype=torch.bool)
@@ -91,7 +93,7 @@ def _torch_sparse(scores: Tensor, allowed: Tensor | None, squared: bool) -> tupl
             (x.norm(dim=-1, keepdim=True).square_(), 2 * total) if squared else (total, x.sign_().sum(-1, keepdim=True))
         )
         step = tau + (value - 1) / slope
-        # a step to the left only mends what rounding did to the one before: a row's last; an empty row has no slope
+        # a step to the left corrects the rounding of the step before and is a row's last; an empty row has no slope
         tau, moving = torch.where(moving & (slope > 0), step, tau), moving & (step > tau)
         if not moving.any():
             break
@@ -102,15 +104,15 @@ def _torch_sparse(scores: Tensor, allowed: Tensor | None, squared: bool) -> tupl
     return weights, tau.squeeze(-1)
 
 
-def entmax_forward(scores: Tensor, alpha: Tensor, allowed: Tensor | None, early: bool = True) -> Tensor:
-    """Weights for any alpha > 1. `early` stops when no row moves any more, which reads values."""
-    difference, top = centred(scores, allowed)
+def entmax_forward(scores: Tensor, alpha: Tensor, allowed: Tensor | None, early_stop: bool = True) -> Tensor:
+    """Weights for any alpha > 1. `early_stop` stops when no row moves any more; it reads values."""
+    difference, top = subtract_max(scores, allowed)
     if scores.shape[-1] == 0:
         return difference
     z = difference * (alpha - 1)
-    tau = root(z, alpha, early)
+    tau = find_threshold(z, alpha, early_stop)
     weights, _ = powers(z, tau, alpha)
-    # near alpha = 1 and beyond 2 a rounding of tau is felt in the sum
+    # near alpha = 1 and beyond 2 a rounding error of tau shows in the sum
     weights = weights / torch.where(top == -torch.inf, 1, weights.sum(-1, keepdim=True))
     return torch.where(top.isnan(), torch.nan, weights)
 
@@ -123,26 +125,26 @@ def powers(z: Tensor, tau: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
     return less * inside, less
 
 
-def newton(z: Tensor, tau: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+def newton_step(z: Tensor, tau: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
     """By how much the row's sum exceeds one, and a Newton step from tau; no step for an empty row."""
     value, slope = powers(z, tau, alpha)
     excess, steepness = value.sum(-1, keepdim=True) - 1, slope.sum(-1, keepdim=True) / (alpha - 1)
     return excess, tau + torch.where(steepness > 0, excess / torch.where(steepness > 0, steepness, 1), 0)
 
 
-def root(z: Tensor, alpha: Tensor, early: bool) -> Tensor:
+def find_threshold(z: Tensor, alpha: Tensor, early_stop: bool) -> Tensor:
     """tau such that sum_j (z_j - tau)+ ^ (1 / (alpha - 1)) = 1, by Newton's steps inside a bracket."""
     low = torch.full_like(z[..., :1] * alpha, -1.0)
-    # as many equal scores as there are keys would have this threshold; no row has a higher one
+    # the threshold of a row whose scores are all equal; no row has a higher one
     high = -(torch.full_like(low, float(z.shape[-1])) ** (1 - alpha))
-    tau, near = low, 8 * torch.finfo(z.dtype).eps
+    tau, tolerance = low, 8 * torch.finfo(z.dtype).eps
     for _ in range(60):
-        excess, step = newton(z, tau, alpha)
+        excess, step = newton_step(z, tau, alpha)
         low, high = torch.where(excess >= 0, tau, low), torch.where(excess < 0, tau, high)
-        # what rounding leaves of the excess goes away when the weights are divided by their sum
-        rest = (excess.abs() <= near) | (high - low <= near * low.abs()) | excess.isnan()
-        if early and bool(rest.all()):
+        # the excess that rounding leaves disappears when the weights are divided by their sum
+        converged = (excess.abs() <= tolerance) | (high - low <= tolerance * low.abs()) | excess.isnan()
+        if early_stop and bool(converged.all()):
             break
         step = torch.where((step > low) & (step < high), step, (low + high) / 2)
-        tau = torch.where(rest, tau, step)
+        tau = torch.where(converged, tau, step)
     return tau

@@ -1,18 +1,18 @@
-"""The sparse normalizers as operators that torch knows by name; see additive_operators.py."""
+"""The sparse normalizers as custom operators; see additive/custom_ops.py."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.kernels.native_library import choose
-from regard.kernels.sparsemax import alpha_gradient, threshold_gradient
-from regard.kernels.sparsemax import compute as forms
+from regard.kernels.native_library import resolve_native
+from regard.kernels.sparsemax import compute
+from regard.kernels.sparsemax.autograd import alpha_gradient, threshold_gradient
 
 
 @torch.library.custom_op("regard::sparse", mutates_args=())
 def sparse(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None) -> tuple[Tensor, Tensor]:
-    return forms.sparse_forward(scores, allowed, squared, choose(native, scores))
+    return compute.sparse_forward(scores, allowed, squared, resolve_native(native, scores))
 
 
 @sparse.register_fake
@@ -22,7 +22,7 @@ def _(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None
 
 @torch.library.custom_op("regard::sparse_backward", mutates_args=())
 def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool | None) -> Tensor:
-    return forms.sparse_backward(weights, grad, squared, choose(native, weights))
+    return compute.sparse_backward(weights, grad, squared, resolve_native(native, weights))
 
 
 @sparse_backward.register_fake
@@ -32,7 +32,7 @@ def _(weights: Tensor, grad: Tensor, squared: bool, native: bool | None) -> Tens
 
 @torch.library.custom_op("regard::entmax", mutates_args=())
 def entmax(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
-    return forms.entmax_forward(scores, alpha, allowed).contiguous()
+    return compute.entmax_forward(scores, alpha, allowed).contiguous()
 
 
 @entmax.register_fake
@@ -41,7 +41,7 @@ def _(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
     return scores.new_empty(torch.broadcast_shapes(*shapes))
 
 
-def _keep_sparse(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save_sparse(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[0])
     ctx.squared, ctx.native = inputs[2:]
 
@@ -52,16 +52,16 @@ def _sparse_gradient(ctx: Any, grad: Tensor, grad_tau: Tensor) -> tuple[Tensor |
     return total + threshold_gradient(weights, 1.5 if ctx.squared else 2.0, grad_tau), None, None, None
 
 
-def _keep_entmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_entmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(output, inputs[1])
     ctx.shape = inputs[0].shape
 
 
 def _entmax_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     weights, alpha = ctx.saved_tensors
-    of_alpha = alpha_gradient(weights, alpha, grad) if ctx.needs_input_grad[1] else None
-    return forms.project(forms.slopes(weights, alpha), grad).sum_to_size(ctx.shape), of_alpha, None
+    grad_alpha = alpha_gradient(weights, alpha, grad) if ctx.needs_input_grad[1] else None
+    return compute.project(compute.slopes(weights, alpha), grad).sum_to_size(ctx.shape), grad_alpha, None
 
 
-sparse.register_autograd(_sparse_gradient, setup_context=_keep_sparse)
-entmax.register_autograd(_entmax_gradient, setup_context=_keep_entmax)
+sparse.register_autograd(_sparse_gradient, setup_context=_save_sparse)
+entmax.register_autograd(_entmax_gradient, setup_context=_save_entmax)

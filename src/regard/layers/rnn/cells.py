@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map
 
 from regard.attn.call import autocasting
 from regard.kernels import rnn_cells
+from regard.kernels.dispatch import can_run_native
 from regard.layers.dropout import dropout
 from regard.layers.hooks import heard
 
@@ -26,7 +27,7 @@ def runs_natively(rnn: nn.RNNBase, x: Tensor, *first: Tensor) -> bool:
     """
     given = () if autocasting(x) else (x, *first)
     fits = all(t.shape == (len(x), rnn.hidden_size) for t in first)
-    return type(rnn) in CELLS.values() and not heard(rnn) and fits and rnn_cells.native(*given, *rnn.parameters())
+    return type(rnn) in CELLS.values() and not heard(rnn) and fits and can_run_native(*given, *rnn.parameters())
 
 
 def run_natively(
@@ -63,7 +64,7 @@ def state_parts(rnn: nn.RNNBase) -> int:
 def cell_step(gates: Tensor, past: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     # autocast makes products narrow, but a state that adds up over all steps stays wide
     gates, past = gates.to(state[0].dtype), past.to(state[0].dtype)
-    if rnn_cells.native(gates, past, *state):
+    if can_run_native(gates, past, *state):
         return rnn_cells.step(gates, past, *state)
     return _lstm(gates, past, state[1]) if len(state) == 2 else (_gru(gates, past, state[0]),)
 

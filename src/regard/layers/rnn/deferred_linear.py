@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn.call import autocasting
-from regard.kernels.no_double_backward import once
+from regard.kernels.no_double_backward import no_double_backward
 
 # what came into each product, and the gradient of what came out of it; of every backward pass its own, by number: one
 # that does not go as far as the matrix, as it asks for other gradients, or fails, leaves some behind
@@ -24,7 +24,7 @@ class _Gather(torch.autograd.Function):
         return weight.view_as(weight), None if bias is None else bias.view_as(bias)
 
     @staticmethod
-    @once
+    @no_double_backward
     def backward(ctx: Any, *elsewhere: Tensor | None) -> tuple[Tensor | None, ...]:
         pairs = ctx.pairs.pop(torch._C._current_graph_task_id(), None)
         if pairs is None:
@@ -48,7 +48,7 @@ class _Product(torch.autograd.Function):
         return F.linear(x, weight, bias) if plus is None else torch.addmm(plus, x, weight.T)
 
     @staticmethod
-    @once
+    @no_double_backward
     def backward(ctx: Any, went: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
