@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from regard.common import atomic_files
 from regard.common.dataclass_json import dataclass_from_file
-from regard.data.images.labelled import Images, digits, has_split, parted, read_images
+from regard.data.images.labelled import Images, digits, has_split, read_images
+from regard.data.splitting import stratified_split
 
 _FILE = "images.json"
 # shares of the images that are held out: to be judged on, where no split is there for it, and to choose the best by
@@ -105,10 +106,10 @@ class ImageBatch:
 def read(task: Pictured) -> tuple[Images, Images]:
     """The images to learn from, and those to be judged on."""
     if task.train is None:
-        return parted(digits(), TEST, task.seed)
+        return stratified_split(digits(), TEST, task.seed)
     train = read_images(task.train, "train", task.size)
     if not has_split(task.train, "test"):
-        return parted(train, TEST, task.seed)
+        return stratified_split(train, TEST, task.seed)
     test = read_images(task.train, "test", task.size)
     if test.pixels.shape[1:] != train.pixels.shape[1:] or not set(test.classes) <= set(train.classes):
         raise ValueError(
@@ -124,7 +125,7 @@ def read(task: Pictured) -> tuple[Images, Images]:
 def split_of(task: Pictured, split: str) -> Images:
     """The images of "valid", which chose the best weights, or of "test", which nothing was learned from."""
     train, test = read(task)
-    return test if split == "test" else parted(train, VALID, task.seed)[1]
+    return test if split == "test" else stratified_split(train, VALID, task.seed)[1]
 
 
 def _counts(images: Images) -> list[int]:
@@ -168,7 +169,7 @@ def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, Im
             f"every class needs an image to learn from and one to validate on, but {', '.join(few[:5])} after the "
             "test images are taken out; give more pictures of it, or take the class out"
         )
-    train, valid = parted(train, VALID, task.seed)
+    train, valid = stratified_split(train, VALID, task.seed)
     return train, valid, facts
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regard.data.embedded import dates, pronounce, reverse
+from regard.data.embedded import dates, documents, phrases, pronounce, reverse
+from regard.data.text.labelled import LabelledSplits
 from regard.data.text.pairs import Splits
 from regard.data.text.tokenizer import Kind
 
@@ -36,6 +37,29 @@ EMBEDDED = {
         pronounce.splits,
         source="characters",
         target="words",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class EmbeddedTexts:
+    """Labelled texts by name: a description, the splits by seed, and the tokens that suit them."""
+
+    about: str
+    splits: Callable[[int], LabelledSplits]
+    tokens: Kind
+
+
+TEXTS = {
+    "phrases": EmbeddedTexts(
+        "names, units and times -> which of twelve languages with Latin letters (CLDR, by babel); to classify",
+        phrases.splits,
+        tokens="characters",
+    ),
+    "documents": EmbeddedTexts(
+        "reports of three to eight sentences, one of which decides -> what became of a parcel; to classify",
+        documents.splits,
+        tokens="words",
     ),
 }
 

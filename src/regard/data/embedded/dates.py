@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.embedded._cldr import fresh_babel
 from regard.data.text.pairs import Pairs, Splits
 
 FIRST, LAST = date(1950, 1, 1), date(2049, 12, 31)
@@ -98,18 +99,9 @@ class _Field:
 @cache
 def _patterns(language: str) -> dict[str, tuple[str | _Field, ...]]:
     """A date's texts and fields, end to end, by width. Babel formats each field once for all it can be."""
-    library = _babel()
-    # Babel writes what it looks up for one locale into tables that others share (python-babel#1234): what a month
-    # is called depends on what the process did before. Here it reads them afresh, and finds the old ones afterwards.
-    tables = library.localedata._cache
-    used = dict(tables)
-    tables.clear()
-    try:
+    with fresh_babel("dates") as library:
         locale = library.Locale.parse(language)
         return {width: _parts(library.dates, locale, width) for width in WIDTHS}
-    finally:
-        tables.clear()
-        tables.update(used)
 
 
 def _parts(dates: Any, locale: Any, width: str) -> tuple[str | _Field, ...]:
@@ -143,13 +135,3 @@ def _digits(system: str) -> dict[int, str]:
     if system == "latn":
         return {}
     return {ord("0") + n: chr(ord(_ZEROS[system]) + n) for n in range(10)}
-
-
-def _babel() -> Any:
-    try:
-        import babel
-        import babel.dates
-        import babel.localedata
-    except ImportError as error:
-        raise ImportError("dates needs babel; install it with: pip install 'regard[train]'") from error
-    return babel

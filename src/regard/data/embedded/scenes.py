@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.images.labelled import Images, digits, parted
+from regard.data.images.labelled import Images, digits
+from regard.data.splitting import stratified_split
 
 Split = Literal["train", "valid", "test"]
 
@@ -114,10 +115,10 @@ def scenes(split: Split, seed: int = 0, count: int | None = None) -> Captioned:
 
 def _digits(split: Split, seed: int) -> Images:
     """The images that a split draws its digits from."""
-    rest, test = parted(digits(), _HELD["test"], seed)
+    rest, test = stratified_split(digits(), _HELD["test"], seed)
     if split == "test":
         return test
-    return parted(rest, _HELD["valid"], seed)[split == "valid"]
+    return stratified_split(rest, _HELD["valid"], seed)[split == "valid"]
 
 
 def _drawn(split: Split, seed: int) -> Iterator[tuple[Arrangement, list[float], list[list[int]]]]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.common import image_files
+from regard.data.splitting import check_labels
 
 # the types of an IDX file that images and labels come in
 _BYTES, _RANKS = 0x08, {"images": 3, "labels": 1}
@@ -37,13 +38,7 @@ class Images:
                 f"pixels must be (images, height, width, channels), one label each, got {self.pixels.shape} and "
                 f"{len(self.labels)} labels; give grey pictures an axis of one channel"
             )
-        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
-        if wrong.any():
-            n = int(np.flatnonzero(wrong)[0])
-            raise ValueError(
-                f"labels must be from 0 to {len(self.classes) - 1}, got {int(self.labels[n])} for image {n}; "
-                "name as many classes as there are"
-            )
+        check_labels(self.labels, self.classes, "image")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -61,20 +56,6 @@ def digits() -> Images:
     found = load_digits()
     pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)[..., None]
     return Images(pixels, found.target.astype(np.int64), tuple(map(str, range(10))))
-
-
-def parted(images: Images, share: float, seed: int) -> tuple[Images, Images]:
-    """Two parts, the second with this share of every class, at least one image of each that has two."""
-    if not 0 < share < 1:
-        raise ValueError(f"share must be above 0 and below 1, got {share}; try share=0.2")
-    draw = np.random.default_rng(seed)
-    held = []
-    for label in range(len(images.classes)):
-        there = draw.permutation(np.flatnonzero(images.labels == label))
-        held.append(there[: max(round(share * len(there)), 1) if len(there) > 1 else 0])
-    out = np.zeros(len(images), bool)
-    out[np.concatenate(held)] = True
-    return images[np.flatnonzero(~out)], images[np.flatnonzero(out)]
 
 
 def read_images(path: Path, split: str = "train", size: int | None = None) -> Images:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from regard.data.splitting import draw_groups
 from regard.data.text.lines import Lines
 from regard.data.text.pairs import Pairs
 
@@ -21,18 +22,9 @@ def hold_out(pairs: Pairs, most: int, seed: int) -> tuple[Pairs, Pairs, tuple[in
     """
     whole = np.fromiter(_whole(pairs), np.dtype([("number", np.int64), ("source", np.uint64)]))
     wanted = max(min(len(whole) // _SHARE, most), 1)
-    _, which, times = np.unique(whole["source"], return_inverse=True, return_counts=True)
-    drawn = np.random.default_rng(seed).permutation(which)
-    out: set[int] = set()
-    for source in drawn[times[drawn] <= wanted].tolist():
-        if source not in out and times[source] <= wanted:
-            out.add(source)
-            wanted -= int(times[source])
-            if not wanted:
-                break
-    if len(times) and not out:
-        out = {int(times.argmin())}
-    held = tuple(whole["number"][np.isin(which, list(out))].tolist())
+    sources = np.unique(whole["source"], return_inverse=True)[1]
+    chosen = draw_groups(sources, wanted, np.random.default_rng(seed))
+    held = tuple(whole["number"][np.isin(sources, chosen)].tolist())
     if len(held) == len(whole):
         raise ValueError(
             f"train has no pair to spare for validation: of {len(pairs):,} lines {len(whole):,} have text on both "

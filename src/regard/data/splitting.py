@@ -1,0 +1,73 @@
+"""Splits of labelled data: which examples are held out, deterministically by a seed.  No torch here."""
+
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Labelled(Protocol):
+    """Examples with one class each."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]: ...  # "n"
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    def __getitem__(self, index: NDArray[np.int64], /) -> Self: ...
+
+
+L = TypeVar("L", bound=Labelled)
+
+
+def check_labels(labels: NDArray[np.int64], classes: tuple[str, ...], example: str) -> None:
+    """Raises if a label is not the number of a class; `example` names one example, such as "image"."""
+    wrong = (labels < 0) | (labels >= len(classes))
+    if wrong.any():
+        n = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"labels must be from 0 to {len(classes) - 1}, got {int(labels[n])} for {example} {n}; "
+            "name as many classes as there are"
+        )
+
+
+def stratified_split(data: L, share: float, seed: int, *, groups: NDArray[np.int64] | None = None) -> tuple[L, L]:
+    """Two parts, the second with this share of every class, at least one example of each class that has two.
+
+    Examples with the same number in `groups`, such as those with the same text, go to the same part. A group belongs to
+    the class of its first example.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must be above 0 and below 1, got {share}; try share=0.2")
+    rng = np.random.default_rng(seed)
+    groups = np.arange(len(data.labels)) if groups is None else groups
+    _, first, which = np.unique(groups, return_index=True, return_inverse=True)
+    strata = data.labels[first][which]  # "n"
+    held_out = np.zeros(len(data.labels), bool)
+    for label in range(len(data.classes)):
+        members = np.flatnonzero(strata == label)
+        if len(np.unique(which[members])) > 1:
+            wanted = max(round(share * len(members)), 1)
+            held_out[members] = np.isin(which[members], draw_groups(which[members], wanted, rng))
+    return data[np.flatnonzero(~held_out)], data[np.flatnonzero(held_out)]
+
+
+def draw_groups(groups: NDArray[np.int64], wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:  # "n"
+    """The numbers of whole groups, drawn at random, that have `wanted` members together, or somewhat fewer.
+
+    `groups` holds the group of every example. A group with more members than are still wanted is passed over; if every
+    group is too large, the smallest one is taken.
+    """
+    numbers, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = rng.permutation(which)
+    chosen: set[int] = set()
+    for group in order[sizes[order] <= wanted].tolist():
+        if group not in chosen and sizes[group] <= wanted:
+            chosen.add(group)
+            wanted -= int(sizes[group])
+            if not wanted:
+                break
+    if len(numbers) and not chosen:
+        chosen = {int(sizes.argmin())}
+    return numbers[sorted(chosen)]

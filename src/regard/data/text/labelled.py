@@ -1,0 +1,159 @@
+"""Labelled texts: files with one label and one text per line, and their split into two parts.  No torch here.
+
+label, tab, text             one per line; where the file has no tab, the first space separates them
+TSV with a header            the columns `label` and `text`; other columns are ignored
+JSON lines                   objects with the keys `label` and `text`; other keys are ignored
+"""
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.common.suggestions import known
+from regard.data.splitting import check_labels, stratified_split
+from regard.data.text.pairs import read_lines
+
+_HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
+_JSON = (".jsonl", ".ndjson", ".json")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTexts:
+    """Texts with one class each and, where it is known, the number of the sentence that decides the class."""
+
+    texts: Sequence[str]
+    labels: NDArray[np.int64]  # "n"
+    classes: tuple[str, ...]
+    evidence: NDArray[np.int64] | None = None  # "n"
+
+    def __post_init__(self) -> None:
+        for name, numbers in (("labels", self.labels), ("evidence", self.evidence)):
+            if numbers is not None and len(numbers) != len(self.texts):
+                raise ValueError(
+                    f"{name} must be one per text, got {len(numbers)} for {len(self.texts)} texts; give as many"
+                )
+        check_labels(self.labels, self.classes, "text")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: NDArray[np.int64]) -> "LabelledTexts":
+        evidence = None if self.evidence is None else self.evidence[index]
+        return LabelledTexts([self.texts[n] for n in index.tolist()], self.labels[index], self.classes, evidence)
+
+
+@dataclass(frozen=True)
+class LabelledSplits:
+    """Texts to train on, to choose the best weights by, and to test on: no text of one part is in another."""
+
+    train: LabelledTexts
+    valid: LabelledTexts
+    test: LabelledTexts
+
+
+def split(data: LabelledTexts, share: float, seed: int) -> tuple[LabelledTexts, LabelledTexts]:
+    """Two parts, the second with this share of every class; texts that are equal go to the same part."""
+    groups = np.unique(np.array(data.texts, dtype=object), return_inverse=True)[1]
+    rest, held_out = stratified_split(data, share, seed, groups=groups)
+    if not len(held_out):
+        raise ValueError(
+            f"there is no text to hold out: of {len(data)} texts no class has two that differ; "
+            "give more texts, or a file to validate on as well"
+        )
+    return rest, held_out
+
+
+def read_labelled(path: Path, classes: Sequence[str] | None = None) -> LabelledTexts:
+    """The texts of a UTF-8 file, `.gz` unpacked, in any of the three formats; the first line decides which.
+
+    Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels must be among
+    them and have their numbers.
+    """
+    rows = list(_rows(path))
+    if classes is None:
+        classes = sorted({label for _, label, _ in rows})
+    else:
+        for number, label, _ in rows:
+            try:
+                known("label", label, classes)
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: {error}") from error
+    numbers = {label: n for n, label in enumerate(classes)}
+    labels = np.array([numbers[label] for _, label, _ in rows], np.int64)
+    return LabelledTexts([text for _, _, text in rows], labels, tuple(classes))
+
+
+def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    """The number of every line, its label and its text."""
+    lines = list(read_lines(path, _HOLDS))
+    parse, header = _format(lines, is_json=path.name.removesuffix(".gz").endswith(_JSON))
+    if len(lines) == header:
+        raise ValueError(f"{path} has a header and no texts; it must hold {_HOLDS}")
+    for number, line in enumerate(lines[header:], header + 1):
+        try:
+            label, text = parse(line)
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from error
+        if not label or not text:
+            raise ValueError(
+                f"{path}:{number}: the {'text' if label else 'label'} is empty, got {_shortened(line)}; "
+                "fill it in, or delete the line"
+            )
+        yield number, label, text
+
+
+def _format(lines: Sequence[str], is_json: bool) -> tuple[Callable[[str], tuple[str, str]], int]:
+    """How a line is parsed into label and text, and how many lines are a header."""
+    if is_json or lines[0].lstrip().startswith("{"):
+        return _parse_json, 0
+    columns = [column.strip().lower() for column in lines[0].split("\t")]
+    if {"label", "text"} <= set(columns):
+        places = columns.index("label"), columns.index("text")
+        return functools.partial(_parse_columns, places=places, count=len(columns)), 1
+    return (_parse_tab if any("\t" in line for line in lines) else _parse_space), 0
+
+
+def _parse_json(line: str) -> tuple[str, str]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"a line must be one JSON object, got {_shortened(line)} ({error}); fix the line") from error
+    if not isinstance(row, dict) or not {"label", "text"} <= row.keys():
+        raise ValueError(f"a line must be a JSON object with the keys label and text, got {_shortened(line)}")
+    label, text = row["label"], row["text"]
+    if isinstance(label, bool) or not isinstance(label, str | int) or not isinstance(text, str):
+        raise ValueError(
+            f"label must be a string or a whole number and text a string, got {_shortened(line)}; quote them"
+        )
+    return str(label).strip(), text.strip()
+
+
+def _parse_columns(line: str, places: tuple[int, int], count: int) -> tuple[str, str]:
+    cells = line.split("\t")
+    if len(cells) != count:
+        raise ValueError(
+            f"a line must have {count} columns, as the header has, got {len(cells)} in {_shortened(line)}; "
+            "replace tabs inside a text by spaces"
+        )
+    return cells[places[0]].strip(), cells[places[1]].strip()
+
+
+def _parse_tab(line: str) -> tuple[str, str]:
+    if "\t" not in line:
+        raise ValueError(f"a line must be label, tab, text, got no tab in {_shortened(line)}; other lines have one")
+    label, text = line.split("\t", 1)
+    return label.strip(), text.strip()
+
+
+def _parse_space(line: str) -> tuple[str, str]:
+    label, _, text = line.strip().partition(" ")
+    return label, text.strip()
+
+
+def _shortened(line: str) -> str:
+    return repr(line if len(line) <= 60 else line[:59] + "…")

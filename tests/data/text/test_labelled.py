@@ -1,0 +1,138 @@
+"""Labelled texts: three formats give the same texts, errors name file and line, and a split shares no text."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from regard.data.text.labelled import LabelledTexts, read_labelled, split
+
+TEXTS = ["a quick fox", "zwei  Füchse", "no fox, a\u2028dog", "the fox: «là»", "{fox}"]
+LABELS = ["one", "two", "none", "one", "10"]
+FORMATS = {
+    "plain.txt": "".join(f"{label} {text}\n" for label, text in zip(LABELS, TEXTS, strict=True)),
+    "tabs.txt": "".join(f"{label}\t{text}\n" for label, text in zip(LABELS, TEXTS, strict=True)),
+    "windows.tsv": "\ufeff" + "".join(f"{label}\t{text}\r\n" for label, text in zip(LABELS, TEXTS, strict=True)),
+    "header.tsv": "id\tText\tLABEL\n" + "".join(f"7\t{t}\t{label}\n" for label, t in zip(LABELS, TEXTS, strict=True)),
+    "lines.jsonl": "".join(
+        json.dumps({"text": text, "more": [1], "label": int(label) if label.isdigit() else label}) + "\n"
+        for label, text in zip(LABELS, TEXTS, strict=True)
+    ),
+    "unnamed": "".join(json.dumps({"label": a, "text": b}) + "\n" for a, b in zip(LABELS, TEXTS, strict=True)),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_texts(name: str, packed: bool, tmp_path: Path) -> None:
+    path = tmp_path / (name + ".gz" * packed)
+    data = FORMATS[name].encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    read = read_labelled(path)
+    assert list(read.texts) == TEXTS
+    assert read.classes == ("10", "none", "one", "two")
+    assert [read.classes[n] for n in read.labels] == LABELS
+    assert read.labels.dtype == np.int64
+
+
+def test_classes_of_a_model_number_the_labels_of_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "test.txt"
+    path.write_text("b\ttext\nc\tmore text\n")
+    read = read_labelled(path, classes=("c", "d", "b"))
+    assert read.classes == ("c", "d", "b")
+    assert read.labels.tolist() == [2, 0]
+    with pytest.raises(ValueError, match=r"test\.txt:2: unknown label 'c'; did you mean 'cc'\? known are: b, cc"):
+        read_labelled(path, classes=("b", "cc"))
+
+
+def test_a_text_may_hold_tabs_where_there_is_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("x\tone\ttwo\ny\tthree\n")
+    assert list(read_labelled(path).texts) == ["one\ttwo", "three"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.txt", "x\ttext\n\nx\tmore\n", r"a\.txt:2: a line must be label, tab, text, got no tab in ''; other lines"),
+        ("a.txt", "x text\ny\n", r"a\.txt:2: the text is empty, got 'y'; fill it in, or delete the line"),
+        ("a.txt", "x\ttext\n\ttext\n", r"a\.txt:2: the label is empty, got '\\ttext'; fill it in"),
+        ("a.tsv", "label\ttext\nx\ta\tb\n", r"a\.tsv:2: a line must have 2 columns, as the header has, got 3 in "),
+        ("a.tsv", "label\ttext\n", r"a\.tsv has a header and no texts; it must hold label, tab, text"),
+        ("a.jsonl", "x\ttext\n", r"a\.jsonl:1: a line must be one JSON object, got 'x\\ttext' \(Expecting value"),
+        ("a.jsonl", '{"label": "x"}\n', r"a\.jsonl:1: a line must be a JSON object with the keys label and text"),
+        ("a.jsonl", "[1]\n", r"a\.jsonl:1: a line must be a JSON object with the keys label and text, got '\[1\]'"),
+        ("a", '{"label": 1, "text": "a"}\n{"label": 1.5, "text": "b"}\n', r"a:2: label must be a string or a whole "),
+        ("a", '{"label": true, "text": "a"}\n', r"a:1: label must be a string or a whole number and text a string"),
+        ("a.txt", "", r"a\.txt is empty; it must hold label, tab, text, one of each per line, or JSON lines"),
+        ("a.txt", "x " + "y" * 70 + "\n" + "z" * 70 + "\n", r"a\.txt:2: the text is empty, got 'z{59}…'; fill"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(name: str, content: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=sentence):
+        read_labelled(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no file .*nix"):
+        read_labelled(tmp_path / "nix")
+    (tmp_path / "a.txt").write_bytes(b"x text\nx \xff\n")
+    with pytest.raises(ValueError, match=r"a\.txt:2: byte 0xff at place 3 is not UTF-8"):
+        read_labelled(tmp_path / "a.txt")
+
+
+def numbered(count: int) -> LabelledTexts:
+    """Three classes of different size, every text about twice, some under two labels."""
+    draw = np.random.default_rng(0)
+    texts = [f"text {n}" for n in draw.integers(0, count // 2, count)]
+    return LabelledTexts(texts, draw.choice(3, count, p=[0.6, 0.3, 0.1]), ("a", "b", "c"), np.arange(count))
+
+
+def test_a_split_shares_no_text_and_keeps_the_shares_of_classes() -> None:
+    data = numbered(2000)
+    train, valid = split(data, 0.2, seed=5)
+    assert not set(train.texts) & set(valid.texts)
+    assert len(train) + len(valid) == len(data)
+    # evidence is the number of the text here: every text is in one part, with its own label
+    assert train.evidence is not None
+    assert valid.evidence is not None
+    numbers = np.concatenate([train.evidence, valid.evidence])
+    assert sorted(numbers.tolist()) == list(range(2000))
+    assert np.array_equal(data.labels[numbers], np.concatenate([train.labels, valid.labels]))
+    assert [data.texts[n] for n in numbers] == [*train.texts, *valid.texts]
+    shares = np.bincount(valid.labels, minlength=3) / np.bincount(data.labels)
+    assert np.abs(shares - 0.2).max() < 0.06
+
+
+def test_a_split_is_decided_by_its_seed() -> None:
+    data = numbered(300)
+    assert list(split(data, 0.1, 1)[1].texts) == list(split(data, 0.1, 1)[1].texts)
+    assert list(split(data, 0.1, 1)[1].texts) != list(split(data, 0.1, 2)[1].texts)
+
+
+def test_a_frequent_text_stays_in_training() -> None:
+    texts = ["yes"] * 50 + [f"no {n}" for n in range(50)]
+    for seed in range(5):
+        train, valid = split(LabelledTexts(texts, np.zeros(100, np.int64), ("a",)), 0.1, seed)
+        assert "yes" in train.texts
+        assert len(valid) == 10
+
+
+def test_nothing_to_hold_out_is_told() -> None:
+    data = LabelledTexts(["same", "same", "other"], np.array([0, 0, 1]), ("a", "b"))
+    with pytest.raises(ValueError, match="no text to hold out: of 3 texts no class has two that differ; give more"):
+        split(data, 0.5, 0)
+    with pytest.raises(ValueError, match="share must be above 0 and below 1, got 0; try share=0.2"):
+        split(data, 0, 0)
+
+
+def test_numbers_must_fit_the_texts() -> None:
+    with pytest.raises(ValueError, match="labels must be one per text, got 2 for 1 texts; give as many"):
+        LabelledTexts(["a"], np.array([0, 0]), ("x",))
+    with pytest.raises(ValueError, match="evidence must be one per text, got 2 for 1 texts"):
+        LabelledTexts(["a"], np.array([0]), ("x",), np.array([0, 0]))
+    with pytest.raises(ValueError, match="labels must be from 0 to 0, got 1 for text 1; name as many classes"):
+        LabelledTexts(["a", "b"], np.array([0, 1]), ("x",))
