@@ -1,4 +1,4 @@
-"""What is read is not written over."""
+"""Inputs of a command are not overwritten."""
 
 from pathlib import Path
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import TINY, Regard
+from tests.cli.parsing.test_parser import Learning, Training
 
 from regard.cli.parsing import toml_config
 from regard.tasks.translate.options import Translate
@@ -128,3 +129,55 @@ def test_a_list_of_whole_numbers() -> None:
     assert toml_config.read(written("depths = [1, 2]"), {"task": ClassifyImage}) == {"depths": (1, 2)}
     with pytest.raises(ValueError, match=r"depths in .* must be a list of whole numbers, got 3; write it as such"):
         toml_config.read(written("depths = 3"), {"task": ClassifyImage})
+
+
+MODELLED: dict[str, type] = {"task": Learning, "training": Training}
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ('seed = 1\n[task.model]\nname = "attentive"\nheads = 3\n', None),
+        ('[task]\nseed = 1\n[task.model]\nname = "attentive"\nheads = 3\n[training]\nlr = 1\n', {"lr": 1.0}),
+        ('[task]\nseed = 1\nheads = 3\nmodel = "attentive"\n', {}),
+        ('seed = 1\nmodel = "attentive"\nheads = 3\nlr = 1\n', {"lr": 1.0}),
+    ],
+    ids=["mixed", "tables", "flat in a table", "flat"],
+)
+def test_options_of_a_model(text: str, chosen: dict[str, float] | None) -> None:
+    expected = {"seed": 1, "model": {"name": "attentive", "heads": 3}, **(chosen or {})}
+    assert toml_config.read(written(text), MODELLED) == expected
+
+
+def test_options_of_a_model_without_its_name() -> None:
+    assert toml_config.read(written("heads = 3\ndepths = [1, 2]"), MODELLED) == {
+        "model": {"heads": 3, "depths": (1, 2)}
+    }
+    assert toml_config.read(written("[task.model]\nlayers = 3"), MODELLED) == {"model": {"layers": 3}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[task.model]\nname = "x"',
+            "unknown name in \\[task.model\\] of own.toml 'x'; known are: recurrent, attentive",
+        ),
+        ('model = "x"', "unknown model in own.toml 'x'; known are: recurrent, attentive"),
+        (
+            "[task.model]\nhedas = 3",
+            "unknown option in \\[task.model\\] of own.toml: 'hedas'; did you mean 'heads'\\? known",
+        ),
+        ("[task.model]\nseed = 3", "seed is no option of \\[task.model\\] but of \\[task\\]; put it there in own.toml"),
+        ("[training]\nheads = 3", "heads is no option of \\[training\\] but of \\[task\\]; put it there in own.toml"),
+        ("[model]\nheads = 3", "unknown table in own.toml: 'model'; known are: task, training"),
+        (
+            "[task.model]\nheads = 1.5",
+            "heads in \\[task.model\\] of own.toml must be a whole number, got 1.5; write it as",
+        ),
+        ("[task.data]\nheads = 1", "unknown data in \\[task\\] of own.toml "),
+    ],
+)
+def test_bad_options_of_a_model(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        toml_config.read(written(text), MODELLED)

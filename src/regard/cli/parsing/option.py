@@ -1,7 +1,7 @@
 """Command-line options as the fields of dataclasses describe them. No torch here."""
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 class Option:
     """One option, or one word by its place."""
 
+    owner: type  # the dataclass that has the field
     field: "Field[Any]"
     kind: Any  # the type of one value: int, float, bool, str or Path
     optional: bool  # None is a value too
@@ -96,6 +97,14 @@ def section_options(sections: Mapping[str, type], hidden: Sequence[str] = ()) ->
     return table
 
 
+def by_name(options: Iterable[Option], model: object) -> dict[str, Option]:
+    """Options by name; of an option that several models have, that of the model with this name."""
+    names: dict[str, Option] = {}
+    for option in sorted(options, key=lambda option: option.model not in ("", model)):
+        names.setdefault(option.name, option)
+    return names
+
+
 def _read(
     options: Any, but: Sequence[str], section: str = "", model: str = "", models: tuple[str, ...] = ()
 ) -> Iterator[Option]:
@@ -104,7 +113,7 @@ def _read(
         if item.name in but:
             continue
         if item.name == "model" and models:
-            yield Option(item, str, optional=False, choices=models, section=section)
+            yield Option(options, item, str, optional=False, choices=models, section=section)
             continue
         kind, optional = without_none(hints[item.name])
         choices: tuple[str, ...] = ()
@@ -114,4 +123,4 @@ def _read(
             count = None if others == [...] else 1 + len(others)
         if get_origin(kind) is Literal:
             kind, choices = str, get_args(kind)
-        yield Option(item, kind, optional, choices, count, section, model)
+        yield Option(options, item, kind, optional, choices, count, section, model)

@@ -10,11 +10,11 @@ import contextlib
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, TypeVar
 
-from regard.cli.parsing.option import Option, dashed, models_of, options_of
+from regard.cli.parsing.option import Option, by_name, models_of, options_of
 from regard.common.suggestions import known
 
 T = TypeVar("T")
@@ -45,37 +45,38 @@ def parse(
 
             print(format_help(options, prog, table, sections, defaults))
         raise SystemExit(0)
-    # of several models with the same option, the first
-    named = {option.flag: option for option in reversed(table) if not option.positional}
+    key, models = _models(table, sections)
+    model = _model_name(models, args, defaults) if models else ""
+    named = by_name([option for option in table if not option.positional], model)
     words: list[str] = []
-    texts: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
-    for flag, behind in _split(args, lambda flag: _known_option(flag, named, prog).count):
-        if not flag:
-            words += behind
+    for typed, texts in _split(args, lambda typed: _known_option(typed, named, prog).count):
+        if not typed:
+            words += texts
             continue
-        option = _known_option(flag, named, prog)
-        if option.name in texts:
+        option = _known_option(typed, named, prog)
+        if option.name in values:
             raise ValueError(f"{option.flag} is given twice; give it once")
-        _check_count(option, behind)
-        texts[option.name] = behind
-        if not option.model:
-            values[option.name] = _convert(option, behind)
-    models = {key: _model_name(table, key, section, values, defaults) for key, section in sections.items()}
-    for key, model in models.items():
-        _check_owner(table, key, model, texts)
-    active = [option for option in table if option.model in ("", models.get(option.section))]
-    values |= {option.name: _convert(option, texts[option.name]) for option in active if option.name in texts}
-    _check_complete(prog, [option for option in active if option.required], values, defaults, len(words))
-    values |= _place(prog, [option for option in table if option.positional], words)
-    chosen = _choose(active, "", "", values, defaults)
-    for key, section in sections.items():
-        chosen[key] = _choose(active, key, "", values, defaults)
-        if model := models[key]:
-            own = _choose(active, key, model, values, _model_defaults(table, key, model, defaults))
-            if chosen[key].pop("model", None) is not None or own or _requires_model(active, key):
-                chosen[key]["model"] = models_of(section)[model](**own)
-    return options(**chosen)
+        _check_count(option, texts)
+        _check_owner(option, texts, table, model)
+        values[option.name] = _convert(option, texts)
+    given = _model_defaults(named, table, model, defaults)
+    chosen: dict[str, Any] = {name: {} for name in sections}
+    own: dict[str, Any] = {}
+    for option in named.values():
+        # options of the command itself that are required must be typed
+        source = given if option.model else {} if option.required and not option.section else defaults
+        if option.name == "model" and model:
+            continue
+        if option.name in values or option.name in source:
+            target = own if option.model else chosen[option.section] if option.section else chosen
+            target[option.name] = values.get(option.name, source.get(option.name))
+        elif option.required and option.model in ("", model):
+            usage = f"{prog} {option.flag} {option.metavar(None)}"
+            raise ValueError(f"{option.flag} is missing: {usage}; {prog} --help tells more")
+    if model and (own or "model" in values or "model" in defaults or named["model"].required):
+        chosen[key]["model"] = models[model](**own)
+    return options(**chosen, **_place(prog, [option for option in table if option.positional], words))
 
 
 def positionals(options: type, args: Sequence[str]) -> list[str]:
@@ -109,13 +110,14 @@ def _is_option(word: str) -> bool:
 
 
 def _known_option(typed: str, named: Mapping[str, Option], prog: str) -> Option:
+    flags = {option.flag: option for option in named.values()}
     flag = typed.replace("_", "-")
-    if flag not in named:
+    if flag not in flags:
         # without the dashes, which all have in common
-        near = difflib.get_close_matches(flag.lstrip("-"), [name[2:] for name in named], n=1, cutoff=0.6)
+        near = difflib.get_close_matches(flag.lstrip("-"), [each[2:] for each in flags], n=1, cutoff=0.6)
         hint = f"did you mean --{near[0]}? " if near else ""
         raise ValueError(f"unknown option {typed}; {hint}{prog} --help lists what there is")
-    return named[flag]
+    return flags[flag]
 
 
 def _check_count(option: Option, texts: Sequence[str]) -> None:
@@ -160,21 +162,11 @@ def _digits(text: str) -> str:
     return "10"
 
 
-def _check_complete(
-    prog: str, required: Sequence[Option], typed: Mapping[str, Any], defaults: Mapping[str, Any], words: int
-) -> None:
-    more = f"{prog} --help tells more"
-    for option in required:
-        given = option.name in typed or (option.section and option.name in defaults)
-        if not option.positional and not given and option.name != "model":
-            raise ValueError(f"{option.flag} is missing: {prog} {option.flag} {option.metavar(None)}; {more}")
-    needed = [option.metavar(None) for option in required if option.positional]
-    if words < len(needed):
-        raise ValueError(f"{needed[words]} is missing: {prog} {' '.join(needed)}; {more}")
-
-
 def _place(prog: str, options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
     """The values of the options that are typed by their place."""
+    needed = [option.metavar(None) for option in options if option.required]
+    if len(words) < len(needed):
+        raise ValueError(f"{needed[len(words)]} is missing: {prog} {' '.join(needed)}; {prog} --help tells more")
     if len(words) > len(options) and all(option.count is not None for option in options):
         most = len(options) or "no"
         raise ValueError(f"{prog} takes {most} words beside its options, got {len(words)}; quote what has spaces")
@@ -187,47 +179,41 @@ def _place(prog: str, options: Sequence[Option], words: Sequence[str]) -> dict[s
     return values
 
 
-def _choose(
-    options: Sequence[Option], section: str, model: str, typed: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What is known of the options of a section, or of a model in it."""
-    names = [option.name for option in options if (option.section, option.model) == (section, model)]
-    values = {**defaults, **typed}
-    return {name: values[name] for name in names if name in values}
+def _models(table: Sequence[Option], sections: Mapping[str, type]) -> tuple[str, dict[str, type]]:
+    """The section that has models to choose from, and these."""
+    keys = [option.section for option in table if option.section and option.name == "model"]
+    return next(((key, models) for key in keys if (models := models_of(sections[key]))), ("", {}))
 
 
-def _model_name(
-    options: Sequence[Option], key: str, section: type, typed: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> str:
-    """The model of a section that was chosen; empty if there is none to choose."""
-    models = models_of(section)
-    if not models or not any((option.section, option.name) == (key, "model") for option in options):
-        return ""
-    name = typed.get("model") or defaults.get("model", {}).get("name", next(iter(models)))
+def _model_name(models: Mapping[str, type], args: Sequence[str], defaults: Mapping[str, Any]) -> str:
+    """The model that is typed, or given, or the first; needed before the options of models can be read."""
+    name = defaults.get("model", {}).get("name", next(iter(models)))
+    for typed, texts in _split(args, lambda typed: 1):
+        if typed == "--model" and texts:
+            name = texts[0]
     known("--model", name, models)
     return str(name)
 
 
-def _model_defaults(options: Sequence[Option], key: str, model: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that are given for a model; those for another one, if they name it, mean nothing to it."""
-    given = dict(defaults.get("model", {}))
+def _model_defaults(
+    named: Mapping[str, Option], table: Sequence[Option], model: str, defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The defaults that are given for the options of a model; those that are given for another model are dropped."""
+    given = dict(defaults.get("model", {})) if model else {}
     if given.pop("name", model) != model:
         return {}
-    texts = {name: map(str, value if isinstance(value, tuple) else [value]) for name, value in given.items()}
-    _check_owner(options, key, model, texts)
+    for name, value in given.items():
+        _check_owner(
+            named[name], [str(each) for each in (value if isinstance(value, tuple) else [value])], table, model
+        )
     return given
 
 
-def _check_owner(options: Sequence[Option], key: str, model: str, texts: Mapping[str, Iterable[str]]) -> None:
-    """Refuses options that only other models of the section have."""
-    for name, words in texts.items():
-        owners = [option.model for option in options if (option.section, option.name) == (key, name)]
-        if model and owners and not {"", model} & set(owners):
-            raise ValueError(
-                f"{' '.join([dashed(name), *words])} belongs to --model {' or '.join(owners)}, not to {model}; "
-                "leave it out or choose the other model"
-            )
-
-
-def _requires_model(options: Sequence[Option], key: str) -> bool:
-    return any((option.section, option.name) == (key, "model") and option.required for option in options)
+def _check_owner(option: Option, texts: Sequence[str], table: Sequence[Option], model: str) -> None:
+    """Refuses an option that only other models have."""
+    if option.model not in ("", model):
+        owners = " or ".join(each.model for each in table if each.name == option.name)
+        raise ValueError(
+            f"{' '.join([option.flag, *texts])} belongs to --model {owners}, not to {model}; "
+            "leave it out or choose the other model"
+        )

@@ -10,12 +10,12 @@ directory, not to the folder of the file. "None" stands for no value.
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from regard.cli.parsing.option import Option, models_of, section_options
+from regard.cli.parsing.option import Option, by_name, models_of, section_options
 from regard.common import atomic_files
 from regard.common.suggestions import known
 from regard.training.config import TrainingConfig
@@ -34,7 +34,7 @@ def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML ({error}); write lines such as: lr = 1e-3") from error
     chosen: dict[str, Any] = {}
-    everywhere = _by_name(section_options(sections), "")
+    everywhere = by_name(section_options(sections), "")
     for place, options, key, value in _entries(path, content, sections):
         name = key.replace("-", "_")
         if name not in options and (other := everywhere.get(name)) is not None:
@@ -62,7 +62,7 @@ def _entries(
         place = f"[{key}] of {path}" if key else str(path)
         model = table.get("model")
         named = model.get("name") if isinstance(model, dict) else model
-        options = _by_name(section_options({key: sections[key]} if key else sections), named)
+        options = by_name(section_options({key: sections[key]} if key else sections), named)
         for name, value in table.items():
             if not isinstance(value, dict):
                 yield place, options, name, value
@@ -71,14 +71,6 @@ def _entries(
                 yield from ((f"[{key}.model] of {path}", own, n, choice) for n, choice in value.items())
             elif key:
                 yield place, options, name, value
-
-
-def _by_name(options: Iterable[Option], model: object) -> dict[str, Option]:
-    """Options by name; of an option that several models have, that of the model with this name."""
-    names: dict[str, Option] = {}
-    for option in sorted(options, key=lambda option: option.model not in ("", model)):
-        names.setdefault(option.name, option)
-    return names
 
 
 def write(path: Path, task: Any, training: TrainingConfig) -> None:
