@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch
 
-from regard.viz import Panel
-from regard.viz.plots import heatmap
+from regard.viz import Panel, figure
 
 Pictures = Mapping[str, Callable[[], list[Panel]]]
 
@@ -16,7 +15,7 @@ def draw(pictures: Pictures, name: str, folder: Path, colours: int) -> Path:
     """One picture, in few colours, so that it stays small."""
     from PIL import Image
 
-    path = heatmap(pictures[name](), folder / f"{name}.png", across=4)
+    path = figure(pictures[name](), folder / f"{name}.png", across=4)
     with Image.open(path) as drawn:
         wide = min(1.0, 1100 / drawn.width)
         size = (round(drawn.width * wide), round(drawn.height * wide))

@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.viz import Panel
-from regard.viz.plots import heatmap
+from regard.viz import Panel, figure
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LONGEST = 12
@@ -137,7 +136,7 @@ def main() -> None:
     queries, keys = torch.randn(1, LONGEST, DIM), torch.randn(1, LONGEST, DIM)
     print("\nHow the additive one is computed:")
     print(ATTENTIONS["additive (Bahdanau)"]().explain(queries, keys))
-    print(f"\nThe picture: {heatmap(panels, options.out)}")
+    print(f"\nThe picture: {figure(panels, options.out)}")
 
 
 if __name__ == "__main__":

@@ -33,8 +33,7 @@ from regard.tasks.generate_image.task import JUDGED, drawn, other_judge
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST
-from regard.viz import Panel
-from regard.viz.plots import heatmap
+from regard.viz import Panel, figure
 from regard.viz.plots.image_grid import grid, write_picture
 
 TASK: dict[str, Any] = {}
@@ -163,7 +162,7 @@ def draw(found: Drawn, folder: Path) -> None:
         real = found.test.pixels[found.test.labels == n][:10]
         rows.append(np.concatenate([found.pixels[found.asked == n][:10], 255 - real]))
     write_picture(folder / "gan-samples.png", grid(rows))
-    path = heatmap(attention(found.model, (3, 8)), folder / "gan-attention.png")
+    path = figure(attention(found.model, (3, 8)), folder / "gan-attention.png")
     # in few colours, to keep it small
     with Image.open(path) as image:
         image.convert("RGB").quantize(64).save(path, optimize=True)

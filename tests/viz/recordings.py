@@ -21,6 +21,11 @@ def weights(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.softmax(2 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed)), -1)
 
 
+def of(cells: torch.Tensor, kind: str = "cross") -> Recording:
+    """One map of these weights, "q k"."""
+    return Recording((RecordedMap("a", kind, DenseMap(cells), certificate=0.0),))  # type: ignore[arg-type]
+
+
 def attended(
     layers: int = 2, heads: int = 3, n: int = 5, *, seed: int = 0, samples: int = 2, **known: Any
 ) -> Recording:

@@ -22,7 +22,7 @@ from regard.recording.analysis.derived_maps import DerivedMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.alignment.alignment import Alignment, draw
-from regard.viz.plots.heatmap import SUFFIXES
+from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording import selection
 
 if TYPE_CHECKING:

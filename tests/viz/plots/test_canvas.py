@@ -13,7 +13,7 @@ from regard.viz.text import fonts
 @pytest.fixture(autouse=True)
 def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     """A letter of half its height, so that the laws can be tried many times."""
-    monkeypatch.setattr(canvas, "breadths", lambda texts, size: [len(text) * size / 144 for text in texts])
+    monkeypatch.setattr(canvas, "text_widths", lambda texts, size: [len(text) * size / 144 for text in texts])
 
 
 @given(st.integers(0, 5000), st.floats(0.5, 8.0))

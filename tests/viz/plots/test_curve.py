@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.viz.recordings import Caught
 
-from regard.viz import scatter
-from regard.viz.plots import curve
+from regard.viz import curve, scatter
 
 LINES = {"train": [(0, 3.0), (10, 2.0), (20, 1.5)], "valid": [(0, 3.1), (20, 1.9)]}
 POINTS = {"additive": (10.0, 32.0), "dot": (8.0, 31.9), "general": (8.1, 31.95), "location-sensitive": (14.0, 31.0)}

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.viz import Panel
-from regard.viz.plots import heatmap
+from regard.viz import Panel, figure
 
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 
@@ -30,54 +29,54 @@ def test_a_file_of_each_kind_with_the_same_bytes_twice(suffix: str, tmp_path: Pa
         Panel(weights(4, 4), "two"),
         Panel(weights(1, 7)),
     ]
-    first = heatmap(panels, tmp_path / f"first{suffix}", across=2)
-    second = heatmap(panels, str(tmp_path / f"second{suffix}"), across=2)
+    first = figure(panels, tmp_path / f"first{suffix}", across=2)
+    second = figure(panels, str(tmp_path / f"second{suffix}"), across=2)
     assert first == tmp_path / f"first{suffix}"
     assert isinstance(second, Path)
     assert first.read_bytes().startswith(STARTS[suffix])
     assert first.read_bytes() == second.read_bytes()
-    other = heatmap(Panel(weights().flip(0)), tmp_path / f"other{suffix}")
+    other = figure(Panel(weights().flip(0)), tmp_path / f"other{suffix}")
     assert other.read_bytes() != first.read_bytes()
 
 
 def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
-    said = heatmap(Panel(weights(), "Wohin?", ["der", "Hund", "bellt"], list("vwxyz")), tmp_path / "a.svg").read_text()
+    said = figure(Panel(weights(), "Wohin?", ["der", "Hund", "bellt"], list("vwxyz")), tmp_path / "a.svg").read_text()
     for word in ("Wohin?", "Hund", "bellt", "weight", ">z<"):
         assert word in said
-    crowded = heatmap(Panel(weights(41, 2), rows=[f"word{n}" for n in range(41)]), tmp_path / "b.svg").read_text()
+    crowded = figure(Panel(weights(41, 2), rows=[f"word{n}" for n in range(41)]), tmp_path / "b.svg").read_text()
     assert "word7" not in crowded  # more labels than fit are left out
 
 
 def test_colours_are_named_after_what_they_stand_for(tmp_path: Path) -> None:
-    assert ">missed<" in heatmap(Panel(weights()), tmp_path / "a.svg", label="missed").read_text()
+    assert ">missed<" in figure(Panel(weights()), tmp_path / "a.svg", label="missed").read_text()
 
 
 def test_equal_cells_in_a_figure_that_grows(tmp_path: Path) -> None:
     words = ["one", "hundred", "and", "fifty"] * 10
     panels = [Panel(weights(40, 3), "tall", words), Panel(weights(2, 40), "wide", None, words), Panel(weights(0, 3))]
-    said = heatmap(panels, tmp_path / "a.svg", across=1, cell=0.15).read_text()
+    said = figure(panels, tmp_path / "a.svg", across=1, cell=0.15).read_text()
     assert said.count(">hundred<") == 20  # none is left out
     assert "nothing to look at" in said
     width, height = (float(n) for n in re.findall(r'viewBox="0 0 (\S+) (\S+)"', said)[0])
     assert 40 * 0.15 * 72 < width < 40 * 0.15 * 72 + 150
     assert height > 3 * 40 * 0.15 * 72
-    small = heatmap(panels[:1], tmp_path / "b.svg", cell=0.01).read_text()
+    small = figure(panels[:1], tmp_path / "b.svg", cell=0.01).read_text()
     assert ">hundred<" not in small  # no room for a letter
 
 
 def test_a_few_long_labels_lie_down_alone(tmp_path: Path) -> None:
     few, many = ["a", "b", "c", "</s>"], ["a", "b", "word", "</s>"]
     for labels, turned in ((few, 1), (many, 4)):
-        said = heatmap(Panel(weights(1, 4), columns=labels), tmp_path / "a.svg", cell=0.2).read_text()
+        said = figure(Panel(weights(1, 4), columns=labels), tmp_path / "a.svg", cell=0.2).read_text()
         assert len(re.findall(r"rotate\(-90\).>(?:a|b|c|word|&lt;/s&gt;)<", said)) == turned
 
 
 def test_a_map_is_drawn_as_its_weights(tmp_path: Path) -> None:
     seen = a_map()
-    of_map = heatmap(Panel(seen), tmp_path / "map.png").read_bytes()
-    assert of_map == heatmap(Panel(seen.dense()), tmp_path / "weights.png").read_bytes()
-    assert of_map == heatmap(Panel(seen.dense().double().requires_grad_()), tmp_path / "double.png").read_bytes()
-    assert of_map != heatmap(Panel(seen.dense().T), tmp_path / "turned.png").read_bytes()
+    of_map = figure(Panel(seen), tmp_path / "map.png").read_bytes()
+    assert of_map == figure(Panel(seen.dense()), tmp_path / "weights.png").read_bytes()
+    assert of_map == figure(Panel(seen.dense().double().requires_grad_()), tmp_path / "double.png").read_bytes()
+    assert of_map != figure(Panel(seen.dense().T), tmp_path / "turned.png").read_bytes()
 
 
 def test_a_long_map_is_drawn_coarse(tmp_path: Path) -> None:
@@ -85,10 +84,10 @@ def test_a_long_map_is_drawn_coarse(tmp_path: Path) -> None:
     plain = type(seen).dense
     type(seen).dense = lambda self: pytest.fail("the whole square was formed")
     try:
-        long = heatmap(Panel(seen), tmp_path / "long.png").read_bytes()
+        long = figure(Panel(seen), tmp_path / "long.png").read_bytes()
     finally:
         type(seen).dense = plain
-    assert long == heatmap(Panel(seen.coarse(512, 512)), tmp_path / "coarse.png").read_bytes()
+    assert long == figure(Panel(seen.coarse(512, 512)), tmp_path / "coarse.png").read_bytes()
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -96,31 +95,31 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     from matplotlib import pyplot, rcParams
 
     before = dict(rcParams)
-    heatmap(Panel(weights()), tmp_path / "a.png")
+    figure(Panel(weights()), tmp_path / "a.png")
     assert dict(rcParams) == before
     assert pyplot.get_fignums() == []
 
 
 BAD = {
-    "wrong suffix": (lambda p: heatmap(Panel(weights()), p / "a.jpg"), ["unknown suffix '.jpg'", ".png, .svg, .pdf"]),
+    "wrong suffix": (lambda p: figure(Panel(weights()), p / "a.jpg"), ["unknown suffix '.jpg'", ".png, .svg, .pdf"]),
     "near suffix": (
-        lambda p: heatmap(Panel(weights()), p / "a.pgn"),
+        lambda p: figure(Panel(weights()), p / "a.pgn"),
         ["unknown suffix '.pgn'", "did you mean '.png'?"],
     ),
-    "no suffix": (lambda p: heatmap(Panel(weights()), p / "a"), ["unknown suffix ''", ".png, .svg, .pdf"]),
-    "no panels": (lambda p: heatmap([], p / "a.png"), ["panels must hold at least one map", "Panel(weights)"]),
+    "no suffix": (lambda p: figure(Panel(weights()), p / "a"), ["unknown suffix ''", ".png, .svg, .pdf"]),
+    "no panels": (lambda p: figure([], p / "a.png"), ["panels must hold at least one map", "Panel(weights)"]),
     "too many axes": (
-        lambda p: heatmap(Panel(torch.rand(2, 3, 4)), p / "a.png"),
+        lambda p: figure(Panel(torch.rand(2, 3, 4)), p / "a.png"),
         ["one map (queries, keys)", "(2, 3, 4)", "weights[0, 0]"],
     ),
-    "too few axes": (lambda p: heatmap(Panel(torch.rand(4)), p / "a.png"), ["one map (queries, keys)", "(4,)"]),
-    "a map of a batch": (lambda p: heatmap(Panel(a_map(2)), p / "a.png"), ["one map (queries, keys)", "(2, 5, 5)"]),
+    "too few axes": (lambda p: figure(Panel(torch.rand(4)), p / "a.png"), ["one map (queries, keys)", "(4,)"]),
+    "a map of a batch": (lambda p: figure(Panel(a_map(2)), p / "a.png"), ["one map (queries, keys)", "(2, 5, 5)"]),
     "labels of rows": (
-        lambda p: heatmap(Panel(weights(), rows=["a"]), p / "a.png"),
+        lambda p: figure(Panel(weights(), rows=["a"]), p / "a.png"),
         ["rows must label 3 positions, got 1 labels; give one each or None"],
     ),
     "labels of columns": (
-        lambda p: heatmap(Panel(weights(), columns=list("abcdef")), p / "a.png"),
+        lambda p: figure(Panel(weights(), columns=list("abcdef")), p / "a.png"),
         ["columns must label 5 positions", "got 6 labels"],
     ),
 }
@@ -138,13 +137,13 @@ def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> No
 
 def test_across_and_cell_are_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="across must be positive for figure, got 0"):
-        heatmap(Panel(weights()), tmp_path / "a.png", across=0)
+        figure(Panel(weights()), tmp_path / "a.png", across=0)
     with pytest.raises(ValueError, match="cell must be positive for figure, got -1"):
-        heatmap(Panel(weights()), tmp_path / "a.png", cell=-1)
+        figure(Panel(weights()), tmp_path / "a.png", cell=-1)
 
 
 def test_without_matplotlib_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError) as caught:
-        heatmap(Panel(weights()), tmp_path / "a.png")
+        figure(Panel(weights()), tmp_path / "a.png")
     assert str(caught.value) == "figures need matplotlib; install it with: pip install 'regard[view]'"

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,6 +11,7 @@ from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 from regard.viz.html.page import policy
+from regard.viz.html.security import SECURITY_HEADERS, host_name
 
 # A body that is refused is read so far and thrown away: a client that still sends could not read why.
 _DRAINED = 64_000_000
@@ -20,11 +20,8 @@ _HEADERS = {
     "content-security-policy": policy(
         "'self'", "'self'", "connect-src 'self'", "img-src data:", "frame-ancestors 'none'"
     ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
+    **SECURITY_HEADERS,
 }
 # takes a line for each request, without its text
 Log = Callable[[str], None]
@@ -68,10 +65,11 @@ class SecurityMiddleware:
 
     def _check(self, method: str, headers: Headers) -> None:
         host = headers.get("host", "")
-        if self.names is not None and _name(host) not in self.names:
+        if self.names is not None and host_name(host) not in self.names:
             raise RequestError(
                 403,
-                f"the service does not go by the name {_name(host)[:80]!r}; if it should, start it with --allow-host",
+                f"the service does not go by the name {host_name(host)[:80]!r}; if it should, "
+                "start it with --allow-host",
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
@@ -87,14 +85,6 @@ class SecurityMiddleware:
         if self.log is not None:
             at = time.strftime("%Y-%m-%d %H:%M:%S")
             self.log(f"{at} {scope['method']} {path} {status} {1e3 * seconds:.1f} ms")
-
-
-def _name(host: str) -> str:
-    """A Host header without its port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
 
 
 class _RequestContext:

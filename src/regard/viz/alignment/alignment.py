@@ -14,7 +14,7 @@ from regard.common import atomic_files
 from regard.viz.alignment import figure
 from regard.viz.alignment.figure import FRAMED, HARD
 from regard.viz.html import page
-from regard.viz.plots.heatmap import SUFFIXES
+from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.text import fonts, labels, terminal
 
 # Weights in a low precision may leave the range from nothing to all by this much.

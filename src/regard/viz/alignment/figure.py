@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
-from regard.viz.plots.canvas import BAR, Canvas, Ruler, Scale, board, breadths, ruler
-from regard.viz.plots.heatmap import drawable, frame, speller, turn
+from regard.viz.plots.canvas import BAR, Canvas, Ruler, Scale, board, ruler
+from regard.viz.plots.figure_file import drawable, speller
+from regard.viz.plots.heatmap import frame, turn
+from regard.viz.plots.typesetting import text_widths, wrap
 from regard.viz.text import labels
 
 if TYPE_CHECKING:
@@ -145,36 +147,14 @@ def _laid(alignments: Sequence["Alignment"], path: Path) -> list[_Laid]:
             for pieces in (one.target, one.source)
         )
         own = rows.room + columns.inches
-        lines = [line for text in heading(one) for line in wrapped(spelt(text), max(own, _NARROW))]
-        width = max(own, *breadths(lines, _FONT)) if lines else own
+        lines = [
+            line for text in heading(one) for line in wrap(spelt(text), max(own, _NARROW), _FONT, max_lines=_LINES)
+        ]
+        width = max(own, *text_widths(lines, _FONT)) if lines else own
         # an empty row read nothing
         read = [int(row.argmax()) if bool(row.any()) else -1 for row in cells] if one.hard and len(one.source) else []
         found.append(_Laid(cells, read, lines, rows, columns, width))
     return found
-
-
-def wrapped(text: str, width: float) -> list[str]:
-    """The text in lines of at most so many inches, broken between words, or within one that is wider than a line."""
-    # what cannot fit need not be measured
-    text = labels.shortened(text, int(_LINES * width * 40))
-    lines, at = [""], 0.0
-    pieces = list(_pieces(text, width))
-    for piece, inches in zip(pieces, breadths([piece or " " for piece in pieces], _FONT), strict=True):
-        if at + inches > width and lines[-1]:
-            lines, at = [*lines, ""], 0.0
-            piece = piece.lstrip(" ")
-        lines[-1] += piece
-        at += inches
-    if len(lines) > _LINES:
-        lines = [*lines[: _LINES - 1], lines[_LINES - 1][:-1] + "…"]
-    return lines
-
-
-def _pieces(text: str, width: float) -> Iterator[str]:
-    """Words with the blank before them; one that is wider than a line letter by letter."""
-    split = [f" {word}" if n else word for n, word in enumerate(text.split(" "))]
-    for word, inches in zip(split, breadths(split, _FONT), strict=True):
-        yield from [word] if inches <= width else labels.letters(word)
 
 
 def _draw(b: Canvas, one: _Laid, left: float, top: float) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.viz.plots.canvas import board, breadths
+from regard.viz.plots.canvas import board
+from regard.viz.plots.typesetting import text_widths
 
 # inches of a row, at least and at most, for so many pixels an inch; points of the names
 _LEAST, _MOST, _PIXELS, _FONT = 0.55, 1.3, 100, 7.0
@@ -22,7 +23,7 @@ def samples(
     high, wide = sheet.shape[:2]
     pitch = high / len(names)
     inches = min(max(pitch / _PIXELS, _LEAST), _MOST) / pitch  # of a pixel
-    left, right = (max(breadths(list(some), _FONT)) + 0.12 for some in (names, beside))
+    left, right = (max(text_widths(list(some), _FONT)) + 0.12 for some in (names, beside))
     with board(path, title, [], [*names, *beside], left + wide * inches + right, high * inches) as b:
         axes = b.place(left, 0.0, wide * inches, high * inches)
         shown = sheet[..., 0] if sheet.shape[-1] == 1 else sheet

@@ -1,7 +1,6 @@
 """Board: a figure laid out in inches from its upper left corner, under a title, with rulers whose labels thin out."""
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.viz.plots.heatmap import lettered, sheet, speller
+from regard.viz.plots.figure_file import figure_file, speller
+from regard.viz.plots.typesetting import text_widths, wrap
 from regard.viz.text import fonts, labels
 
 # points: of the title, of the notes under it, and of labels, which are never smaller than they can be read in print
@@ -65,9 +65,8 @@ class Canvas:
 
         # the fonts that stand in for other scripts have no bold face, and matplotlib would complain of each
         self.bold = "bold" if len(rcParams["font.family"]) == 1 else "normal"
-        self._lines = [(line, _TITLE, self.bold) for line in _wrapped([title], self.width, _TITLE, self.bold)]
-        below = _wrapped(filter(None, notes), self.width, _NOTE, "normal")
-        self._lines += [(line, _NOTE, "normal") for line in below]
+        self._lines = [(line, _TITLE, self.bold) for line in wrap(title, self.width, _TITLE, self.bold)]
+        self._lines += [(line, _NOTE, "normal") for note in notes if note for line in wrap(note, self.width, _NOTE)]
         self._header = sum(size for _, size, _ in self._lines) * 1.3 / 72 + 0.08
         self._written: list[Any] = []
 
@@ -142,37 +141,6 @@ def _round(meaning: Scale) -> list[float]:
     return [meaning.low + far * part ** (1 / meaning.power) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
 
-def _wrapped(lines: Iterable[str], width: float, size: float, weight: str) -> list[str]:
-    """Lines broken between words where they would be wider than so many inches."""
-    out: list[str] = []
-    for line in lines:
-        words = line.split(" ")
-        space, *wide = breadths(["n n", "nn", *words], size, weight)
-        space, wide = space - wide[0], wide[1:]
-        at = math.inf  # so that the first word begins a line
-        for word, each in zip(words, wide, strict=True):
-            if at + space + each > width:
-                out.append(word)
-                at = each
-            else:
-                out[-1] += f" {word}"
-                at += space + each
-    return out
-
-
-def breadths(texts: Sequence[str], size: float, weight: str = "normal") -> list[float]:
-    """How many inches wide each text is drawn."""
-    from matplotlib.figure import Figure
-
-    with lettered(texts):
-        scratch = Figure(dpi=72).text(0, 0, "", fontsize=size, weight=weight)
-        found = {}
-        for text in dict.fromkeys(texts):
-            scratch.set_text(text)
-            found[text] = float(scratch.get_window_extent().width) / 72 if text else 0.0
-    return [found[text] for text in texts]
-
-
 @dataclass(frozen=True)
 class Ruler:
     """Labels along an axis of so many inches: at every `step`-th position, `size` points high, cut where too long."""
@@ -212,7 +180,7 @@ def ruler(pieces: Sequence[str], inches: float, path: str | Path, most: int = _C
     size = min(max(step * pitch / 1.15, LEAST), MOST - 1)
     spelt = speller(path, pieces)
     said = [labels.shortened(spelt(piece), most) for piece in pieces]
-    room = max(breadths(said[::step], size), default=0.0) + 0.06
+    room = max(text_widths(said[::step], size), default=0.0) + 0.06
     return Ruler(tuple(said), inches, step, size, room)
 
 
@@ -230,7 +198,7 @@ def board(
     A character that no font of the machine has is spelt [U+XXXX], and a note says which font would have it.
     """
     path, words = Path(path), list(words)
-    with sheet(path, [title, *notes, *words], (width, height or 1.0)) as (drawn, spelt):
+    with figure_file(path, [title, *notes, *words], (width, height or 1.0)) as (drawn, spelt):
         # an SVG leaves the drawing of letters to who reads it
         lacking = "" if path.suffix == ".svg" else fonts.wanted([title, *notes, *words])
         drawn.set_layout_engine("none")

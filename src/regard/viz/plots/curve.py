@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.viz.plots.heatmap import sheet
+from regard.viz.plots.figure_file import figure_file
 
 # Okabe and Ito (2008): told apart by colour-blind eyes too; strokes change when they are used up.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -40,7 +40,7 @@ def curve(
         raise ValueError(f"lines must hold at least one point, got {dict(lines)!r}; pass {{'loss': [(0, 1.0)]}}")
     for name, points in lines.items():
         _finite(name, points)
-    with sheet(path, [*lines, x_label, y_label, title], _SIZE) as (drawn, spelt):
+    with figure_file(path, [*lines, x_label, y_label, title], _SIZE) as (drawn, spelt):
         place = drawn.subplots()
         handles = [
             place.plot(
@@ -78,7 +78,7 @@ def scatter(
         raise ValueError("points must hold at least one, got none; pass {'additive': (12.0, 31.5)}")
     for name, point in points.items():
         _finite(name, [point])
-    with sheet(path, [*points, x_label, y_label, title], _SIZE) as (drawn, spelt):
+    with figure_file(path, [*points, x_label, y_label, title], _SIZE) as (drawn, spelt):
         place = drawn.subplots()
         place.set(xlabel=spelt(x_label), ylabel=spelt(y_label), title=spelt(title))
         names = []

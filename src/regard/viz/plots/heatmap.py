@@ -1,9 +1,6 @@
 """Weights as a heat map in a file: PNG, SVG or PDF, by suffix."""
 
-import contextlib
-import io
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +11,8 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.common import atomic_files
-from regard.viz.text import fonts
+from regard.viz.plots.figure_file import figure_file
 
-# the kinds of file that a figure can be
-SUFFIXES = (".png", ".svg", ".pdf")
 # beyond this many cells a side a map is drawn coarse: a screen has no more pixels
 _CELLS = 512
 # labels are drawn up to this many, beyond it they would overlap
@@ -54,57 +48,6 @@ def _cells(panel: Panel) -> Tensor:
     return weights.detach().to("cpu", torch.float32)
 
 
-def drawable(path: str | Path) -> None:
-    """Matplotlib is there, and the file is of a kind that it writes."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError("figures need matplotlib; install it with: pip install 'regard[view]'") from error
-    checks.known("suffix", Path(path).suffix, SUFFIXES)
-
-
-def speller(path: str | Path, words: Iterable[str]) -> Callable[[str], str]:
-    """How to write a word into such a file: what no font has is spelt [U+XXXX], but in an SVG, where it stays."""
-    if Path(path).suffix == ".svg":
-        return str
-    _, missing = fonts.families(words)
-    return lambda word: fonts.spelt(word, missing)
-
-
-@contextlib.contextmanager
-def lettered(words: Iterable[str]) -> Iterator[None]:
-    """Matplotlib with the fonts that these words need and with no formulas; what was set before is set again after."""
-    from matplotlib import rc_context
-
-    families, _ = fonts.families(words)
-    settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "font.size": 8}
-    with rc_context({**settings, "text.parse_math": False, "font.family": families}), warnings.catch_warnings():
-        # of an SVG, which names its characters and leaves the drawing to the reader's fonts
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
-        yield
-
-
-@contextlib.contextmanager
-def sheet(path: Path, words: Iterable[str], size: tuple[float, float]) -> Iterator[tuple[Any, Callable[[str], str]]]:
-    """An empty matplotlib figure that is written to `path` at the end, and how to write a word on it.
-
-    Words are words: no dollar sign starts a formula. Characters that the usual font has not are drawn with the fonts of
-    the machine that have them, such as Noto; one that no font has is spelt [U+XXXX], but in an SVG, whose
-    text stays text, it stays itself. The same input gives the same bytes, and no setting of matplotlib is left changed.
-    """
-    drawable(path)
-    from matplotlib.figure import Figure
-
-    words = list(words)
-    still = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with lettered(words):
-        drawn = Figure(figsize=size, dpi=150, layout="constrained")
-        yield drawn, speller(path, words)
-        held = io.BytesIO()
-        drawn.savefig(held, format=path.suffix[1:], metadata=still[path.suffix])
-        atomic_files.write(path, [held.getbuffer()])
-
-
 def _words(panels: Iterable[Panel]) -> Iterator[str]:
     for panel in panels:
         yield from (panel.title, *(panel.rows or ()), *(panel.columns or ()))
@@ -132,7 +75,7 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     most = None if cell is None else _most(panels)
     # squares too small for a letter get no labels, larger ones all of them
     labelled = _LABELS if cell is None else sys.maxsize if cell >= 1.2 * _LETTER else 0
-    with sheet(path, [*_words(panels), label], (size[0] * wide + 0.5, size[1] * high)) as (drawn, spelt):
+    with figure_file(path, [*_words(panels), label], (size[0] * wide + 0.5, size[1] * high)) as (drawn, spelt):
         axes = drawn.subplots(high, wide, squeeze=False)
         for place, panel in zip(axes.flat, panels, strict=False):
             _map(place, panel, spelt, most, labelled)

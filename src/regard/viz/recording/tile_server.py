@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.recording.recording import Recording
+from regard.viz.html.security import SECURITY_HEADERS, host_name
 from regard.viz.recording.page import builder, packing
 from regard.viz.recording.page.mask import veil
 from regard.viz.recording.page.packing import Head
@@ -228,16 +229,8 @@ class _Asked(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str, done: bool = True) -> None:
         self.send_response(status)
-        for name, value in (
-            ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
-            ("X-Done", str(int(done))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-            ("Referrer-Policy", "no-referrer"),
-            ("X-Frame-Options", "DENY"),
-        ):
+        headers = {"Content-Type": kind, "Content-Length": str(len(body)), "X-Done": str(int(done))}
+        for name, value in (headers | SECURITY_HEADERS | {"X-Frame-Options": "DENY"}).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -290,8 +283,8 @@ class Server(http.server.ThreadingHTTPServer):
 
         A page of elsewhere whose name is made to lead here (DNS rebinding) names itself, and is refused.
         """
-        name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-        if name.lower() in ("localhost", self.named):
+        name = host_name(host)
+        if name in ("localhost", self.named):
             return True
         try:
             ipaddress.ip_address(name)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from regard.attn import checks
 from regard.recording.recording import Recording
-from regard.viz.plots.heatmap import drawable
+from regard.viz.plots.figure_file import drawable
 from regard.viz.recording import selection
-from regard.viz.recording.figures import channels, glimpses, heatmaps, lines, overlays
+from regard.viz.recording.figures import channels, glimpses, heatmaps, lines, overlays, text
 
 # what can be drawn; each takes the options that it has a use for
 FIGURES: dict[str, Callable[..., Path]] = {
     "map": heatmaps.whole,
     "heads": heatmaps.heads,
     "lines": lines.lines,
-    "text": lines.text,
+    "text": text.text,
     "channels": channels.channels,
     "overlay": overlays.overlay,
     "glimpses": glimpses.glimpses,

@@ -10,7 +10,8 @@ from torch import Tensor
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import BAR, LEAST, Scale, board, breadths, ruler, scale, side
+from regard.viz.plots.canvas import BAR, LEAST, Scale, board, ruler, scale, side
+from regard.viz.plots.typesetting import text_widths
 from regard.viz.recording import selection
 from regard.viz.recording.page.mask import covered
 from regard.viz.recording.selection import KINDS, SelectedMap
@@ -147,7 +148,7 @@ def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence
     most = max(len(one.cells) for one in found)
     notes = [*notes, _GREY] if any(some is not None for one in found for some in one.masked) else notes
     names = [labels.shortened(selection.called(one.one) + ("" if one.one.verified else " *"), 30) for one in found]
-    left = max(breadths(names, LEAST + 1)) + 0.1
+    left = max(text_widths(names, LEAST + 1)) + 0.1
     under, top = (LEAST + 0.5) * 1.25 / 72, 0.16
     across = (_WIDE - left - BAR) / max(most, 1) - _GAP
     size = max(min(across, _HIGH / len(found) - under - _GAP, _MOST), _LEAST)
