@@ -83,7 +83,7 @@ class Gated:
     name = "shout"
     counted = "sentences"
     unpack = None
-    face = PageSpec("Shout", "alignments", "translate", {"alignments": [], "shown": {}})
+    face = PageSpec("Shout", "alignment/page", "text_form", {"alignments": [], "shown": {}})
     schema = Schema("Shout a word", {"type": "object"}, {"type": "object"})
 
     def __init__(self) -> None:
