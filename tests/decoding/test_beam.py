@@ -7,8 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decoding.test_search import LIMITS, SENTENCES, go, said
-from tests.decoding.toy import BOS, EOS, Standing, Toy, everything, plain_beam, score
+from tests.decoding.toy import BOS, EOS, LIMITS, SENTENCES, Standing, Toy, everything, go, plain_beam, said, score
 from torch import Tensor
 
 from regard.decoding.beam import beam
@@ -23,7 +22,7 @@ def search(toy: Toy, sentences: list[int], limits: list[int], alpha: float, beta
     lengths = LENGTHS[: len(sentences)]
     return beam(
         toy,
-        toy.start(sentences, lengths),
+        toy.init_state(sentences, lengths),
         bos=BOS,
         eos=EOS,
         limits=torch.tensor(limits),
@@ -78,7 +77,7 @@ class Chain:
     def __init__(self, end: float, word: float, words: int) -> None:
         self.first, self.words = torch.tensor([0.0, 0.0, end, word, 1 - end - word]).log(), words
 
-    def start(self, sentences: list[int]) -> Standing:
+    def init_state(self, sentences: list[int]) -> Standing:
         return Standing(torch.zeros(len(sentences), 1, dtype=torch.long), torch.ones(len(sentences)))
 
     def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
@@ -166,7 +165,7 @@ class Still(Standing):
 
 def test_a_state_that_stays_is_not_copied() -> None:
     toy = Toy.random(7, 1)
-    place, lengths = toy.start(SENTENCES)
+    place, lengths = toy.init_state(SENTENCES)
     beam(toy, Still(place, lengths), bos=BOS, eos=EOS, limits=torch.tensor(LIMITS), size=1)
 
 

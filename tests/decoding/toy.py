@@ -2,17 +2,18 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.decoding.protocol import LazyLogits, Step
+from regard.decoding.protocol import Hypothesis, LazyLogits, Step
 
 PLACES = 997
 BOS, EOS = 1, 2
+SENTENCES, LIMITS = [3, 5, 8, 13, 21, 34, 55], [1, 9, 4, 11, 2, 13, 7]
 
 
 class Standing(NamedTuple):
@@ -24,7 +25,7 @@ class Standing(NamedTuple):
     def reorder(self, index: Tensor) -> "Standing":
         return self._replace(place=self.place.gather(1, index))
 
-    def keep(self, index: Tensor) -> "Standing":
+    def select_sentences(self, index: Tensor) -> "Standing":
         return Standing(self.place[index], self.lengths[index])
 
 
@@ -45,7 +46,7 @@ class Toy:
             2 * torch.randn(PLACES, 5, generator=made, dtype=torch.float64).to(dtype),
         )
 
-    def start(self, sentences: list[int], lengths: list[int] | None = None) -> Standing:
+    def init_state(self, sentences: list[int], lengths: list[int] | None = None) -> Standing:
         place = torch.tensor(sentences).unsqueeze(1) * 101 % PLACES
         return Standing(place, torch.tensor(lengths or [5] * len(sentences)))
 
@@ -122,3 +123,25 @@ def plain_beam(
         kept = going
     scored = [(said, score(*toy.alone(sentence, said, length), len(said), alpha, beta)) for said in ended + kept]
     return sorted(scored, key=lambda one: -one[1])
+
+
+def said(found: Hypothesis) -> tuple[int, ...]:
+    """The tokens with EOS, where it was reached."""
+    return (*found.tokens, EOS) if found.finished else found.tokens
+
+
+def go(search: Callable[..., Any], toy: Any, sentences: list[int], limits: list[int], **options: Any) -> Any:
+    return search(toy, toy.init_state(sentences), bos=BOS, eos=EOS, limits=torch.tensor(limits), **options)
+
+
+class Always:
+    """The same logits, one tensor, for whoever asks."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits  # "v"
+
+    def init_state(self, sentences: list[int]) -> Standing:
+        return Standing(torch.zeros(len(sentences), 1, dtype=torch.long), torch.ones(len(sentences)))
+
+    def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
+        return Step(self.logits.expand(*tokens.shape, -1), state)

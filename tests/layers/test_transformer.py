@@ -1,5 +1,7 @@
 """Transformer layers: where the norm stands, and what comes behind a past is what comes of the whole."""
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ B, T, S, D, F, H = 2, 5, 7, 6, 11, 3
 
 def decoder(norm: str = "pre", rotate: bool = False, dropout: float = 0.0) -> DecoderLayer:
     own = MultiHead(D, H, rotate=Rotary(D // H) if rotate else None)
-    layer = DecoderLayer(D, F, own, MultiHead(D, H), norm=norm, dropout=dropout)
+    layer = DecoderLayer(D, F, own, MultiHead(D, H), norm_first=norm == "pre", dropout=dropout)
     for key, p in layer.named_parameters():
         if "norm" in key or key.endswith("bias"):
             nn.init.normal_(p, mean=1.0)
@@ -22,7 +24,7 @@ def decoder(norm: str = "pre", rotate: bool = False, dropout: float = 0.0) -> De
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_sublayer_norms_before_or_behind(norm: str) -> None:
-    around = Sublayer(D, norm=norm, dropout=0.0)
+    around = Sublayer(D, norm_first=norm == "pre", dropout=0.0)
     nn.init.normal_(around.norm.weight)
     x = torch.randn(B, T, D)
     got = around.leave(x, 2 * around.enter(x))
@@ -31,7 +33,7 @@ def test_a_sublayer_norms_before_or_behind(norm: str) -> None:
 
 
 def test_dropout_is_on_what_is_added() -> None:
-    around, x = Sublayer(D, norm="pre", dropout=0.5), torch.zeros(40, D)
+    around, x = Sublayer(D, norm_first=True, dropout=0.5), torch.zeros(40, D)
     added = around.leave(x, torch.ones(40, D))
     assert set(added.unique().tolist()) == {0.0, 2.0}
     assert torch.equal(around.eval().leave(x, torch.ones(40, D)), torch.ones(40, D))
@@ -51,7 +53,7 @@ def test_behind_a_past_as_in_the_whole(norm: str, rotate: bool) -> None:
     mask = Lengths(torch.tensor([7, 4]))
     places = torch.arange(T), torch.arange(S)
     whole = layer(x, source, mask=Causal(), source_mask=mask, source_positions=places, need=Need(weights=True))
-    assert whole.past is None
+    assert whole.cache is None
     memory, past = layer.cross_attention.project_kv(source), None
     for first, last in ((0, 2), (2, 3), (3, 5)):
         here = torch.arange(first, last)
@@ -62,24 +64,97 @@ def test_behind_a_past_as_in_the_whole(norm: str, rotate: bool) -> None:
             source_mask=mask,
             positions=(here, torch.arange(last)),
             source_positions=(here, places[1]),
-            past=past,
+            cache=past,
+            use_cache=True,
             need=Need(weights=True),
         )
-        past = got.past
+        past = got.cache
         assert past is not None
         assert len(past) == last
         torch.testing.assert_close(got.out, whole.out[:, first:last])
         torch.testing.assert_close(got.weights, whole.weights[..., first:last, :])
 
 
+def encoder(norm: str = "pre", rotate: bool = False, dropout: float = 0.0) -> EncoderLayer:
+    own = MultiHead(D, H, rotate=Rotary(D // H) if rotate else None)
+    layer = EncoderLayer(D, F, own, norm_first=norm == "pre", dropout=dropout)
+    for key, p in layer.named_parameters():
+        if "norm" in key or key.endswith("bias"):
+            nn.init.normal_(p, mean=1.0)
+    return layer.double()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("rotate", [True, False], ids=["rotary", "plain"])
+@pytest.mark.parametrize("placed", [True, False], ids=["positions", "the last keys"])
+def test_an_encoder_layer_behind_a_cache_is_the_whole(norm: str, rotate: bool, placed: bool) -> None:
+    layer, x = encoder(norm, rotate), torch.randn(B, T, D).double()
+    whole = layer(x, Causal(), need=Need(weights=True))
+    assert whole.cache is None
+    assert whole.weights is not None
+    assert whole.weights.shape == (B, H, T, T)
+    assert layer(x, Causal()).weights is None
+    torch.testing.assert_close(layer(x, Causal()).out, whole.out)
+    cache = None
+    for first, last in ((0, 2), (2, 3), (3, 5)):
+        positions = (torch.arange(first, last), torch.arange(last)) if placed else None
+        got = layer(
+            x[:, first:last], Causal(), positions=positions, cache=cache, use_cache=True, need=Need(weights=True)
+        )
+        assert cache is None or len(cache) == first  # the one before is left as it was
+        cache = got.cache
+        assert cache is not None
+        assert len(cache) == last
+        torch.testing.assert_close(got.out, whole.out[:, first:last])
+        assert got.weights is not None
+        torch.testing.assert_close(got.weights, whole.weights[..., first:last, :last])
+
+
+def test_a_decoder_layer_gives_both_weights() -> None:
+    layer, x, source = decoder(), torch.randn(B, T, D).double(), torch.randn(B, S, D).double()
+    plain = layer(x, source, mask=Causal(), source_mask=None)
+    assert plain.weights is None
+    assert plain.self_weights is None
+    both = layer(x, source, mask=Causal(), source_mask=None, need=Need(weights=True), self_need=Need(weights=True))
+    assert both.weights is not None
+    assert both.weights.shape == (B, H, T, S)
+    assert both.self_weights is not None
+    assert both.self_weights.shape == (B, H, T, T)
+    assert not both.self_weights.triu(1).any()
+    torch.testing.assert_close(both.out, plain.out)
+
+
+def test_norm_and_activation_are_the_callers() -> None:
+    own = functools.partial(MultiHead, D, H)
+    norm, activation = functools.partial(nn.LayerNorm, eps=1e-3), nn.GELU()
+    layers = (
+        EncoderLayer(D, F, own(), norm_first=True, dropout=0.0, norm=norm, activation=activation),
+        DecoderLayer(D, F, own(), own(), norm_first=True, dropout=0.0, norm=norm, activation=activation),
+    )
+    for layer in layers:
+        norms = [part for part in layer.modules() if isinstance(part, nn.LayerNorm)]
+        assert [part.eps for part in norms] == [1e-3] * len(norms)
+        assert layer.feed.activation is activation
+        assert "feed.activation" not in layer.state_dict()
+    net, x = FeedForward(D, F, dropout=0.0, activation=activation), torch.randn(B, T, D)
+    torch.testing.assert_close(net(x), net.outer(nn.functional.gelu(net.inner(x))))
+
+
+def test_keys_of_checkpoints_stay() -> None:
+    linear = [f"{name}.{part}" for name in ("query", "key", "value", "out") for part in ("weight", "bias")]
+    feed = [f"feed.{name}.{part}" for name in ("inner", "outer") for part in ("weight", "bias")]
+    norms = [f"around_{name}.norm.{part}" for name in ("attention", "feed") for part in ("weight", "bias")]
+    assert list(encoder().state_dict()) == [f"attention.{key}" for key in linear] + feed + norms
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_gradients_are_those_of_the_output(norm: str) -> None:
     layer, x, source = decoder(norm), torch.randn(B, 3, D).double(), torch.randn(B, 4, D).double()
-    encoder = EncoderLayer(D, F, MultiHead(D, H), norm=norm, dropout=0.0).double()
+    below = EncoderLayer(D, F, MultiHead(D, H), norm_first=norm == "pre", dropout=0.0).double()
     mask = Lengths(torch.tensor([4, 2]))
 
     def run(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        return layer(x, encoder(source, mask), mask=Causal(), source_mask=mask).out
+        return layer(x, below(source, mask).out, mask=Causal(), source_mask=mask).out
 
     assert torch.autograd.gradcheck(run, (x.requires_grad_(), source.requires_grad_()))
 
@@ -93,12 +168,8 @@ def test_the_input_is_not_mutated() -> None:
 
 
 def test_what_is_wrong_is_told() -> None:
-    for make in (
-        lambda: Sublayer(D, norm="prae", dropout=0.0),
-        lambda: EncoderLayer(D, F, MultiHead(D, H), norm="prae", dropout=0.0),
-        lambda: DecoderLayer(D, F, MultiHead(D, H), MultiHead(D, H), norm="prae", dropout=0.0),
-    ):
-        with pytest.raises(ValueError, match="unknown norm 'prae'; did you mean 'pre'"):
-            make()
+    layer, x = encoder(), torch.randn(B, T, D).double()
+    with pytest.raises(ValueError, match=r"cache=KVCache\(.*\) is read and extended with use_cache=True alone"):
+        layer(x, cache=layer(x, use_cache=True).cache)
     with pytest.raises(ValueError, match="dropout must be 0 or more and below 1, got 1; try 0.1"):
         FeedForward(D, F, dropout=1)

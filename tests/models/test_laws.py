@@ -39,7 +39,7 @@ def test_one_step_at_a_time_is_all_at_once(name: str) -> None:
     logits, weights = taught(model, source, lengths, target, weights=see)
     assert logits.shape == (B, T, TARGET)
     torch.testing.assert_close(model(source, lengths, target), logits)
-    state = model.start(source, lengths)
+    state = model.init_state(source, lengths)
     for t in range(T):
         got = model.step(target[:, t : t + 1], state, weights=see)
         state = got.state
@@ -77,14 +77,14 @@ def held_to_separate_decodings(name: str, moves: Moves, seed: int = 3) -> None:
     """After each move every hypothesis is what teaching it alone gives."""
     model, (source, lengths, _) = built(ALL[name]).eval(), given()
     chance, see = torch.Generator().manual_seed(seed), name not in blind
-    state, rows, said = model.start(source, lengths), torch.arange(B), torch.zeros(B, 1, 0, dtype=torch.long)
+    state, rows, said = model.init_state(source, lengths), torch.arange(B), torch.zeros(B, 1, 0, dtype=torch.long)
     for slots, kept in moves:
         # another choice for each sentence
         index = (torch.tensor(slots) + torch.arange(len(rows)).unsqueeze(-1)) % said.shape[1]
         state, said = state.reorder(index), said[torch.arange(len(rows)).unsqueeze(-1), index]
         stay = torch.tensor(list(dict.fromkeys(n % len(rows) for n in kept)))
         if len(stay):
-            state, said, rows = state.keep(stay), said[stay], rows[stay]
+            state, said, rows = state.select_sentences(stay), said[stay], rows[stay]
         tokens = torch.randint(3, TARGET, said.shape[:2], generator=chance)
         got = model.step(tokens, state, weights=see)
         state, said = got.state, torch.cat([said, tokens.unsqueeze(-1)], dim=-1)
@@ -124,7 +124,7 @@ def test_a_step_leaves_its_state_as_it_was(name: str, graph: bool) -> None:
     """A state is a value: two ways may go on from it."""
     model, (source, lengths, target) = built(ALL[name]).eval(), given()
     with torch.set_grad_enabled(graph):
-        state = model.step(target[:, :1], model.start(source, lengths)).state
+        state = model.step(target[:, :1], model.init_state(source, lengths)).state
         one = model.step(target[:, 1:2], state)
         other = model.step(target[:, 2:3], state)
         again = model.step(target[:, 1:2], state)

@@ -62,7 +62,7 @@ def copied(found: list[Hypothesis], source: Tensor, lengths: Tensor) -> float:
 
 def said_by(model: Seq2Seq, source: Tensor, lengths: Tensor) -> list[Hypothesis]:
     with torch.no_grad():
-        return greedy(model, model.start(source, lengths), bos=BOS, eos=EOS, limits=lengths + 2)
+        return greedy(model, model.init_state(source, lengths), bos=BOS, eos=EOS, limits=lengths + 2)
 
 
 def test_hard_decoding_copies_as_the_expectation_does(trained: Seq2Seq) -> None:
@@ -82,7 +82,7 @@ def test_hard_decoding_copies_as_the_expectation_does(trained: Seq2Seq) -> None:
 def test_a_beam_copies_and_its_alignment_goes_forward(trained: Seq2Seq) -> None:
     source, lengths, *_ = sentences(50, 1001)
     with torch.no_grad():
-        found = beam(trained, trained.start(source, lengths), bos=BOS, eos=EOS, limits=lengths + 2, size=3)
+        found = beam(trained, trained.init_state(source, lengths), bos=BOS, eos=EOS, limits=lengths + 2, size=3)
     best = [several[0] for several in found]
     assert copied(best, source, lengths) > 0.9
     for one, row, n in zip(best, source, lengths, strict=True):

@@ -52,7 +52,7 @@ def test_learned_places_end_with_a_sentence() -> None:
     model(source, lengths, target)
     with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' knows longest=5 places"):
         model(source, lengths, torch.ones(B, 6, dtype=torch.long))
-    state = model.start(source, lengths)
+    state = model.init_state(source, lengths)
     for t in range(5):
         state = model.step(target[:, t : t + 1], state).state
     with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' knows longest=5 places"):

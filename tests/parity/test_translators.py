@@ -1,8 +1,9 @@
 """Parity of layers, models and the beam with torch's and transformers' own, weights copied from one to the other."""
 
+import functools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -100,15 +101,21 @@ norms = pytest.mark.parametrize("norm", ["pre", "post"])
 
 @norms
 @way
-def test_an_encoder_layer_is_torch_s(norm: str, ours_to_theirs: bool) -> None:
-    ours = EncoderLayer(D, F, MultiHead(D, H), norm=norm, dropout=0.0)
-    theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre")
+@pytest.mark.parametrize("kind", ["relu", "gelu, eps 1e-3"])
+def test_an_encoder_layer_is_torch_s(norm: str, ours_to_theirs: bool, kind: str) -> None:
+    ours_has: dict[str, Any] = {}
+    theirs_has: dict[str, Any] = {}
+    if kind != "relu":
+        ours_has = {"activation": nn.GELU(), "norm": functools.partial(nn.LayerNorm, eps=1e-3)}
+        theirs_has = {"activation": "gelu", "layer_norm_eps": 1e-3}
+    ours = EncoderLayer(D, F, MultiHead(D, H), norm_first=norm == "pre", dropout=0.0, **ours_has)
+    theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre", **theirs_has)
     linked = encoder_layers(ours, theirs)
     assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in theirs.parameters())
     copied(linked, ours_to_theirs)
     x = torch.randn(B, S, D, requires_grad=True)
     real = torch.arange(S) < LENGTHS[:, None]
-    got, want = ours(x, Lengths(LENGTHS)), theirs(x, src_key_padding_mask=~real)
+    got, want = ours(x, Lengths(LENGTHS)).out, theirs(x, src_key_padding_mask=~real)
     torch.testing.assert_close(got[real], want[real])
     to_x = []
     for out in (got, want):
@@ -122,7 +129,7 @@ def test_an_encoder_layer_is_torch_s(norm: str, ours_to_theirs: bool) -> None:
 @norms
 @way
 def test_a_decoder_layer_is_torch_s(norm: str, ours_to_theirs: bool) -> None:
-    ours = DecoderLayer(D, F, MultiHead(D, H), MultiHead(D, H), norm=norm, dropout=0.0)
+    ours = DecoderLayer(D, F, MultiHead(D, H), MultiHead(D, H), norm_first=norm == "pre", dropout=0.0)
     theirs = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre")
     linked = decoder_layers(ours, theirs)
     assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in theirs.parameters())
@@ -289,7 +296,7 @@ class Said(NamedTuple):
     def reorder(self, index: Tensor) -> "Said":
         return self._replace(tokens=self.tokens[torch.arange(len(index)).unsqueeze(-1), index])
 
-    def keep(self, index: Tensor) -> "Said":
+    def select_sentences(self, index: Tensor) -> "Said":
         return Said(*(part[index] for part in self))
 
 
@@ -341,7 +348,7 @@ def test_the_beam_finds_what_theirs_finds(kind: str, norm: str, seed: int) -> No
         want.append((tuple(said), score))
     options = {"bos": 1, "eos": 2, "limits": torch.full((B,), limit), "forbidden": (0, 1)}
     wrapped, start = Wrapped(theirs), Said(source, real, torch.zeros(B, 1, 0, dtype=torch.long))
-    for decoder, state in ((wrapped, start), (ours, ours.start(source, LENGTHS))):
+    for decoder, state in ((wrapped, start), (ours, ours.init_state(source, LENGTHS))):
         found = beam(decoder, state, size=size, nbest=nbest, length_penalty=0.0, **options)
         got = [(one.tokens, one.score) for sentence in found for one in sentence]
         assert [tokens for tokens, _ in got] == [tokens for tokens, _ in want]
@@ -354,5 +361,5 @@ def test_the_beam_finds_what_theirs_finds(kind: str, norm: str, seed: int) -> No
         do_sample=False,
         suppress_tokens=[0, 1],
     )
-    for row, one in zip(single[:, 1:].tolist(), greedy(ours, ours.start(source, LENGTHS), **options), strict=True):
+    for row, one in zip(single[:, 1:].tolist(), greedy(ours, ours.init_state(source, LENGTHS), **options), strict=True):
         assert one.tokens == tuple(row[: row.index(2)] if 2 in row else row)

@@ -1,8 +1,9 @@
 """Greedy search.
 
-    hypotheses = greedy(model, model.start(source, lengths), bos=1, eos=2, limits=2 * lengths + 10)
+    hypotheses = greedy(model, model.init_state(source, lengths), bos=1, eos=2, limits=2 * lengths + 10)
     hypotheses[3].tokens, hypotheses[3].log_prob
 
+`bos` is the token before the first prediction, or one per sentence: the last token of a language model's prompt.
 `limits` counts predictions, the end of the sentence included.
 """
 
@@ -18,8 +19,14 @@ from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
 
 @torch.no_grad()
 def greedy(
-    decoder: Decoder, state: DecodingState, *, bos: int, eos: int, limits: Tensor, forbidden: Sequence[int] = ()
-) -> list[Hypothesis]:  # limits "b"
+    decoder: Decoder,
+    state: DecodingState,
+    *,
+    bos: int | Tensor,
+    eos: int,
+    limits: Tensor,
+    forbidden: Sequence[int] = (),
+) -> list[Hypothesis]:  # bos, limits "b"
     """y_t = argmax p(y | y_<t); of equals the lowest id."""
 
     def choose(step: Step, alive: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:

@@ -95,6 +95,18 @@ def impossible() -> ValueError:
     )
 
 
+def first_tokens(bos: int | Tensor, limits: Tensor) -> Tensor:  # "b", "b" -> "b 1"
+    """The token before the first prediction: the same for all sentences, or the last one of each prompt."""
+    if not isinstance(bos, Tensor):
+        return torch.full((len(limits), 1), bos, device=limits.device)
+    if bos.shape != limits.shape or bos.dtype != torch.long:
+        raise ValueError(
+            f"bos must be one token, or int64 with one token per sentence {checks.shape(limits)}, got {bos.dtype} "
+            f"{checks.shape(bos)}; pass the last token of each prompt, prompt[:, -1]"
+        )
+    return bos.unsqueeze(1).to(limits.device)
+
+
 def check_arguments(limits: Tensor, eos: int, forbidden: Sequence[int]) -> None:
     if not isinstance(limits, Tensor):
         raise TypeError(

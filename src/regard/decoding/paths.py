@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from regard.decoding.next_tokens import check_arguments
+from regard.decoding.next_tokens import check_arguments, first_tokens
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
 
 # Below this share of unfinished sentences the batch is cut down to them: above it, copying the state costs more.
@@ -21,7 +21,7 @@ def decode_paths(
     state: DecodingState,
     choose: Choose,
     count: int,
-    bos: int,
+    bos: int | Tensor,
     eos: int,
     limits: Tensor,
     forbidden: Sequence[int],
@@ -33,7 +33,7 @@ def decode_paths(
     check_arguments(limits, eos, forbidden)
     b, device = len(limits), limits.device
     rows = torch.arange(b, device=device)  # the sentence of each row of the batch
-    tokens, total = torch.full((b, 1), bos, device=device), torch.zeros(b, 1, device=device)
+    tokens, total = first_tokens(bos, limits), torch.zeros(b, 1, device=device)
     alive = torch.ones(b, 1, dtype=torch.bool, device=device)
     history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r", tokens "r n", log p so far "r n"
     for t in range(1, int(limits.max()) + 1):
@@ -51,7 +51,7 @@ def decode_paths(
             break
         if left < MIN_ALIVE * len(rows):
             index = unfinished.nonzero().squeeze(-1)
-            state = state.keep(index)
+            state = state.select_sentences(index)
             rows, tokens, total, alive = (part[index] for part in (rows, tokens, total, alive))
 
     paths = torch.full((b, count, len(history)), eos, device=device)

@@ -19,7 +19,7 @@ class DecodingState(Protocol):
         """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
         ...
 
-    def keep(self, index: Tensor) -> Self:  # "b2"
+    def select_sentences(self, index: Tensor) -> Self:  # "b2"
         """These sentences alone."""
         ...
 
@@ -59,6 +59,13 @@ class Step(NamedTuple):
 
 class Decoder(Protocol):
     """A model that predicts the token after the last one of each hypothesis."""
+
+    def step(self, tokens: Tensor, state: Any) -> Step:  # "b n"
+        ...
+
+
+class AligningDecoder(Protocol):
+    """A decoder whose steps also give the weights of attention to a source."""
 
     def step(self, tokens: Tensor, state: Any, weights: bool = False) -> Step:  # "b n"
         ...

@@ -17,7 +17,7 @@ def sample(
     decoder: Decoder,
     state: DecodingState,
     *,
-    bos: int,
+    bos: int | Tensor,
     eos: int,
     limits: Tensor,
     forbidden: Sequence[int] = (),
@@ -26,7 +26,7 @@ def sample(
     top_p: float | None = None,
     count: int = 1,
     chance: Tensor | None = None,
-) -> list[list[Hypothesis]]:  # limits "b", chance "b count t" -> b lists of `count`
+) -> list[list[Hypothesis]]:  # bos, limits "b", chance "b count t" -> b lists of `count`
     """y_t ~ p(y | y_<t)^(1/temperature), cut to the top_k most probable (Fan et al. 2018), then to the fewest that hold
     top_p of what is left (Holtzman et al. 2020).
 

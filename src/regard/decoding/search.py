@@ -58,10 +58,10 @@ def run_search(
     numbers: Sequence[int],
     source_lengths: Tensor | None = None,
     *,
-    bos: int = BOS,
+    bos: int | Tensor = BOS,
     eos: int = EOS,
     forbidden: Sequence[int] = (PAD, BOS, UNK),
-) -> list[list[Hypothesis]]:  # limits, source_lengths "b"
+) -> list[list[Hypothesis]]:  # limits, source_lengths, bos "b"
     """The hypotheses of every sentence from a state on, the best first.
 
     `numbers` are those of the lines, which determine what is sampled; `source_lengths` is how many keys each source

@@ -1,81 +1,125 @@
-"""Transformer layers: multi-head attention and a feed-forward net, each added to what came in, and normed."""
+"""Transformer layers: multi-head attention and a feed-forward net, each with a residual connection and a norm.
 
+Models choose the parts: `norm` builds a norm of a width (`functools.partial(nn.LayerNorm, eps=1e-12)`), `norm_first`
+says where it stands, `activation` is that of the feed-forward net. Caches are values: a layer takes the one of the
+tokens before and gives a longer one back.
+"""
+
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
-from regard.attn.call import NOTHING, Need
+from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.functional import Positions
 from regard.attn.kv_cache import KVCache
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
 from regard.layers.dropout import Dropout
 
-NORMS = ("pre", "post")
+Activation = Callable[[Tensor], Tensor]
+Norm = Callable[[int], nn.Module]
 
 
 class Sublayer(nn.Module):
-    """norm(x + f(x)) (Vaswani et al. 2017, 3.1), or x + f(norm(x)) (Xiong et al. 2020); dropout on what f gives."""
+    """norm(x + f(x)) (Vaswani et al. 2017, 3.1), or x + f(norm(x)) (Xiong et al. 2020); dropout on f's output."""
 
-    def __init__(self, dim: int, *, norm: str, dropout: float) -> None:
+    def __init__(self, dim: int, *, norm_first: bool, dropout: float, norm: Norm = nn.LayerNorm) -> None:
         super().__init__()
-        checks.known("norm", norm, NORMS)
-        self.norm = nn.LayerNorm(dim)
-        self.before = norm == "pre"
+        self.norm = norm(dim)
+        self.norm_first = norm_first
         self.dropout = Dropout(dropout)
 
     def enter(self, x: Tensor) -> Tensor:
-        """What f sees."""
-        return self.norm(x) if self.before else x
+        """The input of f."""
+        return self.norm(x) if self.norm_first else x
 
-    def leave(self, x: Tensor, made: Tensor) -> Tensor:
-        """What f made, added to x."""
-        x = x + self.dropout(made)
-        return x if self.before else self.norm(x)
+    def leave(self, x: Tensor, out: Tensor) -> Tensor:
+        """The output of f, added to x."""
+        x = x + self.dropout(out)
+        return x if self.norm_first else self.norm(x)
 
 
 class FeedForward(nn.Module):
-    """W₂ max(0, W₁ x + b₁) + b₂  (Vaswani et al. 2017, 3.3)."""
+    """W₂ max(0, W₁ x + b₁) + b₂  (Vaswani et al. 2017, 3.3), with `activation` in the place of max(0, ·)."""
 
-    def __init__(self, dim: int, hidden: int, *, dropout: float) -> None:
+    def __init__(self, dim: int, hidden: int, *, dropout: float, activation: Activation = torch.relu_) -> None:
         super().__init__()
         self.inner = nn.Linear(dim, hidden)
         self.outer = nn.Linear(hidden, dim)
+        self.activation = activation
         self.dropout = Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(torch.relu_(self.inner(x))))
+        return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class EncoderLayerOutput(NamedTuple):
+    """The output of a layer of self-attention."""
+
+    out: Tensor  # "b s d"
+    cache: KVCache | None  # keys and values of the tokens so far, with use_cache
+    weights: Tensor | None  # "b h s s", if they were asked for
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward net."""
+    """Self-attention, then a feed-forward net: a layer of an encoder, and with a causal mask of a language model."""
 
-    def __init__(self, dim: int, hidden: int, attention: MultiHead, *, norm: str, dropout: float) -> None:
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        attention: MultiHead,
+        *,
+        norm_first: bool,
+        dropout: float,
+        norm: Norm = nn.LayerNorm,
+        activation: Activation = torch.relu_,
+    ) -> None:
         super().__init__()
         self.attention = attention
-        self.feed = FeedForward(dim, hidden, dropout=dropout)
-        self.around_attention, self.around_feed = (Sublayer(dim, norm=norm, dropout=dropout) for _ in range(2))
+        self.feed = FeedForward(dim, hidden, dropout=dropout, activation=activation)
+        self.around_attention, self.around_feed = (
+            Sublayer(dim, norm_first=norm_first, dropout=dropout, norm=norm) for _ in range(2)
+        )
 
-    def forward(self, x: Tensor, mask: Mask | None) -> Tensor:  # "b s d"
-        x = self.around_attention.leave(x, self.attention(self.around_attention.enter(x), mask=mask))
-        return self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask | Tensor | None = None,
+        *,
+        positions: Positions | None = None,
+        cache: KVCache | None = None,
+        use_cache: bool = False,
+        need: Need = NOTHING,
+    ) -> EncoderLayerOutput:  # "b s d"
+        """All of a sequence, or with `use_cache` the tokens behind `cache`.
+
+        `positions` are those of x and of all keys, those of the cache included; None: x are the last of the keys.
+        """
+        attended, cache = _self_attend(
+            self.attention, self.around_attention.enter(x), mask, positions, cache, use_cache, need
+        )
+        x = self.around_attention.leave(x, attended.out)
+        x = self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
+        return EncoderLayerOutput(x, cache, attended.weights)
 
 
 class DecoderLayerOutput(NamedTuple):
-    """What a decoder layer gives: its output, its own keys with the new ones, and where it looked in the source."""
+    """The output of a decoder layer."""
 
     out: Tensor  # "b t d"
-    past: KVCache | None
-    weights: Tensor | None  # "b h t s", if they were asked for
+    cache: KVCache | None  # keys and values of the target's tokens so far, with use_cache
+    weights: Tensor | None  # "b h t s", of the attention to the source, if they were asked for
+    self_weights: Tensor | None  # "b h t t", of self-attention, if they were asked for
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention on what was said, attention to the source, a feed-forward net."""
+    """Self-attention over the target so far, attention to the source, a feed-forward net."""
 
     def __init__(
         self,
@@ -84,14 +128,16 @@ class DecoderLayer(nn.Module):
         self_attention: MultiHead,
         cross_attention: MultiHead,
         *,
-        norm: str,
+        norm_first: bool,
         dropout: float,
+        norm: Norm = nn.LayerNorm,
+        activation: Activation = torch.relu_,
     ) -> None:
         super().__init__()
         self.self_attention, self.cross_attention = self_attention, cross_attention
-        self.feed = FeedForward(dim, hidden, dropout=dropout)
+        self.feed = FeedForward(dim, hidden, dropout=dropout, activation=activation)
         self.around_self, self.around_cross, self.around_feed = (
-            Sublayer(dim, norm=norm, dropout=dropout) for _ in range(3)
+            Sublayer(dim, norm_first=norm_first, dropout=dropout, norm=norm) for _ in range(3)
         )
 
     def forward(
@@ -103,17 +149,45 @@ class DecoderLayer(nn.Module):
         source_mask: Mask | None,
         positions: Positions | None = None,
         source_positions: Positions | None = None,
-        past: KVCache | None = None,
+        cache: KVCache | None = None,
+        use_cache: bool = False,
         need: Need = NOTHING,
+        self_need: Need = NOTHING,
     ) -> DecoderLayerOutput:  # "b t d", "b s d"
-        """All of a target, with `past` None, or what comes behind `past`, at `positions` among all its keys."""
-        said = self.around_self.enter(x)
-        keys: Tensor | KVCache = said
-        if positions is not None:
-            there = positions[0] if self.self_attention.rotate is not None else None
-            keys = past = self.self_attention.project_kv(said, past, positions=there)
-        x = self.around_self.leave(x, self.self_attention(said, keys, mask=mask, positions=positions))
-        asked = self.around_cross.enter(x)
-        got = self.cross_attention.attend(asked, source, mask=source_mask, positions=source_positions, need=need)
-        x = self.around_cross.leave(x, got.out)
-        return DecoderLayerOutput(self.around_feed.leave(x, self.feed(self.around_feed.enter(x))), past, got.weights)
+        """All of a target, or with `use_cache` the tokens behind `cache`.
+
+        `positions` are those of x and of all keys, those of the cache included; None: x are the last of the keys.
+        `need` is asked of the attention to the source, `self_need` of self-attention.
+        """
+        own, cache = _self_attend(
+            self.self_attention, self.around_self.enter(x), mask, positions, cache, use_cache, self_need
+        )
+        x = self.around_self.leave(x, own.out)
+        cross = self.cross_attention.attend(
+            self.around_cross.enter(x), source, mask=source_mask, positions=source_positions, need=need
+        )
+        x = self.around_cross.leave(x, cross.out)
+        x = self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
+        return DecoderLayerOutput(x, cache, cross.weights, own.weights)
+
+
+def _self_attend(
+    attention: MultiHead,
+    x: Tensor,
+    mask: Mask | Tensor | None,
+    positions: Positions | None,
+    cache: KVCache | None,
+    use_cache: bool,
+    need: Need,
+) -> tuple[Attended, KVCache | None]:  # "b t d"
+    """Self-attention of x on itself, or on `cache` with x behind it; the longer cache."""
+    if cache is not None and not use_cache:
+        raise ValueError(f"cache={cache!r} is read and extended with use_cache=True alone; pass both or neither")
+    keys = None
+    if use_cache:
+        # a cache keeps positions for rotary alone: all other terms are given theirs at every call
+        rotated = positions[0] if positions is not None and attention.rotate is not None else None
+        keys = cache = attention.project_kv(x, cache, positions=rotated)
+    if need == NOTHING:  # by its forward, so that forward hooks see it
+        return Attended(attention(x, keys, mask=mask, positions=positions)), cache
+    return attention.attend(x, keys, mask=mask, positions=positions, need=need), cache

@@ -15,7 +15,7 @@ class EncoderDecoder(nn.Module, ABC):
     """p(y | x) = Π_t p(y_t | y_<t, x).
 
     `teach` runs over a known target; `start` and `step` go one token at a time, n hypotheses for each of b sentences,
-    on a state that is a value: `state.reorder(index)` picks hypotheses, `state.keep(index)` sentences.
+    on a state that is a value: `state.reorder(index)` picks hypotheses, `state.select_sentences(index)` sentences.
     """
 
     output: nn.Linear
@@ -25,7 +25,7 @@ class EncoderDecoder(nn.Module, ABC):
         """What the vocabulary layer reads at every step: "b s", "b", "b t" -> "b t d"; the target starts with BOS."""
 
     @abstractmethod
-    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> Any:  # "b s", "b"
+    def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> Any:  # "b s", "b"
         """The state before the first step, one hypothesis a sentence.
 
         `hypotheses`: how many of each sentence will be searched, about. It changes no number, but what it pays to make

@@ -100,8 +100,8 @@ class Seq2Seq(EncoderDecoder):
             taught = self.decoder.teacher_force(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 
-    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
-        return self.decoder.start(self.encode(source, lengths), lengths, hypotheses)
+    def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+        return self.decoder.init_state(self.encode(source, lengths), lengths, hypotheses)
 
     def step(self, tokens: Tensor, state: RecurrentState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         made = self.decoder.step(TokenBatch.of(tokens, self.target), state, weights)

@@ -20,9 +20,10 @@ from regard.attn.terms.score import Location
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.layers.transformer import NORMS, DecoderLayer, EncoderLayer
+from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
+NORMS = ("pre", "post")
 POSITIONS = ("sinusoidal", "learned", "rotary")
 
 
@@ -50,7 +51,7 @@ class TransformerState:
             visible = self.visible[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
         return replace(self, visible=visible, count=count)
 
-    def keep(self, index: Tensor) -> "TransformerState":  # "b2"
+    def select_sentences(self, index: Tensor) -> "TransformerState":  # "b2"
         """These sentences alone."""
         return replace(
             self,
@@ -110,11 +111,13 @@ class Transformer(EncoderDecoder):
         added = {"sinusoidal": lambda: Sinusoidal(width), "learned": lambda: Learned(longest, width)}
         self.source_place = nn.Identity() if turned else added[positions]()
         self.target_place = nn.Identity() if turned else added[positions]()
+        first = norm == "pre"
         self.encoder = nn.ModuleList(
-            EncoderLayer(width, feed, many(turned), norm=norm, dropout=dropout) for _ in range(layers)
+            EncoderLayer(width, feed, many(turned), norm_first=first, dropout=dropout) for _ in range(layers)
         )
         self.decoder = nn.ModuleList(
-            DecoderLayer(width, feed, many(turned), many(False), norm=norm, dropout=dropout) for _ in range(layers)
+            DecoderLayer(width, feed, many(turned), many(False), norm_first=first, dropout=dropout)
+            for _ in range(layers)
         )
         # without a norm behind the last sublayer, what reads it would see sums that grow with depth
         self.source_norm, self.target_norm = (nn.LayerNorm(width) if norm == "pre" else nn.Identity() for _ in range(2))
@@ -125,7 +128,7 @@ class Transformer(EncoderDecoder):
         x = self.dropout(self.source_place(math.sqrt(self.width) * self.source(source)))
         mask = Lengths(lengths)
         for layer in self.encoder:
-            x = layer(x, mask)
+            x = layer(x, mask).out
         return self.source_norm(x)
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
@@ -153,7 +156,7 @@ class Transformer(EncoderDecoder):
         """The layer whose attention to the source is the alignment."""
         return max(len(self.decoder) - 2, 0)
 
-    def start(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> TransformerState:
+    def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> TransformerState:
         encoded = self.encode(source, lengths)
         sources = tuple(layer.cross_attention.project_kv(encoded) for layer in self.decoder)  # type: ignore[union-attr, operator]
         return TransformerState(lengths, sources, (None,) * len(sources), lengths.new_zeros(0), None, 1)
@@ -183,11 +186,12 @@ class Transformer(EncoderDecoder):
                 source_mask=Lengths(state.lengths),
                 positions=(here, times),
                 source_positions=(here, places),
-                past=past,
+                cache=past,
+                use_cache=True,
                 need=wanted,
             )
             x = got.out
-            pasts.append(got.past)
+            pasts.append(got.cache)
             looked = got.weights.mean(1) if wanted.weights else looked
         after = replace(state, pasts=tuple(pasts), times=times, visible=visible)
         return Step(LazyLogits.of(self.output, self.target_norm(x)), after, looked)

@@ -88,7 +88,7 @@ def words(y: Tensor) -> TokenBatch:  # "b n d"
 
 def stepped(decoder: RecurrentDecoder, g: Given, weights: bool) -> tuple[Tensor, Tensor | None, RecurrentState]:
     """One step at a time: "b t r", "b t s"."""
-    state, outs, looked = decoder.start(g.encoded, g.lengths), [], []
+    state, outs, looked = decoder.init_state(g.encoded, g.lengths), [], []
     for t in range(g.y.shape[1]):
         got = decoder.step(words(g.y[:, t : t + 1]), state, weights)
         state = got.state
@@ -132,7 +132,7 @@ def test_hypotheses_picks_and_keeps_are_decodings_of_their_own(kind: str, name: 
     decoder, g = built(kind, name, layers=2, cell="lstm").eval(), given(name)
     torch.manual_seed(3)
     seen = kind != "fixed"
-    state, rows = decoder.start(g.encoded, g.lengths), torch.arange(B)
+    state, rows = decoder.init_state(g.encoded, g.lengths), torch.arange(B)
     said = torch.zeros(B, 1, 0, D)  # what each hypothesis has said, "b n t d"
     with torch.no_grad():
         for t, count in enumerate((1, 3, 2, 4, 1)):
@@ -141,7 +141,7 @@ def test_hypotheses_picks_and_keeps_are_decodings_of_their_own(kind: str, name: 
             said = said[torch.arange(len(rows))[:, None], index]
             if t == 3:
                 rows = rows[[2, 0]]
-                state, said = state.keep(torch.tensor([2, 0])), said[[2, 0]]
+                state, said = state.select_sentences(torch.tensor([2, 0])), said[[2, 0]]
             y = torch.randn(len(rows), count, D)
             got = decoder.step(words(y), state, seen)
             state, said = got.state, torch.cat([said, y.unsqueeze(2)], dim=2)
@@ -254,7 +254,7 @@ def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
         fixed.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
-        fixed.step(words(g.y[:, :1]), fixed.start(g.encoded, g.lengths), weights=True)
+        fixed.step(words(g.y[:, :1]), fixed.init_state(g.encoded, g.lengths), weights=True)
     for kind in ATTENDING:
         with pytest.raises(
             ValueError, match="_CoAttention needs all queries together, and a decoder has one at a time"
@@ -391,7 +391,7 @@ def wide(kind: str, name: str, layers: int = 1, cell: str = "gru") -> tuple[Recu
 def test_only_sums_of_values_are_projected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.layers.rnn.source_projection.pays", lambda *_: True)
     made = {name: wide(kind, name) for name in STEPWISE}
-    assert {name for name, (one, g) in made.items() if one.start(g.encoded, g.lengths).projected} == SUMS[kind]
+    assert {name for name, (one, g) in made.items() if one.init_state(g.encoded, g.lengths).projected} == SUMS[kind]
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -399,9 +399,9 @@ def test_only_sums_of_values_are_projected(kind: str, monkeypatch: pytest.Monkey
 def test_a_source_that_went_through_the_matrices_says_the_same(kind: str, name: str, cell: str, pays: bool) -> None:
     """W Σ α h = Σ α W h, in every step of a search and in its gradients."""
     decoder, g = wide(kind, name, 2, cell)
-    assert decoder.start(g.encoded, g.lengths).projected == pays
+    assert decoder.init_state(g.encoded, g.lengths).projected == pays
     taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
-    state = decoder.start(g.encoded, g.lengths).reorder(torch.zeros(B, 2, dtype=torch.long))
+    state = decoder.init_state(g.encoded, g.lengths).reorder(torch.zeros(B, 2, dtype=torch.long))
     out, seen = [], []
     for t in range(T):
         got = decoder.step(words(g.y[:, t : t + 1].expand(-1, 2, -1)), state, True)
@@ -436,15 +436,15 @@ def test_who_listens_hears_whole_contexts_and_the_readout(kind: str, monkeypatch
     """By `record`, and by a hook on the readout, which is then called itself, in steps and in teaching."""
     monkeypatch.setattr("regard.layers.rnn.source_projection.pays", lambda *_: True)
     decoder, g = wide(kind, "additive")
-    assert decoder.start(g.encoded, g.lengths).projected
+    assert decoder.init_state(g.encoded, g.lengths).projected
     heard: list[int] = []
     with torch.no_grad():
         want = stepped(decoder, g, False)[0]
         with regard.record(decoder):
-            assert not decoder.start(g.encoded, g.lengths).projected
+            assert not decoder.init_state(g.encoded, g.lengths).projected
             torch.testing.assert_close(stepped(decoder, g, False)[0], want)
         handle = decoder.readout.register_forward_hook(lambda _m, came, _out: heard.append(came[0].shape[-1]))  # type: ignore[union-attr, func-returns-value]
-        assert not decoder.start(g.encoded, g.lengths).projected
+        assert not decoder.init_state(g.encoded, g.lengths).projected
         torch.testing.assert_close(stepped(decoder, g, False)[0], want)
         assert len(heard) == T
         torch.testing.assert_close(decoder.teacher_force(g.y, g.encoded, g.lengths).states, want)

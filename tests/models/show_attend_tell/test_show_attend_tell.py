@@ -104,7 +104,7 @@ def test_steps_are_the_whole(attention: str) -> None:
     model = built(attention).eval()
     x, y = seen(), target()
     whole, looked = model(x, y), model.teacher_force(x, y, Need(weights=True)).weights
-    state = model.start(x)
+    state = model.init_state(x)
     for t in range(T):
         made = model.step(y[:, t : t + 1], state, weights=True)
         state = made.state
@@ -117,22 +117,22 @@ def test_searches_come_for_free(attention: str) -> None:
     model = built(attention).eval()
     x, limits = seen(), torch.full((B,), 6)
     by = {"bos": 1, "eos": 2, "limits": limits, "forbidden": (0, 1, 3)}
-    first = greedy(model, model.start(x), **by)
-    alike = [one[0] for one in beam(model, model.start(x), size=1, **by)]
+    first = greedy(model, model.init_state(x), **by)
+    alike = [one[0] for one in beam(model, model.init_state(x), size=1, **by)]
     assert [one.tokens for one in first] == [one.tokens for one in alike]
-    several = beam(model, model.start(x), size=4, nbest=3, coverage=0.2, source_lengths=torch.full((B,), 15), **by)
+    several = beam(model, model.init_state(x), size=4, nbest=3, coverage=0.2, source_lengths=torch.full((B,), 15), **by)
     assert all(len(one) == 3 and one[0].score >= one[1].score >= one[2].score for one in several)
     chance = torch.rand(B, 2, 6, dtype=torch.float64)
-    paths = sample(model, model.start(x), count=2, chance=chance, **by)
+    paths = sample(model, model.init_state(x), count=2, chance=chance, **by)
     for n in range(B):
         one = dict(by, limits=limits[:1])
         alone = x[n : n + 1]
-        assert greedy(model, model.start(alone), **one)[0].tokens == first[n].tokens
+        assert greedy(model, model.init_state(alone), **one)[0].tokens == first[n].tokens
         (found,) = beam(
-            model, model.start(alone), size=4, nbest=3, coverage=0.2, source_lengths=torch.tensor([15]), **one
+            model, model.init_state(alone), size=4, nbest=3, coverage=0.2, source_lengths=torch.tensor([15]), **one
         )
         assert [f.tokens for f in found] == [f.tokens for f in several[n]]
-        (some,) = sample(model, model.start(alone), count=2, chance=chance[n : n + 1], **one)
+        (some,) = sample(model, model.init_state(alone), count=2, chance=chance[n : n + 1], **one)
         assert [f.tokens for f in some] == [f.tokens for f in paths[n]]
 
 
@@ -252,7 +252,7 @@ def test_any_encoder() -> None:
     assert encoder.dropout.training
     assert not encoder.inner.training
     assert model.decoder.bridge.linear.in_features == D
-    telling = model.start(torch.randn(B, 6, 2))
+    telling = model.init_state(torch.randn(B, 6, 2))
     assert telling.grid is None
     assert telling.state.lengths.tolist() == [6] * B
     assert ShowAttendTell(Map(), V, width=W, hidden=H, example=torch.zeros(1, 2, 3, 3))(
@@ -272,7 +272,7 @@ def test_it_is_recorded_a_map_a_word() -> None:
         want = model.teacher_force(x, y, Need(weights=True)).weights
         torch.testing.assert_close(one.weights.dense().reshape(T, 15), want[0])
         with regard.record(model) as steps:
-            state = model.start(x)
+            state = model.init_state(x)
             for t in range(T):
                 state = model.step(y[:, t : t + 1], state).state
         (joined,) = steps.stitched()

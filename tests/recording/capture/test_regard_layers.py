@@ -112,7 +112,7 @@ def test_the_steps_of_a_search_are_stitched(attention: str) -> None:
     model.output.bias.data[2] = -99.0  # never the end
     for _ in range(2):
         with regard.record(model) as tape, torch.no_grad():
-            (found,) = greedy(model, model.start(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
+            (found,) = greedy(model, model.init_state(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
     assert [one.step for one in tape] == [0, 1, 2, 3, 4]
     (whole,) = tape.stitched()
     said = torch.tensor([[1, *found.tokens[:4]]])
@@ -147,7 +147,7 @@ def test_a_transformers_search_is_the_map_of_one_pass() -> None:
     model = Transformer(20, 20, width=8, layers=2, heads=2).eval()
     model.output.bias.data[2] = -99.0
     with regard.record(model) as tape, torch.no_grad():
-        (found,) = greedy(model, model.start(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
+        (found,) = greedy(model, model.init_state(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
     with torch.no_grad(), regard.record(model) as taught:
         model(SOURCE[:1], LENGTHS[:1], torch.tensor([[1, *found.tokens[:4]]]))
     for one, same in zip(tape.stitched(), taught, strict=True):

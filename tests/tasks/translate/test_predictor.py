@@ -147,7 +147,7 @@ def test_the_alignment_is_that_of_what_was_said(name: str) -> None:
             source, lengths = source_batch(ids)
             rows: list[Tensor] = []
             with torch.no_grad():
-                state = made.model.start(source, lengths)
+                state = made.model.init_state(source, lengths)
                 # what came to no end has no row for one
                 for token in (BOS, *(one.tokens if one.finished else one.tokens[:-1])):
                     got = made.model.step(torch.tensor([[token]]), state, weights=True)

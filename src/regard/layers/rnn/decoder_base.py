@@ -49,7 +49,7 @@ class RecurrentState:
         looked = _each(self.looked, lambda part: part[there, index])
         return replace(self._rows((first + index).flatten()), looked=looked, count=index.shape[1])
 
-    def keep(self, index: Tensor) -> "RecurrentState":  # "b2"
+    def select_sentences(self, index: Tensor) -> "RecurrentState":  # "b2"
         """These sentences alone."""
         slots = torch.arange(self.count, device=index.device)
         return replace(
@@ -98,7 +98,7 @@ class RecurrentDecoder(nn.Module, ABC):
         """All steps, on a target that is known."""
 
     @abstractmethod
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+    def init_state(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         """Before the first step: one hypothesis a sentence.  `hypotheses`: how many of each will be searched, about."""
 
     @abstractmethod

@@ -46,7 +46,7 @@ class Fixed(RecurrentDecoder):
         s = self.stack.run(torch.cat([y, context], dim=-1), self.bridge(encoded.summary))
         return DecoderOutput(self._read(s, context))
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+    def init_state(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return RecurrentState(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
 
     def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
@@ -113,7 +113,7 @@ class Bahdanau(Attentive):
             _joined([got.entropy for got in found]),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+    def init_state(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
     def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
@@ -200,7 +200,7 @@ class Luong(Attentive):
             _joined([got.entropy for got in found]),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+    def init_state(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         fed = self._nothing(encoded.outputs) if self.feeding else None
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses, fed)
 

@@ -59,9 +59,9 @@ class CaptionState:
         """Slot j of picture i continues what was slot index[i, j]."""
         return replace(self, state=self.state.reorder(index))
 
-    def keep(self, index: Tensor) -> "CaptionState":  # "b2"
+    def select_sentences(self, index: Tensor) -> "CaptionState":  # "b2"
         """These pictures alone."""
-        return replace(self, state=self.state.keep(index))
+        return replace(self, state=self.state.select_sentences(index))
 
 
 class CaptionDecoder(Attentive):
@@ -113,7 +113,7 @@ class CaptionDecoder(Attentive):
             joined(lambda got: got.entropy),
         )
 
-    def start(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+    def init_state(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
     def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
@@ -204,10 +204,10 @@ class ShowAttendTell(nn.Module):
             taught = self.decoder.teacher_force(y, encoded, lengths, need)
         return taught._replace(states=self.dropout(taught.states))
 
-    def start(self, images: Tensor) -> CaptionState:
+    def init_state(self, images: Tensor) -> CaptionState:
         """The state before the first word, one caption a picture."""
         encoded, lengths, grid = self.encode(images)
-        return CaptionState(self.decoder.start(encoded, lengths), grid)
+        return CaptionState(self.decoder.init_state(encoded, lengths), grid)
 
     def step(self, tokens: Tensor, state: CaptionState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         """The logits of the word behind these, and the state with these."""

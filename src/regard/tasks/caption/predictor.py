@@ -60,7 +60,7 @@ class Captioner:
         with eval_mode(self.model):
             for at in range(0, len(pixels), _AT_ONCE):
                 x = self._tensor(pixels[at : at + _AT_ONCE])
-                state = self.model.start(x)
+                state = self.model.init_state(x)
                 limits = torch.full((len(x),), self.longest + 1, device=x.device)
                 numbers = range(first + at, first + at + len(x))
                 found = run_search(self.model, state, search, limits, numbers, state.state.lengths)
@@ -108,7 +108,7 @@ class Captioner:
         """Height and width of the map of places."""
         with torch.no_grad(), eval_mode(self.model):
             blank = np.zeros((1, self.facts.height, self.facts.width, self.facts.channels), np.uint8)
-            grid = self.model.start(self._tensor(blank)).grid
+            grid = self.model.init_state(self._tensor(blank)).grid
         assert grid is not None
         return grid
 

@@ -113,7 +113,7 @@ class Translator:
         limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
         for bound in (self.longest, self.most):
             limits = limits if bound is None else limits.clamp_max(bound)
-        state = self.model.start(source, lengths, num_hypotheses(search))
+        state = self.model.init_state(source, lengths, num_hypotheses(search))
         return run_search(self.model, state, search, limits, numbers, lengths)
 
     def _said(self, found: Hypothesis) -> TranslationHypothesis:

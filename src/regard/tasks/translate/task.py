@@ -193,7 +193,7 @@ def rehearse(task: Translate) -> None:
     with torch.random.fork_rng(devices=[]):
         model = build(task, 11, 11, shared=False)
         model.teacher_force(source, lengths, source[:, :2])
-        model.step(source[:, :1], model.start(source, lengths))
+        model.step(source[:, :1], model.init_state(source, lengths))
 
 
 def evaluate(

@@ -1,0 +1,116 @@
+"""Sampling."""
+
+from typing import Any
+
+import pytest
+import torch
+from tests.decoding.toy import LIMITS, SENTENCES, Always, Toy, everything, go, said
+
+from regard.decoding.greedy import greedy
+from regard.decoding.sampling import sample, truncated
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_samples_are_as_frequent_as_they_are_probable(temperature: float) -> None:
+    toy, count = Toy.random(3, 3, sharp=0.7), 4000
+    toy.logits *= temperature  # so that what is drawn from is the same in both cases
+    drawn = go(sample, toy, [3, 5], [1, 3], count=count, temperature=temperature)
+    toy.logits /= temperature
+    # critical values of χ² at 0.001, for 3 - 1 and for 1 + 2 + 4 + 8 - 1 degrees of freedom
+    for sentence, limit, founds, critical in zip([3, 5], [1, 3], drawn, [13.82, 36.12], strict=True):
+        ways = list(everything(3, limit))
+        expected = [count * torch.tensor(toy.alone(sentence, way)[0]).exp().item() for way in ways]
+        assert sum(expected) == pytest.approx(count)
+        paths = [said(found) for found in founds]
+        assert sum((paths.count(way) - e) ** 2 / e for way, e in zip(ways, expected, strict=True)) < critical
+
+
+def test_log_prob_of_samples_is_the_decoders_own() -> None:
+    toy = Toy.random(7, 4)
+    drawn = go(sample, toy, SENTENCES, LIMITS, temperature=2.0, top_k=4, top_p=0.8, count=5)
+    assert {found.finished for founds in drawn for found in founds} == {True, False}
+    for sentence, limit, founds in zip(SENTENCES, LIMITS, drawn, strict=True):
+        assert len(founds) == 5
+        for found in founds:
+            assert len(said(found)) == limit or found.finished
+            assert found.log_prob == pytest.approx(toy.alone(sentence, said(found))[0])
+    assert toy.seen[0] == (7, 1)
+    assert toy.seen[1][1] == 5
+    assert toy.seen[-1][0] < 7
+
+
+def test_chance_decides_of_each_sentence_alone() -> None:
+    toy = Toy.random(7, 4)
+    chance, other = torch.rand(2, len(SENTENCES), 3, max(LIMITS), dtype=torch.float64).unbind()
+    first = go(sample, toy, SENTENCES, LIMITS, count=3, chance=chance)
+    assert first == go(sample, toy, SENTENCES, LIMITS, count=3, chance=chance)
+    assert first != go(sample, toy, SENTENCES, LIMITS, count=3, chance=other)
+    for n in range(len(SENTENCES)):
+        alone = go(sample, toy, SENTENCES[n : n + 1], LIMITS[n : n + 1], count=3, chance=chance[n : n + 1])
+        assert [[one.tokens for one in found] for found in alone] == [[one.tokens for one in first[n]]]
+
+
+def test_the_ends_of_chance_draw_what_has_a_probability() -> None:
+    toy = Toy.random(7, 4)
+    toy.logits[:, [0, 6]] = -torch.inf
+    for point in (0.0, 1.0):
+        chance = torch.full((len(SENTENCES), 1, max(LIMITS)), point, dtype=torch.float64)
+        for (found,) in go(sample, toy, SENTENCES, LIMITS, chance=chance):
+            assert not {0, 6} & set(found.tokens)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 1e-30}, {"top_k": 1}, {"top_p": 1e-9}])
+def test_without_chance_a_sample_is_greedy(options: dict[str, Any]) -> None:
+    toy = Toy.random(7, 5)
+    drawn = go(sample, toy, SENTENCES, LIMITS, count=3, **options)
+    for founds, want in zip(drawn, go(greedy, toy, SENTENCES, LIMITS), strict=True):
+        assert founds == [want] * 3
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 3.0])
+@pytest.mark.parametrize("top_k", [None, 1, 5, 100])
+@pytest.mark.parametrize("top_p", [None, 0.1, 0.6, 0.95, 1.0])
+def test_what_is_drawn_from_is_what_transformers_draws_from(
+    temperature: float, top_k: int | None, top_p: float | None
+) -> None:
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    logits = 2 * torch.randn(11, 37, dtype=torch.float64)
+    got, ids = truncated(logits.log_softmax(-1), temperature, top_k, top_p)
+    p = torch.zeros_like(logits).scatter(1, ids, got.exp()) if ids is not None else got.exp()
+    unread = torch.zeros(11, 1, dtype=torch.long)
+    want = TemperatureLogitsWarper(temperature)(unread, logits) if temperature != 1 else logits
+    want = TopKLogitsWarper(top_k)(unread, want) if top_k is not None else want
+    want = TopPLogitsWarper(top_p)(unread, want) if top_p is not None else want
+    assert torch.equal(p > 0, want > -torch.inf)
+    torch.testing.assert_close(p, want.softmax(-1))
+
+
+def test_a_draw_never_leaves_what_is_kept() -> None:
+    logits = torch.tensor([0.5, 0.2, -9.0, 0.15, 0.1, 0.05])
+    toy = Always(logits)
+    for options, allowed in (({"top_k": 2}, {0, 1}), ({"top_p": 0.5}, {0, 1, 3}), ({"top_k": 4, "top_p": 0.4}, {0, 1})):
+        drawn = go(sample, toy, [0], [20], count=20, **options)
+        assert {i for founds in drawn for found in founds for i in found.tokens} == allowed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0.0}, "temperature must be positive for sample, got 0.0"),
+        ({"temperature": "hot"}, "temperature must be a number for sample, got 'hot'"),
+        ({"top_k": 0}, "top_k must be a whole number, 1 or more, for sample, got 0"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1, got 0.0; 1 keeps everything, try top_p=0.9"),
+        ({"top_p": 1.1}, "top_p must be above 0 and at most 1, got 1.1"),
+        ({"top_p": "most"}, "top_p must be a number for sample, got 'most'"),
+        (
+            {"chance": torch.zeros(1, 1, 2)},
+            r"chance must be \(sentences, count, steps\) = \(1, 1, 3\) at least, got \(1, 1, 2\); "
+            r"draw it by torch.rand\(1, 1, 3\)",
+        ),
+        ({"count": 0}, "count must be a whole number, 1 or more, for sample, got 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        go(sample, Toy.random(7, 0), [1], [3], **options)
