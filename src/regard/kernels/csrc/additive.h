@@ -1,9 +1,9 @@
 /* Additive score: s_ij = sum_d w_d tanh(a_id + b_jd) with tanh(x + y) = 1 - 2 r, r = 1 / (1 + e^{2x} e^{2y}), and
- * d tanh = 4 r (1 - r). Rows out of INRANGE (or not finite) are flagged and take the direct form, an exponential an element.
+ * d tanh = 4 r (1 - r). Rows outside INRANGE (or not finite) are flagged and take the direct form, one exponential per element.
  */
 
 #ifndef ROWS
-#define ROWS 4 /* queries worked on at once: enough accumulators to keep two multipliers busy */
+#define ROWS 4 /* queries per block: enough accumulators to keep two multipliers busy */
 #endif
 
 /* r = 1 / (1 + e^{2 (x + y)}) for any x and y */
@@ -29,7 +29,7 @@ TARGET static REAL NAME(score)(const REAL *a, const REAL *b, const REAL *w, i64 
 TARGET static int NAME(pack_tile)(const REAL *b, i64 b_k, i64 count, i64 d, const unsigned char *allowed, i64 stride,
                                   REAL *tile) {
     for (i64 l = 0; l < LANES; l++) {
-        /* a key that no query may see is packed as zeros, so what it holds is never felt */
+        /* a key that no query may attend to is packed as zeros, so its content has no effect */
         if (l < count && (!allowed || allowed[l * stride]))
             for (i64 c = 0; c < d; c++) tile[c * LANES + l] = b[l * b_k + c];
         else
@@ -87,7 +87,7 @@ TARGET static int NAME(forward)(const void *context, i64 begin, i64 end) {
     const additive *t = context;
     const REAL *w = t->w;
     const i64 q = t->q, k = t->k, d = t->d, blocks = (q + ROWS - 1) / ROWS, tiles = (k + LANES - 1) / LANES;
-    /* with a single query an exponential a key costs as much as one an element, and needs no room */
+    /* with a single query one exponential per key costs as much as one per element, which needs no buffer */
     const int direct = q < 2;
     double exact = 0;
     for (i64 c = 0; c < d; c++) exact += w[c];
@@ -148,8 +148,8 @@ TARGET static int NAME(forward)(const void *context, i64 begin, i64 end) {
 }
 
 /* Items: (batch, LANES columns of d). Columns share nothing but the gradient of the scores, so no sum crosses threads.
- * da_id = 4 w_d sum_j g_ij r (1 - r), db_jd the same over i, dw_d = sum_ij g_ij (1 - 2 r). A pair whose g is 0 is skipped:
- * what a masked key holds is not felt here either. */
+ * da_id = 4 w_d sum_j g_ij r (1 - r), db_jd the same over i, dw_d = sum_ij g_ij (1 - 2 r). A pair whose g is 0 is skipped,
+ * so the content of a masked key has no effect here either. */
 TARGET static int NAME(backward)(const void *context, i64 begin, i64 end) {
     const additive *t = context;
     const i64 q = t->q, k = t->k, d = t->d, columns = (d + LANES - 1) / LANES, padded = (q + ROWS - 1) / ROWS * ROWS;

@@ -1,6 +1,7 @@
-/* Dropout: what is drawn for a number follows from its place and a seed, so that it can be drawn again. See simd_instance.h for the macros. */
+/* Dropout: the random bits of an element follow from its index and a seed, so that the backward pass can compute them again. See simd_instance.h
+ * for the macros. */
 
-/* Four numbers share 64 bits, those of a counter that is mixed as in splitmix64  (Steele, Lea and Flood 2014). */
+/* Four elements share the 64 bits of a counter mixed as in splitmix64  (Steele, Lea and Flood 2014). */
 TARGET static int NAME(drop)(const void *context, i64 begin, i64 end) {
     const drops *t = context;
     const REAL *x = t->x, scale = (REAL)t->scale;

@@ -1,11 +1,11 @@
-/* Feature maps "b c n", contiguous: n places of every channel of every sample. A row is one channel of one sample.
+/* Feature maps "b c n", contiguous: n positions of every channel of every sample. A row is one channel of one sample.
  *
- * Each kernel goes through the map once; what it needs twice of a row is still in the cache. A row whose sum is not finite
- * is looked through value by value, so that a NaN in it is found.
+ * Each kernel passes over the map once; a row that it reads twice is still in the cache. A row whose sum is not finite
+ * is searched value by value for a NaN.
  */
 
 #ifndef MAP_BLOCK
-#define MAP_BLOCK 1024 /* places whose sums over the channels are kept close while all channels go by */
+#define MAP_BLOCK 1024 /* positions whose sums over the channels stay in the cache while all channels are read */
 #endif
 
 /* 1 / (1 + e^-z) */
@@ -25,7 +25,7 @@ TARGET static INLINE void NAME(store_up_to)(REAL *to, i64 left, VEC x) {
     else NAME(store_some)(to, left, x);
 }
 
-/* the sum of a row, in four chains: half the rounding error and none of the waiting of one */
+/* the sum of a row, in four independent chains: half the rounding error of one chain, and no waiting for the previous addition */
 TARGET static INLINE REAL NAME(row_sum)(const REAL *x, i64 n) {
     VEC s0 = ALL(0), s1 = ALL(0), s2 = ALL(0), s3 = ALL(0);
     i64 p = 0;
@@ -75,7 +75,7 @@ TARGET static int NAME(simam_backward)(const void *context, i64 begin, i64 end) 
         for (i64 p = 0; p < n; p += LANES) {
             const VEC y = NAME(load_up_to)(x + p, n - p), grad = NAME(load_up_to)(g + p, n - p), d = y - mean;
             const VEC s = NAME(logistic)(d * d * quarter + (REAL)0.5), gs = grad * s, hd = gs * y * ((REAL)1 - s) * d;
-            /* past the end grad is zero, and so is all that is summed */
+            /* past the end grad is zero, and so are all summands */
             first += hd, second += hd * d;
             NAME(store_up_to)(dx + p, n - p, gs + hd * half);
         }
@@ -89,7 +89,7 @@ TARGET static int NAME(simam_backward)(const void *context, i64 begin, i64 end) 
     return 0;
 }
 
-/* Items: rows. The mean of every row and, if asked for, its greatest value and where the first such lies. */
+/* Items: rows. The mean of every row and, if `most` is given, its maximum and the index of the first one. */
 TARGET static int NAME(pool)(const void *context, i64 begin, i64 end) {
     const maps *t = context;
     const i64 n = t->n;
@@ -118,7 +118,7 @@ TARGET static int NAME(pool)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* dx += dmean / n in the whole row, and dmost where the greatest was */
+/* dx += dmean / n in the whole row, and dmost at the maximum */
 TARGET static int NAME(pool_backward)(const void *context, i64 begin, i64 end) {
     const maps *t = context;
     const i64 n = t->n;
@@ -131,7 +131,7 @@ TARGET static int NAME(pool_backward)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* Items: (sample, block of places). Mean and greatest over the channels of w_c x_cp, without forming it. */
+/* Items: (sample, block of positions). Mean and maximum over the channels of w_c x_cp, without forming it. */
 TARGET static int NAME(across)(const void *context, i64 begin, i64 end) {
     const maps *t = context;
     const i64 n = t->n, c = t->c, blocks = (n + MAP_BLOCK - 1) / MAP_BLOCK;
@@ -176,7 +176,7 @@ TARGET static int NAME(across)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* Items: rows. With u_p = dmean_p / c, and dmost_p more where channel i was the greatest: dx += w_i u, dw_i = sum_p x u */
+/* Items: rows. With u_p = dmean_p / c, plus dmost_p where channel i was the maximum: dx += w_i u, dw_i = sum_p x u */
 TARGET static int NAME(across_backward)(const void *context, i64 begin, i64 end) {
     const maps *t = context;
     const i64 n = t->n, c = t->c;
@@ -208,7 +208,7 @@ TARGET static int NAME(across_backward)(const void *context, i64 begin, i64 end)
     return 0;
 }
 
-/* Items: rows. out = w_c m_p x, either factor being left out where there is none */
+/* Items: rows. out = w_c m_p x, a factor that is NULL is left out */
 TARGET static int NAME(scale)(const void *context, i64 begin, i64 end) {
     const maps *t = context;
     const i64 n = t->n, c = t->c;
@@ -225,7 +225,7 @@ TARGET static int NAME(scale)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* Items: samples, or rows where no map is shared by the channels. dx = g w m, dw_c = sum_p g x m, dm_p = sum_c g x w */
+/* Items: samples, or rows if there is no m, which the channels share. dx = g w m, dw_c = sum_p g x m, dm_p = sum_c g x w */
 TARGET static int NAME(scale_backward)(const void *context, i64 begin, i64 end) {
     const maps *t = context;
     const i64 n = t->n, c = t->m ? t->c : 1;

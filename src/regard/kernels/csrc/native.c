@@ -1,8 +1,8 @@
-/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, the likeliest words, dropout.
- * Plain C behind ctypes: no Python, no torch.
+/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, vocabulary top-k, dropout.
+ * Plain C called by ctypes: no Python, no torch.
  *
  * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, vocab_topk.h and dropout.h, compiled once per real type and
- * instruction set; the widest one that the processor has is chosen at run time. Threads are made for one call and joined before it returns, so no state
+ * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
  * Every exported function returns 0, or 1 if there was no memory.
@@ -78,26 +78,26 @@ typedef struct {
     int squared;
 } rows;
 
-/* what a kernel does not need, or is not to compute, is NULL */
+/* inputs that a kernel does not need, and outputs that it is not to compute, are NULL */
 typedef struct {
     const void *x, *g, *w, *m;      /* (b, c, n), (b, c, n), (b, c), (b, n) */
     void *out, *dw, *dm;            /* (b, c, n), (b, c), (b, n) */
-    void *mean, *most, *at;         /* over places (b, c), over channels (b, n); `at` of integers as wide as the reals */
+    void *mean, *most, *at;         /* over positions (b, c), over channels (b, n); `at` has integers as wide as the floats */
     i64 c, n;
     double lam;
 } maps;
 
-/* Rows of a block share one row of sums; sums NULL: no way back is asked for, and s is left in disorder */
+/* Rows of a block share one row of sums; sums NULL: no gradient is wanted, and the content of s is undefined afterwards */
 typedef struct {
     void *s, *nll, *picked, *sums;  /* (count, v), (count), (count), (blocks, v) */
     const void *bias;               /* (v) or NULL */
     const i64 *right;               /* (count) */
     i64 count, v, block;
-    double share;                   /* of the right word */
+    double share;                   /* of the target: 1 minus the label smoothing */
 } likely;
 
-/* One step of m rows. x lies by rows of x_row, `before` (h of a GRU, c of an LSTM) by rows of before_row; all else is contiguous. The first
- * next_rows rows of what comes out are written to `next` too, where the next step reads its state. Backward, h and c are the carried gradients. */
+/* One step of m rows. x has row stride x_row, `before` (the previous h of a GRU, c of an LSTM) before_row; all else is contiguous. The first
+ * next_rows rows of the new state are also written to `next`, where the next step reads its state. Backward, h and c are the carried gradients. */
 typedef struct {
     const void *x, *p, *bias, *before, *g;   /* (m, gates d), (m, gates d), (gates d) or NULL, (m, d), (m, d) or NULL */
     void *kept, *h, *c, *next, *next_c;      /* (m, 4 d or 5 d), (m, d) each */
@@ -105,36 +105,36 @@ typedef struct {
     i64 x_row, before_row, next_rows, d;
 } cells;
 
-/* All steps: step s has rows 0 to m[s], which begin at at[s] in every array that has rows of all steps; `cell` has those of the first one.
- * `kept` of no way back has the rows of one step. */
+/* All steps: step s has rows 0 to m[s], which begin at at[s] in every array that has rows of all steps; `cell` points to the rows of the first one.
+ * Without a backward pass `kept` has the rows of one step. */
 enum { TILE = 6 };
 typedef struct {
     cells cell;
     const i64 *at, *m;              /* (steps), in the order of running */
-    const void *packed;             /* the matrix of the way there or back in panels: (panels, k, 2 lanes) */
+    const void *packed;             /* the matrix of the forward or backward product in panels: (panels, k, 2 lanes) */
     void *past;                     /* (most rows, gates d) */
     i64 steps, gates;
     int lstm, back;
 } sequence;
 
-/* Dropout of n numbers: DRAWS draws of 64 bits are made at once, each for four of them */
+/* Dropout of n elements: DRAWS random numbers of 64 bits are made at once, each for four elements */
 enum { DRAWS = 64 };
 typedef struct {
     const void *x;
     void *out;
-    i64 n, least;                   /* numbers whose 16 bits are less than this are dropped */
+    i64 n, least;                   /* elements whose 16 bits are less than this are dropped */
     uint64_t seed;
     double scale;
 } drops;
 
-/* The likeliest words: states come in blocks, words in spans; what is kept of a span is (spans, room), room being n and padding. */
+/* Vocabulary top-k: states come in blocks, words in spans; the running results are (spans, room), where room is n and padding. */
 enum { WORDS = 6, CHUNK = 16 * WORDS, SPAN = 16 * CHUNK, PADDING = 32 };
 typedef struct {
     const void *x, *w, *b;          /* (n, d), (v, d), (v) or NULL */
-    const i64 *never;               /* words that are not to be said, but count in the sums */
+    const i64 *never;               /* forbidden words, which still count in the sums */
     void *most, *sum, *least, *value, *said; /* (spans, room) each, but (spans, room, k) and (room) */
     i64 *word;                      /* (spans, room, k) */
-    unsigned char *began;           /* (blocks, spans): there are k words of this span and those that follow */
+    unsigned char *began;           /* (blocks, spans): k words of this span and the following ones are stored */
     void *out, *told;               /* (n, k), (n) */
     i64 *ids;                       /* (n, k) */
     i64 n, v, d, k, also, nevers, block, spans, room;
@@ -195,7 +195,7 @@ static const kernel TOGETHER[3][2] = COPIES(together);
 
 EXPORT int regard_abi(void) { return REGARD_ABI; }
 
-/* 0 baseline, 1 AVX2, 2 AVX-512; whether the baseline itself is vector code is the compiler's matter */
+/* 0 baseline, 1 AVX2, 2 AVX-512; the compiler decides whether the baseline is vector code */
 EXPORT int regard_level(int most) { return widest(most); }
 
 EXPORT int regard_additive_forward(int wide, int most, i64 threads, i64 n, i64 q, i64 k, i64 d, const void *a, i64 a_n, i64 a_q,
@@ -227,7 +227,7 @@ EXPORT int regard_softmax_backward(int wide, int most, i64 threads, i64 count, i
     return run(SOFTMAX_BACKWARD[widest(most)][!!wide], &t, count, (double)count * m, 3e5, threads);
 }
 
-/* count = n q rows; the mask's strides are those of (n, q, m) */
+/* count = n q rows; the strides of the mask are of (n, q, m) */
 EXPORT int regard_sparse(int wide, int most, i64 threads, int squared, i64 count, i64 m, const void *s, const void *allowed, i64 q,
                          i64 m_n, i64 m_q, i64 m_k, void *p, void *tau) {
     rows t = {0};
@@ -251,7 +251,7 @@ EXPORT int regard_likelihood(int wide, int most, i64 threads, i64 count, i64 v, 
     return run(LIKELIHOOD[widest(most)][!!wide], &t, (count + block - 1) / block, (double)count * v, 2e5, threads);
 }
 
-/* rows = b c, of n places each; g NULL: forward */
+/* rows = b c, of n positions each; g NULL: forward */
 EXPORT int regard_simam(int wide, int most, i64 threads, i64 rows_, i64 n, double lam, const void *x, const void *g, void *mean,
                         void *v, void *out) {
     maps t = {0};
@@ -259,7 +259,7 @@ EXPORT int regard_simam(int wide, int most, i64 threads, i64 rows_, i64 n, doubl
     return run(SIMAM[g != NULL][widest(most)][!!wide], &t, rows_, (double)rows_ * n, 1e5, threads);
 }
 
-/* the mean, and the greatest unless `top` is NULL; out NULL: forward, else they are gradients to be added to it */
+/* the mean, and the maximum unless `top` is NULL; out NULL: forward, else both are gradients that are added to out */
 EXPORT int regard_pool(int wide, int most, i64 threads, i64 rows_, i64 n, const void *x, void *mean, void *top, void *at,
                        void *out) {
     maps t = {0};
@@ -267,7 +267,7 @@ EXPORT int regard_pool(int wide, int most, i64 threads, i64 rows_, i64 n, const 
     return run(POOL[out != NULL][widest(most)][!!wide], &t, rows_, (double)rows_ * n, 3e5, threads);
 }
 
-/* out NULL: forward, else mean and top are gradients, to be taken to out and dw */
+/* out NULL: forward, else mean and top are gradients, which are propagated to out and dw */
 EXPORT int regard_across(int wide, int most, i64 threads, i64 b, i64 c, i64 n, const void *x, const void *w, void *mean, void *top,
                          void *at, void *out, void *dw) {
     maps t = {0};
@@ -293,7 +293,7 @@ EXPORT int regard_cell(int wide, int most, i64 threads, i64 m, i64 d, const void
     return run(CELL[c != NULL][0][widest(most)][!!wide], &t, m, (double)m * d, 3e4, threads);
 }
 
-/* carry and carry_c are the gradients of the state after the step, and become those of the state before it; dp of a GRU alone */
+/* carry and carry_c are the gradients of the state after the step, and become the gradients of the state before it; dp is written for a GRU only */
 EXPORT int regard_cell_backward(int wide, int most, i64 threads, i64 m, i64 d, const void *g, const void *kept, const void *before,
                                 i64 before_row, void *carry, void *carry_c, void *dx, void *dp) {
     cells t = {0};
@@ -301,8 +301,8 @@ EXPORT int regard_cell_backward(int wide, int most, i64 threads, i64 m, i64 d, c
     return run(CELL[carry_c != NULL][1][widest(most)][!!wide], &t, m, (double)m * d, 6e4, threads);
 }
 
-/* A GRU or, if c is there, an LSTM over all steps: x and p = before Uᵀ to h; kept is of one step unless `back`. `before` and before_c hold the first
- * states already. at, m: (steps), in the order of running. Each sequence goes its way alone, so threads take sequences. */
+/* A GRU or, if c is not NULL, an LSTM over all steps: x and p = before Uᵀ to h; kept has one step unless `back`. `before` and before_c already hold
+ * the initial states. at, m: (steps), in the order of running. Sequences are independent, so each thread takes some of them. */
 EXPORT int regard_sequence(int wide, int most, i64 threads, i64 steps, i64 d, const i64 *at, const i64 *m, const void *x, const void *u,
                            const void *bias, void *past, void *before, void *before_c, void *kept, void *h, void *c, int back) {
     sequence t = {0};
@@ -321,7 +321,7 @@ EXPORT int regard_sequence(int wide, int most, i64 threads, i64 steps, i64 d, co
     return failed;
 }
 
-/* and back: g of every h to dx and, of a GRU, dp; carry and carry_c come as zeros and become the gradients of the first states */
+/* the backward pass: g of every h to dx and, for a GRU, dp; carry and carry_c start as zeros and become the gradients of the initial states */
 EXPORT int regard_sequence_backward(int wide, int most, i64 threads, i64 steps, i64 d, const i64 *at, const i64 *m, const void *g, const void *u,
                                     const void *kept, const void *before, const void *before_c, void *carry, void *carry_c, void *dx, void *dp) {
     sequence t = {0};
@@ -340,21 +340,21 @@ EXPORT int regard_sequence_backward(int wide, int most, i64 threads, i64 steps, 
     return failed;
 }
 
-/* out = x / (1 - p), or 0 with the chance p = least / 2^16; the same for the same seed, so that the way back draws it again */
+/* out = x / (1 - p), or 0 with probability p = least / 2^16; the same seed gives the same result, so the backward pass computes it again */
 EXPORT int regard_drop(int wide, int most, i64 threads, i64 n, const void *x, i64 seed, i64 least, double scale, void *out) {
     drops t = {0};
     t.x = x, t.out = out, t.n = n, t.least = least, t.seed = (uint64_t)seed, t.scale = scale;
     return run(DROP[widest(most)][!!wide], &t, (n + 4 * DRAWS - 1) / (4 * DRAWS), (double)n, 1e6, threads);
 }
 
-/* of each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */
+/* for each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */
 EXPORT int regard_likeliest(int wide, int most, i64 threads, i64 n, i64 v, i64 d, i64 k, const void *x, const void *w, const void *b,
                             i64 also, i64 nevers, const i64 *never, void *out, i64 *ids, void *told) {
     vocabulary t = {0};
     t.x = x, t.w = w, t.b = b, t.n = n, t.v = v, t.d = d, t.k = k, t.also = also, t.nevers = nevers, t.never = never;
     t.out = out, t.ids = ids, t.told = told;
     if (n <= 0) return 0;
-    /* as many states as the second cache holds beside a chunk of words, in blocks of one size; more blocks for more threads */
+    /* as many states as the L2 cache holds beside a chunk of words, in blocks of equal size; more blocks for more threads */
     const i64 size = wide ? 8 : 4, fit = 262144 / (d * size + 1) + 1, small = (n + 2 * PADDING - 1) / (2 * PADDING);
     i64 blocks = (n + fit - 1) / fit;
     if (blocks < threads) blocks = threads < small ? threads : small;

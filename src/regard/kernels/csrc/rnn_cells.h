@@ -1,4 +1,4 @@
-/* Recurrent cells, one step of m rows: all that comes after the products, and back. See simd_instance.h for the macros. */
+/* Recurrent cells, one step of m rows: the operations after the matrix products, forward and backward. See simd_instance.h for the macros. */
 
 #if DOUBLE
 #define FLAT 20.0 /* where tanh rounds to 1 */
@@ -10,7 +10,7 @@ TARGET static INLINE VEC NAME(read)(const REAL *from, i64 left) {
     return left >= LANES ? LOAD(from) : NAME(load_some)(from, left, 0);
 }
 
-/* of a vector that may be missing */
+/* load from a vector that may be NULL */
 TARGET static INLINE VEC NAME(read_any)(const REAL *from, i64 at, i64 left) {
     return from ? NAME(read)(from + at, left) : ALL(0);
 }
@@ -20,13 +20,13 @@ TARGET static INLINE void NAME(write)(REAL *to, i64 left, VEC x) {
     else NAME(store_some)(to, left, x);
 }
 
-/* 1 / (1 + e^-x); beyond the bound it is 0 or 1 to the last bit that counts, and NaN stays NaN */
+/* 1 / (1 + e^-x); beyond the bound it rounds to 0 or 1, and NaN stays NaN */
 TARGET static INLINE VEC NAME(sigmoid)(VEC x) {
     x = MINIMUM(ALL(-LOWEST), MAXIMUM(ALL(LOWEST), x));
     return RECIPROCAL((REAL)1 + NAME(exponential)(-x));
 }
 
-/* (e^2x - 1) / (e^2x + 1): zero at zero; beyond the bound it is 1 to the last bit */
+/* (e^2x - 1) / (e^2x + 1): zero at zero; beyond the bound it rounds to 1 */
 TARGET static INLINE VEC NAME(tangent)(VEC x) {
     x = MINIMUM(ALL(FLAT), MAXIMUM(ALL(-FLAT), x));
     const VEC e = NAME(exponential)(x + x);
@@ -61,7 +61,7 @@ TARGET static int NAME(gru)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* of dh = g + carry: to x and to p; and the carry of the state before, but for its part through p */
+/* from dh = g + carry: the gradients of x and p, and the carry of the previous state without its part through p */
 TARGET static int NAME(gru_backward)(const void *context, i64 begin, i64 end) {
     const cells *t = context;
     const i64 d = t->d;
@@ -124,7 +124,7 @@ TARGET static int NAME(lstm)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* of dh = g + carry and dc: to x and p, which are one; dc of the cell before; all of dh before comes through p */
+/* from dh = g + carry and dc: the gradient of x and p, which is the same, and dc of the previous cell; dh of the previous step comes through p alone */
 TARGET static int NAME(lstm_backward)(const void *context, i64 begin, i64 end) {
     const cells *t = context;
     const i64 d = t->d;
@@ -150,7 +150,7 @@ TARGET static int NAME(lstm_backward)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* A matrix (n, k) by strides in panels of 2 LANES of n, for `product`; what is missing of the last panel is zero. NULL: no memory. */
+/* A matrix (n, k) by strides in panels of 2 LANES of n, for `product`; the last panel is padded with zeros. Returns NULL if there is no memory. */
 TARGET static void *NAME(packed)(const void *matrix, i64 n, i64 k, i64 n_stride, i64 k_stride) {
     const i64 width = 2 * LANES, panels = (n + width - 1) / width;
     REAL *to = malloc((size_t)(panels * k * width) * sizeof(REAL));

@@ -10,7 +10,7 @@ TARGET static REAL NAME(softmax)(REAL *row, i64 k, const unsigned char *allowed,
     if (j < k) most = MAXIMUM(NAME(load_some)(row + j, k - j, (REAL)-INFINITY), most);
     REAL max = NAME(largest)(most);
     if (max == (REAL)-INFINITY) {
-        /* nothing may be looked at; or every score is NaN, which must stay visible */
+        /* no entry is allowed, or every score is NaN, which must stay visible */
         REAL fill = 0;
         for (j = 0; j < k; j++)
             if (row[j] != row[j]) fill = row[j];
@@ -31,7 +31,7 @@ TARGET static REAL NAME(softmax)(REAL *row, i64 k, const unsigned char *allowed,
     return max + (REAL)log((double)all);
 }
 
-/* softmax: ds = p (g - sum_j p g + g_lse); an entry that weighs nothing is not looked at, whatever its g holds */
+/* softmax: ds = p (g - sum_j p g + g_lse); g is ignored where p is zero */
 TARGET static int NAME(softmax_backward)(const void *context, i64 begin, i64 end) {
     const rows *t = context;
     const i64 m = t->m;
@@ -67,7 +67,7 @@ TARGET static REAL NAME(threshold)(const REAL *s, i64 m, REAL max, int squared) 
     double before = INFINITY;
     for (int step = 0; step < 100; step++) {
         double value = 0, slope = 0;
-        /* a long row is summed in stretches, so that float sums stay good */
+        /* a long row is summed in segments, which limits the rounding error of float sums */
         for (i64 from = 0; from < m; from += 4096) {
             const i64 to = m - from < 4096 ? m : from + 4096;
             VEC v0 = ALL(0), v1 = ALL(0), l0 = ALL(0), l1 = ALL(0);
@@ -95,7 +95,7 @@ TARGET static REAL NAME(threshold)(const REAL *s, i64 m, REAL max, int squared) 
         }
         if (!(slope > 0)) break;
         REAL next = (REAL)(tau + (value - 1) / slope);
-        /* a step to the left only mends what rounding did to the one before; sparsemax is exact once the support stays */
+        /* a step to the left only corrects the rounding of the step before; sparsemax is exact once the support stays the same */
         const int last = !(next > tau) || (!squared && slope == before);
         tau = next;
         if (last) break;
@@ -128,7 +128,7 @@ TARGET static int NAME(sparse)(const void *context, i64 begin, i64 end) {
         int bad = NAME(itotal)(nan) != 0;
         for (; j < m; j++) max = s[j] > max ? s[j] : max, bad |= s[j] != s[j];
         if (bad || max == (REAL)INFINITY || max == (REAL)-INFINITY) {
-            /* NaN and +inf stay visible, as in softmax; a row with nothing to look at is zero */
+            /* NaN and +inf stay visible, as in softmax; a row without an allowed entry is zero */
             REAL fill = bad || max == (REAL)INFINITY ? (REAL)NAN : 0;
             for (j = 0; j < m; j++) p[j] = fill;
             if (fill != fill) tau = fill;
@@ -181,8 +181,8 @@ TARGET static int NAME(sparse_backward)(const void *context, i64 begin, i64 end)
     return 0;
 }
 
-/* Rows of logits, in place: softmax(s + b) less what the right word should have, its negative log-likelihood, and the sum of the rows for b.
- * An item is a block of rows, whose sum is its own: what is added up does not depend on the threads. */
+/* Gradient of the cross-entropy of rows of logits, in place: softmax(s + b) minus `share` at the target; the negative log-likelihood of every row;
+ * and the sum of the gradient over the rows, for b. An item is a block of rows with its own sum, so the result does not depend on the threads. */
 TARGET static int NAME(likelihood)(const void *context, i64 begin, i64 end) {
     const likely *t = context;
     const i64 v = t->v;
@@ -207,7 +207,7 @@ TARGET static int NAME(likelihood)(const void *context, i64 begin, i64 end) {
                 max = s[j] > max ? s[j] : max;
             }
             const REAL picked = s[right];
-            /* a NaN was left out of the maximum, and comes back here */
+            /* the maximum ignores a NaN, which reappears here */
             for (j = 0; j < v; j += LANES) {
                 VEC x = (j + LANES <= v ? LOAD(s + j) : NAME(load_some)(s + j, v - j, (REAL)-INFINITY)) - max;
                 VEC e = SELECT(x < (REAL)LOWEST, ALL(0), NAME(exponential)(MAXIMUM(ALL(LOWEST), x)));

@@ -2,8 +2,8 @@
  *
  * native.c includes this file several times, each time after defining
  *   DOUBLE   0 float, 1 double
- *   LEVEL    0 what every processor of the kind has, 1 AVX2 and FMA, 2 AVX-512
- * Vectors are the vector extensions of GCC and clang; without them LANES is 1 and the same text is scalar code.
+ *   LEVEL    0 baseline of the architecture, 1 AVX2 and FMA, 2 AVX-512
+ * Vectors are the vector extensions of GCC and clang; without them LANES is 1 and the same code is scalar.
  */
 
 #define JOIN2(x, y, z) x##_##y##_##z
@@ -15,8 +15,8 @@
 #define INT int64_t
 #define MANTISSA 52
 #define BIAS 1023
-#define FACTORIALS 13             /* the last term of the series of e^x that counts, |x| <= ln(2) / 2 */
-#define LN2_HIGH 6.93147180369123816490e-01 /* so few bits that n times it is exact */
+#define FACTORIALS 13             /* the last significant term of the series of e^x, |x| <= ln(2) / 2 */
+#define LN2_HIGH 6.93147180369123816490e-01 /* has so few bits that n LN2_HIGH is exact */
 #define LN2_LOW 1.90821492927058770002e-10
 #define LOWEST (-708.0)           /* e^x is a normal number above it */
 #define INRANGE 170.0             /* |x|, |y| up to which e^{2x} e^{2y} neither overflows nor underflows */
@@ -121,7 +121,7 @@ TARGET static INLINE VEC NAME(root)(VEC x) {
 #endif
 
 #ifdef ESTIMATE
-/* 1 / x from the processor's 12 or 14 bits and one step of Newton's: 2e-7, at half the price of a division */
+/* 1 / x from the processor's estimate of 12 or 14 bits and one Newton step: error 2e-7, at half the cost of a division */
 TARGET static INLINE VEC NAME(newton)(VEC x) {
     VEC r = ESTIMATE(x);
     return r * ((REAL)2 - x * r);
@@ -158,7 +158,7 @@ TARGET static INLINE REAL NAME(largest)(VEC x) {
 #endif
 }
 
-/* the first `count` values, the other lanes filled up */
+/* the first `count` values; the other lanes are filled */
 TARGET static INLINE VEC NAME(load_some)(const REAL *from, i64 count, REAL fill) {
     REAL lanes[LANES];
     for (i64 l = 0; l < LANES; l++) lanes[l] = l < count ? from[l] : fill;
@@ -172,7 +172,7 @@ TARGET static INLINE void NAME(store_some)(REAL *to, i64 count, VEC x) {
 }
 
 /* e^x for |x| below about 0.97 of where it overflows; x outside must have been clamped; NaN stays NaN.
- * x = n ln 2 + r; the Taylor series of e^r on |r| <= ln(2) / 2; 2^n put together from bits. */
+ * x = n ln 2 + r; the Taylor series of e^r on |r| <= ln(2) / 2; 2^n is assembled from bits. */
 TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #if BYTES
     const REAL shifter = (REAL)1.5 * (REAL)((i64)1 << MANTISSA);

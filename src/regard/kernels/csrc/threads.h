@@ -1,6 +1,6 @@
-/* Which instructions to use, and on how many threads. */
+/* Detection of the instruction set, and distribution of work over threads. */
 
-/* What processor and system both support. Asked of them directly, because not every compiler's runtime library has
+/* The level that processor and operating system both support. Queried directly, because not every compiler's runtime library has
  * __builtin_cpu_supports. */
 static int supported(void) {
 #if X86
@@ -17,7 +17,7 @@ static int supported(void) {
 }
 
 static int widest(int most) {
-    /* asking leaves a virtual machine, so once a process; two threads that ask at once write the same answer */
+    /* the query traps out of a virtual machine, so it is made once per process; two threads that query at once write the same answer */
     static volatile int known = -1;
     int level = known;
     if (level < 0) known = level = supported();
@@ -39,7 +39,7 @@ static void *run_share(void *p) {
 }
 #endif
 
-/* Items over at most `threads` threads; a thread is worth making for about a tenth of a millisecond of work: `grain` units of cost. */
+/* Runs items on at most `threads` threads; a thread is worth starting for about a tenth of a millisecond of work: `grain` units of cost. */
 static int run(kernel work, const void *context, i64 items, double cost, double grain, i64 threads) {
     if (items <= 0) return 0;
 #if THREADS

@@ -1,7 +1,7 @@
-/* The k likeliest words of softmax(W x + b), without the logits ever being written. See simd_instance.h for the macros.
+/* The k most probable words of softmax(W x + b); the logits are never written. See simd_instance.h for the macros.
  *
- * States lie in panels of 2 LANES, a lane each; six words are multiplied with a panel in registers. So a logit is one chain
- * of sums over d, the same for every state whatever its neighbours are, and what follows is done for LANES states at once. */
+ * States are packed in panels of 2 LANES, one lane per state; six words are multiplied with a panel in registers. So a logit is
+ * one chain of sums over d, the same for every state whatever its neighbours are, and the selection handles LANES states at once. */
 
 
 #define HUGEST ((REAL)(DOUBLE ? DBL_MAX : FLT_MAX))
@@ -28,14 +28,14 @@ TARGET static INLINE unsigned NAME(above)(VEC a, VEC b) {
 }
 #endif
 
-/* What is known of the states of a block: of the words so far the largest logit, the sum of e^(logit - largest) and, the
- * largest first and of equals the first, k words that may be said with their logits. */
+/* Running result of the states of a block over the words so far: the largest logit, the sum of e^(logit - largest), and the k
+ * allowed words of largest logit, the largest first and of equals the first. */
 typedef struct {
-    REAL *most, *sum, *least, *value, *said; /* (n), (n), (n): the last of k, (n, k), (n): the logit that is told anyway */
+    REAL *most, *sum, *least, *value, *said; /* (n), (n), (n): the smallest of the k, (n, k), (n): the logit of the extra word */
     i64 *word;                               /* (n, k) */
 } NAME(known);
 
-/* logits of `words` words and `vectors` LANES of states; the two are constants where this is inlined */
+/* logits of `words` words and `vectors` LANES of states; both are constants where this is inlined */
 TARGET static INLINE void NAME(multiply)(const REAL *const *w, const REAL *x, i64 d, const int words, const int vectors, VEC *c) {
     VEC sums[2 * WORDS];
     for (int i = 0; i < words * vectors; i++) sums[i] = ALL(0);
@@ -60,7 +60,7 @@ TARGET static INLINE void NAME(multiply)(const REAL *const *w, const REAL *x, i6
     for (int i = 0; i < words * vectors; i++) c[i] = sums[i];
 }
 
-/* among the k of a state, behind those that are no smaller */
+/* inserts a word into the k of a state, after those that are not smaller */
 TARGET static INLINE void NAME(insert)(const vocabulary *t, NAME(known) *of, i64 row, i64 word, REAL x) {
     const i64 last = t->k - 1;
     REAL *value = of->value + row * t->k;
@@ -73,15 +73,15 @@ TARGET static INLINE void NAME(insert)(const vocabulary *t, NAME(known) *of, i64
     of->least[row] = value[last];
 }
 
-/* e^x, x <= 0; what is smaller than the last bit of any sum may be anything that small */
+/* e^x, x <= 0; a value below the last bit of any sum need not be exact */
 TARGET static INLINE VEC NAME(share)(VEC x) { return NAME(exponential)(MAXIMUM(ALL(LOWEST), x)); }
 
-/* WORDS logits of LANES states are taken in; `stride` vectors lie between the words */
+/* adds WORDS logits of LANES states to the running result; the words are `stride` vectors apart */
 TARGET static INLINE void NAME(take)(const vocabulary *t, NAME(known) *of, i64 first, i64 row, const VEC *c, const int stride) {
     VEC top = c[0], most = LOAD(of->most + row), sum = LOAD(of->sum + row);
     const VEC least = LOAD(of->least + row);
     for (int i = 1; i < WORDS; i++) top = MAXIMUM(c[i * stride], top);
-    /* NaN is above nothing; it is found in the sum */
+    /* NaN compares greater than nothing; the sum shows it */
     if (ABOVE(top, MINIMUM(least, most))) {
         for (int i = 0; i < WORDS; i += 3) {
             uint64_t bits = 0;
@@ -103,7 +103,7 @@ TARGET static INLINE void NAME(take)(const vocabulary *t, NAME(known) *of, i64 f
     STORE(of->sum + row, sum + more);
 }
 
-/* Words first to last of a panel. `fetch`: the words come from far, and more than one panel needs them. */
+/* Words first to last of a panel. `fetch`: prefetch the words, which are not in the cache and which more than one panel reads. */
 TARGET static INLINE void NAME(panel)(const vocabulary *t, NAME(known) *of, i64 first, i64 last, const REAL *x, i64 row,
                                       const int fetch, const int words, const int vectors) {
     const REAL *weight = t->w, *bias = t->b;
@@ -129,8 +129,8 @@ TARGET static INLINE void NAME(panel)(const vocabulary *t, NAME(known) *of, i64 
     }
 }
 
-/* An item is a span of words for a block of states. The sums of a span are its own, so they do not depend on who did the
- * others; k words are kept over all spans that are done here one after the other, and stand with the first of them. */
+/* An item is a span of words for a block of states. Every span has its own sums, so they do not depend on which thread
+ * did the others; the k words are kept over all spans that one thread does in succession, and stored with the first of them. */
 TARGET static int NAME(likeliest)(const void *context, i64 begin, i64 end) {
     const vocabulary *t = context;
     const i64 d = t->d, k = t->k;
@@ -155,7 +155,7 @@ TARGET static int NAME(likeliest)(const void *context, i64 begin, i64 end) {
             for (i64 i = 0; i < rows * k; i++) of.value[i] = (REAL)-INFINITY, of.word[i] = 0;
         }
         of.most = (REAL *)t->most + at, of.sum = (REAL *)t->sum + at, of.said = (REAL *)t->said + from;
-        /* finite, as infinities have no difference: below no logit but infinity, and above all where there is no state */
+        /* finite, because infinities have no difference: lower than every finite logit, and above all logits in lanes without a state */
         for (i64 row = 0; row < slots; row++) of.most[row] = row < rows ? -HUGEST : HUGEST, of.sum[row] = 0;
         const i64 until = (span + 1) * SPAN < t->v ? (span + 1) * SPAN : t->v;
         for (i64 first = span * SPAN; first < until; first += CHUNK) {
@@ -170,8 +170,8 @@ TARGET static int NAME(likeliest)(const void *context, i64 begin, i64 end) {
     return 0;
 }
 
-/* What the spans of a state found, put together: log p of its k words, and of the one that is told anyway. All are NaN if a
- * logit was NaN or plus infinity, or if all were minus infinity. */
+/* Merges the spans of a state: log p of its k words and of the extra word. All are NaN if a logit was NaN or plus infinity,
+ * or if all were minus infinity. */
 TARGET static int NAME(together)(const void *context, i64 begin, i64 end) {
     const vocabulary *t = context;
     const i64 k = t->k;
@@ -193,7 +193,7 @@ TARGET static int NAME(together)(const void *context, i64 begin, i64 end) {
                 value[at] = others[i], word[at] = ids[i];
             }
         }
-        /* the largest of finite logits has a share of one; NaN is no less than that */
+        /* the largest finite logit adds one to the sum; a NaN sum is not less than one */
         const double whole = total < 0.5 ? NAN : log(total);
         for (i64 i = 0; i < k; i++) value[i] = (REAL)((double)value[i] - top - whole);
         ((REAL *)t->told)[row] = (REAL)((double)((const REAL *)t->said)[row] - top - whole);
