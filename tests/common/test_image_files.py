@@ -51,7 +51,7 @@ def test_grey_is_one_channel_and_deep_grey_is_not_cut_off(tmp_path: Path) -> Non
 def test_deep_grey_needs_no_copy_that_is_wider(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = np.random.default_rng(0).integers(0, 65536, (37, 41), np.uint16)
     whole = image_files.read(packed(Image.fromarray(deep)))
-    monkeypatch.setattr(image_files, "_STRIP", 100)
+    monkeypatch.setattr(image_files, "_PIXELS_PER_STRIP", 100)
     assert np.array_equal(image_files.read(packed(Image.fromarray(deep))), whole)
     data = packed(Image.new("I;16", (2_000, 1_000)))
     tracemalloc.start()
@@ -108,19 +108,19 @@ def test_numbers_without_a_black_and_a_white(kind: type, numbers: str) -> None:
 
 
 def test_how_large_it_is_is_known_before_anything_is_unpacked() -> None:
-    assert image_files.extent(packed(Image.new("L", (11, 10)))) == (11, 10)
-    assert image_files.extent(claims(9_000, 9_000)) == (9_000, 9_000)
+    assert image_files.read_size(packed(Image.new("L", (11, 10)))) == (11, 10)
+    assert image_files.read_size(claims(9_000, 9_000)) == (9_000, 9_000)
     # beyond some size pillow itself refuses
     for side in (10_000, 2**31 - 1):
         with pytest.raises(ValueError, match=r"a.png cannot be read as a picture \(Image size"):
-            image_files.extent(claims(side, side), name="a.png")
+            image_files.read_size(claims(side, side), name="a.png")
 
 
 def test_only_some_kinds() -> None:
     gif = packed(Image.new("L", (3, 2)), "GIF")
     assert image_files.read(gif).shape[:2] == (2, 3)
-    with pytest.raises(ValueError, match=r"cannot be read as a picture \(none of PNG, JPEG\); mend it, or take anot"):
-        image_files.read(gif, kinds=("PNG", "JPEG"))
+    with pytest.raises(ValueError, match=r"cannot be read as a picture \(none of PNG, JPEG\); fix it, or take anot"):
+        image_files.read(gif, formats=("PNG", "JPEG"))
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_broken_bytes_are_one_sentence(draw: st.DataObject, kind: str) -> None:
     data = bytes(whole[: draw.draw(st.integers(0, len(whole)))])
     said = "the picture "
     try:
-        wide, high = image_files.extent(data, kinds=("PNG", "JPEG"))
+        wide, high = image_files.read_size(data, formats=("PNG", "JPEG"))
         if wide * high <= 10_000:
-            assert image_files.read(data, kinds=("PNG", "JPEG")).ndim == 3
+            assert image_files.read(data, formats=("PNG", "JPEG")).ndim == 3
     except ValueError as error:
         said = str(error)
     assert said.startswith("the picture ")
@@ -150,5 +150,5 @@ def test_broken_bytes_are_one_sentence(draw: st.DataObject, kind: str) -> None:
 def test_nothing_is_handed_to_another_program(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
-    with pytest.raises(ValueError, match=r"a\.png cannot be read as a picture \(none of PNG, JPEG, .*\); mend it, or"):
+    with pytest.raises(ValueError, match=r"a\.png cannot be read as a picture \(none of PNG, JPEG, .*\); fix it, or"):
         image_files.read(path)

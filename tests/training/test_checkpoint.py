@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tests.training.toy import Net
 from torch import Tensor, nn
 
-from regard.common import atomic_files
+from regard.common import safetensors_files
 from regard.training import checkpoint
 from regard.training.average import average
 from regard.training.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ class Odd(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        for i, dtype in enumerate(getattr(torch, name) for name in atomic_files.TYPES):
+        for i, dtype in enumerate(getattr(torch, name) for name in safetensors_files.DTYPES):
             self.register_buffer(f"b{i}", torch.arange(7).to(dtype))
         self.register_buffer("none", torch.zeros(0, 3))
         self.scale = nn.Parameter(torch.tensor(2.5))
@@ -101,7 +101,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_of_others_is_named(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(3)}, tmp_path / "a.safetensors")
-    with pytest.raises(ValueError, match="a.safetensors was not written by regard: its metadata says nothing of it"):
+    with pytest.raises(ValueError, match="a.safetensors is no checkpoint of regard: its metadata has no 'regard'"):
         checkpoint.read(tmp_path / "a.safetensors")
     with pytest.raises(
         FileNotFoundError, match="there is no checkpoint .*none.safetensors; train one, or name another"

@@ -1,92 +1,13 @@
-"""Files that are whole or not there."""
+"""The lock on the folder of a run."""
 
 import errno
 import os
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard.training import folder_lock
-
-
-def test_a_file_is_written_and_written_over(tmp_path: Path) -> None:
-    folder_lock.write(tmp_path / "a", [b"one", memoryview(b"two")])
-    assert (tmp_path / "a").read_bytes() == b"onetwo"
-    folder_lock.write(tmp_path / "a", [b"three"])
-    assert (tmp_path / "a").read_bytes() == b"three"
-    assert os.listdir(tmp_path) == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (errno.ENOSPC, "the disk is full; free some space and resume"),
-        (errno.EDQUOT, "the quota of the disk is used up; free some space and resume"),
-        (errno.EROFS, "the folder cannot be written to; make it writable, or take another one"),
-        (errno.EIO, "Input/output error; mend that and resume"),
-    ],
-)
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_failure_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str, call: str
-) -> None:
-    folder_lock.write(tmp_path / "a", [b"old"])
-
-    def fail(*_: Any) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(folder_lock.os, call, fail)
-    with pytest.raises(OSError, match=f"cannot write .*a: {said}; what was saved before is untouched") as caught:
-        folder_lock.write(tmp_path / "a", [b"new"])
-    assert caught.value.errno == number
-    assert (tmp_path / "a").read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["a"]
-
-
-def test_a_file_that_the_system_finds_too_large(tmp_path: Path) -> None:
-    folder_lock.write(tmp_path / "a", [b"old"])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(OSError, match="cannot write .*a: the file would be larger than this system allows"):
-            folder_lock.write(tmp_path / "a", [b"new" * 1000])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (tmp_path / "a").read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["a"]
-
-
-def test_an_interrupt_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
-    folder_lock.write(tmp_path / "a", [b"old"])
-
-    def chunks() -> Iterator[bytes]:
-        yield b"new"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        folder_lock.write(tmp_path / "a", chunks())
-    assert (tmp_path / "a").read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["a"]
-
-
-def test_what_a_kill_left_is_swept_away(tmp_path: Path) -> None:
-    (tmp_path / ".last.safetensors.unfinished").write_bytes(b"half")
-    (tmp_path / "mine").write_bytes(b"whole")
-    folder_lock.sweep(tmp_path)
-    assert os.listdir(tmp_path) == ["mine"]
-
-
-def test_a_folder_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(NotADirectoryError, match="file is a file, not a folder; take another one"):
-        folder_lock.folder(tmp_path / "file")
-    with pytest.raises(OSError, match="cannot make the folder .*below: a part of that path is a file, not a folder"):
-        folder_lock.folder(tmp_path / "file" / "below")
-    with pytest.raises(OSError, match="cannot make the folder .*x: File name too long; take another one$"):
-        folder_lock.folder(tmp_path / ("x" * 300))
 
 
 def test_a_folder_is_locked_for_one(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from tests.training.toy import Batch, Toy, ToyWork, metrics, of, run, same, weig
 from torch import nn
 
 from regard.common import atomic_files
-from regard.training import folder_lock
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
 from regard.training.events import Saved, StepLogged, Validated, Warned
@@ -296,7 +295,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, alone: Path, monkeypatch: pyt
     import errno
 
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    write, fsync = folder_lock.write, os.fsync
+    write, fsync = atomic_files.write_atomically, os.fsync
 
     def fill(path: Path, chunks: Any) -> None:
         if path.name == name and read(tmp_path / "last.safetensors").facts["step"] >= 6:
@@ -308,7 +307,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, alone: Path, monkeypatch: pyt
     run(tmp_path, steps=8, average=2, **PLAIN)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.safetensors")}
     with monkeypatch.context() as patch:
-        patch.setattr(folder_lock, "write", fill)
+        patch.setattr(atomic_files, "write_atomically", fill)
         if name == "metrics.jsonl":
             patch.setattr(os, "fsync", _raising(full))
         with pytest.raises(OSError, match=f"cannot write .*{name}: the disk is full; free some space and resume"):

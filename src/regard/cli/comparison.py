@@ -15,9 +15,10 @@ import torch
 from regard.cli.main import say_error
 from regard.cli.progress import clock, number
 from regard.cli.train_runner import DIVERGED
+from regard.common import atomic_files
 from regard.tasks import registry
 from regard.tasks.registry import Kind
-from regard.training import checkpoint, folder_lock
+from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord
 from regard.training.runtime import peak_memory
@@ -51,7 +52,7 @@ def run(name: str, verb: str, task: Kind, out: Path, config: Path) -> int:
         options = [verb, "--config", str(config), "--out", str(folder), *own]
     code = _process(["train", *options])
     told = {"done": code in (0, DIVERGED), "diverged": code == DIVERGED, "peak_bytes": peak_memory.read(folder)}
-    folder_lock.write(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
+    atomic_files.write_atomically(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
     if code not in (0, DIVERGED, 130):
         say_error(f"the training of {name} failed with exit code {code}; what it said stands above")
         return 1
@@ -82,9 +83,11 @@ def results(tasks: Mapping[str, Kind], out: Path, training: TrainingConfig) -> s
     main = next(iter(tasks.values())).choice("metric")
     better = next(iter(tasks.values())).higher(main)
     rows.sort(key=lambda row: row["scores"].get(main, -np.inf if better else np.inf), reverse=better)
-    folder_lock.write(out / _RESULTS, [json.dumps({row["name"]: row for row in rows}, indent=2).encode(), b"\n"])
+    atomic_files.write_atomically(
+        out / _RESULTS, [json.dumps({row["name"]: row for row in rows}, indent=2).encode(), b"\n"]
+    )
     table = _table(rows, main, next(iter(tasks.values())), training)
-    folder_lock.write(out / _TABLE, [table.encode()])
+    atomic_files.write_atomically(out / _TABLE, [table.encode()])
     # of several seeds the first: more lines than names are no picture
     drawn = {name: points for name, points in reversed(lines.items()) if points}
     drawn = {name.partition("@")[0]: points for name, points in drawn.items()}

@@ -1,4 +1,4 @@
-"""settled: a model in evaluation for a while."""
+"""A context in which a model is in evaluation mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,14 @@ from torch import nn
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """All of it in evaluation, so that neither statistics nor draws change; then every module as it was."""
+    """Puts the model in evaluation mode and afterwards every module back into its own mode.
+
+    In evaluation mode neither running statistics nor the random generator change.
+    """
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
         yield
     finally:
-        for module, before in training.items():
-            module.training = before
+        for module, was_training in training.items():
+            module.training = was_training

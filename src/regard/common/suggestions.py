@@ -1,11 +1,11 @@
-"""A name that is to be one of several.  No torch here: the command line asks too."""
+"""Checks a name against the known names and suggests the nearest. No torch here: the command line uses it too."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def known(kind: str, name: object, names: Iterable[str]) -> None:
-    """`name` is one of `names`, or the nearest is suggested."""
+    """Raises if `name` is not one of `names`; the error suggests the nearest one."""
     names = list(names)
     if name in names:
         return

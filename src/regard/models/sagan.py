@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.utils.parametrizations import spectral_norm
 
 from regard.attn import checks
-from regard.common.averaging import has_mean
+from regard.common.averaging import can_average
 from regard.gates.non_local import NonLocal
 
 # maps on the way from noise to image: a quarter of its size, half of it, all of it
@@ -191,7 +191,7 @@ class SelfAttentionGAN(nn.Module):
         """average ← keep · average + (1 − keep) · generator, also of its running statistics."""
         own = self.generator.state_dict()
         for name, held in self.average.state_dict().items():
-            if has_mean(name, held):
+            if can_average(name, held):
                 held.lerp_(own[name], 1 - keep)
             else:
                 held.copy_(own[name])

@@ -125,7 +125,7 @@ class ImageEndpoint:
         try:
             for where, data in self._files(asked, over):
                 _check(over)
-                found.append(image_files.read(data, size=size, mode=mode, name=where, kinds=KINDS))
+                found.append(image_files.read(data, size=size, mode=mode, name=where, formats=KINDS))
         except ValueError as error:
             raise RequestError(422, str(error)) from None
         return Unpacked(np.stack(found), asked.top, asked.maps)
@@ -136,7 +136,7 @@ class ImageEndpoint:
         for where, text in asked.named:
             _check(over)
             found.append((where, _decoded(where, text)))
-            wide, high = image_files.extent(found[-1][1], name=where, kinds=KINDS)
+            wide, high = image_files.read_size(found[-1][1], name=where, formats=KINDS)
             if wide * high > most:
                 raise RequestError(
                     422, f"{where} must have at most {most:,} pixels, got {wide:,} × {high:,}; make it smaller"

@@ -136,8 +136,8 @@ def _counts(images: Images) -> list[int]:
 def remember(facts: ImageStats, folder: Path, new: bool) -> None:
     """Facts into a new run; those of a run that goes on must be the same."""
     if new or not (folder / _FILE).exists():
-        atomic_files.folder(folder)
-        atomic_files.write(folder / _FILE, [json.dumps(asdict(facts)).encode(), b"\n"])
+        atomic_files.make_folder(folder)
+        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(facts)).encode(), b"\n"])
         return
     before = recalled(folder)
     if before.sha256 != facts.sha256:

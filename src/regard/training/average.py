@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.common.averaging import has_mean
+from regard.common.averaging import can_average
 from regard.training.checkpoint import Checkpoint, read
 
 
@@ -14,7 +14,7 @@ def average(paths: Sequence[Path]) -> Checkpoint:
     """The mean of every tensor that has one, summed in float64; of others, such as whole numbers, the last."""
     last = read(paths[-1])
     sums: dict[str, Tensor] = {
-        name: torch.zeros_like(t, dtype=torch.float64) for name, t in last.tensors.items() if has_mean(name, t)
+        name: torch.zeros_like(t, dtype=torch.float64) for name, t in last.tensors.items() if can_average(name, t)
     }
     for path in paths:
         tensors = read(path).tensors

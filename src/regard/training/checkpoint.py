@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.common import atomic_files
-from regard.training import folder_lock
+from regard.common import atomic_files, safetensors_files
 
 FORMAT = 1
 _KEY = "regard"
@@ -70,21 +69,14 @@ def gather(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
 def write(path: Path, stored: Checkpoint, facts: Mapping[str, Any]) -> None:
     """The file, whole or not at all."""
     told = json.dumps({"format": FORMAT, "tied": dict(stored.tied), **facts})
-    folder_lock.write(path, atomic_files.safetensors(stored.tensors, {_KEY: told}))
+    atomic_files.write_atomically(path, safetensors_files.encode(stored.tensors, {_KEY: told}))
 
 
 def read(path: Path) -> Checkpoint:
     """What a file holds, or one sentence on why it cannot be used."""
     if not path.exists():
         raise FileNotFoundError(f"there is no checkpoint {path}; train one, or name another file")
-    try:
-        tensors, facts = atomic_files.read_safetensors(path, _KEY, "checkpoints")
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged or no safetensors file ({error}); take another checkpoint") from error
-    if not isinstance(facts, dict) or "format" not in facts:
-        raise ValueError(f"{path} was not written by regard: its metadata says nothing of it; take another checkpoint")
-    if facts["format"] > FORMAT:
-        raise ValueError(f"{path} has format {facts['format']}, this version reads up to {FORMAT}; update regard")
+    tensors, facts = safetensors_files.read_tagged(path, _KEY, FORMAT, "checkpoint")
     return Checkpoint(tensors, facts.pop("tied", {}), facts)
 
 

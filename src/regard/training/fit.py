@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.training import checkpoint, folder_lock, messages, setup, stopping
+from regard.common import atomic_files
+from regard.training import checkpoint, messages, setup, stopping
 from regard.training.average import average
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
@@ -269,7 +270,7 @@ class _Fitting:
             events.append(Validated(step, score, improved, time.perf_counter() - begun))
             self.metrics.validation(Validated(step, score, improved, time.perf_counter() - begun))
             if self.training.average:
-                folder_lock.folder(self.run / VALIDATED)
+                atomic_files.make_folder(self.run / VALIDATED)
                 checkpoint.write(self._validated(step), weights, _facts(step, score))
             if keep:
                 checkpoint.write(self.run / BEST, weights, _facts(step, score))

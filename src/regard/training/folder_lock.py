@@ -1,14 +1,10 @@
-"""The files of a run: whole or not there, and their folder for one process at a time."""
+"""A lock on the folder of a run: one process at a time trains in it."""
 
 import contextlib
 import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-
-from regard.common.atomic_files import folder, named, sweep, write
-
-__all__ = ["folder", "locked", "named", "sweep", "write"]
 
 
 @contextlib.contextmanager

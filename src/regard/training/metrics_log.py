@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.training import folder_lock
+from regard.common import atomic_files
 from regard.training.events import StepLogged, Validated
 from regard.training.run_folder import METRICS
 from regard.training.state import TrainingState
@@ -26,7 +26,7 @@ class MetricsLog:
             # unbuffered: nothing is left to write when it is closed
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise folder_lock.named(error, self._path) from error
+            raise atomic_files.write_error(error, self._path) from error
 
     def step(self, event: StepLogged) -> None:
         line = {name: getattr(event, name) for name in ("step", "epoch", "loss", "lr", "norm")}
@@ -49,7 +49,7 @@ class MetricsLog:
             if self._file.write(text) != len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise folder_lock.named(error, self._path) from error
+            raise atomic_files.write_error(error, self._path) from error
         if self._board is not None:
             for name, value in told.items():
                 if name not in ("kind", "step") and isinstance(value, int | float):
@@ -60,7 +60,7 @@ class MetricsLog:
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise folder_lock.named(error, self._path) from error
+            raise atomic_files.write_error(error, self._path) from error
         if self._board is not None:
             self._board.flush()
 
@@ -83,7 +83,7 @@ def _cut(path: Path, progress: TrainingState) -> None:
             continue
         if keep and line.endswith(b"\n"):
             kept.append(line)
-    folder_lock.write(path, kept)
+    atomic_files.write_atomically(path, kept)
 
 
 def _plain(value: Any) -> Any:

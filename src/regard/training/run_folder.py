@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.training import folder_lock
+from regard.common import atomic_files
 from regard.training.config import TrainingConfig
 from regard.training.protocol import Task
 
@@ -49,7 +49,7 @@ class RunRecord:
             "versions": self.versions,
             "history": [{"step": step, "training": dataclasses.asdict(training)} for step, training in self.history],
         }
-        folder_lock.write(run / RECORD, [json.dumps(told, indent=2, ensure_ascii=False).encode(), b"\n"])
+        atomic_files.write_atomically(run / RECORD, [json.dumps(told, indent=2, ensure_ascii=False).encode(), b"\n"])
 
     @staticmethod
     def of(task: Task, training: TrainingConfig) -> "RunRecord":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from regard.common import atomic_files
 from regard.training import checkpoint, folder_lock
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
@@ -27,10 +28,10 @@ def claimed(run: Path, resume: bool, processes: Processes) -> Iterator[bool]:
         raise FileNotFoundError(f"there is no run {run} to resume; name the folder of a training, or start a new one")
     if not resume and ((run / RECORD).exists() or (run / LAST).exists()):
         raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")
-    folder_lock.folder(run)
+    atomic_files.make_folder(run)
     with folder_lock.locked(run):
         for folder in (run, run / VALIDATED, run / SAMPLES):
-            folder_lock.sweep(folder)
+            atomic_files.remove_unfinished(folder)
         yield made
 
 

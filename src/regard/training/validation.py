@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.training import checkpoint, folder_lock
+from regard.common import atomic_files
+from regard.training import checkpoint
 from regard.training.checkpoint import Checkpoint
 from regard.training.events import Warned
 from regard.training.protocol import Draws, TrainingProblem, ValidationResult
@@ -50,7 +51,7 @@ class Validation:
         path = self.run / SAMPLES / f"{step}.png"
         model.eval()
         try:
-            folder_lock.folder(path.parent)
+            atomic_files.make_folder(path.parent)
             with torch.no_grad():
                 self.work.picture(model, path)
         except (OSError, ImportError) as error:

@@ -61,7 +61,7 @@ class View(ABC):
         if not path.parent.is_dir():
             raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
         if path.suffix == ".txt":
-            atomic_files.write(path, [self.text().encode("utf-8", "backslashreplace")])
+            atomic_files.write_atomically(path, [self.text().encode("utf-8", "backslashreplace")])
         else:
             self._write(path)
         return path
@@ -311,7 +311,7 @@ def _archive(path: Path, arrays: dict[str, Any]) -> None:
     save: Any = np.savez_compressed
     named = {name: np.array(value, dtype=str) if _words(value) else np.array(value) for name, value in arrays.items()}
     save(held, allow_pickle=False, **named)
-    atomic_files.write(path, [held.getbuffer()])
+    atomic_files.write_atomically(path, [held.getbuffer()])
 
 
 def _words(value: object) -> bool:

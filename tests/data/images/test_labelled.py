@@ -111,7 +111,7 @@ def test_pictures_that_cannot_be_read(tmp_path: Path) -> None:
     whole = (tmp_path / "a" / "1.png").read_bytes()
     for data in (b"no picture at all", whole[: len(whole) // 2], b""):
         (tmp_path / "a" / "2.png").write_bytes(data)
-        with pytest.raises(ValueError, match=r"2\.png cannot be read as a picture .*; mend it, or take another"):
+        with pytest.raises(ValueError, match=r"2\.png cannot be read as a picture .*; fix it, or take another"):
             read_images(tmp_path)
 
 

@@ -275,7 +275,7 @@ def test_files_that_are_no_recordings(tmp_path: Path) -> None:
         Recording.load(tmp_path / "bad.safetensors")
     save_file({"a": torch.zeros(2)}, tmp_path / "weights.safetensors")
     with pytest.raises(
-        ValueError, match="weights.safetensors is no recording: its metadata says nothing of one; save it with"
+        ValueError, match="weights.safetensors is no recording of regard: its metadata has no .* entry; take"
     ):
         Recording.load(tmp_path / "weights.safetensors")
     with pytest.raises(

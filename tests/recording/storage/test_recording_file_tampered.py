@@ -36,7 +36,7 @@ def of_form(**changes: object) -> Callable[[dict], object]:
 
 TAMPERED: dict[str, tuple[Callable[[dict], object], str]] = {
     "a later format": (lambda facts: facts.update(format=2), "has format 2, this version reads up to 1; update regard"),
-    "a format in words": (lambda facts: facts.update(format="x"), "(format must be a whole number, got 'x'); take ano"),
+    "a format in words": (lambda facts: facts.update(format="x"), "has format 'x', which is no whole number; take another recording"),
     "no maps": (lambda facts: facts.pop("maps"), "maps must be a list, and is not there"),
     "maps by name": (lambda facts: facts.update(maps={}), "maps must be a list, got {}"),
     "a map in words": (lambda facts: facts.update(maps=["a"]), "map 0 must be fields by name, got 'a'"),
@@ -114,5 +114,5 @@ def test_a_file_that_was_tampered_with(case: str, tmp_path: Path) -> None:
 def test_json_of_any_depth(tmp_path: Path) -> None:
     path = tmp_path / "deep.safetensors"
     save_file({"a": torch.zeros(2)}, path, {"regard.recording": "[" * 100_000})
-    with pytest.raises(ValueError, match=r"deep.safetensors is damaged or no safetensors file .*; take another one"):
+    with pytest.raises(ValueError, match=r"deep.safetensors is damaged or no safetensors file .*; take another recording"):
         Recording.load(path)

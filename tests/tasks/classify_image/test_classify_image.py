@@ -172,7 +172,7 @@ def test_a_class_of_one_image_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "holds no images.json; name the folder"), ("[]", "does not tell of images .*; restore it, or train in")],
+    [(None, "holds no images.json; name the folder"), ("[]", "does not describe images .*; restore it, or train in")],
 )
 def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:

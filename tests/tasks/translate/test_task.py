@@ -362,8 +362,8 @@ def test_a_resumed_run_that_was_killed_while_it_read_learns_them(tmp_path: Path)
     ("text", "said"),
     [
         (None, "holds no data.json; name the folder of a training run"),
-        ("{}", "data.json does not tell of data .*; restore it, or train in another folder"),
-        ("[", "data.json does not tell of data .*; restore it, or train in another folder"),
+        ("{}", "data.json does not describe data .*; restore it, or train in another folder"),
+        ("[", "data.json does not describe data .*; restore it, or train in another folder"),
     ],
 )
 def test_facts_that_are_none(text: str | None, said: str, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def write(path: Path, task: Any, training: TrainingConfig) -> None:
             value = getattr(of, one.name)
             if value is not None or _default(one) is not None:
                 lines.append(f"{one.name.replace('_', '-')} = {_written(value)}")
-    atomic_files.write(path, ["\n".join([*lines, ""]).encode()])
+    atomic_files.write_atomically(path, ["\n".join([*lines, ""]).encode()])
 
 
 def _default(one: "Field[Any]") -> Any:

@@ -131,7 +131,7 @@ class Corpus:
             target.settle()
             return cls(source.side(), target.side(), np.array(left_out, np.int32)), dropped
         except OSError as error:
-            raise error if folder is None else atomic_files.named(error, folder) from error
+            raise error if folder is None else atomic_files.write_error(error, folder) from error
         finally:
             source.close()
             target.close()
@@ -218,5 +218,5 @@ class _Flat:
 
 def _unfinished(folder: Path, name: str) -> IO[bytes]:
     """A file under a name that a sweep of the folder knows, in case this process is killed."""
-    atomic_files.folder(folder)
+    atomic_files.make_folder(folder)
     return tempfile.NamedTemporaryFile(prefix=f".{name}.", suffix=atomic_files.UNFINISHED, dir=folder, delete=False)

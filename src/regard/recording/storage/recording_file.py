@@ -17,7 +17,7 @@ from typing import Any, get_args
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
-from regard.common import atomic_files
+from regard.common import atomic_files, safetensors_files
 from regard.recording.recorded_map import Kind, RecordedMap
 from regard.recording.storage import map_codec
 
@@ -64,8 +64,8 @@ def write(path: Path, maps: Sequence[RecordedMap], facts: Mapping[str, Any], mos
         raise ValueError(f"{error}; mend it with dataclasses.replace before it is saved") from error
     text = json.dumps(whole)
     if not path.parent.is_dir():
-        atomic_files.folder(path.parent)
-    atomic_files.write(path, atomic_files.safetensors(shelf.tensors, {_KEY: text}))
+        atomic_files.make_folder(path.parent)
+    atomic_files.write_atomically(path, safetensors_files.encode(shelf.tensors, {_KEY: text}))
     return path
 
 
@@ -74,32 +74,17 @@ def read(path: Path) -> tuple[tuple[RecordedMap, ...], Labels, Labels, dict[str,
     path = place(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no recording {path}; save one, or name another file")
+    tensors, facts = safetensors_files.read_tagged(path, _KEY, FORMAT, "recording")
     try:
-        tensors, facts = atomic_files.read_safetensors(path, _KEY, "recordings")
-    except ValueError as error:
-        # quoted: the names in it are the file's
-        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another one") from error
-    if not isinstance(facts, dict) or "format" not in facts:
-        raise ValueError(f"{path} is no recording: its metadata says nothing of one; save it with Recording.save")
-    try:
-        form = _field("", facts, "format", _count, "a whole number")
-        if form > FORMAT:
-            raise _Newer(f"{path} has format {form}, this version reads up to {FORMAT}; update regard")
         _check(facts)
         maps = tuple(_recorded(one, partial(_Shelf.get, tensors)) for one in facts["maps"])
         for n, one in enumerate(maps):
             _check_fit(n, one)
-    except _Newer:
-        raise
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         said = error if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path} does not hold what it should ({said}); take another one") from error
     queries, keys = (None if facts[name] is None else tuple(facts[name]) for name in ("queries", "keys"))
     return maps, queries, keys, dict(facts["about"])
-
-
-class _Newer(ValueError):
-    """A recording of a later version: it is not damaged."""
 
 
 def _text(value: object) -> bool:

@@ -143,8 +143,8 @@ def has_tokens(folder: Path) -> bool:
 
 
 def write_tokens(tokens: Tokenizer, folder: Path) -> None:
-    atomic_files.folder(folder)
-    atomic_files.write(folder / _TOKENS, [tokens.to_json().encode()])
+    atomic_files.make_folder(folder)
+    atomic_files.write_atomically(folder / _TOKENS, [tokens.to_json().encode()])
 
 
 def pointing(

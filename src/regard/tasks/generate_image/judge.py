@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.common import atomic_files
+from regard.common import atomic_files, safetensors_files
 from regard.data.images.labelled import Images
 from regard.models.convnet import ConvNet
 from regard.tasks._image_data import ImageStats, tensor
@@ -65,7 +65,7 @@ class ReferenceClassifier:
         made = learn()
         told = json.dumps({"accuracy": made.accuracy})
         weights = {name: t.contiguous() for name, t in made.model.state_dict().items()}
-        atomic_files.write(path, atomic_files.safetensors(weights, {_KEY: told}))
+        atomic_files.write_atomically(path, safetensors_files.encode(weights, {_KEY: told}))
         return made
 
     @staticmethod
@@ -74,7 +74,7 @@ class ReferenceClassifier:
             task = ClassifyImage(width=16, depths=(1, 1))
             model = classification.build(task, facts.channels, len(facts.classes))
         try:
-            tensors, told = atomic_files.read_safetensors(path, _KEY, "checkpoints")
+            tensors, told = safetensors_files.read(path, _KEY, "checkpoint")
             model.load_state_dict(tensors)
             accuracy = float(told["accuracy"])
         except (RuntimeError, ValueError, KeyError, TypeError) as error:

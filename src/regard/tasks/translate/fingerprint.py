@@ -38,7 +38,7 @@ class CorpusFingerprint:
         return (folder / _FILE).exists()
 
     def write(self, folder: Path) -> None:
-        atomic_files.write(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
+        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
 
     def same(self, folder: Path) -> "CorpusFingerprint":
         """Those that the folder's run began with; raises if that was with other data."""

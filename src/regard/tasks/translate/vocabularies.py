@@ -43,11 +43,11 @@ class Vocabularies:
 
     def save(self, folder: Path) -> None:
         """In place of whatever vocabularies the folder had."""
-        atomic_files.folder(folder)
+        atomic_files.make_folder(folder)
         for name in (SHARED, SOURCE, TARGET):
             (folder / name).unlink(missing_ok=True)
         for name, tokens in ((SHARED, self.source),) if self.shared else ((SOURCE, self.source), (TARGET, self.target)):
-            atomic_files.write(folder / name, [tokens.to_json().encode()])
+            atomic_files.write_atomically(folder / name, [tokens.to_json().encode()])
 
     @staticmethod
     def saved(folder: Path) -> bool:

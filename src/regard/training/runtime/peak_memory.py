@@ -5,14 +5,14 @@ import json
 import sys
 from pathlib import Path
 
-from regard.training import folder_lock
+from regard.common import atomic_files
 
 _FILE = "memory.json"
 
 
 def write(run: Path) -> None:
     """This process's peak, if none before had a higher one."""
-    folder_lock.write(run / _FILE, [json.dumps({"peak_bytes": max(peak(), read(run))}).encode(), b"\n"])
+    atomic_files.write_atomically(run / _FILE, [json.dumps({"peak_bytes": max(peak(), read(run))}).encode(), b"\n"])
 
 
 def read(run: Path) -> int:

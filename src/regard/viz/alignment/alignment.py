@@ -163,5 +163,5 @@ def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[st
     else:
         title = several[0].heading() if len(several) == 1 else f"{len(several)} alignments"
         said = page.document(labels.legible(title), "alignment/page", _data(several), text(several))
-    atomic_files.write(path, [said.encode()])
+    atomic_files.write_atomically(path, [said.encode()])
     return path

@@ -65,4 +65,4 @@ def figure_file(
         yield drawn, speller(path, words)
         held = io.BytesIO()
         drawn.savefig(held, format=path.suffix[1:], metadata=still[path.suffix])
-        atomic_files.write(path, [held.getbuffer()])
+        atomic_files.write_atomically(path, [held.getbuffer()])

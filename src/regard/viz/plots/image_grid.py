@@ -38,4 +38,4 @@ def write_picture(path: Path, pixels: NDArray[np.uint8]) -> None:  # "h w c"
         raise ValueError(f"pictures are written as .png, got {path.name}; name it {path.with_suffix('.png').name}")
     held = io.BytesIO()
     Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(held, "PNG")
-    atomic_files.write(path, [held.getbuffer()])
+    atomic_files.write_atomically(path, [held.getbuffer()])

@@ -213,5 +213,5 @@ def test_pictures_of_every_kind_are_one(tmp_path: Path) -> None:
 def test_a_picture_that_is_too_large_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Image.new("RGB", (9, 7)).save(tmp_path / "a.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    with pytest.raises(ValueError, match=r"a\.png cannot be read as a picture \(.*; mend it, or take another"):
+    with pytest.raises(ValueError, match=r"a\.png cannot be read as a picture \(.*; fix it, or take another"):
         picture(tmp_path / "a.png")

@@ -113,7 +113,9 @@ def write(
     """Writes the page into a file of at most `budget` bytes."""
     path = Path(path)
     checks.known("suffix", path.suffix, (".html",))
-    atomic_files.write(path, [html(recording, budget=budget, sample=sample, image=image, other=other).encode()])
+    atomic_files.write_atomically(
+        path, [html(recording, budget=budget, sample=sample, image=image, other=other).encode()]
+    )
     return path
 
 

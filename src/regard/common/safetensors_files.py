@@ -1,0 +1,87 @@
+"""Tensors and JSON in safetensors files. Nothing is ever unpickled.
+
+The JSON is the value of one key of the file's metadata. A tagged file (checkpoint, recording) has a format number in
+this JSON, so that a later version of regard is told apart from a damaged file.
+"""
+
+import json
+import reprlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DTYPES = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+"""The dtypes of torch by name, and their names in safetensors files."""
+
+
+def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """The chunks of a safetensors file: the length of the header, the header in JSON, the bytes of the tensors.
+
+    Tensors must be whole, contiguous and on the CPU. The chunks are for `write_atomically`: the library's `save` would
+    hold a second copy of all tensors in memory, and its `save_file` leaves a temporary file if the process is killed.
+    """
+    import torch
+
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, t in tensors.items():
+        dtype = DTYPES[str(t.dtype).removeprefix("torch.")]
+        header[name] = {"dtype": dtype, "shape": list(t.shape), "data_offsets": [end, end + t.nbytes]}
+        end += t.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little")
+    yield text
+    for t in tensors.values():
+        yield t.reshape(-1).view(torch.uint8).numpy().data
+
+
+def read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any]":
+    """The tensors of a safetensors file, and the JSON of its metadata under this key, or None.
+
+    Raises ValueError if it is no safetensors file. `kind` names the content in the error if the library is missing.
+    """
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise ImportError(f"{kind}s need safetensors; install it with: pip install 'regard[train]'") from error
+    try:
+        with safe_open(path, framework="pt") as file:
+            value = json.loads((file.metadata() or {}).get(key, "null"))
+            return {name: file.get_tensor(name) for name in file.keys()}, value  # noqa: SIM118
+    except (SafetensorError, OSError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def read_tagged(path: Path, key: str, newest: int, kind: str) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+    """The tensors and the facts of a tagged file, whose format is at most `newest`.
+
+    Raises ValueError in one printable sentence if the file is damaged, of another program or of a later version.
+    """
+    try:
+        tensors, facts = read(path, key, kind)
+    except ValueError as error:
+        # quoted: the sentence may contain names of the file
+        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error
+    if not isinstance(facts, dict) or "format" not in facts:
+        raise ValueError(f"{path} is no {kind} of regard: its metadata has no {key!r} entry; take another {kind}")
+    version = facts["format"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        raise ValueError(f"{path} has format {reprlib.repr(version)}, which is no whole number; take another {kind}")
+    if version > newest:
+        raise ValueError(f"{path} has format {version}, this version reads up to {newest}; update regard")
+    return tensors, facts
