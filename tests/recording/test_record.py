@@ -232,7 +232,7 @@ def test_inference_mode_is_recorded() -> None:
 def test_one_tape_at_a_time() -> None:
     net = model()
     with regard.record(net) as tape:
-        said = "record listens already in this thread; end that with-block first"
+        said = "another record is running in this thread; end that with-block first"
         with pytest.raises(RuntimeError, match=said), regard.record(net[1]):
             pass
         net(x())
@@ -249,10 +249,13 @@ def test_tolerance_is_what_the_caller_says() -> None:
 
 def test_a_scripted_or_spread_model_is_refused() -> None:
     scripted = nn.Sequential(model(), torch.jit.script(nn.Linear(D, D)))
-    with pytest.raises(TypeError, match="record cannot listen inside TorchScript, and '1' is"), regard.record(scripted):
+    with (
+        pytest.raises(TypeError, match="record cannot capture calls inside TorchScript, and '1' is"),
+        regard.record(scripted),
+    ):
         pass
     spread = nn.DataParallel(model())
-    with pytest.raises(TypeError, match="record listens in one thread, and 'the model' runs in"), regard.record(spread):
+    with pytest.raises(TypeError, match="record captures one thread, and 'the model' runs in"), regard.record(spread):
         pass
 
 
@@ -301,9 +304,9 @@ def test_gradients_need_a_graph() -> None:
         net(x())
 
 
-def test_inside_a_transform_nothing_is_heard_and_that_is_said() -> None:
+def test_inside_a_transform_nothing_is_recorded() -> None:
     net = model()
-    said = "record cannot listen inside torch.func: '0.attention' attends under vmap"
+    said = "record cannot capture calls inside torch.func: '0.attention' attends under vmap"
     with pytest.raises(RuntimeError, match=said), regard.record(net):
         torch.vmap(net)(torch.randn(3, B, N, D))
 

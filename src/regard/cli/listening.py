@@ -94,7 +94,7 @@ def taped(model: torch.nn.Module, layers: Sequence[str]) -> Iterator[Recording]:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             # an empty tape is an error here, told below
-            warnings.filterwarnings("ignore", message="record heard no attention")
+            warnings.filterwarnings("ignore", message="record found no attention")
             with record(model, layers=list(layers) or None) as tape:
                 yield tape
     except MemoryError as error:

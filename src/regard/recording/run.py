@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.recording.record import record
+from regard.recording.record import NO_ATTENTION, record
 from regard.recording.recording import Recording
 
 # key of Recording.about: width and height of the image that the model was given
@@ -47,7 +47,7 @@ def recorded(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[Recording
     """
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="record heard no attention")
+            warnings.filterwarnings("ignore", message=NO_ATTENTION)
             with record(model, layers=list(layers) or None) as recording:
                 yield recording
     except MemoryError as error:

@@ -66,7 +66,7 @@ class ImageEndpoint:
         # what a model looks at does not depend on the picture: a black one tells whether there will be maps
         black = np.zeros((1, facts.height, facts.width, facts.channels), np.uint8)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="record heard no attention")
+            warnings.filterwarnings("ignore", message="record found no attention")
             self.attends = bool(self._see(black, True)[0][1])
 
     @property

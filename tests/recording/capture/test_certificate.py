@@ -30,7 +30,7 @@ def test_a_head_that_is_no_number_is_not_verified() -> None:
 def test_one_parts_tolerance_does_not_excuse_another() -> None:
     from regard.attn.maps.attention_map import DenseMap
     from regard.recording.analysis.derived_maps import HeadStack
-    from regard.recording.capture.recorder import _joined
+    from regard.recording.capture.recorder import _join
 
     def part(certificate: float | None, tolerance: float) -> regard.RecordedMap:
         weights = DenseMap(torch.rand(B, 1, Q, Q))
@@ -38,8 +38,8 @@ def test_one_parts_tolerance_does_not_excuse_another() -> None:
 
     for parts in ([part(1e-3, 1e-4), part(1e-7, 1e-2)], [part(1e-7, 1e-2), part(None, 1e-2)]):
         for order in (parts, parts[::-1]):
-            assert not _joined(order, HeadStack).verified
-    joined = _joined([part(1e-7, 1e-2), part(1e-5, 1e-4)], HeadStack)
+            assert not _join(order, HeadStack).verified
+    joined = _join([part(1e-7, 1e-2), part(1e-5, 1e-4)], HeadStack)
     assert (joined.certificate, joined.tolerance) == (1e-5, 1e-4)
 
 
@@ -116,18 +116,18 @@ def test_a_frozen_layer_has_no_gradient_and_stops_nobody() -> None:
 @pytest.mark.parametrize("sharp", [0.3, 1.0])
 def test_a_wrong_map_over_many_keys_is_caught_in_every_type(kind: torch.dtype, sharp: float) -> None:
     from regard.attn.maps.attention_map import DenseMap
-    from regard.recording.capture.certificate import certificate
+    from regard.recording.capture.certificate import certify
 
     torch.manual_seed(5)
     q, k, v = (torch.randn(1, 2, 512, 64).to(kind) for _ in range(3))
     q = q * sharp
     out = F.scaled_dot_product_attention(q, k, v)
     weights = torch.softmax(q.double() @ k.double().mT / 8.0, -1)
-    sure = certificate(DenseMap(weights), v, out)
+    sure = certify(DenseMap(weights), v, out)
     assert sure.certificate <= sure.tolerance
     flat = torch.full_like(weights, 1 / 512)
     for wrong in (flat, weights.flip(-1), weights.roll(1, -1), weights.roll(1, -2)):
-        sure = certificate(DenseMap(wrong), v, out)
+        sure = certify(DenseMap(wrong), v, out)
         assert sure.certificate > sure.tolerance
 
 

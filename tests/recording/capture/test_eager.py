@@ -188,7 +188,7 @@ def test_a_softmax_that_mixes_nothing_is_no_attention() -> None:
             return self.out(x @ torch.randn(D, D)).softmax(-1).log()
 
     model = Classifier()
-    with pytest.warns(UserWarning, match="record heard no attention"), regard.record(model) as tape:
+    with pytest.warns(UserWarning, match="record found no attention"), regard.record(model) as tape:
         model(torch.randn(B, Q, D))
     assert len(tape) == 0
 
@@ -277,9 +277,7 @@ FAR: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "the best one": lambda w, v: v.gather(1, w.argmax(-1)[..., None].expand(-1, -1, V)),
     "nothing": lambda w, v: w,
 }
-SAID = (
-    "record heard a softmax in 'other', of queries by keys or that something was mixed by, and how it was used is not"
-)
+SAID = "record found a softmax in 'other' that looks like attention but could not follow how its output is used"
 
 
 class Both(nn.Module):
@@ -338,7 +336,10 @@ def test_pooling_with_a_weight_for_every_channel_is_told(axis: int) -> None:
 
 def test_an_empty_tape_is_told() -> None:
     model = nn.Sequential(nn.Linear(D, K))
-    with pytest.warns(UserWarning, match="record heard no attention; mix by scaled_dot_product"), regard.record(model):
+    with (
+        pytest.warns(UserWarning, match="record found no attention; attend by scaled_dot_product"),
+        regard.record(model),
+    ):
         model(torch.randn(B, Q, D))
     with pytest.warns(UserWarning, match="no module of the model ran in this thread; call"), regard.record(model):
         pass

@@ -169,7 +169,7 @@ def test_a_map_with_one_wrong_row_among_those_checked_is_caught(row: int, monkey
     plain = LazyMap.rows
     from regard.recording.capture import certificate
 
-    checked = certificate.checked(100)
+    checked = certificate.checked_rows(100)
     assert isinstance(checked, Tensor)
     assert len(checked) == 32
     assert checked[0] == 0
@@ -232,7 +232,7 @@ MASKS: dict[str, tuple[Tensor, bool]] = {
 @pytest.mark.parametrize("name", MASKS)
 def test_large_masks_take_linear_memory_where_they_can(name: str) -> None:
     allowed, small = MASKS[name]
-    found = mask_rules.compact(allowed)
+    found = mask_rules.find_rule(allowed)
     assert (found is not None) == small
     if found is not None:
         i, j = torch.arange(N) + found.offset, torch.arange(N)

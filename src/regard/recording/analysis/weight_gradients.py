@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.attn.call import exactly
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.capture.certificate import spread
+from regard.recording.capture.certificate import repeat_heads
 
 
 class OutputGradient:
@@ -58,7 +58,7 @@ class WeightGradient(AttentionMap):
     def rows(self, rows: Tensor | slice) -> Tensor:
         grad = self._seen(self._output_gradient.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
-        values = spread(self._v, grad).to(grad.dtype)
+        values = repeat_heads(self._v, grad).to(grad.dtype)
         with exactly(self.device):
             grad, values = (t.expand(*self._whole[:-2], *t.shape[-2:])[self._picked] for t in (grad, values))
             return grad[..., rows, :] @ values.transpose(-1, -2)
@@ -72,7 +72,7 @@ class WeightGradient(AttentionMap):
         return type(self)(self._output_gradient, self._seen, self._v, self._whole, tuple(whole))
 
 
-class InPlace(WeightGradient):
+class GateGradient(WeightGradient):
     """∂L/∂P = ∂L/∂out ∘ V of a gate, summed where one weight serves several values."""
 
     @torch.no_grad()

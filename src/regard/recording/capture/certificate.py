@@ -12,122 +12,127 @@ from regard.attn.maps.attention_map import AttentionMap
 # how many rows are checked, the first and the last among them
 ROWS = 32
 # how many weights are compared at a time
-_AT_ONCE = 1 << 22
-# ε: of all that is summed, what a kernel's rounding may leave; in half types, whose sums are made in float32, twice
-# that of one number
+_CHUNK = 1 << 22
+# ε: the relative rounding error of a kernel's sums; twice that of one number in half types, whose sums are made in
+# float32
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
 
 
 @lru_cache(maxsize=64)
-def checked(queries: int) -> Tensor | slice:
-    """The rows that are looked at: all, or some that lie evenly."""
+def checked_rows(queries: int) -> Tensor | slice:
+    """The rows that are checked: all, or ROWS of them, evenly spaced."""
     if queries <= ROWS:
         return slice(None)
     return torch.tensor([round(n * (queries - 1) / (ROWS - 1)) for n in range(ROWS)])
 
 
 class Certificate(NamedTuple):
-    """|P·V − out| where it is worst by what rounding may leave there, and how much that is."""
+    """|P·V − out| where it is greatest relative to its rounding bound, and that bound."""
 
     certificate: float
     tolerance: float
 
 
-def certificate(
-    of: AttentionMap, v: Tensor, out: Tensor, hard: bool = False, given: float | None = None
+def certify(
+    weights: AttentionMap, v: Tensor, out: Tensor, hard: bool = False, tolerance: float | None = None
 ) -> Certificate:  # "*b k v", "*b q v"
-    """|P·V − out| against ε (Σ_j P_ij |v_j| + |out_i|), or against a tolerance that is `given`.
+    """|P·V − out| against `tolerance`, or against ε (Σ_j P_ij |v_j| + |out_i|).
 
-    Of a hard read, which takes one value: how far that is from the nearest it may have taken.
+    Of a hard read, which takes one value: the distance to the nearest value that it may have taken.
     """
-    if 0 in of.shape or out.numel() == 0:
-        return Certificate(0.0, given or 0.0)
-    rows = checked(of.shape[-2])
-    rows = rows if isinstance(rows, slice) else rows.to(of.device)
-    with exactly(of.device):
-        weights = of.rows(rows)
-        found, values = (t.detach().to(weights.dtype) for t in (out[..., rows, :], spread(v, weights)))
+    if 0 in weights.shape or out.numel() == 0:
+        return Certificate(0.0, tolerance or 0.0)
+    rows = checked_rows(weights.shape[-2])
+    rows = rows if isinstance(rows, slice) else rows.to(weights.device)
+    with exactly(weights.device):
+        p = weights.rows(rows)
+        found, values = (t.detach().to(p.dtype) for t in (out[..., rows, :], repeat_heads(v, p)))
         if hard:
-            return Certificate(_nearest(weights, values, found), tolerance(v, out) if given is None else given)
-        gap = (weights @ values - found).abs()
-        if given is not None:
-            return Certificate(float(gap.max()), given)
-        return _worst(gap, weights.abs() @ values.abs() + found.abs(), v, out)
+            return Certificate(
+                _distance_to_nearest(p, values, found), rounding_bound(v, out) if tolerance is None else tolerance
+            )
+        gap = (p @ values - found).abs()
+        if tolerance is not None:
+            return Certificate(float(gap.max()), tolerance)
+        return _worst(gap, p.abs() @ values.abs() + found.abs(), v, out)
 
 
 @torch.no_grad()
-def in_place(of: AttentionMap, v: Tensor, out: Tensor, given: float | None = None) -> Certificate:  # "*b c n" both
-    """|P∘V − out| of a gate, whose weights broadcast to the values, against ε (P |v| + |out|)."""
-    if 0 in of.shape or out.numel() == 0:
-        return Certificate(0.0, given or 0.0)
-    rows = checked(v.shape[-2])
-    rows = rows if isinstance(rows, slice) else rows.to(of.device)
-    weights = of.rows(slice(None) if of.shape[-2] == 1 else rows)
-    found, values = (t[..., rows, :].to(weights.dtype) for t in (out, v))
-    gap = (weights * values - found).abs()
-    if given is not None:
-        return Certificate(float(gap.max()), given)
-    return _worst(gap, (weights * values).abs() + found.abs(), v, out)
+def certify_gate(
+    weights: AttentionMap, v: Tensor, out: Tensor, tolerance: float | None = None
+) -> Certificate:  # "*b c n" both
+    """|P∘V − out| of a gate, whose weights broadcast to the values, against `tolerance` or ε (P |v| + |out|)."""
+    if 0 in weights.shape or out.numel() == 0:
+        return Certificate(0.0, tolerance or 0.0)
+    rows = checked_rows(v.shape[-2])
+    rows = rows if isinstance(rows, slice) else rows.to(weights.device)
+    p = weights.rows(slice(None) if weights.shape[-2] == 1 else rows)
+    found, values = (t[..., rows, :].to(p.dtype) for t in (out, v))
+    gap = (p * values - found).abs()
+    if tolerance is not None:
+        return Certificate(float(gap.max()), tolerance)
+    return _worst(gap, (p * values).abs() + found.abs(), v, out)
 
 
 def _worst(gap: Tensor, size: Tensor, v: Tensor, out: Tensor) -> Certificate:
-    """Where the gap is greatest by its bound; one that is no number is the greatest."""
+    """The gap that is greatest relative to its bound; argmax takes NaN for the greatest."""
     least = max(torch.finfo(t.dtype).tiny for t in (v, out))
-    bound = size.mul_(_coarse(v, out)).add_(least)
+    bound = size.mul_(_rounding(v, out)).add_(least)
     at = (gap / bound).argmax()
     return Certificate(float(gap.flatten()[at]), float(bound.expand_as(gap).flatten()[at]))
 
 
-def _coarse(*of: Tensor) -> float:
-    return max(ROUNDING.get(t.dtype, 4e-2) for t in of)
+def _rounding(*tensors: Tensor) -> float:
+    """ε of the coarsest of the tensors."""
+    return max(ROUNDING.get(t.dtype, 4e-2) for t in tensors)
 
 
 @torch.no_grad()
-def alike(of: AttentionMap, exact: Tensor, kind: torch.dtype) -> bool:  # "*b q k"
-    """Σ_j |P_ij − w_ij| of every row is what rounding leaves: a map that is computed is that which was formed."""
-    coarse = 2.0 * max(ROUNDING.get(one, 4e-2) for one in (exact.dtype, kind))
-    step = max(1, _AT_ONCE // max(exact[..., :1, :].numel(), 1))
-    for start in range(0, exact.shape[-2], step):
-        part = slice(start, start + step)
-        gap = torch.sub(of.rows(part), exact[..., part, :]).abs_().sum(-1)
-        if gap.numel() and not float(gap.max()) <= coarse:  # what is no number is not alike
+def matches(weights: AttentionMap, formed: Tensor, dtype: torch.dtype) -> bool:  # "*b q k"
+    """Whether a computed map equals the weights that the model formed: Σ_j |P_ij − w_ij| ≤ 2ε in every row."""
+    bound = 2.0 * max(ROUNDING.get(kind, 4e-2) for kind in (formed.dtype, dtype))
+    step = max(1, _CHUNK // max(formed[..., :1, :].numel(), 1))
+    for start in range(0, formed.shape[-2], step):
+        rows = slice(start, start + step)
+        gap = torch.sub(weights.rows(rows), formed[..., rows, :]).abs_().sum(-1)
+        if gap.numel() and not float(gap.max()) <= bound:  # NaN does not match
             return False
     return True
 
 
 @torch.no_grad()
-def left_of(before: Tensor, after: Tensor) -> bool:
-    """Is this what dropout leaves: nothing, or all of them greater by one factor?"""
-    coarse = 4.0 * max(ROUNDING.get(one.dtype, 4e-2) for one in (before, after))
+def is_dropout_of(after: Tensor, before: Tensor) -> bool:
+    """Whether `after` equals dropout of `before`: each entry zero or scaled by one common factor."""
+    bound = 4.0 * max(ROUNDING.get(t.dtype, 4e-2) for t in (before, after))
     before, after = before.double(), after.double()
-    alive = (after != 0) & (before.abs() > 1e-3)  # small ones of a half type are rounded too far
+    alive = (after != 0) & (before.abs() > 1e-3)  # smaller weights of a half type are rounded too coarsely
     ratio = after[alive] / before[alive]
-    return ratio.numel() == 0 or float(ratio.max() - ratio.min()) <= coarse * float(ratio.max())
+    return ratio.numel() == 0 or float(ratio.max() - ratio.min()) <= bound * float(ratio.max())
 
 
-def _nearest(weights: Tensor, values: Tensor, found: Tensor) -> float:
-    """How far what a hard read found is from the nearest value of any weight; nothing, where there is none."""
+def _distance_to_nearest(weights: Tensor, values: Tensor, found: Tensor) -> float:
+    """How far the result of a hard read is from the nearest value with a weight; from zero, where no key has one."""
     worst = found.new_zeros(())
     for n in range(weights.shape[-2]):
         gap = (values - found[..., n : n + 1, :]).abs().amax(-1)
         alive = weights[..., n, :] > 0
         nearest = gap.masked_fill(~alive, torch.inf).amin(-1)
         empty = found[..., n, :].abs().amax(-1)
-        worst = torch.maximum(worst, torch.where(alive.any(-1), nearest, empty).max())  # which keeps what is no number
+        worst = torch.maximum(worst, torch.where(alive.any(-1), nearest, empty).max())  # maximum keeps NaN
     return float(worst)
 
 
-def spread(v: Tensor, weights: Tensor) -> Tensor:
+def repeat_heads(v: Tensor, weights: Tensor) -> Tensor:
     """Values with every head repeated for the query heads that share it."""
     if v.ndim < 3 or weights.ndim < 3 or v.shape[-3] in (1, weights.shape[-3]):
         return v
     return v.repeat_interleave(weights.shape[-3] // v.shape[-3], dim=-3)
 
 
-def tolerance(v: Tensor, out: Tensor) -> float:
-    """What rounding may leave of one value, by the type that was computed in and the greatest."""
-    coarse = _coarse(v, out)
+def rounding_bound(v: Tensor, out: Tensor) -> float:
+    """The rounding error of one value, by the types of both tensors and the greatest value."""
+    epsilon = _rounding(v, out)
     if v.numel() == 0:
-        return coarse
+        return epsilon
     low, high = torch.aminmax(v.detach())
-    return coarse * max(abs(float(low)), abs(float(high)))
+    return epsilon * max(abs(float(low)), abs(float(high)))

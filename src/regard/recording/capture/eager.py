@@ -1,12 +1,13 @@
 """Eager attention, written out: softmax(q kᵀ …) → dropout → · v, by matmul, bmm, baddbmm or einsum.
 
 The scores are followed from the product through what scales, shifts and masks them, so that queries and keys can be
-kept in place of the weights. Where they cannot be followed, or any row does not come out as the model's own, the
-weights themselves are kept. A softmax that mixes nothing is no attention, and is not recorded.
+kept in place of the weights. Where they cannot be followed, or any row differs from the model's own, the weights
+themselves are kept. A softmax that mixes nothing is no attention, and is not recorded.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,296 +19,303 @@ from regard.attn.nonfinite import transformed
 from regard.recording.capture import einsum, sdpa
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import CapturedCall
-from regard.recording.capture.torch_functions import ADDS, BEGIN, FOLLOW, PRODUCTS, SUMS
+from regard.recording.capture.torch_functions import (
+    ADDITIONS,
+    CASTS,
+    PRODUCTS,
+    RESHAPES,
+    SUMS,
+    TRANSPOSES,
+    functions,
+    operators,
+)
 from regard.recording.capture.tracked_tensors import (
     ScoresFact,
     SoftmaxFact,
     WeightsFact,
-    as_call,
-    broadcasts,
-    features,
-    folded,
-    headed,
-    last_two,
-    leaves_last_two,
-    moved,
-    number,
-    same,
-    summed,
-    swapped,
-    tensors,
-    turn,
-    turned,
+    all_tensors,
+    as_number,
+    attention_call,
+    can_broadcast,
+    folded_heads,
+    identity,
+    is_features,
+    keeps_last_two,
+    reshape_scores,
+    sums_over,
+    transpose,
+    transpose_scores,
+    transpose_weights,
+    transposes_last_two,
+    unfold_heads,
 )
 
 if TYPE_CHECKING:
     from regard.recording.capture.function_mode import CaptureMode
 
-# so many calls behind a softmax nothing is told of it any more
-_FAR = 6
+# the output of a softmax is followed through so many calls that no handler knows
+_MAX_DISTANCE = 6
 
-Hear = Callable[["CaptureMode", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
 
 
 class ValueRead(NamedTuple):
-    """Values were mixed: this is attention."""
+    """Weights multiplied values: this is attention."""
 
     weights: Tensor
-    held: WeightsFact
+    fact: WeightsFact
     v: Tensor
-    seen: Callable[[Tensor], Tensor] = same
+    as_rows: Callable[[Tensor], Tensor] = identity
 
 
-# what a call that gave `out` means for scores and weights: (func, out, args, kwargs)
-Follow = Callable[[Callable[..., Any], Tensor, tuple[Any, ...], dict[str, Any]], ValueRead | None]
+# notes what a call func(*args, **kwargs), which gave `out`, means for scores and weights
+Handler = Callable[["EagerTracker", Any, Tensor, Args, Kwargs], ValueRead | None]
 
 
 class EagerTracker:
     """Follows scores and weights by the tensors that hold them, for as long as these live."""
 
-    def __init__(self, ear: "CaptureMode") -> None:
+    def __init__(self, mode: "CaptureMode") -> None:
         self._scores: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        # what was made of weights in a way that is not followed: of which softmax, and by how many calls
+        # results of calls that no handler knows: the softmax they come from, and how many calls ago
         self._traces: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._softmaxes: list[SoftmaxFact] = []
-        self._tables: set[int] | None = None  # where the parameters of the model lie in memory
-        self._ear = ear
-        meant: dict[str, Follow] = {
-            "product": self._product,
-            "added product": self._added_product,
-            "einsum": self._einsum,
-            "softmax": self._softmax,
-            "times": self._scaled(False),
-            "by": self._scaled(True),
-            "plus": self._shifted(1.0),
-            "minus": self._shifted(-1.0),
-            "fill": self._filled,
-            "drop": self._dropped,
-            "shape": self._reshaped,
-            "type": self._retyped,
-            "cut": self._cut,
-            "turn": self._turned,
-        }
-        hear = {name: self._heard(follow) for name, follow in meant.items()}
-        self.begin: dict[Any, Hear] = {one: hear[name] for one, name in BEGIN.items()}
-        self.follow: dict[Any, Hear] = {one: hear[name] for one, name in FOLLOW.items()}
+        self._parameters: set[int] | None = None  # where the parameters of the model are in memory
+        self._mode = mode
+        self.start = {func: partial(self._run, handler) for func, handler in _START.items()}
+        self.follow = {func: partial(self._run, handler) for func, handler in _FOLLOW.items()}
 
     @property
-    def idle(self) -> bool:
-        """Is there nothing to follow?"""
+    def is_idle(self) -> bool:
+        """Whether there is nothing to follow."""
         return not self._scores.data and not self._weights.data and not self._traces.data
 
     @property
-    def holds(self) -> bool:
-        """Are there weights, or what was made of them?"""
+    def has_weights(self) -> bool:
+        """Whether there are weights, or results computed from them."""
         return bool(self._weights.data or self._traces.data)
 
-    def forget(self, weights: Tensor) -> None:
-        """These are known already."""
-        held = self._weights.pop(weights, None)
-        if held is not None:
-            held.softmax.heard = True
+    def drop(self, weights: Tensor) -> None:
+        """Stops following weights that were recorded otherwise."""
+        fact = self._weights.pop(weights, None)
+        if fact is not None:
+            fact.softmax.is_recorded = True
 
-    def unheard(self) -> list[str]:
-        """Modules with a softmax of queries by keys, or by which something was mixed, and nothing that was heard."""
-        missed = [one for one in self._softmaxes if (one.attends or one.mixed) and not one.heard]
-        return list(dict.fromkeys(one.name for one in missed))
+    def unrecognised(self) -> list[str]:
+        """Names of modules with a softmax that looks like attention and was not recorded."""
+        missed = [fact for fact in self._softmaxes if (fact.of_queries or fact.is_mixed) and not fact.is_recorded]
+        return list(dict.fromkeys(fact.name for fact in missed))
 
-    def touched(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A call that means nothing to scores and weights: does it mix by weights, or make something of them?"""
-        outs = [t for t in tensors(out if isinstance(out, tuple | list) else [out]) if t.ndim and t.is_floating_point()]
+    def note_use(self, func: Any, out: Any, args: Args, kwargs: Kwargs) -> None:
+        """Notes whether a call without a handler mixes something by weights, or computes something from them."""
+        outs = all_tensors(out if isinstance(out, tuple | list) else [out])
+        outs = [t for t in outs if t.ndim and t.is_floating_point()]
         if not outs:
             return
-        given = tensors(*args, *kwargs.values())
-        origins = [self._origin(one) for one in given]
-        for one, (softmax, far) in zip(given, origins, strict=True):
-            if softmax is None or softmax.heard or softmax.mixed or outs[0] is one:
+        given = all_tensors(*args, *kwargs.values())
+        origins = [self._origin(t) for t in given]
+        for used, (softmax, distance) in zip(given, origins, strict=True):
+            if softmax is None or softmax.is_recorded or softmax.is_mixed or outs[0] is used:
                 continue
-            # what is spread out over something else is a product that is summed later
-            alone = all(of is softmax or not t.is_floating_point() for t, (of, _) in zip(given, origins, strict=True))
-            itself = any(t is one for t in (*args, *kwargs.values()))
-            spread = itself and not alone and outs[0].numel() > one.numel() and func not in ADDS
-            if func in PRODUCTS or spread or (func in SUMS and self._pools(one, args, kwargs)):
-                softmax.mixed = True
-            elif far < _FAR:
-                for made in outs:
-                    if made.shape[-1] > 1 or made.numel() == one.numel():
-                        self._traces[made] = (softmax, far + 1)
+            # weights broadcast over another tensor are a product that is summed later
+            alone = all(
+                origin is softmax or not t.is_floating_point() for t, (origin, _) in zip(given, origins, strict=True)
+            )
+            is_argument = any(t is used for t in (*args, *kwargs.values()))
+            is_broadcast = is_argument and not alone and outs[0].numel() > used.numel() and func not in ADDITIONS
+            if func in PRODUCTS or is_broadcast or (func in SUMS and self._is_pooling(used, args, kwargs)):
+                softmax.is_mixed = True
+            elif distance < _MAX_DISTANCE:
+                for result in outs:
+                    if result.shape[-1] > 1 or result.numel() == used.numel():
+                        self._traces[result] = (softmax, distance + 1)
 
-    def _pools(self, one: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Is this the sum of features, each weighed by a weight of its own?"""
-        held = self._weights.get(one)
-        if held is None or held.by is None:
+    def _is_pooling(self, summed: Tensor, args: Args, kwargs: Kwargs) -> bool:
+        """Whether the call sums features that were each multiplied by a weight of its own."""
+        fact = self._weights.get(summed)
+        if fact is None or fact.factor is None:
             return False
-        axis = -2 if held.flipped else -1
-        return summed(axis, args, kwargs, one.ndim) and not transformed() and features(held.by, axis)
+        axis = -2 if fact.is_transposed else -1
+        return sums_over(axis, args, kwargs, summed.ndim) and not transformed() and is_features(fact.factor, axis)
 
-    def _origin(self, one: Any) -> tuple[SoftmaxFact | None, int]:
-        if not isinstance(one, Tensor):
+    def _origin(self, value: Any) -> tuple[SoftmaxFact | None, int]:
+        """The softmax that a tensor was computed from, and the number of calls since then."""
+        if not isinstance(value, Tensor):
             return None, 0
-        held = self._weights.get(one)
-        return (held.softmax, 0) if held is not None else self._traces.get(one, (None, 0))
+        fact = self._weights.get(value)
+        return (fact.softmax, 0) if fact is not None else self._traces.get(value, (None, 0))
 
-    def _heard(self, follow: Follow) -> Hear:
-        def hear(ear: "CaptureMode", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            out = func(*args, **kwargs)
-            if not isinstance(out, Tensor):
-                return out
-            try:
-                read = follow(func, out, args, kwargs)
-                found = None if read is None else self._understood(read, out)
-            except Exception:
-                # the call itself went well: what it means is given up, and the model runs on
-                self._scores.pop(out, None)
-                self._weights.pop(out, None)
-                return out
-            if found is not None:
-                ear.recorder.keep(*found)
-            elif self.holds and out not in self._weights:
-                self.touched(func, out, args, kwargs)
+    def _run(self, handler: Handler, mode: "CaptureMode", func: Any, args: Args, kwargs: Kwargs) -> Any:
+        out = func(*args, **kwargs)
+        if not isinstance(out, Tensor):
             return out
-
-        return hear
+        try:
+            read = handler(self, func, out, args, kwargs)
+            captured = None if read is None else self._captured_call(read, out)
+        except Exception:
+            # the call itself succeeded: following it is given up, and the model runs on
+            self._scores.pop(out, None)
+            self._weights.pop(out, None)
+            return out
+        if captured is not None:
+            mode.recorder.keep(*captured)
+        elif self.has_weights and out not in self._weights:
+            self.note_use(func, out, args, kwargs)
+        return out
 
     # products: the first makes scores, the second reads values
 
-    def _product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValueRead | None:
+    def _product(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
         named = [kwargs[name] for name in ("input", "self", "other", "mat2", "tensor2") if name in kwargs]
         a, b = [*args, *named][:2]
         if a in self._weights:
-            held = self._weights[a]
-            return None if held.flipped else ValueRead(a, held, b)
+            fact = self._weights[a]
+            return None if fact.is_transposed else ValueRead(a, fact, b)
         if b in self._weights:
-            held = self._weights[b]
-            # values before weights, both turned
-            return ValueRead(b.mT, turn(held), a.mT, turned) if held.flipped else None
+            fact = self._weights[b]
+            # values before weights, both transposed
+            return ValueRead(b.mT, transpose_weights(fact), a.mT, transpose) if fact.is_transposed else None
         if a.ndim >= 2 and b.ndim >= 2 and out.is_floating_point():
             self._scores[out] = ScoresFact(a, b.mT)
         return None
 
-    def _added_product(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValueRead | None:
+    def _added_product(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
         given = {"beta": 1, "alpha": 1, **dict(zip(("input", "batch1", "batch2"), args, strict=False)), **kwargs}
         if given["batch1"] not in self._weights:
             scores = ScoresFact(given["batch1"], given["batch2"].mT, float(given["alpha"]))
             self._scores[out] = scores if given["beta"] == 0 else scores.plus(given["input"] * given["beta"])
         return None
 
-    def _einsum(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ValueRead | None:
+    def _einsum(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
         operands = args[1:] if len(args) != 2 or isinstance(args[1], Tensor) else tuple(args[1])
         if not isinstance(args[0], str) or len(operands) != 2:
             return None
-        parts = einsum.parsed(args[0], *operands)
+        parts = einsum.parse(args[0], *operands)
         if parts is None:
             return None
-        for weights, values, mine, theirs in (
+        for weights, values, weight_letters, value_letters in (
             (operands[0], operands[1], parts.first, parts.second),
             (operands[1], operands[0], parts.second, parts.first),
         ):
             if weights in self._weights:
-                held = self._weights[weights]
-                read = None if held.flipped else einsum.reading(mine, theirs, parts.out)
-                return None if read is None else ValueRead(weights, held, read.values(values), read.result)
-        made = einsum.scoring(parts)
-        if made is not None and out.is_floating_point():
-            self._scores[out] = ScoresFact(made[0](operands[0]), made[1](operands[1]))
+                fact = self._weights[weights]
+                read = None if fact.is_transposed else einsum.read_operands(weight_letters, value_letters, parts.out)
+                return None if read is None else ValueRead(weights, fact, read.values(values), read.result)
+        sides = einsum.score_operands(parts)
+        if sides is not None and out.is_floating_point():
+            self._scores[out] = ScoresFact(sides[0](operands[0]), sides[1](operands[1]))
         return None
 
-    # what scores go through
+    # scores: scaled, shifted, masked, normalised
 
-    def _scaled(self, divides: bool) -> Follow:
-        def follow(func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if kwargs.get("rounding_mode") is not None:
-                self._scores.pop(out, None)
-                return
-            held = self._held(args)
-            if held is not None:
-                factor = number(args[1] if args[0] in self._scores else args[0])
-                if not factor or (divides and args[0] not in self._scores):
-                    self._scores.pop(out, None)
-                else:
-                    self._scores[out] = held.times(1.0 / factor if divides else factor)
-                return
-            self._weighed(out, args, divides)
+    def _multiply(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        self._scale(out, args, kwargs, divides=False)
 
-        return follow
+    def _divide(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        self._scale(out, args, kwargs, divides=True)
 
-    def _weighed(self, out: Tensor, args: tuple[Any, ...], divides: bool) -> None:
-        """Weights that are weighed once more: a mask of heads, rows that are made to sum to one."""
+    def _scale(self, out: Tensor, args: Args, kwargs: Kwargs, *, divides: bool) -> None:
+        if kwargs.get("rounding_mode") is not None:
+            self._scores.pop(out, None)
+            return
+        scores = self._scores_in(args)
+        if scores is None:
+            self._reweigh(out, args, divides)
+            return
+        factor = as_number(args[1] if args[0] in self._scores else args[0])
+        if not factor or (divides and args[0] not in self._scores):
+            self._scores.pop(out, None)
+        else:
+            self._scores[out] = scores.times(1.0 / factor if divides else factor)
+
+    def _reweigh(self, out: Tensor, args: Args, divides: bool) -> None:
+        """Weights that are multiplied or divided: by a mask of heads, or by the sums of their rows."""
         if len(args) != 2:
             return
         first = isinstance(args[0], Tensor) and args[0] in self._weights
-        mine, other = args if first else args[::-1]
-        held = self._weights.get(mine) if isinstance(mine, Tensor) and (first or not divides) else None
-        if held is not None and out.shape == mine.shape:
-            before = held.before
+        weights, other = args if first else args[::-1]
+        fact = self._weights.get(weights) if isinstance(weights, Tensor) and (first or not divides) else None
+        if fact is not None and out.shape == weights.shape:
+            before = fact.before_dropout
             if before is not None:
                 before = before / other if divides else before * other
-            own = not isinstance(other, Tensor) or other.shape != mine.shape or self._origin(other)[0] is held.softmax
-            self._weights[out] = replace(held, scores=None, before=before, by=None if own or divides else other)
+            own = (
+                not isinstance(other, Tensor) or other.shape != weights.shape or self._origin(other)[0] is fact.softmax
+            )
+            factor = None if own or divides else other
+            self._weights[out] = replace(fact, scores=None, before_dropout=before, factor=factor)
 
-    def _shifted(self, sign: float) -> Follow:
-        def follow(func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            held = self._held(args, either=sign > 0)
-            if held is not None and len(args) == 2:
-                other = args[1] if args[0] in self._scores or not isinstance(args[1], Tensor) else args[0]
-                times = sign * float(kwargs.get("alpha", 1))
-                if not isinstance(other, Tensor):
-                    self._scores[out] = held
-                elif broadcasts(other, out):
-                    self._scores[out] = held.plus((other if times == 1.0 else other * times).to(out.dtype))
-                else:
-                    self._scores.pop(out, None)
+    def _add(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        self._shift(out, args, kwargs, self._scores_in(args), 1.0)
 
-        return follow
+    def _subtract(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        self._shift(out, args, kwargs, self._scores_in(args[:1]), -1.0)
 
-    def _filled(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        held = self._held(args)
-        if held is not None:
-            given = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
-            value = number(given["value"])
-            hidden = given["mask"]
-            if value is None or not broadcasts(hidden, out):
-                self._scores.pop(out, None)
-            else:
-                nothing = torch.zeros((), dtype=out.dtype, device=out.device)
-                self._scores[out] = held.plus(torch.where(hidden, nothing + value, nothing))
+    def _shift(self, out: Tensor, args: Args, kwargs: Kwargs, scores: ScoresFact | None, sign: float) -> None:
+        if scores is None or len(args) != 2:
+            return
+        other = args[1] if args[0] in self._scores or not isinstance(args[1], Tensor) else args[0]
+        factor = sign * float(kwargs.get("alpha", 1))
+        if not isinstance(other, Tensor):
+            self._scores[out] = scores
+        elif can_broadcast(other, out):
+            self._scores[out] = scores.plus((other if factor == 1.0 else other * factor).to(out.dtype))
+        else:
+            self._scores.pop(out, None)
 
-    def _softmax(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _masked_fill(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        scores = self._scores_in(args)
+        if scores is None:
+            return
+        given = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
+        value, hidden = as_number(given["value"]), given["mask"]
+        if value is None or not can_broadcast(hidden, out):
+            self._scores.pop(out, None)
+        else:
+            zero = torch.zeros((), dtype=out.dtype, device=out.device)
+            self._scores[out] = scores.plus(torch.where(hidden, zero + value, zero))
+
+    def _softmax(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
         scores = args[0] if args else kwargs["input"]
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
         if not isinstance(axis, int) or scores.ndim < 2 or axis % scores.ndim < scores.ndim - 2:
             return
-        made = self._scores.get(scores)
-        frame = self._ear.frame
-        softmax = SoftmaxFact(frame.name, made is not None, made is not None and not self._learned(made))
-        # layers of this library say themselves what they attend to
+        fact = self._scores.get(scores)
+        frame = self._mode.frame
+        softmax = SoftmaxFact(frame.name, fact is not None, fact is not None and not self._is_linear_layer(fact))
+        # layers of this library report their attention themselves
         own = type(frame.module).__module__.startswith("regard.")
-        if scores.ndim in (3, 4) and not own and self._ear.recorder.wants(softmax.name):
+        if scores.ndim in (3, 4) and not own and self._mode.recorder.is_selected(softmax.name):
             self._softmaxes.append(softmax)
-        flipped = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
-        self._weights[out] = WeightsFact(swapped(made) if flipped else made, None, softmax, flipped)
+        is_transposed = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
+        self._weights[out] = WeightsFact(
+            transpose_scores(fact) if is_transposed else fact, None, softmax, is_transposed
+        )
 
-    def _learned(self, scores: ScoresFact) -> bool:
-        """Is one side of the product a table of the model, such as that of all words?  Then it is a layer."""
+    def _is_linear_layer(self, scores: ScoresFact) -> bool:
+        """Whether one side of the product is a parameter of the model, such as the embeddings of all words."""
         if transformed():
             return False
-        if self._tables is None:
-            own = [p for one in self._ear.recorder.places.modules.values() for p in one.parameters(recurse=False)]
-            self._tables = {p.untyped_storage().data_ptr() for p in own} - {0}
-        # what is the same for all samples may be one in another type
+        if self._parameters is None:
+            modules = self._mode.recorder.module_stack.modules.values()
+            parameters = [p for module in modules for p in module.parameters(recurse=False)]
+            self._parameters = {p.untyped_storage().data_ptr() for p in parameters} - {0}
+        # a tensor that is the same for all samples may be a parameter in another type
         sides = (scores.q, scores.k)
-        return any(t.ndim < 3 or t.untyped_storage().data_ptr() in self._tables for t in sides)
+        return any(t.ndim < 3 or t.untyped_storage().data_ptr() in self._parameters for t in sides)
 
-    # what weights go through
+    # weights: dropped, cast, reshaped
 
-    def _dropped(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        mine = args[0] if args else kwargs["input"]
-        held = self._weights.get(mine)
-        if held is not None and out is not mine:
-            self._weights[out] = replace(held, before=mine if held.before is None else held.before)
+    def _dropout(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        weights = args[0] if args else kwargs["input"]
+        fact = self._weights.get(weights)
+        if fact is not None and out is not weights:
+            before = weights if fact.before_dropout is None else fact.before_dropout
+            self._weights[out] = replace(fact, before_dropout=before)
 
-    def _retyped(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _cast(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
         if out is args[0] or not out.is_floating_point():
             return
         if args[0] in self._weights:
@@ -315,61 +323,96 @@ class EagerTracker:
         elif args[0] in self._scores:
             self._scores[out] = self._scores[args[0]]
 
-    def _reshaped(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _reshape(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
         if out is args[0]:
             return
         same = out.shape[-2:] == args[0].shape[-2:]
         if args[0] in self._weights:
-            held = self._weights[args[0]]
-            before = None if held.before is None else func(held.before, *args[1:], **kwargs)
-            self._weights[out] = replace(held, before=before, scores=moved(held.scores, out) if same else None)
+            fact = self._weights[args[0]]
+            before = None if fact.before_dropout is None else func(fact.before_dropout, *args[1:], **kwargs)
+            scores = reshape_scores(fact.scores, out) if same else None
+            self._weights[out] = replace(fact, before_dropout=before, scores=scores)
         elif same and args[0] in self._scores:
-            scores = moved(self._scores[args[0]], out)
+            scores = reshape_scores(self._scores[args[0]], out)
             if scores is not None:
                 self._scores[out] = scores
 
-    def _cut(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        held = self._weights.get(args[0])
-        if held is not None and leaves_last_two(args[1], args[0].ndim):
-            before = None if held.before is None else held.before[args[1]]
-            self._weights[out] = replace(held, before=before, scores=None)
+    def _index(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        fact = self._weights.get(args[0])
+        if fact is not None and keeps_last_two(args[1], args[0].ndim):
+            before = None if fact.before_dropout is None else fact.before_dropout[args[1]]
+            self._weights[out] = replace(fact, before_dropout=before, scores=None)
 
-    def _turned(self, func: Any, out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        held = self._weights.get(args[0])
-        if held is not None and args[0].ndim >= 2 and last_two(func, args, kwargs):
-            self._weights[out] = turn(held) if held.before is None else replace(turn(held), before=held.before.mT)
+    def _transpose(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        fact = self._weights.get(args[0])
+        if fact is not None and args[0].ndim >= 2 and transposes_last_two(func, args, kwargs):
+            before = None if fact.before_dropout is None else fact.before_dropout.mT
+            self._weights[out] = replace(transpose_weights(fact), before_dropout=before)
 
-    # helpers
-
-    def _held(self, args: tuple[Any, ...], either: bool = True) -> ScoresFact | None:
-        for one in args[:2] if either else args[:1]:
-            if isinstance(one, Tensor) and one in self._scores:
-                return self._scores[one]
+    def _scores_in(self, args: Args) -> ScoresFact | None:
+        for value in args[:2]:
+            if isinstance(value, Tensor) and value in self._scores:
+                return self._scores[value]
         return None
 
-    def _understood(self, read: ValueRead, out: Tensor) -> tuple[ModuleFrame, CapturedCall] | None:
-        """What was read, as a recorder hears it; None where it is no attention, or nobody wants it."""
-        ear, recorder = self._ear, self._ear.recorder
-        weights, held, v, seen = read
-        used = None if held.before is None else weights
-        exact = weights if held.before is None else held.before
-        # a table that is mixed by rows of two axes, as a router does, is attention only if keys were looked for
-        if v.ndim < 2 or exact.ndim < 2 or (exact.ndim == 2 and not held.softmax.product):
+    def _captured_call(self, read: ValueRead, out: Tensor) -> tuple[ModuleFrame, CapturedCall] | None:
+        """The read as a recorder takes it; None where it is no attention, or its module is not selected."""
+        mode, recorder = self._mode, self._mode.recorder
+        weights, fact, v, as_rows = read
+        after_dropout = None if fact.before_dropout is None else weights
+        formed = weights if fact.before_dropout is None else fact.before_dropout
+        # weights of two axes, such as a router's, are attention only if their scores came from a product
+        if v.ndim < 2 or formed.ndim < 2 or (formed.ndim == 2 and not fact.softmax.from_product):
             return None
-        held.softmax.heard = True
-        frame = ear.frame
-        call = as_call(held.scores, v, exact)
-        heads = ear.heads if ear.heads is not None else folded(frame, exact.shape[0])
-        if heads is not None and exact.ndim == 3:
-            used = used if used is None or used.shape[0] == 1 < heads else used.unflatten(0, (-1, heads))
-            call, exact, v, seen = headed(call, exact, v, seen, heads)
-        kind = sdpa.kind_of(frame, exact, v, False)
-        queries, keys = exact.shape[-2:]
+        fact.softmax.is_recorded = True
+        frame = mode.frame
+        call = attention_call(fact.scores, v, formed)
+        heads = mode.heads if mode.heads is not None else folded_heads(frame, formed.shape[0])
+        if heads is not None and formed.ndim == 3:
+            if after_dropout is not None and not after_dropout.shape[0] == 1 < heads:
+                after_dropout = after_dropout.unflatten(0, (-1, heads))
+            call, formed, v, as_rows = unfold_heads(call, formed, v, as_rows, heads)
+        kind = sdpa.attention_kind(frame, formed, v, False)
+        queries, keys = formed.shape[-2:]
         step = recorder.step(frame.name, kind, queries, max(keys - queries, 0), v)
-        if not recorder.wants(frame.name):
+        if not recorder.is_selected(frame.name):
             return None
-        kept: SnapshotMap = DenseMap(exact) if call is None else LazyMap(call, recorder.shelf.freeze)
-        how = ear.captured_from or ("softmax" if used is None else "softmax before dropout")
-        plain = seen(out).detach()
-        heard = CapturedCall(kept, v, out, how, kind, step, seen, plain, exact=exact.detach(), used=used)
-        return frame, heard
+        kept: SnapshotMap = DenseMap(formed) if call is None else LazyMap(call, recorder.store.frozen_copy)
+        source = mode.captured_from or ("softmax" if after_dropout is None else "softmax before dropout")
+        captured = CapturedCall(
+            kept,
+            v,
+            out,
+            source,
+            kind,
+            step,
+            as_rows,
+            expected=as_rows(out).detach(),
+            formed=formed.detach(),
+            after_dropout=after_dropout,
+        )
+        return frame, captured
+
+
+# calls that make scores or weights
+_START: dict[Any, Handler] = {
+    **dict.fromkeys([*functions("matmul", "bmm"), *operators("matmul")], EagerTracker._product),
+    **dict.fromkeys(functions("baddbmm"), EagerTracker._added_product),
+    torch.functional.einsum: EagerTracker._einsum,
+    **dict.fromkeys([*functions("softmax"), torch.special.softmax], EagerTracker._softmax),
+}
+# calls that change them
+_FOLLOW: dict[Any, Handler] = {
+    **dict.fromkeys([*functions("mul", "multiply"), *operators("mul", "rmul", "imul")], EagerTracker._multiply),
+    **dict.fromkeys(
+        [*functions("div", "divide", "true_divide"), *operators("truediv", "itruediv")], EagerTracker._divide
+    ),
+    **dict.fromkeys([*functions("add"), *operators("add", "radd", "iadd")], EagerTracker._add),
+    **dict.fromkeys([*functions("sub", "subtract"), *operators("sub", "isub")], EagerTracker._subtract),
+    **dict.fromkeys(functions("masked_fill"), EagerTracker._masked_fill),
+    **dict.fromkeys(functions("dropout", "feature_dropout"), EagerTracker._dropout),
+    **dict.fromkeys(RESHAPES, EagerTracker._reshape),
+    **dict.fromkeys(CASTS, EagerTracker._cast),
+    **dict.fromkeys(operators("getitem"), EagerTracker._index),
+    **dict.fromkeys(TRANSPOSES, EagerTracker._transpose),
+}

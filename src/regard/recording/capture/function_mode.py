@@ -1,4 +1,4 @@
-"""The ear: it hears every call of torch in this thread, and hands those that attend to whoever understands them."""
+"""CaptureMode: sees every torch call of this thread and hands those that attend to the module that captures them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,73 +12,74 @@ from regard.attn.nonfinite import transformed
 from regard.recording.capture import eager, flex, multihead, sdpa
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import Recorder
-from regard.recording.capture.torch_functions import LAYS_OUT
+from regard.recording.capture.torch_functions import REARRANGES
 
-Hear = Callable[["CaptureMode", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+# runs func(*args, **kwargs), captures it and returns its result
+Capture = Callable[["CaptureMode", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 aten = torch.ops.aten
-_ATTEND: dict[Any, Hear] = {
-    F.scaled_dot_product_attention: sdpa.hear,
-    aten.scaled_dot_product_attention: sdpa.hear,
-    aten.scaled_dot_product_attention.default: sdpa.hear,
-    F.multi_head_attention_forward: multihead.hear,
+_ATTENTION: dict[Any, Capture] = {
+    F.scaled_dot_product_attention: sdpa.capture,
+    aten.scaled_dot_product_attention: sdpa.capture,
+    aten.scaled_dot_product_attention.default: sdpa.capture,
+    F.multi_head_attention_forward: multihead.capture,
 }
 
 
 class CaptureMode(TorchFunctionMode):
-    """Listens for a recorder. Inside one of its own handlers nothing is heard, so that nothing is heard twice."""
+    """Captures calls for a recorder. Inside a capture function the mode is off, so that nothing is captured twice."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
         recorder.mode = self
         self.eager = eager.EagerTracker(self)
-        # what the attention that runs is part of, where that says more than its arguments
+        # the attention that the running calls are part of, where it says more than their arguments
         self.captured_from: str | None = None
-        self.around: ModuleFrame | None = None
         self.heads: int | None = None
-        self._hear: dict[Any, Hear] = {**_ATTEND, **self.eager.begin}
-        self._follow = self.eager.follow
+        self._enclosing: ModuleFrame | None = None
+        self._captures: dict[Any, Capture] = {**_ATTENTION, **self.eager.start}
+        self._follow: dict[Any, Capture] = dict(self.eager.follow)
 
     @property
     def frame(self) -> ModuleFrame:
-        return self.recorder.places.here if self.around is None else self.around
+        return self.recorder.module_stack.current if self._enclosing is None else self._enclosing
 
     @contextmanager
-    def inside(self, how: str, frame: ModuleFrame, heads: int) -> Iterator[None]:
-        """What is heard now is part of an attention called `how`, with so many heads."""
-        before = self.captured_from, self.around, self.heads
-        self.captured_from, self.around, self.heads = how, frame, heads
+    def inside(self, captured_from: str, frame: ModuleFrame, heads: int) -> Iterator[None]:
+        """Captures the calls inside as parts of one attention with so many heads."""
+        before = self.captured_from, self._enclosing, self.heads
+        self.captured_from, self._enclosing, self.heads = captured_from, frame, heads
         try:
             with self:
                 yield
         finally:
-            self.captured_from, self.around, self.heads = before
+            self.captured_from, self._enclosing, self.heads = before
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.recorder.silent:
+        if self.recorder.pauses:
             return func(*args, **kwargs)
-        hear = self._hear.get(func)
-        if hear is None and not self.eager.idle:
-            hear = self._follow.get(func)
-        images = self.recorder.places.images
-        if images.data and args and isinstance(args[0], torch.Tensor) and args[0] in images and func in LAYS_OUT:
+        capture = self._captures.get(func)
+        if capture is None and not self.eager.is_idle:
+            capture = self._follow.get(func)
+        images = self.recorder.module_stack.images
+        if images.data and args and isinstance(args[0], torch.Tensor) and args[0] in images and func in REARRANGES:
             out = func(*args, **kwargs)
-            self.recorder.places.laid(args[0], out)
+            self.recorder.module_stack.track_reshape(args[0], out)
             return out
-        if hear is None and type(func).__name__ == "FlexAttentionHOP":
-            hear = flex.hear
-        if hear is None:
+        if capture is None and type(func).__name__ == "FlexAttentionHOP":
+            capture = flex.capture
+        if capture is None:
             out = func(*args, **kwargs)
-            if self.eager.holds:
-                self.eager.touched(func, out, args, kwargs)
+            if self.eager.has_weights:
+                self.eager.note_use(func, out, args, kwargs)
             return out
-        if hear in (sdpa.hear, multihead.hear, flex.hear) and transformed():
+        if capture in (sdpa.capture, multihead.capture, flex.capture) and transformed():
             raise RuntimeError(
-                f"record cannot listen inside torch.func: {self.frame.name or 'the model'!r} attends under vmap or "
-                "grad; record a plain call, and take gradients by gradients=True"
+                f"record cannot capture calls inside torch.func: {self.frame.name or 'the model'!r} attends under "
+                "vmap or grad; record a plain call, and take gradients by gradients=True"
             )
-        return hear(self, func, args, kwargs)
+        return capture(self, func, args, kwargs)

@@ -1,4 +1,4 @@
-"""Masks as the predicates they stand for, so that a long recording is not quadratic by its mask alone."""
+"""Dense masks recognised as causal, window and padding rules, so that the mask of a long recording stays small."""
 
 import copy
 from dataclasses import replace
@@ -12,7 +12,7 @@ from regard.attn.maps.attention_map import LazyMap, SnapshotMap
 from regard.attn.terms.bias import Added
 from regard.attn.terms.mask import BooleanMask, Lengths, Mask, Window
 
-# masks with fewer cells are kept as they are, where each is looked at anew, and where one is looked at for all layers
+# masks with fewer cells are kept as they are: where each is examined anew, and where one is examined for all layers
 LARGE, SMALL = 1 << 20, 1 << 12
 
 
@@ -23,8 +23,8 @@ class MaskTensor(NamedTuple):
     causal: int | None = None
 
 
-def shaped(mask: Tensor, q: Tensor, k: Tensor) -> MaskTensor:
-    """torch's CausalBias is told by its corner; all others by their numbers."""
+def mask_tensor(mask: Tensor, q: Tensor, k: Tensor) -> MaskTensor:
+    """torch's CausalBias by its corner, any other mask by its numbers."""
     variant = getattr(mask, "variant", None)
     if variant is not None:
         upper = variant.name == "UPPER_LEFT"
@@ -32,10 +32,10 @@ def shaped(mask: Tensor, q: Tensor, k: Tensor) -> MaskTensor:
     return MaskTensor(mask if mask.ndim > 1 else mask.unsqueeze(0))
 
 
-def materialized(mask: Tensor, device: torch.device) -> Tensor:
+def materialize(mask: Tensor, device: torch.device) -> Tensor:
     """The mask as numbers, also where it is torch's CausalBias."""
-    made = getattr(mask, "_materialize", None)
-    return mask if made is None else made(device)
+    function = getattr(mask, "_materialize", None)
+    return mask if function is None else function(device)
 
 
 class MaskRule(NamedTuple):
@@ -46,11 +46,11 @@ class MaskRule(NamedTuple):
 
 
 @torch.no_grad()
-def compact(allowed: Tensor, least: int = LARGE) -> MaskRule | None:  # bool "*b q k"
-    """start ≤ j < end, −left ≤ j − i − offset ≤ right: a window and padding on both sides; None if it is none of that.
+def find_rule(allowed: Tensor, least: int = LARGE) -> MaskRule | None:  # bool "*b q k"
+    """start ≤ j < end, −left ≤ j − i − offset ≤ right: a window and padding on both sides; None if no such rule fits.
 
-    Every mask of causality, padding before or behind, and sliding windows is one. Rows with nothing allowed fit any.
-    One of fewer cells than `least` is not looked at.
+    It fits every mask of causality, padding before or after, and sliding windows. Rows that allow nothing fit any rule.
+    A mask of fewer cells than `least` is not examined.
     """
     if allowed.numel() < least or any(n > 1 for n in allowed.shape[1:-2]):
         return None
@@ -62,11 +62,11 @@ def compact(allowed: Tensor, least: int = LARGE) -> MaskRule | None:  # bool "*b
     alive = count > 0
     if not bool(((last - first + 1 == count) | ~alive).all()) or not bool(alive.any()):
         return None
-    place = torch.arange(queries, device=rows.device)
+    position = torch.arange(queries, device=rows.device)
     start = first.masked_fill(~alive, keys).amin(-1)
     end = last.masked_fill(~alive, -1).amax(-1) + 1
-    offset, right = _side(last - place, alive & (last + 1 < end.unsqueeze(-1)), 0)
-    left = _side(place - first, alive & (first > start.unsqueeze(-1)), None)[1]
+    offset, right = _reach(last - position, alive & (last + 1 < end.unsqueeze(-1)), 0)
+    left = _reach(position - first, alive & (first > start.unsqueeze(-1)), None)[1]
     if offset is None or (left is not None and offset + left < 0):
         return None
     mask: Mask = Window(None if left is None else left + offset, right)
@@ -75,18 +75,18 @@ def compact(allowed: Tensor, least: int = LARGE) -> MaskRule | None:  # bool "*b
         mask = mask & Lengths(end)
     if bool((start > 0).any()):
         mask = mask & ~Lengths(start)
-    i, j = place + offset, torch.arange(keys, device=rows.device)
-    # it may look like one and be none: every row is asked, some at a time
+    i, j = position + offset, torch.arange(keys, device=rows.device)
+    # the rule was derived from the ends of the rows: compare it with every cell, some rows at a time
     step = max(1, LARGE * 16 // max(len(rows) * keys, 1))
     for at in range(0, queries, step):
-        made = mask.dense(i[at : at + step], j)
-        if not torch.equal(made.expand_as(rows[:, at : at + step]), rows[:, at : at + step]):
+        dense = mask.dense(i[at : at + step], j)
+        if not torch.equal(dense.expand_as(rows[:, at : at + step]), rows[:, at : at + step]):
             return None
     return MaskRule(mask, offset)
 
 
-def _side(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None, int | None]:
-    """How far rows reach that are not stopped by padding: one number for all of them, or no limit at all."""
+def _reach(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None, int | None]:
+    """How far the rows reach that end before the padding (`cut`): one number for all of them, or no limit."""
     found = distance[cut]
     if found.numel() == 0:
         return 0, None
@@ -97,40 +97,40 @@ def _side(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None,
 
 
 class MaskCompressor:
-    """Masks told as rules, each looked at once: the layers of a model share theirs."""
+    """Replaces dense masks by rules; a mask that the layers of a model share is examined once."""
 
     def __init__(self) -> None:
-        # held, so that no other tensor takes its place in memory
+        # references, so that no other tensor takes their places in memory
         self._known: list[tuple[Tensor, int, MaskRule | None]] = []
 
-    def of(self, weights: SnapshotMap) -> SnapshotMap:
-        """The same map, its matrix of a mask, or of what is added to hide, told by a rule if it follows one."""
+    def compress(self, weights: SnapshotMap) -> SnapshotMap:
+        """The same map, its boolean or additive mask replaced by a rule if it follows one."""
         if not isinstance(weights, LazyMap):
             return weights
         call = weights.call
-        t = _matrix(call)
-        found = None if t is None else self._looked(t)
-        if found is None:
+        t = _mask_matrix(call)
+        rule = None if t is None else self._rule(t)
+        if rule is None:
             return weights
-        i = torch.arange(found.offset, found.offset + call.queries.shape[-2], device=call.q.device)
-        ruled = copy.copy(weights)
+        i = torch.arange(rule.offset, rule.offset + call.queries.shape[-2], device=call.q.device)
+        compressed = copy.copy(weights)
         j = torch.arange(call.keys.shape[-2], device=call.q.device)
-        ruled.call = replace(call, bias=None, mask=found.mask, given=(i, j))
-        return ruled
+        compressed.call = replace(call, bias=None, mask=rule.mask, given=(i, j))
+        return compressed
 
-    def _looked(self, t: Tensor) -> MaskRule | None:
+    def _rule(self, t: Tensor) -> MaskRule | None:
         version = -1 if t.is_inference() else t._version
-        for held, known, found in self._known:
-            same = held.data_ptr() == t.data_ptr() and held.shape == t.shape and held.stride() == t.stride()
-            if same and held.dtype == t.dtype and known == version >= 0:
-                return found
-        found = _rule(t)
-        self._known = [*self._known[-3:], (t, version, found)]
-        return found
+        for known, known_version, rule in self._known:
+            same = known.data_ptr() == t.data_ptr() and known.shape == t.shape and known.stride() == t.stride()
+            if same and known.dtype == t.dtype and known_version == version >= 0:
+                return rule
+        rule = _rule_of(t)
+        self._known = [*self._known[-3:], (t, version, rule)]
+        return rule
 
 
-def _matrix(call: AttentionCall) -> Tensor | None:
-    """All that hides keys in a call, if that is one tensor, the same for all heads, and large enough to matter."""
+def _mask_matrix(call: AttentionCall) -> Tensor | None:
+    """The mask or additive bias of a call, if it is the only one, equal for all heads, and large enough to matter."""
     if isinstance(call.bias, Added) and call.mask is None:
         t = call.bias.values
     elif type(call.mask) is BooleanMask and call.bias is None:
@@ -143,11 +143,11 @@ def _matrix(call: AttentionCall) -> Tensor | None:
 
 
 @torch.no_grad()
-def _rule(t: Tensor) -> MaskRule | None:
+def _rule_of(t: Tensor) -> MaskRule | None:
     if t.dtype == torch.bool:
-        return compact(t, SMALL)
+        return find_rule(t, SMALL)
     allowed = t > torch.finfo(t.dtype).min / 2
-    # numbers that do more than hide are no mask; a row that is hidden as a whole is one of equal weights
+    # numbers that do more than hide are a bias; the softmax of a row that is hidden as a whole has equal weights
     if bool((t.masked_fill(~allowed, 0.0) != 0).any()) or not bool(allowed.any(-1).all()):
         return None
-    return compact(allowed, SMALL)
+    return find_rule(allowed, SMALL)

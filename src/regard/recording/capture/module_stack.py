@@ -1,4 +1,4 @@
-"""Where in a model something happens: the names of the modules that are running, and what the innermost was given."""
+"""ModuleStack: the modules of a model that are running, with their names and arguments, and the grids of its images."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.attn import checks
 
-# how modules that look at another sequence are called, and what they are given
+# names of modules that attend to another sequence, and of their arguments
 _CROSS = re.compile(r"cross|encoder_att|enc_?dec", re.IGNORECASE)
 _SELF = re.compile(r"self", re.IGNORECASE)
 _SOURCES = ("key_value_states", "encoder_hidden_states")
@@ -38,122 +38,123 @@ class ModuleStack:
         self.names: dict[int, list[str]] = {}
         self.modules: dict[str, nn.Module] = {}
         for full, module in model.named_modules(remove_duplicate=False):
-            name = plain(full)
+            name = without_compile_prefix(full)
             self.modules[name] = module
             self.names.setdefault(id(module), []).append(name)
         self.stack: list[ModuleFrame] = []
-        self.entered = False  # has any of them run?
-        self.failed: Callable[[], None] = lambda: None  # called when one ends by an error
+        self.has_run = False
+        self.on_error: Callable[[], None] = lambda: None  # called when a module ends by an error
         self._grid: tuple[int, int] | None = None
-        self._told: tuple[int, int] | None = None  # a grid that a layer tells, for as long as it does
-        # an image that was cut into patches, until these are laid in a row; where that was, and what it was part of
+        self._layer_grid: tuple[int, int] | None = None  # of a layer that names its grid, while it runs
+        # images that were cut into patches, until these become a sequence; the modules that ran then, and the innermost
+        # of them that attends to the patches
         self.images: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._cut_in: tuple[nn.Module | None, ...] = ()
+        self._patch_modules: tuple[nn.Module | None, ...] = ()
         self._tower: nn.Module | None = None
         self._model = model
 
     def attach(self) -> list[RemovableHandle]:
         handles = []
-        for module in {id(one): one for one in self.modules.values()}.values():
+        for module in {id(module): module for module in self.modules.values()}.values():
             if isinstance(module, nn.Conv2d) and module.kernel_size == module.stride != (1, 1):
-                handles.append(module.register_forward_hook(self._patched))
+                handles.append(module.register_forward_hook(self._track_patches))
             # torch's own leaves and the terms of this library attend to nothing by themselves, and there are many
-            room = type(module).__module__
-            leaf = room.startswith("torch.nn.modules.") and next(module.children(), None) is None
-            if leaf or room.startswith("regard.attn.terms."):
+            package = type(module).__module__
+            leaf = package.startswith("torch.nn.modules.") and next(module.children(), None) is None
+            if leaf or package.startswith("regard.attn.terms."):
                 continue
             handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
             handles.append(module.register_forward_hook(self._leave, always_call=True))
         return handles
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.entered = True
+        self.has_run = True
         self.stack.append(ModuleFrame(self.name_of(module), module, args, kwargs))
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        # a forward that raised may have left others behind
+        # a forward that raised may have left other frames above
         while self.stack and self.stack.pop().module is not module:
             pass
         if out is None and sys.exc_info()[0] is not None:
-            self.failed()
-        # patches are those of the tower that attends to them, and of one call
+            self.on_error()
+        # a grid is valid in the tower that attends to its patches, and for one call
         if module is self._tower or not self.stack:
             self._grid = self._tower = None
 
-    def _patched(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        """A convolution that cuts an image into patches tells how they lie."""
+    def _track_patches(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
+        """Notes the grid of a convolution that cuts an image into patches."""
         self.images[out] = tuple(out.shape[-2:])
 
-    def laid(self, image: Tensor, out: Tensor) -> None:
-        """A feature map was laid out anew: in a row, its places are tokens. One that never is, is no text's grid."""
+    def track_reshape(self, image: Tensor, out: Tensor) -> None:
+        """Notes a reshape of a feature map: once it has fewer than four axes, its cells are tokens with this grid."""
         grid = self.images[image]
         if out.ndim < 4 and grid[0] * grid[1] in out.shape:
             self._grid, self._tower = grid, None
-            self._cut_in = tuple(frame.module for frame in self.stack)
+            self._patch_modules = tuple(frame.module for frame in self.stack)
         else:
             self.images[out] = grid
 
     def grid(self, keys: int) -> tuple[int, int] | None:
-        """How the last of these keys lie in an image, if one was cut into that many patches, behind a few tokens."""
-        if self._told is not None and 0 <= keys - self._told[0] * self._told[1] <= _PREFIX:
-            return self._told
+        """(height, width) of the last of these keys, if an image was cut into that many patches, after a few tokens."""
+        if self._layer_grid is not None and 0 <= keys - self._layer_grid[0] * self._layer_grid[1] <= _PREFIX:
+            return self._layer_grid
         if self._grid is None or not 0 <= keys - self._grid[0] * self._grid[1] <= _PREFIX:
             return None
         if self._tower is None:
-            both = [a for a, b in zip(self._cut_in, self.stack, strict=False) if a is b.module]
-            self._tower = both[-1] if both else None
+            shared = [a for a, b in zip(self._patch_modules, self.stack, strict=False) if a is b.module]
+            self._tower = shared[-1] if shared else None
         return self._grid
 
     @contextmanager
-    def lying(self, grid: tuple[int, int]) -> Iterator[None]:
-        """Keys that are heard inside lie so in an image."""
-        before, self._told = self._told, grid
+    def spatial_keys(self, grid: tuple[int, int]) -> Iterator[None]:
+        """The keys of attention inside are the cells of this grid."""
+        before, self._layer_grid = self._layer_grid, grid
         try:
             yield
         finally:
-            self._told = before
+            self._layer_grid = before
 
     @property
-    def here(self) -> ModuleFrame:
+    def current(self) -> ModuleFrame:
         return self.stack[-1] if self.stack else ModuleFrame("", self._model)
 
-    def name_of(self, part: nn.Module) -> str:
-        """The name of a module; of one that has several, that which lies where the model is running."""
-        names = self.names.get(id(part), [""])
+    def name_of(self, module: nn.Module) -> str:
+        """The name of a module; of one that has several, the one inside the running module."""
+        names = self.names.get(id(module), [""])
         if len(names) > 1 and self.stack:
             inside = [name for name in names if name.startswith(self.stack[-1].name)]
             return (inside or names)[0]
         return names[0]
 
-    def known(self, part: nn.Module) -> bool:
-        return id(part) in self.names
+    def has_module(self, module: nn.Module) -> bool:
+        return id(module) in self.names
 
 
-def plain(name: str) -> str:
-    """The name without what torch.compile wraps around."""
+def without_compile_prefix(name: str) -> str:
+    """The name without the wrapper of torch.compile."""
     return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".") if "_orig_mod" in name else name
 
 
-def looks_elsewhere(frame: ModuleFrame, queries: int, keys: int) -> bool:
-    """Is this attention to another sequence?  By what the module was given, by its name, by the lengths."""
+def is_cross_attention(frame: ModuleFrame, queries: int, keys: int) -> bool:
+    """Whether a module attends to another sequence: by its arguments, by its name, by the lengths."""
     if any(isinstance(frame.kwargs.get(name), Tensor) for name in _SOURCES):
         return True
-    own = frame.name.rsplit(".", 2)[-2:]
-    if any(_CROSS.search(part) for part in own):
+    parts = frame.name.rsplit(".", 2)[-2:]
+    if any(_CROSS.search(part) for part in parts):
         return True
-    if queries == keys or any(_SELF.search(part) for part in own):
+    if queries == keys or any(_SELF.search(part) for part in parts):
         return False
     return not any(frame.kwargs.get(name) is not None for name in _CACHES)
 
 
-def chosen(patterns: str | Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
-    """Patterns of module names, each of which fits some."""
+def checked_patterns(patterns: str | Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
+    """Patterns of module names as a list; raises if one matches no name."""
     if patterns is None:
         return None
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    for pattern in wanted:
+    checked = [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in checked:
         if not isinstance(pattern, str):
             raise TypeError(f"layers must be names or patterns of modules, got {pattern!r}; try layers='encoder.*'")
         if not any(fnmatchcase(name, pattern) for name in names):
             checks.known("layers", pattern, [name for name in names if name][:40])
-    return wanted
+    return checked

@@ -1,4 +1,4 @@
-"""The recorder: what was heard is cut, certified, copied within the budget, and put on the tape."""
+"""Recorder: captured calls are cut, certified, copied within the budget, and appended to the recording."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,16 +12,16 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 
 from regard.attn.maps.attention_map import DenseMap, SnapshotMap
 from regard.recording.analysis.derived_maps import HeadStack, Stitched
-from regard.recording.analysis.weight_gradients import InPlace, OutputGradient, WeightGradient
+from regard.recording.analysis.weight_gradients import GateGradient, OutputGradient, WeightGradient
 from regard.recording.capture import certificate
-from regard.recording.capture.cache_positions import Caches
+from regard.recording.capture.cache_positions import CachePositions
 from regard.recording.capture.mask_rules import MaskCompressor
 from regard.recording.capture.module_stack import ModuleFrame, ModuleStack
-from regard.recording.capture.tensor_store import TensorStore, said
+from regard.recording.capture.tensor_store import TensorStore, readable_size
 from regard.recording.recorded_map import Kind, RecordedMap
 
 
-def _same(t: Tensor) -> Tensor:
+def _identity(t: Tensor) -> Tensor:
     return t
 
 
@@ -30,24 +30,24 @@ class CapturedCall:
     """One attention as a model ran it, still in the model's own tensors."""
 
     weights: SnapshotMap
-    v: Tensor  # "*b k v", with as many heads as there are, or fewer that several queries' heads share
-    out: Tensor  # what came out, in whatever shape
+    v: Tensor  # "*b k v", with as many heads as the weights, or fewer that several query heads share
+    out: Tensor  # the output, in any shape
     captured_from: str
     kind: Kind
     step: int = 0
-    seen: Callable[[Tensor], Tensor] = _same  # `out`, or its gradient, as "*b q v"
-    plain: Tensor | None = None  # what P·V is to be: seen(out), or that without dropout; None: it cannot be told
+    as_rows: Callable[[Tensor], Tensor] = _identity  # `out`, or its gradient, as "*b q v"
+    expected: Tensor | None = None  # what P·V must be: as_rows(out), or that without dropout; None: unknown
     hard: bool = False
-    exact: Tensor | None = None  # the weights themselves, where they were formed
-    used: Tensor | None = None  # and what dropout left of them, which is what `plain` came from
-    heads: tuple[int, int] | None = None  # one of several heads that are heard one by one: (which, of how many)
+    formed: Tensor | None = None  # the weights themselves, where the model formed them
+    after_dropout: Tensor | None = None  # and what dropout left of them, which `expected` was computed from
+    head: tuple[int, int] | None = None  # of heads that are captured one by one: (which, of how many)
     in_place: bool = False  # a gate: P∘V instead of P·V, where an axis of one in P serves all of V
-    grid: tuple[int, int] | None = None  # how the keys lie, where whoever was heard told it
+    grid: tuple[int, int] | None = None  # (height, width) of the keys, where the gate reported it
 
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """What of all that is heard is recorded, and how."""
+    """Which captured calls are recorded, and how."""
 
     layers: Sequence[str] | None
     heads: Sequence[int] | None
@@ -58,224 +58,236 @@ class CaptureOptions:
 
 
 class Recorder:
-    """Keeps what it hears on `tape`."""
+    """Appends captured calls to `maps`."""
 
     def __init__(
-        self, places: ModuleStack, shelf: TensorStore, choice: CaptureOptions, tape: list[RecordedMap]
+        self, module_stack: ModuleStack, store: TensorStore, options: CaptureOptions, maps: list[RecordedMap]
     ) -> None:
-        self.places, self.shelf, self.choice, self.tape = places, shelf, choice, tape
-        self.silent = 0
-        self.mode: TorchFunctionMode | None = None  # that listens for it
+        self.module_stack, self.store, self.options, self.maps = module_stack, store, options, maps
+        self.pauses = 0  # nested `quiet` blocks
+        self.mode: TorchFunctionMode | None = None  # the mode that captures for this recorder
         self._calls: dict[str, int] = {}
-        self._beside: dict[str, dict[int, RecordedMap]] = {}
-        self._group: list[RecordedMap] | None = None
+        self._heads_so_far: dict[str, dict[int, RecordedMap]] = {}
+        self._steps: list[RecordedMap] | None = None
         self._last_self = (0, 0)  # queries and step of the last self attention
-        self._rules = MaskCompressor()
-        self._caches = Caches()
-        places.failed = self._failed
+        self._masks = MaskCompressor()
+        self._positions = CachePositions()
+        module_stack.on_error = self._discard_partial
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """What runs inside is not listened to: it is part of what is heard otherwise, or it is our own work."""
-        self.silent += 1
+        """Captures nothing inside: it is part of a call that is captured as a whole, or the recorder's own work."""
+        self.pauses += 1
         try:
-            # an ear that is off costs nothing; one that only looks away is called for every shape that is read
+            # a mode that is off costs nothing; one that only ignores calls is entered for every shape that is read
             if self.mode is not None and _get_current_function_mode() is self.mode:
                 with _pop_mode_temporarily():
                     yield
             else:
                 yield
         finally:
-            self.silent -= 1
+            self.pauses -= 1
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """What is kept inside, of each module, becomes one map: steps one after the other."""
-        if self._group is not None:
+    def grouped_steps(self) -> Iterator[None]:
+        """Joins the maps that are recorded inside, steps of one query each, to one map per module."""
+        if self._steps is not None:
             yield
             return
-        group: list[RecordedMap] = []
-        self._group = group
+        steps: list[RecordedMap] = []
+        self._steps = steps
         try:
             yield
         finally:
-            self._group = None
-        # not after an error: steps that are missing would be no alignment
-        for name in dict.fromkeys(one.name for one in group):
-            self._put(self._steps([one for one in group if one.name == name]))
+            self._steps = None
+        # not after an error: an alignment needs all its steps
+        for name in dict.fromkeys(step.name for step in steps):
+            self._append(self._join_steps([step for step in steps if step.name == name]))
 
-    def _steps(self, parts: list[RecordedMap]) -> RecordedMap:
-        """Steps of one query each as one map, of the rows that were chosen among all of them."""
-        rows = self._rows(len(parts), parts[0].name) if all(one.shape[-2] == 1 for one in parts) else None
+    def _join_steps(self, steps: list[RecordedMap]) -> RecordedMap:
+        """Steps of one query each as one map, of the selected rows among all of them."""
+        name = steps[0].name
+        rows = self._selected_rows(len(steps), name) if all(step.shape[-2] == 1 for step in steps) else None
         if rows is None:
-            return _joined(parts, Stitched)
+            return _join(steps, Stitched)
         if not rows:
             raise IndexError(
-                f"rows={self.choice.rows} take none of the {len(parts)} steps of {parts[0].name!r}; choose some of them"
+                f"rows={self.options.rows} take none of the {len(steps)} steps of {name!r}; choose some of them"
             )
-        return replace(_joined([parts[n] for n in rows], Stitched), rows=tuple(rows))
+        return replace(_join([steps[n] for n in rows], Stitched), rows=tuple(rows))
 
-    def wants(self, name: str) -> bool:
-        patterns = self.choice.layers
+    def is_selected(self, name: str) -> bool:
+        """Whether the calls of module `name` are recorded."""
+        patterns = self.options.layers
         return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
-    def step(self, name: str, kind: Kind, queries: int, own: int, values: Tensor | None = None) -> int:
-        """The position of the first query: its own in self attention; elsewhere that of the self attention before.
+    def step(self, name: str, kind: Kind, queries: int, cached: int, values: Tensor | None = None) -> int:
+        """The position of the first query; outside self attention, that of the self attention before.
 
-        `own` is by the number of keys, which a cache may have let go of, if `values` are given to tell it by.
+        `cached` is the number of keys before the queries; a sliding window, which `values` show, may have dropped more.
         """
         if kind == "self":
-            own = own if values is None else self._caches.position(name, queries, own, values)
-            self._last_self = (queries, own)
-            return own
+            step = cached if values is None else self._positions.position(name, queries, cached, values)
+            self._last_self = (queries, step)
+            return step
         return self._last_self[1] if self._last_self[0] == queries else 0
 
-    def keep(self, frame: ModuleFrame, heard: CapturedCall) -> None:
-        """Certify, cut and copy one map. Normal tensors, also where the model runs in inference mode."""
-        graph = torch.is_grad_enabled()
+    def keep(self, frame: ModuleFrame, captured: CapturedCall) -> None:
+        """Certifies, cuts and copies one map, in normal tensors also where the model runs in inference mode."""
+        has_graph = torch.is_grad_enabled()
         with torch.no_grad(), torch.inference_mode(False):
-            if heard.heads is None:
-                self._put(self._kept(frame, heard, graph))
+            if captured.head is None:
+                self._append(self._recorded_map(frame, captured, has_graph))
             else:
-                self._keep_head(frame, heard, graph, *heard.heads)
+                self._keep_head(frame, captured, has_graph, *captured.head)
 
-    def _keep_head(self, frame: ModuleFrame, heard: CapturedCall, graph: bool, which: int, count: int) -> None:
-        """One of several heads that are heard one by one; the last joins them."""
-        heads = self._heads(count, frame.name)
-        if which == 0:
-            self._beside[frame.name] = {}
-        beside = self._beside[frame.name]
-        if heads is None or which in heads:
-            beside[which] = self._kept(frame, heard, graph)
-        if which == count - 1:
-            del self._beside[frame.name]
-            joined = _joined([beside[h] for h in (range(count) if heads is None else heads)], HeadStack)
-            self._put(replace(joined, heads=None if heads is None else tuple(heads)))
+    def _keep_head(self, frame: ModuleFrame, captured: CapturedCall, has_graph: bool, head: int, count: int) -> None:
+        """One of several heads that are captured one by one; the last joins them."""
+        selected = self._selected_heads(count, frame.name)
+        if head == 0:
+            self._heads_so_far[frame.name] = {}
+        heads = self._heads_so_far[frame.name]
+        if selected is None or head in selected:
+            heads[head] = self._recorded_map(frame, captured, has_graph)
+        if head == count - 1:
+            del self._heads_so_far[frame.name]
+            joined = _join([heads[h] for h in (range(count) if selected is None else selected)], HeadStack)
+            self._append(replace(joined, heads=None if selected is None else tuple(selected)))
 
-    def _failed(self) -> None:
-        """A module ended by an error: what was half heard is not joined with what comes next."""
-        self._beside.clear()
+    def _discard_partial(self) -> None:
+        """After an error in a module, its heads so far are not joined with those of the next call."""
+        self._heads_so_far.clear()
         self._last_self = (0, 0)
 
-    def _put(self, one: RecordedMap) -> None:
-        if self._group is not None:
-            self._group.append(one)
+    def _append(self, recorded_map: RecordedMap) -> None:
+        if self._steps is not None:
+            self._steps.append(recorded_map)
             return
-        self.tape.append(replace(one, call=self._count(one.name)))
+        self.maps.append(replace(recorded_map, call=self._next_call(recorded_map.name)))
 
-    def _count(self, name: str) -> int:
+    def _next_call(self, name: str) -> int:
         self._calls[name] = self._calls.get(name, -1) + 1
         return self._calls[name]
 
-    def _kept(self, frame: ModuleFrame, heard: CapturedCall, graph: bool) -> RecordedMap:
-        weights, v, plain, name = heard.weights, heard.v.detach(), heard.plain, frame.name
-        exact, used, cuts = heard.exact, heard.used, []
+    def _recorded_map(self, frame: ModuleFrame, captured: CapturedCall, has_graph: bool) -> RecordedMap:
+        weights, v, expected, name = captured.weights, captured.v.detach(), captured.expected, frame.name
+        formed, after_dropout = captured.formed, captured.after_dropout
+        cuts: list[Callable[[Tensor], Tensor]] = []
         count = weights.shape[-3] if len(weights.shape) > 3 else 0
-        heads = self._heads(count, name) if heard.heads is None else None
+        heads = self._selected_heads(count, name) if captured.head is None else None
         if heads is not None:
             which = torch.tensor(heads, device=v.device)
             group = weights.shape[-3] // v.shape[-3] if v.ndim >= 3 and v.shape[-3] > 1 else 1
             weights = weights.of_heads(heads)
             v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, which // group)
             cuts.append(lambda t: t.index_select(-3, which))
-            exact, used = (None if t is None else t.index_select(-3, which) for t in (exact, used))
-        # a step of a decoder is one row of what it will be joined to
-        whole = self._group is None or weights.shape[-2] > 1
-        rows = self._rows(weights.shape[-2], name) if whole else None
+            formed, after_dropout = (None if t is None else t.index_select(-3, which) for t in (formed, after_dropout))
+        # a step of a decoder is one row: rows are selected when its steps are joined
+        is_whole = self._steps is None or weights.shape[-2] > 1
+        rows = self._selected_rows(weights.shape[-2], name) if is_whole else None
         if rows is not None:
             index = torch.tensor(rows, device=v.device)
             weights = weights.of_rows(rows)
-            if not heard.in_place or heard.weights.shape[-2] == v.shape[-2]:
+            if not captured.in_place or captured.weights.shape[-2] == v.shape[-2]:
                 cuts.append(lambda t: t.index_select(-2, index))
-                v = v.index_select(-2, index) if heard.in_place else v
-            exact, used = (None if t is None else t.index_select(-2, index) for t in (exact, used))
+                v = v.index_select(-2, index) if captured.in_place else v
+            formed, after_dropout = (None if t is None else t.index_select(-2, index) for t in (formed, after_dropout))
         for cut in cuts:
-            plain = None if plain is None else cut(plain)
-        weights = self._rules.of(weights)
-        if exact is not None and not isinstance(weights, DenseMap) and not certificate.alike(weights, exact, v.dtype):
-            # what was computed from is not all that was done to the scores: the weights themselves are
-            weights = DenseMap(exact, weights.rule)
-        if exact is not None and used is not None and not certificate.left_of(exact, used):
-            plain = None
-        sure, allowed = self._certified(weights if used is None else DenseMap(used), v, plain, heard)
-        if exact is not None and not isinstance(weights, DenseMap) and not (sure is not None and sure <= allowed):
-            weights = DenseMap(exact, weights.rule)
-            sure, allowed = self._certified(weights if used is None else DenseMap(used), v, plain, heard)
-        kept = self._stored(weights, frame)
+            expected = None if expected is None else cut(expected)
+        weights = self._masks.compress(weights)
+        if (
+            formed is not None
+            and not isinstance(weights, DenseMap)
+            and not certificate.matches(weights, formed, v.dtype)
+        ):
+            # the scores went through more than was followed: keep the weights themselves
+            weights = DenseMap(formed, weights.rule)
+        if formed is not None and after_dropout is not None and not certificate.is_dropout_of(after_dropout, formed):
+            expected = None
+        used = weights if after_dropout is None else DenseMap(after_dropout)
+        certified, tolerance = self._certify(used, v, expected, captured)
+        is_verified = certified is not None and certified <= tolerance
+        if formed is not None and not isinstance(weights, DenseMap) and not is_verified:
+            weights = DenseMap(formed, weights.rule)
+            used = weights if after_dropout is None else DenseMap(after_dropout)
+            certified, tolerance = self._certify(used, v, expected, captured)
+        stored = self._store(weights, frame)
 
-        def seen(t: Tensor) -> Tensor:
-            t = heard.seen(t)
+        def as_rows(t: Tensor) -> Tensor:
+            t = captured.as_rows(t)
             for cut in cuts:
                 t = cut(t)
             return t
 
+        has_gradient = self.options.gradients
         return RecordedMap(
             name,
-            heard.kind,
-            kept,
-            step=heard.step,
-            certificate=sure,
-            tolerance=allowed,
-            captured_from=heard.captured_from,
-            grid=heard.grid if heard.in_place else self.places.grid(kept.shape[-1]),
-            gradient=self._gradient(heard, seen, v, kept.shape, name, graph) if self.choice.gradients else None,
+            captured.kind,
+            stored,
+            step=captured.step,
+            certificate=certified,
+            tolerance=tolerance,
+            captured_from=captured.captured_from,
+            grid=captured.grid if captured.in_place else self.module_stack.grid(stored.shape[-1]),
+            gradient=self._gradient(captured, as_rows, v, stored.shape, name, has_graph) if has_gradient else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
         )
 
-    def _certified(
-        self, weights: SnapshotMap, v: Tensor, plain: Tensor | None, heard: CapturedCall
+    def _certify(
+        self, weights: SnapshotMap, v: Tensor, expected: Tensor | None, captured: CapturedCall
     ) -> tuple[float | None, float]:
-        given = self.choice.tolerance
-        if plain is None:
-            return None, given or 0.0
-        if heard.in_place:
-            return certificate.in_place(weights, v, plain, given)
-        return certificate.certificate(weights, v, plain, heard.hard, given)
+        tolerance = self.options.tolerance
+        if expected is None:
+            return None, tolerance or 0.0
+        if captured.in_place:
+            return certificate.certify_gate(weights, v, expected, tolerance)
+        return certificate.certify(weights, v, expected, captured.hard, tolerance)
 
-    def _stored(self, weights: SnapshotMap, frame: ModuleFrame) -> SnapshotMap:
+    def _store(self, weights: SnapshotMap, frame: ModuleFrame) -> SnapshotMap:
         def copied(what: str, t: Tensor) -> Tensor:
-            return self.shelf.copied(what, t, frame.name)
+            return self.store.copy(what, t, frame.name)
 
         size = 4 * math.prod(weights.shape)
         if frame.name not in self._calls:
-            self._foreseen(size if self.choice.weights else _size(weights), frame)
-        if not self.choice.weights:
+            self._check_budget(size if self.options.weights else _size(weights), frame)
+        if not self.options.weights:
             return weights.own(copied)
-        self.shelf.spend(size, frame.name)
+        self.store.reserve(size, frame.name)
         dense = weights.dense()
         rule = weights.rule
-        # weights that were there are the model's own, which may write to them
+        # a dense map holds the model's own tensor, which the model may write to
         return DenseMap(
             dense.clone() if isinstance(weights, DenseMap) else dense,
             rule.own(copied) if isinstance(rule, SnapshotMap) else rule,
         )
 
-    def _foreseen(self, size: int, frame: ModuleFrame) -> None:
-        """The first map of a module: would as much for each of its like that is to come go beyond the budget?"""
-        kind = type(frame.module)
-        like = {name for name, one in self.places.modules.items() if type(one) is kind and self.wants(name)}
-        to_come = len(like - self._calls.keys()) or 1
-        left = self.shelf.budget - self.shelf.used
+    def _check_budget(self, size: int, frame: ModuleFrame) -> None:
+        """At the first map of a module: raises if the maps of all modules of its type would exceed the budget."""
+        kind, modules = type(frame.module), self.module_stack.modules
+        same_type = {name for name, module in modules.items() if type(module) is kind and self.is_selected(name)}
+        to_come = len(same_type - self._calls.keys()) or 1
+        left = self.store.budget - self.store.used
         if size * to_come > left:
             raise MemoryError(
-                f"the budget of {said(self.shelf.budget)} will not do: {frame.name!r} takes {said(size)}, "
-                f"{to_come} such are to come with it, {said(left)} are left; record fewer layers=, heads= or rows=, "
-                f"{'keep queries and keys instead of weights, ' if self.choice.weights else ''}or raise budget="
+                f"the budget of {readable_size(self.store.budget)} will not do: {frame.name!r} takes "
+                f"{readable_size(size)}, {to_come} such are to come with it, {readable_size(left)} are left; "
+                "record fewer layers=, heads= or rows=, "
+                f"{'keep queries and keys instead of weights, ' if self.options.weights else ''}or raise budget="
             )
 
     def _gradient(
         self,
-        heard: CapturedCall,
-        seen: Callable[[Tensor], Tensor],
+        captured: CapturedCall,
+        as_rows: Callable[[Tensor], Tensor],
         v: Tensor,
         shape: tuple[int, ...],
         name: str,
-        graph: bool,
+        has_graph: bool,
     ) -> WeightGradient | None:
-        out = heard.out
-        if not out.requires_grad and graph:
-            return None  # a frozen layer before all that learns: whoever asks for its gradient gets an error
+        out = captured.out
+        if not out.requires_grad and has_graph:
+            return None  # a frozen layer before all trained ones
         if not out.requires_grad:
             raise ValueError(
                 f"gradients=True needs an output with a gradient, and that of {name!r} has none; "
@@ -283,20 +295,20 @@ class Recorder:
             )
         output_gradient = OutputGradient(name)
         out.register_hook(output_gradient.receive)
-        self.shelf.spend(v.nbytes + out.nbytes, name)
-        return (InPlace if heard.in_place else WeightGradient)(output_gradient, seen, v.clone(), shape)
+        self.store.reserve(v.nbytes + out.nbytes, name)
+        return (GateGradient if captured.in_place else WeightGradient)(output_gradient, as_rows, v.clone(), shape)
 
-    def _heads(self, count: int, name: str) -> list[int] | None:
-        if self.choice.heads is None:
+    def _selected_heads(self, count: int, name: str) -> list[int] | None:
+        if self.options.heads is None:
             return None
-        wrong = [h for h in self.choice.heads if not -count <= h < count]
+        wrong = [h for h in self.options.heads if not -count <= h < count]
         if wrong:
-            there = f"has heads 0 to {count - 1}" if count else "has no heads"
-            raise IndexError(f"heads={wrong} are not there: {name!r} {there}; choose others, or layers= that have them")
-        return [h % count for h in self.choice.heads]
+            known = f"has heads 0 to {count - 1}" if count else "has no heads"
+            raise IndexError(f"heads={wrong} are not there: {name!r} {known}; choose others, or layers= that have them")
+        return [h % count for h in self.options.heads]
 
-    def _rows(self, count: int, name: str) -> list[int] | None:
-        rows = self.choice.rows
+    def _selected_rows(self, count: int, name: str) -> list[int] | None:
+        rows = self.options.rows
         if rows is None:
             return None
         if isinstance(rows, slice):
@@ -310,33 +322,33 @@ class Recorder:
 
 
 def _size(weights: SnapshotMap) -> int:
-    """Bytes of what the map is made of, as it will be copied; what layers share left out."""
-    found = []
+    """Bytes that a copy of the map takes, without the tensors that layers share."""
+    sizes = []
 
     def count(what: str, t: Tensor) -> Tensor:
         if what not in ("mask", "bias", "positions"):
-            found.append(t.nbytes)
+            sizes.append(t.nbytes)
         return t
 
     weights.own(count)
-    return sum(found)
+    return sum(sizes)
 
 
-def _joined(parts: list[RecordedMap], how: type[HeadStack] | type[Stitched]) -> RecordedMap:
-    """As sure as the least sure part: one that is not verified leaves the whole so."""
-    gradients = [one.gradient for one in parts if one.gradient is not None]
-    worst = max(parts, key=_doubt)
+def _join(parts: list[RecordedMap], how: type[HeadStack] | type[Stitched]) -> RecordedMap:
+    """Heads or steps as one map, with the worst certificate of its parts; an unverified part leaves it unverified."""
+    gradients = [part.gradient for part in parts if part.gradient is not None]
+    worst = max(parts, key=_relative_error)
     return replace(
         parts[0],
-        weights=parts[0].weights if len(parts) == 1 else how(*[one.weights for one in parts]),
+        weights=parts[0].weights if len(parts) == 1 else how(*[part.weights for part in parts]),
         certificate=worst.certificate,
         tolerance=worst.tolerance,
         gradient=None if len(gradients) < len(parts) else gradients[0] if len(gradients) == 1 else how(*gradients),
     )
 
 
-def _doubt(one: RecordedMap) -> float:
-    """How much of what rounding may leave is there; no bound where it cannot be told."""
-    if one.certificate is None or not one.verified:
+def _relative_error(recorded_map: RecordedMap) -> float:
+    """The certificate relative to its tolerance; infinite for an unverified map."""
+    if recorded_map.certificate is None or not recorded_map.verified:
         return math.inf
-    return one.certificate / one.tolerance if one.tolerance else 0.0
+    return recorded_map.certificate / recorded_map.tolerance if recorded_map.tolerance else 0.0

@@ -1,4 +1,4 @@
-"""The layers of this library, which say themselves what they do: every score, normalizer, mask and read of theirs."""
+"""RegardCapture: captures the layers of this library, which report every score, normalizer, mask and read."""
 
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,20 +16,20 @@ from regard.attn.observer import AttentionObserver
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.read import Argmax
 from regard.attn.terms.score import Score
-from regard.recording.capture.module_stack import ModuleFrame, looks_elsewhere
+from regard.recording.capture.module_stack import ModuleFrame, is_cross_attention
 from regard.recording.capture.recorder import CapturedCall, Recorder
 from regard.recording.recorded_map import HARD, Kind
 
-# what is around an attention and gives it its name
-_AROUND = (MultiHead, Pool, MemoryHop, KeyValue)
+# layers that contain an attention and give it their name
+_CONTAINERS = (MultiHead, Pool, MemoryHop, KeyValue)
 
 
 class RegardCapture(AttentionObserver):
-    """Hears the equation where it runs."""
+    """Captures the equation where it runs."""
 
-    def __init__(self, recorder: Recorder, forget: Callable[[Tensor], None]) -> None:
-        self.recorder, self._forget = recorder, forget
-        self._aligning = 0
+    def __init__(self, recorder: Recorder, drop_weights: Callable[[Tensor], None]) -> None:
+        self.recorder, self._drop_weights = recorder, drop_weights
+        self._alignments = 0
         self._source: weakref.ref[Tensor] | None = None
         self._next: dict[str, int] = {}
 
@@ -38,9 +38,9 @@ class RegardCapture(AttentionObserver):
 
     def heard(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         with self.recorder.quiet():
-            self._heard(call, out, plain)
+            self._capture(call, out, plain)
 
-    def _heard(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
+    def _capture(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         frame, head = self._frame(call.score)
         kind = self._kind(frame, call.q, call.keys, call.mask)
         queries, keys = call.queries.shape[-2], call.keys.shape[-2]
@@ -49,108 +49,108 @@ class RegardCapture(AttentionObserver):
             self.recorder.step(frame.name, kind, queries, step)
         else:
             step = self.recorder.step(frame.name, kind, queries, max(keys - queries, 0), call.v)
-        if not self.recorder.wants(frame.name):
+        if not self.recorder.is_selected(frame.name):
             return
-        weights = LazyMap(call, self.recorder.shelf.freeze)
-        # of a draw, nothing tells where it went
-        how = HARD if isinstance(call.read, Argmax) else "regard"
+        weights = LazyMap(call, self.recorder.store.frozen_copy)
+        # a sample may be any key; argmax reads the greatest weight
+        source = HARD if isinstance(call.read, Argmax) else "regard"
         self.recorder.keep(
-            frame, CapturedCall(weights, call.v, out, how, kind, step, plain=plain, hard=call.read.hard, heads=head)
+            frame,
+            CapturedCall(weights, call.v, out, source, kind, step, expected=plain, hard=call.read.hard, head=head),
         )
 
     def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
         with self.recorder.quiet():
-            return self._mixed(owner, weights, v)
+            return self._capture_mix(owner, weights, v)
 
-    def _mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
+    def _capture_mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
         out = weights @ v
-        # heard here: who reads by the same weights again does not attend again
-        self._forget(weights)
+        # captured here: a second read by the same weights is no attention of its own
+        self._drop_weights(weights)
         frame, _ = self._frame(owner)
         kind = self._kind(frame, weights, v, None)
         step = 0
-        if self._aligning and self._source is not None and self._source() is not None:
+        if self._alignments and self._source is not None and self._source() is not None:
             step = self._next.get(frame.name, 0)
             self._next[frame.name] = step + weights.shape[-2]
-        if self.recorder.wants(frame.name):
-            self.recorder.keep(frame, CapturedCall(DenseMap(weights), v, out, "regard", kind, step, plain=out))
+        if self.recorder.is_selected(frame.name):
+            self.recorder.keep(frame, CapturedCall(DenseMap(weights), v, out, "regard", kind, step, expected=out))
         return out
 
     def gated(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
-        if self.recorder.silent or not self.recorder.wants(frame.name):
+        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
             return
 
-        def rows(t: Tensor) -> Tensor:  # "b c *s" -> "b 1 c n": channels look at places
+        def rows(t: Tensor) -> Tensor:  # "b c *s" -> "b 1 c n": channels are queries, cells are keys
             return t.reshape(*t.shape[:2], -1).unsqueeze(1)
 
         space = tuple(x.shape[2:])
-        # weights that do not know places have one column; those that know some of the axes have all
+        # weights per channel have one column; weights along some of the axes are expanded to all
         shape = (*weights.shape[:2], *space) if any(n > 1 for n in weights.shape[2:]) else weights.shape
-        plain = rows(out)
-        heard = CapturedCall(
+        captured = CapturedCall(
             DenseMap(rows(weights.expand(shape))),
             rows(x),
             out,
             "regard",
             "gate",
-            seen=rows,
-            plain=plain,
+            as_rows=rows,
+            expected=rows(out),
             in_place=True,
             grid=(space[0], space[1]) if len(space) == 2 and len(shape) == 4 and shape[2:] == space else None,
         )
-        self.recorder.keep(frame, heard)
+        self.recorder.keep(frame, captured)
 
     def glimpsed(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
-        if self.recorder.silent or not self.recorder.wants(frame.name):
+        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
             return
-        looked = weights[:, None, None].flatten(3)  # "b 1 1 h·w": a glimpse is one query
-        seen, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
+        p = weights[:, None, None].flatten(3)  # "b 1 1 h·w": a glimpse is one query
+        read, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
         with self.lying((x.shape[2], x.shape[3])):
-            self.recorder.keep(frame, CapturedCall(DenseMap(looked), values, seen, "regard", "glimpse", plain=seen))
+            self.recorder.keep(frame, CapturedCall(DenseMap(p), values, read, "regard", "glimpse", expected=read))
 
     @contextmanager
     def lying(self, space: tuple[int, ...]) -> Iterator[None]:
         if len(space) != 2:
             yield
             return
-        with self.recorder.places.lying((space[0], space[1])):
+        with self.recorder.module_stack.spatial_keys((space[0], space[1])):
             yield
 
     @contextmanager
     def aligned(self, memory: KVCache | None) -> Iterator[None]:
         if memory is not None and (self._source is None or self._source() is not memory.values):
             self._source, self._next = weakref.ref(memory.values), {}
-        self._aligning += 1
+        self._alignments += 1
         try:
-            with self.recorder.together():
+            with self.recorder.grouped_steps():
                 yield
         finally:
-            self._aligning -= 1
+            self._alignments -= 1
 
-    def _frame(self, part: nn.Module) -> tuple[ModuleFrame, tuple[int, int] | None]:
-        """The layer that `part` is, or whose score; and which of its heads, where they are heard one by one."""
-        places = self.recorder.places
-        here = places.here
-        if not places.known(part):
-            return here, None
-        name, head = places.name_of(part), None
-        if isinstance(part, Score):
+    def _frame(self, module: nn.Module) -> tuple[ModuleFrame, tuple[int, int] | None]:
+        """The layer that `module` is, or whose score it is; and its head, where heads are captured one by one."""
+        stack = self.recorder.module_stack
+        current = stack.current
+        if not stack.has_module(module):
+            return current, None
+        name, head = stack.name_of(module), None
+        if isinstance(module, Score):
             name = name.rpartition(".")[0]
-        above = name.rpartition(".")[0]
-        if isinstance(places.modules.get(above), nn.ModuleList):
-            outer = places.modules.get(above.rpartition(".")[0])
+        parent = name.rpartition(".")[0]
+        if isinstance(stack.modules.get(parent), nn.ModuleList):
+            outer = stack.modules.get(parent.rpartition(".")[0])
             if isinstance(outer, MultiHead):
                 head = (int(name.rpartition(".")[2]), outer.heads)
-                name, above = above, above.rpartition(".")[0]
-        if name.rpartition(".")[2] == "attention" and isinstance(places.modules.get(above), _AROUND):
-            name = above
-        module = places.modules[name]
-        return (here if here.module is module else ModuleFrame(name, module)), head
+                name, parent = parent, parent.rpartition(".")[0]
+        if name.rpartition(".")[2] == "attention" and isinstance(stack.modules.get(parent), _CONTAINERS):
+            name = parent
+        layer = stack.modules[name]
+        return (current if current.module is layer else ModuleFrame(name, layer)), head
 
     def _kind(self, frame: ModuleFrame, q: Tensor, k: Tensor, mask: object) -> Kind:
-        if self._aligning:
+        if self._alignments:
             return "alignment"
         if isinstance(frame.module, MemoryHop):
             return "hop"
@@ -159,4 +159,4 @@ class RegardCapture(AttentionObserver):
         if len(frame.args) > 1 and isinstance(frame.args[1], Tensor) and frame.module is not None:
             return "self" if frame.args[1] is frame.args[0] else "cross"
         causal = type(mask) is Causal
-        return "cross" if looks_elsewhere(frame, q.shape[-2], k.shape[-2]) and not causal else "self"
+        return "cross" if is_cross_attention(frame, q.shape[-2], k.shape[-2]) and not causal else "self"

@@ -1,4 +1,4 @@
-"""Scores and weights on their way through a model that writes its attention out: what is known of a tensor."""
+"""Facts about tensors on the way from scores to weights, in a model that writes its attention out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,9 +11,7 @@ from regard.attn.call import AttentionCall
 from regard.attn.terms.bias import Added
 from regard.recording.capture import sdpa
 from regard.recording.capture.module_stack import ModuleFrame
-
-# what `t.mT` calls
-FLIP: Any = vars(torch._C.TensorBase)["mT"].__get__
+from regard.recording.capture.torch_functions import MT
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,42 +32,41 @@ class ScoresFact:
 
 @dataclass(eq=False)
 class SoftmaxFact:
-    """One that ran: where, whether its scores came from a product, whether that was of queries and keys, and whether
-    anything was mixed by it yet, so that it was heard or otherwise."""
+    """One softmax that ran, and what became of it so far."""
 
-    name: str
-    product: bool
-    attends: bool = False  # neither side of the product is a table that was learned
-    heard: bool = False
-    mixed: bool = False
+    name: str  # of the module
+    from_product: bool  # its scores came from a matrix product
+    of_queries: bool = False  # neither side of that product is a parameter of the model
+    is_recorded: bool = False
+    is_mixed: bool = False  # something was multiplied by its output and summed
 
 
 @dataclass(frozen=True, eq=False)
 class WeightsFact:
-    """A tensor that holds weights: as they came from the softmax, or after dropout and reshaping."""
+    """A tensor that holds weights: the output of a softmax, or that after dropout and reshaping."""
 
     scores: ScoresFact | None
-    before: Tensor | None  # the same without dropout; None: it is the tensor itself
+    before_dropout: Tensor | None  # None: there was no dropout
     softmax: SoftmaxFact
-    flipped: bool = False  # keys before queries
-    by: Tensor | None = None  # as many numbers that they were multiplied by: a mask, or values, if they are summed
+    is_transposed: bool = False  # keys before queries
+    factor: Tensor | None = None  # they were multiplied by this tensor of their shape: a mask, or values to be summed
 
 
-def as_call(scores: ScoresFact | None, v: Tensor, weights: Tensor) -> AttentionCall | None:
-    """The call of scores that were followed all the way."""
+def attention_call(scores: ScoresFact | None, v: Tensor, weights: Tensor) -> AttentionCall | None:
+    """The call of scores that were followed all the way from queries and keys."""
     if scores is None or weights.ndim < 3 or scores.q.shape[-2] != weights.shape[-2]:
         return None
     bias = None
-    for one in scores.biases:
-        bias = one if bias is None else bias + one
+    for b in scores.biases:
+        bias = b if bias is None else bias + b
     call = sdpa.as_call(scores.q, scores.k, v, bias, False, scores.scale)
     return call if (*call.batch, scores.q.shape[-2], scores.k.shape[-2]) == tuple(weights.shape) else None
 
 
-def folded(frame: ModuleFrame, size: int) -> int | None:
-    """How many heads lie with the samples on one axis: the module says how many it has, what it was given how many
-    samples there are."""
-    given = next((one for one in (*frame.args, *frame.kwargs.values()) if isinstance(one, Tensor)), None)
+def folded_heads(frame: ModuleFrame, size: int) -> int | None:
+    """The number of heads that share one axis of `size` with the samples: by the attributes of the module and the
+    number of samples in its input."""
+    given = next((value for value in (*frame.args, *frame.kwargs.values()) if isinstance(value, Tensor)), None)
     for name in ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads"):
         count = getattr(frame.module, name, None)
         if isinstance(count, int) and count > 1 and given is not None and given.shape[:1].numel() * count == size:
@@ -77,41 +74,41 @@ def folded(frame: ModuleFrame, size: int) -> int | None:
     return None
 
 
-def headed(
-    call: AttentionCall | None, weights: Tensor, v: Tensor, seen: Callable[[Tensor], Tensor], heads: int
+def unfold_heads(
+    call: AttentionCall | None, weights: Tensor, v: Tensor, as_rows: Callable[[Tensor], Tensor], heads: int
 ) -> tuple[AttentionCall | None, Tensor, Tensor, Callable[[Tensor], Tensor]]:
-    """Samples and heads that lie on one axis, apart."""
+    """Splits the axis that samples and heads share."""
 
-    def apart(t: Tensor) -> Tensor:
+    def split(t: Tensor) -> Tensor:
         return t if t.shape[0] == 1 and heads > 1 else t.unflatten(0, (-1, heads))
 
     if call is not None:
         bias = call.bias.values if isinstance(call.bias, Added) else None
         if bias is not None and bias.ndim == 3:
-            bias = apart(bias) if bias.shape[0] > 1 else bias.unsqueeze(0)
-        call = sdpa.as_call(apart(call.q), apart(call.keys), apart(v), bias, False, call.score.scale_of(1))
-    return call, apart(weights), apart(v), lambda t: apart(seen(t))
+            bias = split(bias) if bias.shape[0] > 1 else bias.unsqueeze(0)
+        call = sdpa.as_call(split(call.q), split(call.keys), split(v), bias, False, call.score.scale_of(1))
+    return call, split(weights), split(v), lambda t: split(as_rows(t))
 
 
-def moved(scores: ScoresFact | None, like: Tensor) -> ScoresFact | None:
-    """Scores whose leading axes were laid out anew; None where a bias is not the same for all of them."""
+def reshape_scores(scores: ScoresFact | None, like: Tensor) -> ScoresFact | None:
+    """Scores with the leading axes of `like`; None where a bias differs along them."""
     if scores is None or any(b.ndim > 2 and b.shape[:-2].numel() > 1 for b in scores.biases):
         return None
     lead = like.shape[:-2]
-    whole = torch.broadcast_shapes(scores.q.shape[:-2], scores.k.shape[:-2])
-    q, k = (t.expand(*whole, *t.shape[-2:]) for t in (scores.q, scores.k))
-    # all that lays out anew keeps every number once, but for `expand`
-    if whole.numel() == lead.numel():
+    batch = torch.broadcast_shapes(scores.q.shape[:-2], scores.k.shape[:-2])
+    q, k = (t.expand(*batch, *t.shape[-2:]) for t in (scores.q, scores.k))
+    # every reshape but `expand` keeps every number once
+    if batch.numel() == lead.numel():
         q, k = (t.reshape(*lead, *t.shape[-2:]) for t in (q, k))
     else:
         q, k = (t.expand(*lead, *t.shape[-2:]) for t in (q, k))
     return replace(scores, q=q, k=k, biases=tuple(b if b.ndim <= 2 else b.reshape(b.shape[-2:]) for b in scores.biases))
 
 
-def last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Does this turn the last two axes, and no others?"""
+def transposes_last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the call transposes the last two axes, and no others."""
     n = args[0].ndim
-    if func == FLIP:  # every look at it is a new one
+    if func == MT:
         return True
     axes = [*args[1:], *kwargs.values()]
     if len(axes) == 1 and isinstance(axes[0], list | tuple):
@@ -122,11 +119,11 @@ def last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
-def turn(held: WeightsFact) -> WeightsFact:
-    return replace(held, flipped=not held.flipped)
+def transpose_weights(weights: WeightsFact) -> WeightsFact:
+    return replace(weights, is_transposed=not weights.is_transposed)
 
 
-def swapped(scores: ScoresFact | None) -> ScoresFact | None:
+def transpose_scores(scores: ScoresFact | None) -> ScoresFact | None:
     """Scores of keys by queries as those of queries by keys."""
     if scores is None:
         return None
@@ -134,62 +131,61 @@ def swapped(scores: ScoresFact | None) -> ScoresFact | None:
     return replace(scores, q=scores.k, k=scores.q, biases=biases)
 
 
-def leaves_last_two(index: Any, axes: int) -> bool:
-    """Does t[index] of so many axes keep the last two, whole or in part?"""
-    given = index if isinstance(index, tuple) else (index,)
-    if any((one is not Ellipsis and not isinstance(one, int | slice)) or isinstance(one, bool) for one in given):
+def keeps_last_two(index: Any, axes: int) -> bool:
+    """Whether t[index], of a tensor of so many axes, keeps the last two, whole or sliced."""
+    items = index if isinstance(index, tuple) else (index,)
+    if any((item is not Ellipsis and not isinstance(item, int | slice)) or isinstance(item, bool) for item in items):
         return False
-    at = next((n for n, one in enumerate(given) if one is Ellipsis), len(given))
-    behind = given[at + 1 :]
-    front = given[:at]
-    if len(behind) >= 2:
-        return all(isinstance(one, slice) for one in behind[-2:])
-    last = [*front, *[slice(None)] * (axes - len(front) - len(behind)), *behind][-2:]
-    return all(isinstance(one, slice) for one in last)
+    dots = next((n for n, item in enumerate(items) if item is Ellipsis), len(items))
+    front, back = items[:dots], items[dots + 1 :]
+    if len(back) >= 2:
+        return all(isinstance(item, slice) for item in back[-2:])
+    last = [*front, *[slice(None)] * (axes - len(front) - len(back)), *back][-2:]
+    return all(isinstance(item, slice) for item in last)
 
 
-def same(t: Tensor) -> Tensor:
+def identity(t: Tensor) -> Tensor:
     return t
 
 
-def turned(t: Tensor) -> Tensor:
+def transpose(t: Tensor) -> Tensor:
     return t.mT
 
 
-def number(value: Any) -> float | None:
-    """A number, or a tensor of one."""
+def as_number(value: Any) -> float | None:
+    """A number, or a tensor of one number that has no gradient."""
     if isinstance(value, int | float):
         return float(value)
     return float(value) if isinstance(value, Tensor) and value.numel() == 1 and not value.requires_grad else None
 
 
-def broadcasts(t: Tensor, to: Tensor) -> bool:
+def can_broadcast(t: Tensor, to: Tensor) -> bool:
     return t.ndim <= to.ndim and all(n in (1, m) for n, m in zip(reversed(t.shape), reversed(to.shape), strict=False))
 
 
-def tensors(*given: Any) -> list[Tensor]:
-    """All tensors of a call, also those in lists."""
+def all_tensors(*values: Any) -> list[Tensor]:
+    """All tensors among the arguments of a call, also those in lists."""
     found = []
-    for one in given:
-        if isinstance(one, Tensor):
-            found.append(one)
-        elif isinstance(one, list | tuple):
-            found += [t for t in one if isinstance(t, Tensor)]
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [t for t in value if isinstance(t, Tensor)]
     return found
 
 
-def summed(axis: int, args: tuple[Any, ...], kwargs: dict[str, Any], axes: int) -> bool:
-    """Does t.sum(…), of so many axes, sum over this one of them, and not over all?"""
-    over = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    several = over if isinstance(over, list | tuple) else args[1:] if len(args) > 1 else (over,)
-    return any(isinstance(one, int) and not isinstance(one, bool) and one % axes == axis % axes for one in several)
+def sums_over(axis: int, args: tuple[Any, ...], kwargs: dict[str, Any], axes: int) -> bool:
+    """Whether t.sum(*args, **kwargs), of a tensor of so many axes, sums over `axis` and not over all of them."""
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    dims = dim if isinstance(dim, list | tuple) else args[1:] if len(args) > 1 else (dim,)
+    return any(isinstance(d, int) and not isinstance(d, bool) and d % axes == axis % axes for d in dims)
 
 
-def features(t: Tensor, axis: int) -> bool:
-    """Are these numbers of their own?  Not a mask of noughts and ones, nor probabilities, as the truth is told."""
+def is_features(t: Tensor, axis: int) -> bool:
+    """Whether the tensor holds features: neither a mask of zeros and ones, nor probabilities, as targets are."""
     if not t.is_floating_point():
         return False
     t = t.detach()
     sums = t.sum(axis)
-    likely = bool((t >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
-    return not likely and not bool(((t == 0) | (t == 1)).all())
+    is_distribution = bool((t >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    return not is_distribution and not bool(((t == 0) | (t == 1)).all())
