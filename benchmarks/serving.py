@@ -96,7 +96,7 @@ class Seen:
     body: bytes
     path: str
     said: Sighted
-    spatial_maps: tuple[torch.Tensor, ...] | None
+    looks: tuple[torch.Tensor, ...] | None
 
     def agrees(self, answer: Any) -> bool:
         (found,) = answer["answers"]

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -20,7 +20,7 @@ from regard.cli.main import main
 from regard.inference.endpoint import Endpoint, PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.app import build
-from regard.serve.errors import RequestError
+from regard.serve.http.body_models import AnswerModel, RequestModel, validate
 from regard.serve.translate_endpoint import TranslateEndpoint
 
 LINES = [" ".join(word) for word in permutations("abcde", 3)]
@@ -77,6 +77,15 @@ class Word:
     count: int = 1
 
 
+class WordBody(RequestModel):
+    word: str
+    count: int = 1
+
+
+class Shouted(AnswerModel):
+    said: str
+
+
 class Gated:
     """Another task: says a word back, louder, once the gate is open; remembers what it was asked together."""
 
@@ -84,7 +93,7 @@ class Gated:
     counted = "sentences"
     unpack = None
     face = PageSpec("Shout", "alignment/page", "text_form", {"alignments": [], "shown": {}})
-    schema = Schema("Shout a word", {"type": "object"}, {"type": "object"})
+    schema = Schema("Shout a word", WordBody, Shouted)
 
     def __init__(self) -> None:
         self.gate, self.begun = threading.Event(), threading.Event()
@@ -94,13 +103,10 @@ class Gated:
     def about(self) -> dict[str, object]:
         return {"task": self.name}
 
-    def read(self, body: Mapping[str, object]) -> Word:
-        word = body.get("word")
-        if not isinstance(word, str):
-            raise RequestError(422, "word must be a string")
-        if word == "broken":
+    def read(self, body: WordBody) -> Word:
+        if body.word == "broken":
             raise RuntimeError("a fault in reading, with the text 'secret'")
-        return Word(word, int(str(body.get("count", 1))))
+        return Word(body.word, body.count)
 
     def answer(self, asked: Sequence[Word]) -> list[dict[str, object]]:
         self.calls.append([one.word for one in asked])
@@ -116,6 +122,11 @@ def gated() -> Iterator[Gated]:
     made = Gated()
     yield made
     made.gate.set()
+
+
+def read(served: Endpoint, body: dict[str, object]) -> Any:
+    """The request that a body asks for, as the app reads it."""
+    return served.read(validate(served.schema.request, body))
 
 
 def visit(

@@ -36,7 +36,7 @@ def test_what_waits_is_answered_together(worker: Batcher, gated: Gated) -> None:
     # five sentences at most, but one request is never cut in two
     assert gated.calls == [["first"], ["a", "b"], ["c"], ["d"], ["e"]]
     assert worker.waiting == 0
-    assert "regard_batch_sentences_count 5" in worker.metrics.text({})
+    assert "regard_batch_sentences_count 5" in worker.metrics.text().decode()
 
 
 def test_too_many_are_told_to_come_back(worker: Batcher, gated: Gated) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.common.test_image_files import claims
-from tests.serve.conftest import Service, get, post, visit
+from tests.serve.conftest import Service, get, post, read, visit
 from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent, sight
 
 from regard.attn.maps.attention_map import DenseMap
@@ -208,7 +208,7 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.begun, self.count, self._read = threading.Event(), threading.Event(), 0, image_files.read
-        monkeypatch.setattr("regard.serve.image_endpoint.pictures.read", self.read)
+        monkeypatch.setattr("regard.serve.image_endpoint.image_files.read", self.read)
 
     def read(self, *args: Any, **names: Any) -> Any:
         self.count += 1
@@ -287,10 +287,12 @@ def test_nothing_is_unpacked_for_who_is_gone(strict: ImageEndpoint, monkeypatch:
 
 
 def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = strict.read({"images": [SMALL] * 3})
+    asked = read(strict, {"images": [SMALL] * 3})
     assert strict.unpack(asked, lambda: False).pixels.shape == (3, 7, 11, 1)
-    read, done = image_files.read, []
-    monkeypatch.setattr("regard.serve.image_endpoint.pictures.read", lambda *a, **k: done.append(1) or read(*a, **k))  # type: ignore[func-returns-value]
+    unpack, done = image_files.read, []
+    monkeypatch.setattr(
+        "regard.serve.image_endpoint.image_files.read", lambda *a, **k: done.append(1) or unpack(*a, **k)
+    )  # type: ignore[func-returns-value]
     with pytest.raises(RequestError, match="nobody waits for these pictures any more"):
         strict.unpack(asked, lambda: len(done) == 2)
     assert len(done) == 2
@@ -299,7 +301,7 @@ def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pyte
 def test_pixels_are_counted_together(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = [sent(packed(drawn(n, 40, 25))) for n in range(3)]
     assert post(strict, {"images": fits[:2]}).status_code == 200
-    monkeypatch.setattr("regard.serve.image_endpoint.pictures.read", None)  # nothing is unpacked
+    monkeypatch.setattr("regard.serve.image_endpoint.image_files.read", None)  # nothing is unpacked
     got = post(strict, {"images": fits})
     assert got.status_code == 422
     assert got.json() == {"error": "images must have at most 2,000 pixels together, got 3,000; ask several times"}

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.serve.conftest import LINES, Make
+from tests.serve.conftest import LINES, Make, read
 
 from regard.cli.loading import Loaded
 from regard.decoding.search import Beam, Greedy
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.translate_endpoint import TranslateEndpoint, TranslateRequest
-from regard.serve.translate_schema import REQUEST
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
 
@@ -50,7 +49,7 @@ def test_bad_input_is_one_sentence(name: str, translating: Make) -> None:
     body, parts = BAD[name]
     served = translating(texts=7, characters=100, tokens=13, beam=5, pictures=5)
     with pytest.raises(RequestError) as caught:
-        served.read(body)
+        read(served, body)
     assert caught.value.status == 422
     assert len(caught.value.sentence) < 250
     for part in parts:
@@ -58,13 +57,14 @@ def test_bad_input_is_one_sentence(name: str, translating: Make) -> None:
 
 
 def test_what_is_left_out(translating: Make) -> None:
-    assert translating().read({"text": "a b"}) == TranslateRequest(("a b",), Beam(5, 1), alignment=False)
-    assert translating(beam=3).read({"text": ""}).search == Beam(3, 1)
-    assert translating().read({"texts": ["a", "b"], "beam": 1}) == TranslateRequest(
+    assert read(translating(), {"text": "a b"}) == TranslateRequest(("a b",), Beam(5, 1), alignment=False)
+    assert read(translating(beam=3), {"text": ""}).search == Beam(3, 1)
+    assert read(translating(), {"texts": ["a", "b"], "beam": 1}) == TranslateRequest(
         ("a", "b"), Greedy(), alignment=False
     )
-    assert set(REQUEST["properties"]) == {"text", "texts", "beam", "nbest", "alignment"}
-    translating().read(REQUEST["example"])
+    body = translating().schema.request
+    assert set(body.model_fields) == {"text", "texts", "beam", "nbest", "alignment"}
+    read(translating(), body.model_json_schema()["example"])
 
 
 def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
@@ -77,7 +77,7 @@ def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
         {"text": "x y a", "beam": 2, "nbest": 2},
         {"texts": LINES[7:12], "alignment": True},
     ]
-    asked = [served.read(body) for body in bodies]
+    asked = [read(served, body) for body in bodies]
     for ask, answer in zip(asked, served.answer(asked), strict=True):
         answers: Any = answer["answers"]
         assert [one["source"] for one in answers] == list(ask.texts)
@@ -103,8 +103,8 @@ def test_a_model_without_attention(loaded: Loaded) -> None:
     served = TranslateEndpoint(task, Translator.of(task, loaded.by.vocabularies), Limits(), run="x", step=1)
     assert served.about()["attends"] is False
     with pytest.raises(RequestError, match="this model has none .decoder fixed.; leave it out"):
-        served.read({"text": "a", "alignment": True})
-    (answer,) = served.answer([served.read({"text": "a"})])
+        read(served, {"text": "a", "alignment": True})
+    (answer,) = served.answer([read(served, {"text": "a"})])
     assert len(answer["answers"]) == 1  # type: ignore[arg-type]
 
 

@@ -9,7 +9,10 @@ A task that has these is served by the same app: its path, its page, its limits,
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 # of what was asked for, and of whether nobody waits for it any more, which is asked often: a thread must end itself
 Unpack = Callable[[Any, Callable[[], bool]], Any]
@@ -35,11 +38,11 @@ class PageSpec:
 
 @dataclass(frozen=True)
 class Schema:
-    """A request and its answer as JSON Schema, for /openapi.json."""
+    """The models of a request's body, which is checked against it, and of the answer; /openapi.json has both."""
 
     summary: str
-    request: Mapping[str, object]
-    answer: Mapping[str, object]
+    request: "type[BaseModel]"  # a subclass of regard.serve.http.body_models.RequestModel
+    answer: "type[BaseModel]"
 
 
 class Endpoint(Protocol):
@@ -62,8 +65,9 @@ class Endpoint(Protocol):
     def about(self) -> Mapping[str, object]:
         """What the model is, and what it bears, as JSON."""
 
-    def read(self, body: Mapping[str, object]) -> Any:
-        """The request as an Asked; Refused if it cannot be answered. Quick, for it runs between all other requests."""
+    def read(self, body: Any) -> Any:
+        """The request in a body of the model `schema.request`; RequestError if it is beyond a limit. Quick, for it runs
+        between all other requests."""
 
     @property
     def unpack(self) -> Unpack | None:

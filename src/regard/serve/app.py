@@ -18,16 +18,12 @@ from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError, error_body
 from regard.serve.http import metrics
 from regard.serve.http.allowed_hosts import names
+from regard.serve.http.body_models import ErrorAnswer, validate
 from regard.serve.http.json_body import read
 from regard.serve.http.metrics import Metrics
 from regard.serve.http.security_middleware import Log, SecurityMiddleware
 from regard.serve.pages import assets
 
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string", "description": "One sentence: what is wrong, and the way out."}},
-}
 _ERRORS = {
     400: "The body is not JSON in UTF-8.",
     403: "Another site asks, or the service does not go by this name.",
@@ -47,6 +43,7 @@ def build(
     """The service of one task, as it listens at `host`."""
     counted = Metrics(served.counted)
     worker = Batcher(served, counted, batch=limits.batch, waiting=limits.waiting)
+    counted.read_waiting(lambda: worker.waiting)
 
     # so many pictures are unpacked at a time: each may take a lot of memory
     reading = ThreadPoolExecutor(2, "regard-reading")
@@ -74,7 +71,7 @@ def _routes(
 ) -> None:
     @app.post(f"/v1/{served.name}", **_documented(served))
     async def ask(request: Request) -> Response:
-        asked = served.read(await read(request, limits))
+        asked = served.read(validate(served.schema.request, await read(request, limits)))
         return _json(await _waited(request, _answered(asked, served.unpack, worker, reading), limits.seconds))
 
     @app.get("/v1/model", summary="What the model is, and what it bears")
@@ -89,9 +86,7 @@ def _routes(
 
     @app.get("/metrics", summary="Counts and times, as Prometheus reads them")
     async def numbers() -> Response:
-        many = served.counted
-        waiting = {f"regard_waiting_{many}": (f"{many} that wait to be answered", worker.waiting)}
-        return Response(counted.text(waiting), media_type=metrics.CONTENT_TYPE)
+        return Response(counted.text(), media_type=metrics.CONTENT_TYPE)
 
 
 async def _answered(asked: Any, unpack: Unpack | None, worker: Batcher, reading: ThreadPoolExecutor) -> bytes:
@@ -166,13 +161,14 @@ def _errors(app: FastAPI) -> None:
 
 def _documented(served: Endpoint) -> dict[str, Any]:
     schema = served.schema
-    errors = {
-        status: {"description": about, "content": {"application/json": {"schema": _ERROR}}}
-        for status, about in _ERRORS.items()
+    errors = {status: {"description": about, "model": ErrorAnswer} for status, about in _ERRORS.items()}
+    # the body is read by json_body, whose limits FastAPI's own reading does not have
+    body = {"required": True, "content": {"application/json": {"schema": schema.request.model_json_schema()}}}
+    return {
+        "summary": schema.summary,
+        "responses": {200: {"description": "The answers.", "model": schema.answer}, **errors},
+        "openapi_extra": {"requestBody": body},
     }
-    answer = {"description": "The answers.", "content": {"application/json": {"schema": schema.answer}}}
-    body = {"required": True, "content": {"application/json": {"schema": schema.request}}}
-    return {"summary": schema.summary, "responses": {200: answer, **errors}, "openapi_extra": {"requestBody": body}}
 
 
 def _bytes(value: Mapping[str, object]) -> bytes:

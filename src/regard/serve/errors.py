@@ -1,4 +1,4 @@
-"""Refused: why a request gets no answer, in one sentence."""
+"""RequestError: the status of a request that gets no answer, and the reason in one sentence."""
 
 import json
 
@@ -19,6 +19,11 @@ def error_body(sentence: str) -> bytes:
     return json.dumps({"error": sentence}, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
+def missing_library() -> ImportError:
+    """The error for a service whose libraries are not installed."""
+    return ImportError("a service needs FastAPI and uvicorn; install them with: pip install 'regard[serve]'")
+
+
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
@@ -27,6 +32,6 @@ def kind(value: object) -> str:
     return "null" if value is None else _KINDS[type(value)]
 
 
-def short(text: str) -> str:
-    """A word of a request in an error: quoted, and never long."""
-    return repr(text if len(text) <= 40 else text[:39] + "…")
+def shortened(text: str) -> str:
+    """A word of a request, at most 40 characters long, for an error sentence."""
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -3,8 +3,9 @@
 import base64
 import binascii
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -13,8 +14,7 @@ from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.recording.record import record
 from regard.serve.errors import RequestError
-from regard.serve.http import fields
-from regard.serve.image_schema import ANSWER, REQUEST, TOP
+from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited
 from regard.serve.spatial_maps import SpatialMap, spatial_maps
 from regard.tasks._image_predictors import Pixels, Sight, Sighted, watched
 from regard.viz.text import labels
@@ -27,6 +27,83 @@ _SCAN, _SCANS = b"\xff\xda", 100
 _BUDGET, _AT_ONCE = 512 << 20, 64
 # what the page says that is done to a picture
 _VERBS = {"classify": "Classify", "glimpse": "Look around in", "caption": "Describe"}
+# classes in an answer where a request does not say how many
+_TOP = 5
+_BLACK = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+_Base64 = Annotated[
+    str,
+    Field(
+        description="A PNG or JPEG file in base64; data:image/png;base64, may stand before it.",
+        json_schema_extra={"contentEncoding": "base64"},
+    ),
+]
+
+
+class ImageBody(SingleOrList):
+    """The body of POST /v1/classify, /v1/glimpse and /v1/caption."""
+
+    pair: ClassVar[tuple[str, str]] = ("image", "images")
+    example: ClassVar[dict[str, Any]] = {"image": _BLACK, "top": 3, "maps": True}
+
+    image: Annotated[_Base64, Field(default_factory=str)]
+    images: Annotated[
+        list[_Base64], Field(default_factory=list, min_length=1, description="Several at once, instead of image.")
+    ]
+    top: Annotated[
+        int,
+        Field(
+            default=_TOP,
+            ge=1,
+            le=1_000_000,
+            description="Classes in the answer, the likeliest first; there may be fewer. Not for sentences.",
+        ),
+    ]
+    maps: Annotated[bool, Field(default=False, description="Whether to give the maps of the model's attention.")]
+
+
+class ClassAnswer(AnswerModel):
+    """A class and its probability."""
+
+    name: str
+    probability: Annotated[float, Field(ge=0, le=1)]
+
+
+class PointAnswer(AnswerModel):
+    """From (0, 0), the upper left corner, to (1, 1)."""
+
+    x: float
+    y: float
+
+
+class MapAnswer(AnswerModel):
+    """The attention of one module over the picture."""
+
+    name: Annotated[str, Field(description="The module that attends; if over several grids, with the grid.")]
+    kind: Annotated[str, Field(description="gate, self, cross, alignment or glimpse.")]
+    verified: Annotated[bool, Field(description="Whether these weights are certainly those that the model used.")]
+    weights: Annotated[
+        list[list[list[float]]],
+        Field(
+            description="weights[n][i][j]: attention n, one per word or glimpse where the model attends several times, "
+            "to row i and column j of a grid over the whole picture. Finer grids are averaged."
+        ),
+    ]
+
+
+class PictureAnswer(AnswerModel):
+    """The answer about one picture."""
+
+    classes: Annotated[list[ClassAnswer], Field(default=None, description="The likeliest first.")]
+    path: Annotated[list[PointAnswer], Field(default=None, description="The places of a model's glimpses, in order.")]
+    text: Annotated[str, Field(default=None, description="The sentence of a model that writes sentences.")]
+    words: Annotated[list[str], Field(default=None, description="Its words, one attention map each.")]
+    maps: Annotated[list[MapAnswer], Field(default=None, description="If the request asks for them.")]
+
+
+class ImageAnswer(AnswerModel):
+    """The answer of POST /v1/classify, /v1/glimpse and /v1/caption."""
+
+    answers: Annotated[list[PictureAnswer], Field(description="One per picture, in their order.")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +159,8 @@ class ImageEndpoint:
 
     @property
     def schema(self) -> Schema:
-        return Schema("Say what is on a picture, or on several", REQUEST, ANSWER)
+        body = limited(ImageBody, images=Field(max_length=self.limits.texts))
+        return Schema("Say what is on a picture, or on several", body, ImageAnswer)
 
     def about(self) -> dict[str, object]:
         limits, facts = self.limits, self.sight.facts
@@ -103,21 +181,18 @@ class ImageEndpoint:
             },
         }
 
-    def read(self, body: Mapping[str, object]) -> ImageRequest:
-        fields.check(body, REQUEST["properties"])
-        named = fields.several(body, "image", "images", self.limits.texts)
-        top = fields.whole(body, "top", TOP, 1_000_000)
-        if "top" in body and not self.sight.facts.classes:
+    def read(self, body: ImageBody) -> ImageRequest:
+        named = body.named()
+        if "top" in body.model_fields_set and not self.sight.facts.classes:
             raise RequestError(422, "top counts classes, and this model writes sentences; leave top out")
-        maps = fields.flag(body, "maps")
-        if maps and not self.attends:
+        if body.maps and not self.attends:
             raise RequestError(422, "maps need a model that looks at places, and this one does not; leave maps out")
-        if maps and len(named) > self.limits.pictures:
+        if body.maps and len(named) > self.limits.pictures:
             most = self.limits.pictures
             raise RequestError(
                 422, f"maps are given for at most {most} images a request, got {len(named)}; ask for fewer, or none"
             )
-        return ImageRequest(named, top, maps)
+        return ImageRequest(named, body.top, body.maps)
 
     def unpack(self, asked: ImageRequest, over: Callable[[], bool]) -> Unpacked:
         facts, found = self.sight.facts, []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
+from regard.serve.errors import missing_library
 
 if TYPE_CHECKING:
     import uvicorn
@@ -45,9 +46,7 @@ def server(
         from regard.serve.app import build
         from regard.serve.http.h11_timeouts import Connection
     except ImportError as error:
-        raise ImportError(
-            "a service needs FastAPI and uvicorn; install them with: pip install 'regard[serve]'"
-        ) from error
+        raise missing_library() from error
 
     class Limited(Connection):
         pass

@@ -1,19 +1,75 @@
 """Translating: a Translate run behind the service, text in, translations and what they looked at out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from regard.data.text.special_tokens import UNK
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
-from regard.serve.http import fields
-from regard.serve.translate_schema import ANSWER, BEAM, REQUEST
+from regard.serve.http.body_models import AnswerModel, Field, limited
+from regard.serve.http.text_body import TextBody
 from regard.tasks.translate.model import places
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import AlignedTranslation, TranslationHypothesis, Translator
 from regard.viz.text import labels
+
+# hypotheses kept where a request does not say how many
+_BEAM = 5
+
+
+class TranslateBody(TextBody):
+    """The body of POST /v1/translate."""
+
+    example: ClassVar[dict[str, Any]] = {"text": "en: May 5, 2017", "beam": 5, "nbest": 1, "alignment": True}
+
+    beam: Annotated[
+        int,
+        Field(
+            default=_BEAM,
+            ge=1,
+            description="Hypotheses kept at every step; 1 takes the likeliest token each time.",
+        ),
+    ]
+    nbest: Annotated[int, Field(default=1, ge=1, description="Translations per text, the best first; at most beam.")]
+    alignment: Annotated[
+        bool, Field(default=False, description="Whether to give the attention of each token of a translation.")
+    ]
+
+
+class AlignmentAnswer(AnswerModel):
+    """weights[i][j] is the attention of target token i to source token j. The last tokens are the ends of the
+    sentences; a character that cannot be seen is shown by a sign: a blank is ␣."""
+
+    source: list[str]
+    target: list[str]
+    weights: list[list[float]]
+
+
+class TranslationAnswer(AnswerModel):
+    """One translation of a text."""
+
+    text: str
+    score: Annotated[float, Field(description="Translations are ranked by it.")]
+    log_prob: Annotated[float, Field(description="The natural logarithm of its probability.")]
+    finished: Annotated[bool, Field(description="Whether it ended within the limit of tokens.")]
+    alignment: Annotated[AlignmentAnswer, Field(default=None, description="If the request asks for it.")]
+
+
+class TextAnswer(AnswerModel):
+    """The translations of one text."""
+
+    source: str
+    unknown: Annotated[int, Field(description="Tokens that are not in the vocabulary.")]
+    translations: Annotated[list[TranslationAnswer], Field(description="The best first.")]
+
+
+class TranslateAnswer(AnswerModel):
+    """The answer of POST /v1/translate."""
+
+    answers: Annotated[list[TextAnswer], Field(description="One per text, in their order.")]
 
 
 @dataclass(frozen=True)
@@ -55,7 +111,14 @@ class TranslateEndpoint:
 
     @property
     def schema(self) -> Schema:
-        return Schema("Translate one text or several", REQUEST, ANSWER)
+        most = self.limits.beam
+        body = limited(
+            TranslateBody,
+            texts=Field(max_length=self.limits.texts),
+            beam=Field(default=min(_BEAM, most), le=most),
+            nbest=Field(le=most),
+        )
+        return Schema("Translate one text or several", body, TranslateAnswer)
 
     def about(self) -> dict[str, object]:
         limits, vocabularies = self.limits, self.interpreter.vocabularies
@@ -78,28 +141,23 @@ class TranslateEndpoint:
             },
         }
 
-    def read(self, body: Mapping[str, object]) -> TranslateRequest:
-        fields.check(body, REQUEST["properties"])
+    def read(self, body: TranslateBody) -> TranslateRequest:
         texts = self._texts(body)
-        beam = fields.whole(body, "beam", min(BEAM, self.limits.beam), self.limits.beam)
-        nbest = fields.whole(body, "nbest", 1, self.limits.beam)
+        beam, nbest = body.beam, body.nbest
         if nbest > beam:
             raise RequestError(422, f"nbest={nbest} wants more than beam={beam} finds; raise beam")
-        alignment = fields.flag(body, "alignment")
-        if alignment and not self.attends:
+        if body.alignment and not self.attends:
             raise RequestError(422, "alignment needs attention, and this model has none (decoder fixed); leave it out")
-        if alignment and len(texts) * nbest > self.limits.pictures:
+        if body.alignment and len(texts) * nbest > self.limits.pictures:
             raise RequestError(
                 422,
                 f"alignment is given for at most {self.limits.pictures} translations a request, "
                 f"got {len(texts)} texts with nbest={nbest}; ask for fewer, or leave alignment out",
             )
-        return TranslateRequest(texts, Greedy() if beam == 1 else Beam(beam, nbest), alignment)
+        return TranslateRequest(texts, Greedy() if beam == 1 else Beam(beam, nbest), body.alignment)
 
-    def _texts(self, body: Mapping[str, object]) -> tuple[str, ...]:
-        named = fields.several(body, "text", "texts", self.limits.texts)
-        for where, text in named:
-            self._text(where, text)
+    def _texts(self, body: TranslateBody) -> tuple[str, ...]:
+        named = body.checked(self.limits)
         texts = [text for _, text in named]
         encoded = self.interpreter.vocabularies.source.encode(texts)
         for (where, _), ids in zip(named, encoded, strict=True):
@@ -108,16 +166,6 @@ class TranslateEndpoint:
                     422, f"{where} must have at most {self.tokens} tokens, got {len(ids)}; ask sentence by sentence"
                 )
         return tuple(texts)
-
-    def _text(self, where: str, text: str) -> None:
-        if len(text) > self.limits.characters:
-            most = self.limits.characters
-            raise RequestError(
-                422, f"{where} must have at most {most} characters, got {len(text)}; ask sentence by sentence"
-            )
-        half = next((n for n, c in enumerate(text, 1) if "\ud800" <= c <= "\udfff"), 0)
-        if half:
-            raise RequestError(422, f"{where} holds half a character (a lone surrogate) at place {half}; send it whole")
 
     def answer(self, asked: Sequence[TranslateRequest]) -> list[dict[str, object]]:
         said: list[list[list[TranslationHypothesis]]] = [[] for _ in asked]

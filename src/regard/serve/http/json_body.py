@@ -7,7 +7,7 @@ from typing import NoReturn
 from starlette.requests import ClientDisconnect, Request
 
 from regard.inference.limits import Limits
-from regard.serve.errors import RequestError, kind, short
+from regard.serve.errors import RequestError, kind, shortened
 
 
 async def read(request: Request, limits: Limits) -> dict[str, object]:
@@ -71,6 +71,6 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
-            raise RequestError(400, f"{short(name)} is given twice; give it once")
+            raise RequestError(400, f"{shortened(name)!r} is given twice; give it once")
         found[name] = value
     return found

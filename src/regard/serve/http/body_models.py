@@ -1,0 +1,158 @@
+"""Bodies as pydantic models: of requests, with strict types, no unknown fields and errors of one sentence; of answers.
+
+class Body(RequestModel):
+    word: Annotated[str, Field(description="Word to shout.")]
+
+body = validate(limited(Body, word=Field(max_length=40)), {"word": "a"})      Body, or RequestError 422
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
+
+from regard.common.suggestions import known
+from regard.serve.errors import RequestError, kind, missing_library, shortened
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+except ImportError as error:
+    raise missing_library() from error
+
+__all__ = ["AnswerModel", "ErrorAnswer", "Field", "RequestModel", "SingleOrList", "limited", "validate"]
+
+Model = TypeVar("Model", bound=BaseModel)
+_TYPES = {"string": "a string", "boolean": "true or false", "integer": "a whole number", "number": "a number"}
+
+
+def _describe_request(schema: dict[str, Any], model: "type[RequestModel]") -> None:
+    if model.example:
+        schema["example"] = model.example
+    if issubclass(model, SingleOrList):
+        schema["oneOf"] = [{"required": [name]} for name in model.pair]
+
+
+def _omit_null_defaults(schema: dict[str, Any]) -> None:
+    for field in schema.get("properties", {}).values():
+        if field.get("default", ...) is None:
+            del field["default"]
+
+
+class RequestModel(BaseModel):
+    """The body of a POST. Fields declare their default inside `Field`, so that `limited` keeps it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_describe_request)
+    example: ClassVar[dict[str, Any]] = {}
+
+
+class AnswerModel(BaseModel):
+    """The body of an answer: documentation that tests compare answers with; answers are written without it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_omit_null_defaults)
+
+
+class ErrorAnswer(AnswerModel):
+    """The body of every error."""
+
+    error: Annotated[str, Field(description="One sentence: what is wrong, and the way out.")]
+
+
+class SingleOrList(RequestModel):
+    """A body that has one string or a list of strings, under one of two names."""
+
+    pair: ClassVar[tuple[str, str]]
+
+    @model_validator(mode="after")
+    def _check_pair(self: Model) -> Model:
+        single, several = self.pair  # type: ignore[attr-defined]
+        if (single in self.model_fields_set) == (several in self.model_fields_set):
+            raise ValueError(f"give {single}, a string, or {several}, a list of strings, and not both")
+        return self
+
+    def named(self) -> list[tuple[str, str]]:
+        """Each string with its name in error sentences: "text", "texts[1]"."""
+        single, several = self.pair
+        if single in self.model_fields_set:
+            return [(single, getattr(self, single))]
+        return [(f"{several}[{n}]", value) for n, value in enumerate(getattr(self, several))]
+
+
+def limited(model: type[Model], **constraints: Any) -> type[Model]:
+    """The model with more constraints on fields, name=Field(le=5), or other defaults; /openapi.json shows them."""
+    hints = get_type_hints(model, include_extras=True)
+    fields: dict[str, Any] = {name: Annotated[hints[name], added] for name, added in constraints.items()}
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
+
+
+def validate(model: type[Model], body: dict[str, object]) -> Model:
+    """The body as its model; RequestError 422 with one sentence if it does not fit."""
+    for name in body:  # first: pydantic would go on to list all errors of a body of many fields
+        if name not in model.model_fields:
+            raise RequestError(422, _unknown("field", name, model.model_fields))
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise RequestError(422, _sentence(model, error.errors(include_url=False)[0])) from None
+
+
+def _sentence(model: type[BaseModel], error: Any) -> str:
+    problem, location, value = error["type"], error["loc"], error["input"]
+    if not location:  # a check of the whole body
+        return str(error["ctx"]["error"])
+    name, *indices = location
+    where = name + "".join(f"[{n}]" for n in indices)
+    schema = model.model_json_schema()["properties"][name]
+    if problem == "too_short":
+        return f"{where} is an empty list; give {_range(schema)}"
+    if problem == "too_long":
+        return f"{where} must be {_range(schema)}, got {len(value)}; ask several times"
+    if problem == "missing":
+        return f"{where} is missing; give {_description(schema)}"
+    if problem == "literal_error" and isinstance(value, str):
+        return _unknown(where, value, _choices(schema))
+    for _ in indices:
+        schema = schema["items"]
+    sentence = f"{where} must be {_description(schema)}, got {_shown(value, schema)}"
+    if problem == "list_type" and issubclass(model, SingleOrList):
+        sentence += f"; for one write {model.pair[0]}"
+    return sentence
+
+
+def _unknown(what: str, name: str, names: Iterable[str]) -> str:
+    try:
+        known(what, shortened(name), names)
+    except ValueError as error:
+        return str(error)
+    raise AssertionError(f"{name} is known")
+
+
+def _description(schema: dict[str, Any]) -> str:
+    """The values that a JSON Schema allows, in words."""
+    if "anyOf" in schema:
+        return " or ".join(_description(part) for part in schema["anyOf"])
+    if choices := _choices(schema):
+        return "one of " + ", ".join(map(repr, choices))
+    if schema.get("type") == "array":
+        return "a list of strings" if schema["items"].get("type") == "string" else "a list"
+    described = _TYPES.get(schema.get("type", ""), str(schema.get("type")))
+    return f"{described} {bounds}" if (bounds := _bounds(schema)) else described
+
+
+def _choices(schema: dict[str, Any]) -> list[str]:
+    """The words that a field takes; none if it takes other values."""
+    parts = schema.get("anyOf", [schema])
+    return [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
+
+
+def _bounds(schema: dict[str, Any]) -> str:
+    words = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "and below"}
+    return " ".join(f"{word} {schema[name]}" for name, word in words.items() if name in schema).removeprefix("and ")
+
+
+def _range(schema: dict[str, Any]) -> str:
+    return f"{schema['minItems']} to {schema['maxItems']}" if "maxItems" in schema else f"{schema['minItems']} or more"
+
+
+def _shown(value: object, schema: dict[str, Any]) -> str:
+    """A number as it is where numbers are asked for, any other value by its type."""
+    wanted = {part.get("type") for part in schema.get("anyOf", [schema])}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value)[:40] if is_number and wanted & {"integer", "number"} else kind(value)

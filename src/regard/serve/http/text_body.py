@@ -1,0 +1,35 @@
+"""The body of a request about one text or several."""
+
+from typing import Annotated, ClassVar
+
+from regard.inference.limits import Limits
+from regard.serve.errors import RequestError
+from regard.serve.http.body_models import Field, SingleOrList
+
+
+class TextBody(SingleOrList):
+    """One text, or several."""
+
+    pair: ClassVar[tuple[str, str]] = ("text", "texts")
+
+    text: Annotated[str, Field(default_factory=str, description="One text.")]
+    texts: Annotated[
+        list[str], Field(default_factory=list, min_length=1, description="Several texts at once, instead of text.")
+    ]
+
+    def checked(self, limits: Limits) -> list[tuple[str, str]]:
+        """The texts with their names; RequestError for one that is too long, or holds half a character."""
+        named = self.named()
+        for where, text in named:
+            if len(text) > limits.characters:
+                raise RequestError(
+                    422,
+                    f"{where} must have at most {limits.characters} characters, got {len(text)}; "
+                    "ask sentence by sentence",
+                )
+            half = next((n for n, c in enumerate(text, 1) if "\ud800" <= c <= "\udfff"), 0)
+            if half:
+                raise RequestError(
+                    422, f"{where} holds half a character (a lone surrogate) at place {half}; send it whole"
+                )
+        return named
