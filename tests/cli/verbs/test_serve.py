@@ -65,7 +65,7 @@ def test_it_serves_until_it_is_interrupted(regard: Regard, trained: Path, monkey
     assert (given["host"], given["log"]) == ("127.0.0.1", None)
 
 
-@pytest.mark.parametrize("missing", ["fastapi", "starlette", "uvicorn"])
+@pytest.mark.parametrize("missing", ["fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client"])
 def test_what_is_missing_is_named(missing: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith(("regard.serve.", f"{missing}."))]:
         monkeypatch.delitem(sys.modules, name)
