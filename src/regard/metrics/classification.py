@@ -1,0 +1,96 @@
+"""Metrics of classification: percentages and −log p, with 95 % intervals.  No torch here."""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# the quantile of a normal distribution that leaves 2.5 % on either side
+_Z = 1.959963984540054
+# resamples of a bootstrap
+_RESAMPLES = 2_000
+# a probability below this is counted as this, so that −log p is a number
+_LEAST = 1e-300
+
+Interval = tuple[float, float]
+
+
+def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:  # "n", "n"
+    """Predictions that equal their reference, in percent."""
+    predicted, right = _pairs(predictions, references)
+    return 100.0 * float((predicted == right).mean())
+
+
+def macro_f1(predictions: ArrayLike, references: ArrayLike) -> float:  # "n", "n"
+    """The mean over classes of 2 tp / (2 tp + fp + fn), in percent; classes are those that occur in either."""
+    return float(_macro_f1(_confusion(*_pairs(predictions, references))[None])[0])
+
+
+def nll(probabilities: ArrayLike, references: ArrayLike) -> float:  # "n k", "n"
+    """−log p of the reference, in nats, the mean over examples; `references` are numbers of classes."""
+    p, right = np.asarray(probabilities, np.float64), np.asarray(references)
+    if p.ndim != 2 or right.shape != p.shape[:1] or not len(right):
+        raise ValueError(
+            f"probabilities must be (examples, classes) with one reference each, got {p.shape} and {right.shape}; "
+            "give one row per reference"
+        )
+    if not np.issubdtype(right.dtype, np.integer) or right.min() < 0 or right.max() >= p.shape[1]:
+        raise ValueError(
+            f"references must be classes from 0 to {p.shape[1] - 1}, got {right.min()} to {right.max()}; "
+            "give every class a column of probabilities"
+        )
+    return float(-np.log(np.maximum(p[np.arange(len(right)), right], _LEAST)).mean())
+
+
+def accuracy_interval(predictions: ArrayLike, references: ArrayLike) -> Interval:  # "n", "n"
+    """(p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n), z = 1.96: the 95 % interval of a share p  (Wilson 1927).
+
+    In percent, as the accuracy.
+    """
+    predicted, right = _pairs(predictions, references)
+    n, p = len(right), float((predicted == right).mean())
+    center = p + _Z**2 / (2 * n)
+    half = _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
+    low, high = ((center + side * half) / (1 + _Z**2 / n) for side in (-1, 1))
+    # rounding must not put the share itself outside
+    return 100.0 * min(low, p), 100.0 * max(high, p)
+
+
+def macro_f1_interval(predictions: ArrayLike, references: ArrayLike, *, seed: int = 0) -> Interval:  # "n", "n"
+    """The 2.5 % and 97.5 % quantiles of macro F1 over bootstrap resamples of the examples, in percent  (Efron 1979).
+
+    Classes are those of the whole data; one that a resample lacks has an F1 of 0 there, as scikit-learn counts.
+    """
+    table = _confusion(*_pairs(predictions, references))
+    # resampling n examples with replacement is drawing the n cells of the confusion matrix they fall into
+    draws = np.random.default_rng(seed).multinomial(int(table.sum()), (table / table.sum()).ravel(), _RESAMPLES)
+    low, high = np.quantile(_macro_f1(draws.reshape(-1, *table.shape)), (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _pairs(predictions: ArrayLike, references: ArrayLike) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    predicted, right = np.asarray(predictions), np.asarray(references)
+    if predicted.ndim != 1 or predicted.shape != right.shape or not len(right):
+        raise ValueError(
+            f"predictions and references must be one class per example, got {predicted.shape} and {right.shape}; "
+            "give as many of one as of the other, and at least one"
+        )
+    return predicted, right
+
+
+def _confusion(predicted: NDArray[np.generic], right: NDArray[np.generic]) -> NDArray[np.int64]:  # -> "k k"
+    """How many examples of each reference (row) have each prediction (column)."""
+    classes, numbers = np.unique(np.concatenate([right, predicted]), return_inverse=True)
+    count = len(classes)
+    cells = numbers[: len(right)] * count + numbers[len(right) :]
+    return np.bincount(cells, minlength=count**2).reshape(count, count)
+
+
+def _macro_f1(tables: NDArray[np.int64]) -> NDArray[np.float64]:  # "m k k" -> "m"
+    hits = np.diagonal(tables, axis1=-2, axis2=-1)
+    either = tables.sum(-1) + tables.sum(-2)  # 2 tp + fp + fn
+    return 100.0 * (2 * hits / np.maximum(either, 1)).mean(-1)
+
+
+# name -> the metric, and whether more is better
+METRICS = {"accuracy": (accuracy, True), "macro f1": (macro_f1, True), "nll": (nll, False)}
