@@ -1,8 +1,9 @@
 """Losses that attention needs beside those of torch."""
 
 from regard.losses.doubly_stochastic import doubly_stochastic
+from regard.losses.frobenius_penalty import frobenius_penalty
 from regard.losses.hinge import hinge
 from regard.losses.linear_cross_entropy import linear_cross_entropy
 from regard.losses.reinforce import Baseline, reinforce
 
-__all__ = ["Baseline", "doubly_stochastic", "hinge", "linear_cross_entropy", "reinforce"]
+__all__ = ["Baseline", "doubly_stochastic", "frobenius_penalty", "hinge", "linear_cross_entropy", "reinforce"]

@@ -2,10 +2,13 @@
 
 from torch import nn
 
+from regard.models.bag_of_words import BagOfWords
 from regard.models.convnet import ConvNet
+from regard.models.hierarchical import HierarchicalAttention
 from regard.models.ram import RAM
 from regard.models.row_reader import RowReader
 from regard.models.sagan import SelfAttentionGAN
+from regard.models.self_attentive import SelfAttentive
 from regard.models.seq2seq import Seq2Seq
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.models.transformer import Transformer
@@ -18,15 +21,21 @@ MODELS: dict[str, type[nn.Module]] = {
     "ram": RAM,
     "show-attend-tell": ShowAttendTell,
     "sagan": SelfAttentionGAN,
+    "self-attentive": SelfAttentive,
+    "hierarchical": HierarchicalAttention,
+    "bag-of-words": BagOfWords,
 }
 
 __all__ = [
     "MODELS",
     "RAM",
     "TRANSLATORS",
+    "BagOfWords",
     "ConvNet",
+    "HierarchicalAttention",
     "RowReader",
     "SelfAttentionGAN",
+    "SelfAttentive",
     "Seq2Seq",
     "ShowAttendTell",
     "Transformer",

@@ -1,0 +1,172 @@
+"""SelfAttentive: the paper written out with torch's parts, padding that is absent, weights that can be recorded."""
+
+import copy
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import regard
+from regard import MECHANISMS, Need
+from regard.losses import frobenius_penalty
+from regard.models import SelfAttentive
+
+B, T, VOCABULARY, CLASSES, WIDTH, HIDDEN, HOPS = 3, 7, 17, 5, 4, 6, 2
+LENGTHS = torch.tensor([4, 7, 1])
+small = functools.partial(
+    SelfAttentive, VOCABULARY, CLASSES, width=WIDTH, hidden=HIDDEN, hops=HOPS, attention_hidden=11, feed=13, dropout=0.0
+)
+WAYS = {
+    "the paper's": {},
+    "gru, 3 layers": {"cell": "gru", "layers": 3},
+    "additive": {"attention": "additive"},
+    "heads": {"attention": "multi-head"},
+    "a factory": {"attention": MECHANISMS["sparsemax"]},
+}
+every = pytest.mark.parametrize("name", WAYS)
+
+
+def built(name: str = "the paper's") -> SelfAttentive:
+    torch.manual_seed(1)
+    return small(**WAYS[name]).double().eval()
+
+
+def given() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(2)
+    return torch.randint(1, VOCABULARY, (B, T)).masked_fill(torch.arange(T) >= LENGTHS[:, None], 0), LENGTHS
+
+
+def test_the_paper_written_out() -> None:
+    model = built()
+    tokens, lengths = given()
+    got = model.classify(tokens, lengths, Need(weights=True))
+    assert got.weights is not None
+    lstm = nn.LSTM(WIDTH, HIDDEN, bidirectional=True, batch_first=True).double()
+    lstm.load_state_dict(model.encoder.rnn.state_dict())
+    assert model.pooling.key is not None
+    for b, length in enumerate(lengths.tolist()):
+        h, _ = lstm(model.embedding(tokens[b : b + 1, :length]))
+        a = torch.softmax(model.pooling.query @ torch.tanh(model.pooling.key.weight @ h[0].T), -1)
+        m = torch.cat([a[hop] @ h[0] for hop in range(HOPS)])
+        torch.testing.assert_close(got.weights[b, :, :length], a)
+        torch.testing.assert_close(got.logits[b], model.output(F.relu(model.feed(m))))
+
+
+@every
+def test_batched_is_one_by_one_and_padding_is_absent(name: str) -> None:
+    model = built(name)
+    tokens, lengths = given()
+    got = model.classify(tokens, lengths, Need(weights=True))
+    assert got.weights is not None
+    assert got.weights.shape == (B, HOPS, T)
+    torch.testing.assert_close(got.weights.sum(-1), torch.ones(B, HOPS, dtype=torch.float64))
+    for b, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(model(tokens[b : b + 1, :length], lengths[b : b + 1])[0], got.logits[b])
+        assert not got.weights[b, :, length:].any()
+    torch.testing.assert_close(model(tokens.masked_fill(tokens == 0, 3), lengths), got.logits)
+    torch.testing.assert_close(model(F.pad(tokens, (0, 5), value=2), lengths), got.logits)
+
+
+@every
+def test_every_parameter_receives_a_gradient_and_states_round_trip(name: str) -> None:
+    model = built(name)
+    args = given()
+    want = model(*args)
+    want.square().sum().backward()
+    for key, p in model.named_parameters():
+        assert p.grad is not None, key
+        assert p.grad.any(), key
+    assert torch.equal(copy.deepcopy(model)(*args), want)
+    fresh = small(**WAYS[name]).double().eval()
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(fresh(*args), want)
+    torch.testing.assert_close(model.float()(*args), want.float(), rtol=1e-3, atol=1e-4)
+
+
+def test_gradients_through_the_whole_model() -> None:
+    model = built()
+    tokens, lengths = given()
+
+    def loss(query: Tensor, feed: Tensor) -> Tensor:
+        got = torch.func.functional_call(model, {"pooling.query": query, "feed.weight": feed}, (tokens, lengths))
+        return got.square().sum()
+
+    parameters = [p.detach().clone().requires_grad_() for p in (model.pooling.query, model.feed.weight)]
+    assert torch.autograd.gradcheck(loss, parameters)
+
+
+def test_a_hard_attention_gives_the_log_probability_of_its_draws() -> None:
+    torch.manual_seed(1)
+    model = small(attention="hard").train()
+    tokens, lengths = given()
+    got = model.classify(tokens, lengths, Need(weights=True, log_prob=True, entropy=True))
+    assert got.log_prob is not None
+    assert got.entropy is not None
+    assert got.log_prob.shape == got.entropy.shape == (B,)
+    assert (got.log_prob <= 0).all()
+    got.log_prob.sum().backward()
+    assert model.pooling.query.grad is not None
+    plain = model.classify(tokens, lengths)
+    assert plain.weights is plain.log_prob is plain.entropy is None
+
+
+def test_the_weights_can_be_recorded() -> None:
+    model = built().float()
+    tokens, lengths = given()
+    want = model.classify(tokens[1:2], lengths[1:2], Need(weights=True)).weights
+    with regard.record(model) as recording:
+        model(tokens[1:2], lengths[1:2])
+    (recorded_map,) = recording
+    assert recorded_map.name == "pooling.attention"
+    torch.testing.assert_close(recorded_map.weights[:].squeeze(), want.squeeze())
+
+
+def test_the_penalty_parts_the_hops() -> None:
+    torch.manual_seed(0)
+    model = small(hops=3)
+    tokens, lengths = given()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+
+    def penalty() -> Tensor:
+        weights = model.classify(tokens[:2], lengths[:2], Need(weights=True)).weights
+        assert weights is not None
+        return frobenius_penalty(weights).mean()
+
+    before = penalty().item()
+    for _ in range(150):
+        optimizer.zero_grad()
+        penalty().backward()
+        optimizer.step()
+    assert penalty().item() < 0.2 * before
+
+
+def test_dropout_and_autocast() -> None:
+    model = small(dropout=0.5)
+    args = given()
+    assert not torch.equal(model(*args), model(*args))
+    model.eval()
+    want = model(*args)
+    assert torch.equal(model(*args), want)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(model(*args).float(), want, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"hops": 0}, "hops must be a whole number, 1 or more, for SelfAttentive, got 0"),
+        ({"cell": "lstn"}, "unknown cell 'lstn'; did you mean 'lstm'"),
+        ({"attention": "window"}, "attention='window' weighs keys by their distance from the query"),
+        ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0"),
+    ],
+)
+def test_bad_arguments_are_told(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        small(**options)  # type: ignore[arg-type]
+
+
+def test_an_empty_text_is_told() -> None:
+    with pytest.raises(ValueError, match="lengths must be 1 to 7"):
+        built()(given()[0], torch.tensor([1, 0, 2]))
