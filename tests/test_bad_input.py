@@ -201,7 +201,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "memory shorter than the queries": (
         ValueError,
         call(t(2, 7, 4), KVCache(K, V, torch.arange(5))),
-        ["positions must be given", "7 queries", "5 remembered"],
+        ["positions must be given", "7 queries", "5 cached"],
     ),
     "memory extended by another width": (
         ValueError,
@@ -238,7 +238,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "a row that is not there": (IndexError, lambda: a_map()[3], ["row 3", "3 rows", "0 to 2"]),
     # backends
     "mistyped backend": (ValueError, call(backend="fuse"), ["'fuse'", "did you mean 'fused'?", "eager"]),
-    "backend that cannot": (ValueError, call(backend="tanh"), ["'tanh' cannot run this", "Dot", "leave backend out"]),
+    "backend that cannot": (
+        ValueError,
+        call(backend="additive"),
+        ["'additive' cannot run this", "Dot", "leave backend out"],
+    ),
     # layers
     "heads that do not divide dim": (ValueError, lambda: MultiHead(10, 3), ["dim", "10 over 3 leaves 1", "dim=9"]),
     "heads and kv_heads": (
@@ -411,7 +415,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "memory extended by another type": (
         TypeError,
         lambda: KVCache(K, V).extend(K.double(), V.double()),
-        ["keys of torch.float64", "torch.float32", ".to(memory.keys)"],
+        ["keys of torch.float64", "torch.float32", ".to(cache.keys)"],
     ),
     "three indices of a map": (IndexError, lambda: a_map()[0, 0, 0], ["[rows, columns]", "3 indices", "pick(sample"]),
     "a sample that is not there": (IndexError, lambda: a_map().pick(2), ["2 is not on axis 0", "has 2", "use 0 to 1"]),
@@ -450,11 +454,27 @@ def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
         assert word in said, said
 
 
-ROOMS = ("parts", "backends", "losses", "attn/functional.py", "attn/layer.py", "attn/multihead.py")
+# files and folders of the package
+SOURCES = (
+    "attn/backends",
+    "attn/call.py",
+    "attn/call_slicing.py",
+    "attn/checks.py",
+    "attn/functional.py",
+    "attn/kv_cache.py",
+    "attn/layer.py",
+    "attn/maps",
+    "attn/multihead.py",
+    "attn/nonfinite.py",
+    "attn/resolve.py",
+    "attn/terms",
+    "common/suggestions.py",
+    "losses",
+)
 
 
 def test_every_sentence_is_read_here() -> None:
-    """Each `raise` in these rooms says something that one of the cases above has read."""
+    """Each `raise` in these sources says something that one of the cases above has read."""
     said = []
     for _, act, _ in BAD.values():
         try:
@@ -462,7 +482,7 @@ def test_every_sentence_is_read_here() -> None:
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
             said.append(str(error))
     root = pathlib.Path(regard.__file__).parent
-    files = [f for room in ROOMS for f in ((root / room).rglob("*.py") if (root / room).is_dir() else [root / room])]
+    files = [f for name in SOURCES for f in ((root / name).rglob("*.py") if (root / name).is_dir() else [root / name])]
     for file in files:
         source = file.read_text()
         for start in re.finditer(r"\n\s+raise (\w+)\(", source):

@@ -31,12 +31,11 @@ from .attn.kv_cache import (
 )
 from .attn.layer import Attention as Attention
 from .attn.maps.attention_map import AttentionMap as AttentionMap
-from .attn.mechanisms.coattention import (
-    AttentionFlow as AttentionFlow,
-)
+from .attn.mechanisms.bidaf import AttentionFlow as AttentionFlow
 from .attn.mechanisms.coattention import (
     CoAttention as CoAttention,
 )
+from .attn.mechanisms.key_value import KeyValue as KeyValue
 from .attn.mechanisms.local import (
     Diagonal as Diagonal,
 )
@@ -45,12 +44,6 @@ from .attn.mechanisms.local import (
 )
 from .attn.mechanisms.location_sensitive import (
     LocationAttention as LocationAttention,
-)
-from .attn.mechanisms.location_sensitive import (
-    NormalizedSigmoid as NormalizedSigmoid,
-)
-from .attn.mechanisms.memory_hop import (
-    Identity as Identity,
 )
 from .attn.mechanisms.memory_hop import (
     MemoryHop as MemoryHop,
@@ -68,13 +61,7 @@ from .attn.mechanisms.monotonic import (
     Monotonic as Monotonic,
 )
 from .attn.mechanisms.monotonic import (
-    NormedAdditive as NormedAdditive,
-)
-from .attn.mechanisms.monotonic import (
     StopRule as StopRule,
-)
-from .attn.mechanisms.pooling import (
-    KeyValue as KeyValue,
 )
 from .attn.mechanisms.pooling import (
     Pool as Pool,
@@ -124,6 +111,8 @@ from .attn.terms.mask import (
 from .attn.terms.normalizer import (
     Entmax as Entmax,
 )
+from .attn.terms.normalizer import Identity as Identity
+from .attn.terms.normalizer import NormalizedSigmoid as NormalizedSigmoid
 from .attn.terms.normalizer import (
     Normalizer as Normalizer,
 )
@@ -202,6 +191,7 @@ from .attn.terms.score import (
 from .attn.terms.score import (
     LocationSensitive as LocationSensitive,
 )
+from .attn.terms.score import NormedAdditive as NormedAdditive
 from .attn.terms.score import (
     Score as Score,
 )

@@ -1,23 +1,23 @@
 """A call can be cut: into samples and into parts, and each is again a call."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
-from tests.attn.backends.cases import Case, close
+from tests.attn.backends.cases import Case, close, resolved
 
 import regard
-from regard.attn.call import NOTHING, AttentionCall, equation, resolve
+from regard.attn.call import AttentionCall, equation
 
 B, H, Q, K, D, V = 2, 3, 5, 7, 4, 6
 FEWER = ((B, H), (1, H), (B, 1), (H,), (1,), ())
 
 
-def a_call(*leads: tuple[int, ...], **terms: object) -> AttentionCall:
+def a_call(*leads: tuple[int, ...], **terms: Any) -> AttentionCall:
     shapes = [(*lead, n, w) for lead, n, w in zip(leads, (Q, K, K), (D, D, V), strict=True)]
-    named = [terms.get(name) for name in ("score", "bias", "mask", "normalize", "read")]
     tensors = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-    return resolve(*tensors, *named, 0.0, terms.get("positions"), NOTHING)[0]
+    return resolved(*tensors, **terms)
 
 
 def whole(call: AttentionCall) -> torch.Tensor:

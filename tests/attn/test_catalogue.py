@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard import MECHANISMS, Attended, Causal, Lengths, Need, mechanism
+from regard import MECHANISMS, Attended, Causal, KVCache, Lengths, Need, mechanism
 from regard.attn import stepwise
 from regard.attn.catalogue import width
 
@@ -49,7 +49,7 @@ def places(q: int = Q, k: int = K) -> tuple[Tensor, Tensor]:
     return torch.arange(q), torch.arange(k)
 
 
-def seeded(module: nn.Module, *args: Tensor | None, **kwargs: object) -> Attended:
+def seeded(module: nn.Module, *args: Tensor | KVCache | None, **kwargs: object) -> Attended:
     torch.manual_seed(3)
     return module.attend(*args, need=Need(weights=True), **kwargs)  # type: ignore[operator]
 
@@ -186,6 +186,7 @@ def test_steps_are_the_whole(name: str) -> None:
     whole = seeded(module, q, k, mask=mask, positions=places())
     assert whole.weights is not None
     memory = stepwise.project_kv(module, k)
+    agree(seeded(module, q, memory, mask=mask, positions=places()), whole)
     state = stepwise.start(module, memory)
     for n in range(Q):
         here = slice(n, n + 1)
@@ -289,6 +290,21 @@ def test_values_are_the_keys_unless_given(name: str) -> None:
     if name not in HEADS and name not in HARD | {"memory-hop"}:
         assert there.weights is not None
         torch.testing.assert_close(there.out, there.weights @ v, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - {"bidaf"}))
+def test_keys_are_the_queries_unless_given(name: str) -> None:
+    torch.manual_seed(1)
+    module, x = mechanism(name, E).eval(), torch.randn(B, Q, E, generator=torch.Generator().manual_seed(2))
+    agree(seeded(module, x), seeded(module, x, x))
+    assert module(x).shape == (B, Q, width(module, E, E))
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - {"bidaf"}))
+def test_a_mechanism_names_its_backend_or_has_none(name: str) -> None:
+    module, (q, k) = built(name), inputs(name, B)
+    text = module.explain(q, k)
+    assert " runs: " in text or text == f"{type(module).__name__} computes its weights itself: no backend is chosen"
 
 
 @pytest.mark.parametrize("name", sorted(ONE_WIDTH))

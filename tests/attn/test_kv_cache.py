@@ -1,4 +1,4 @@
-"""Memory is a value: what was handed out never changes, and growing it copies little."""
+"""A KVCache is a value: what was handed out never changes, and growing it copies little."""
 
 import itertools
 

@@ -50,8 +50,8 @@ def test_evaluation_has_no_dropout_and_no_draws(read: regard.Read) -> None:
 def test_a_forced_backend_is_kept() -> None:
     q = torch.randn(2, 5, 4)
     assert "blocked  runs: " in Attention(backend="blocked").explain(q, q)
-    with pytest.raises(ValueError, match="backend 'tanh' cannot run this"):
-        Attention(backend="tanh")(q, q)
+    with pytest.raises(ValueError, match="backend 'additive' cannot run this"):
+        Attention(backend="additive")(q, q)
 
 
 def test_a_layer_says_what_it_is() -> None:

@@ -51,7 +51,7 @@ def test_a_query_that_is_no_number_spoils_its_own_row_only(backend: str) -> None
 def test_hidden_keys_where_values_may_not_be_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a device far away: nothing is looked at, what nobody may see is made zero."""
     want = regard.attention(CLEAN, zeroed(), mask=LENGTHS, **TERMS[name])
-    monkeypatch.setattr(nonfinite, "may_read", lambda t: False)
+    monkeypatch.setattr(nonfinite, "values_are_readable", lambda t: False)
     got = regard.attention(CLEAN, dirty(), mask=LENGTHS, **TERMS[name])
     torch.testing.assert_close(got, want)
 
@@ -68,7 +68,7 @@ def test_hidden_keys_under_a_transform_and_compiled() -> None:
 
 @pytest.mark.parametrize("heads", [1, 2, 6])
 def test_heads_that_share_keys_hide_what_is_hidden_from_all(heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nonfinite, "may_read", lambda t: False)
+    monkeypatch.setattr(nonfinite, "values_are_readable", lambda t: False)
     q, k = torch.randn(2, 6, 3, 4), torch.randn(2, heads, 5, 4)
     allowed = torch.ones(2, 6, 3, 5, dtype=torch.bool)
     allowed[0, :, :, 4] = False

@@ -12,28 +12,35 @@ All but co-attention and bidaf, which need the queries together, also go step by
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attn import checks
-from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import no_values
-from regard.attn.functional import Positions
-from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
-from regard.attn.mechanisms.coattention import AttentionFlow, CoAttention
+from regard.attn.mechanisms.bidaf import AttentionFlow
+from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
+from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.mechanisms.local import Diagonal, Local
-from regard.attn.mechanisms.location_sensitive import LocationAttention, NormalizedSigmoid
+from regard.attn.mechanisms.location_sensitive import LocationAttention
 from regard.attn.mechanisms.memory_hop import MemoryHop
-from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic, NormedAdditive
-from regard.attn.mechanisms.pooling import KeyValue, Pool
+from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
+from regard.attn.mechanisms.pooling import BroadcastPool, Pool
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask, Window
-from regard.attn.terms.normalizer import Entmax, Normalizer, Sigmoid, Softmax, Sparsemax, Sum, TopK, WithNullSlot
+from regard.attn.terms.normalizer import (
+    Entmax,
+    NormalizedSigmoid,
+    Normalizer,
+    Sigmoid,
+    Softmax,
+    Sparsemax,
+    Sum,
+    TopK,
+    WithNullSlot,
+)
 from regard.attn.terms.position import Rotary
 from regard.attn.terms.read import Argmax, Gumbel, Read, Sample, StraightThrough
 from regard.attn.terms.score import (
@@ -46,6 +53,7 @@ from regard.attn.terms.score import (
     Kernel,
     Location,
     LocationSensitive,
+    NormedAdditive,
     Trilinear,
 )
 
@@ -88,78 +96,6 @@ def _general(query_dim: int, key_dim: int, normalize: Normalizer | None = None, 
     return Attention(Bilinear(query_dim, key_dim), normalize=normalize, read=read)
 
 
-class _Pooling(nn.Module):
-    """Pool for every query: all see what one learned query finds, whatever they ask."""
-
-    def __init__(self, pool: Pool) -> None:
-        super().__init__()
-        self.pool = pool
-
-    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:
-        return self.pool.attention.project_kv(k, v)
-
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:
-        return self.attend(q, k, v, mask=mask, positions=positions).out
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        checks.floating("q", q)
-        learned = self.pool.query.to(q.dtype).expand(*q.shape[:-1], -1)
-        return self.pool.attention.attend(learned, k, v, mask=mask, positions=positions, need=need)
-
-
-class _CoAttention(nn.Module):
-    """A [k; Bᵀq]: what q reads from k, and from what k reads from q  (Xiong et al. 2017, dynamic coattention)."""
-
-    def __init__(self, both: CoAttention) -> None:
-        super().__init__()
-        self.both = both
-
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:
-        return self.attend(q, k, v, mask=mask, positions=positions).out
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        no_values(v, "co-attention")
-        got = self.both.attend(q, k, mask=mask, positions=positions, need=replace(need, weights=True))
-        there = got.of_q
-        assert there.weights is not None
-        out = torch.cat([there.out, there.weights @ got.of_k.out], dim=-1)
-        return there._replace(out=out, weights=there.weights if need.weights else None)
-
-
 MECHANISMS: dict[str, Factory] = {
     # scores
     "dot": lambda q, k: Attention(Dot(scale=1.0)),
@@ -196,8 +132,8 @@ MECHANISMS: dict[str, Factory] = {
     "mocha": lambda q, k: Monotonic(NormedAdditive(q, k, q), chunk=ChunkwiseSoftmax(Additive(q, k, q), width=2)),
     # whose query, whose values
     "key-value": lambda q, k: KeyValue(Attention(Additive(q, k // 2, q))),
-    "pooling": lambda q, k: _Pooling(Pool(Attention(Additive(k, k, k)), k)),
-    "co-attention": lambda q, k: _CoAttention(CoAttention(Bilinear(q, k))),
+    "pooling": lambda q, k: BroadcastPool(Pool(Attention(Additive(k, k, k)), k)),
+    "co-attention": lambda q, k: DynamicCoAttention(CoAttention(Bilinear(q, k))),
     "bidaf": lambda q, k: AttentionFlow(q),
     "memory-hop": lambda q, k: MemoryHop(),
     # heads

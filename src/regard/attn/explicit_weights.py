@@ -3,14 +3,16 @@
 from torch import Tensor, nn
 
 from regard.attn import checks, observer
-from regard.attn.call import MIX, NOTHING, SOFTMAX, Attended, AttentionCall, Need, resolve
-from regard.attn.functional import Positions, poisoned
+from regard.attn.call import Attended, AttentionCall, AttentionInputs, Need, Terms
+from regard.attn.functional import poisoned
 from regard.attn.kv_cache import KVCache
-from regard.attn.nonfinite import transformed
+from regard.attn.resolve import resolve
 from regard.attn.terms.mask import Mask
+from regard.attn.terms.position import Positions
 from regard.attn.terms.read import entropy
 from regard.attn.terms.score import Score, TanhScore
 from regard.kernels import additive
+from regard.kernels.dispatch import in_functorch_transform
 
 
 class _Bare(Score):
@@ -20,19 +22,19 @@ class _Bare(Score):
         raise AssertionError("a bare call is compared by its use")
 
 
-_BARE = _Bare()
+_BARE = Terms(_Bare())
 
 
 def looked(
     q: Tensor, k: Tensor | KVCache, v: Tensor | None, mask: Mask | Tensor | None, positions: Positions | None = None
 ) -> tuple[AttentionCall, Tensor | None]:
     """The call with nothing projected, and which rows look at something that is not a number (None: none)."""
-    return resolve(q, k, v, _BARE, None, mask, SOFTMAX, MIX, 0.0, positions, NOTHING)
+    return resolve(AttentionInputs(q, k, v, mask, positions), _BARE)
 
 
 def compared(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
     """The scores of projected queries and keys; those that are a tanh by their kernel."""
-    if isinstance(score, TanhScore) and not transformed():
+    if isinstance(score, TanhScore) and not in_functorch_transform():
         return additive.scores(queries, keys, score.energy.to(queries.dtype))
     return score.compare(queries, keys)
 

@@ -7,16 +7,16 @@ from torch import Tensor
 
 from regard.attn import backends, checks, observer
 from regard.attn.backends import fused
-from regard.attn.call import NOTHING, Attended, AttentionCall, Need, resolve
+from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import LazyMap
+from regard.attn.resolve import resolve
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.position import Positions
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
-
-Positions = tuple[Tensor, Tensor]
 
 
 def attention(
@@ -77,13 +77,19 @@ def attend(
 ) -> Attended:
     """The same, with what `need` asks for beside the output."""
     checks.term("need", need, Need, "Need(weights=True)")
+    inputs = AttentionInputs(q, k, v, mask, positions, need)
+    return attend_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
+
+
+def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Attended:
+    """`attend` with its arguments in two values."""
     ear = observer.listener()
-    given = (q, k, v, score, bias, mask, normalize, read, dropout, positions, need)
     if ear is None:
-        call, felt = resolve(*given)
+        call, felt = resolve(inputs, terms)
     else:
         with ear.quiet():
-            call, felt = resolve(*given)
+            call, felt = resolve(inputs, terms)
+    need = inputs.need
     if need is not NOTHING:
         _check_need(call)
     got = backends.choose(call, backend).run(call) if ear is None else _overheard(call, backend, ear)
@@ -122,14 +128,21 @@ def explain(
     need: Need = NOTHING,
 ) -> str:
     """Which backend runs this call and, for each one passed over, why."""
-    call, _ = resolve(q, k, v, score, bias, mask, normalize, read, dropout, positions, need, look=False)
-    terms = [repr(call.score), repr(call.normalize), repr(call.read)]
+    inputs = AttentionInputs(q, k, v, mask, positions, need)
+    return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
+
+
+def explain_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> str:
+    """`explain` with its arguments in two values."""
+    call, _ = resolve(inputs, terms, read_values=False)
+    q = inputs.q
+    parts = [repr(call.score), repr(call.normalize), repr(call.read)]
     if call.bias is not None:
-        terms.insert(1, repr(call.bias))
+        parts.insert(1, repr(call.bias))
     if call.mask is not None:
-        terms.insert(-2, repr(call.mask))
+        parts.insert(-2, repr(call.mask))
     shapes = f"q {checks.shape(q)}, k {checks.shape(call.keys)}, v {checks.shape(call.v)}, {call.v.dtype} on {q.device}"
-    return f"{', '.join(terms)}\n  {shapes}\n{backends.explain(call, backend)}"
+    return f"{', '.join(parts)}\n  {shapes}\n{backends.explain(call, backend)}"
 
 
 def _check_need(call: AttentionCall) -> None:

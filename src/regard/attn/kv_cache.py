@@ -1,4 +1,4 @@
-"""Memory: projected keys and values as a value that the caller owns.  A layer never keeps one."""
+"""KVCache: projected keys and values as a value that the caller owns.  A layer never keeps one."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ class _Store:
 class KVCache:
     """Keys "*b k c" as the score projected them, values "*b k v", and the keys' positions "k" (0, 1, … if None).
 
-    `extend` gives a longer memory and leaves this one as it was. Under torch.no_grad() the longer one shares
+    `extend` gives a longer cache and leaves this one as it was. Under torch.no_grad() the longer one shares
     its storage, which doubles when it is full: n steps copy O(n) keys in all, not O(n²).
     """
 
@@ -52,16 +52,16 @@ class KVCache:
         return finite(self.keys, self.values) if self._like is None else self._like.finite
 
     def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "KVCache":
-        """This memory with more keys and values behind it."""
+        """This cache with more keys and values behind it."""
         for name, new, old in (("keys", keys, self.keys), ("values", values, self.values)):
             if new.dtype != old.dtype or new.device != old.device:
                 raise TypeError(
-                    f"{name} of {new.dtype} on {new.device} do not continue a memory of {old.dtype} on {old.device}; "
-                    f"convert them with .to(memory.{name})"
+                    f"{name} of {new.dtype} on {new.device} do not continue a cache of {old.dtype} on {old.device}; "
+                    f"convert them with .to(cache.{name})"
                 )
             if new.shape[:-2] != old.shape[:-2] or new.shape[-1] != old.shape[-1]:
                 raise ValueError(
-                    f"{name} {checks.shape(new)} do not continue a memory of {checks.shape(old)}; "
+                    f"{name} {checks.shape(new)} do not continue a cache of {checks.shape(old)}; "
                     "all axes but the last but one must agree"
                 )
         length = len(self) + keys.shape[-2]

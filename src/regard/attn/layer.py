@@ -1,10 +1,11 @@
 """Attention: the equation as a layer, its terms chosen once."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attn import checks
-from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.functional import Positions, attend, explain
+from regard.attn.base import AttentionModule
+from regard.attn.call import Attended, AttentionInputs, Terms
+from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask, as_mask
@@ -13,7 +14,7 @@ from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
 
 
-class Attention(nn.Module):
+class Attention(AttentionModule):
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
     `mask` here is one that every call has, such as Causal(); what a call passes is joined to it by `&`. In evaluation
@@ -55,68 +56,15 @@ class Attention(nn.Module):
         self.score.check(None, k)
         return KVCache(self.score.keys(k), k if v is None else v)
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
-        return self.attend(q, k, v, mask=mask, positions=positions).out
+    def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        return attend_inputs(inputs._replace(mask=self.joined(inputs.mask)), self._terms(), self.backend)
 
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        """The same, with what `need` asks for beside the output."""
-        return attend(
-            q,
-            k,
-            v,
-            score=self.score,
-            bias=self.bias,
-            mask=self.joined(mask),
-            normalize=self.normalize,
-            read=self.read if self.training else self.read.settled(),
-            dropout=self.dropout if self.training else 0.0,
-            positions=positions,
-            backend=self.backend,
-            need=need,
-        )
+    def explain_inputs(self, inputs: AttentionInputs) -> str:
+        return explain_inputs(inputs._replace(mask=self.joined(inputs.mask)), self._terms(), self.backend)
 
-    def explain(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> str:
-        """Which backend runs this call and, for each one passed over, why."""
-        return explain(
-            q,
-            k,
-            v,
-            score=self.score,
-            bias=self.bias,
-            mask=self.joined(mask),
-            normalize=self.normalize,
-            read=self.read if self.training else self.read.settled(),
-            dropout=self.dropout if self.training else 0.0,
-            positions=positions,
-            backend=self.backend,
-            need=need,
-        )
+    def _terms(self) -> Terms:
+        read = self.read if self.training else self.read.settled()
+        return Terms(self.score, self.bias, self.normalize, read, self.dropout if self.training else 0.0)
 
     def joined(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The mask of every call and that of this one."""

@@ -7,16 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks, observer
-from regard.attn.call import NOTHING, Attended, Need, autocasting, check_positions
-from regard.attn.functional import Positions, poisoned
+from regard.attn.base import AttentionModule
+from regard.attn.call import Attended, AttentionInputs, Need
+from regard.attn.functional import poisoned
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
-from regard.attn.nonfinite import cleaned, finite, may_read
+from regard.attn.nonfinite import cleaned, finite
+from regard.attn.resolve import check_positions
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
-from regard.attn.terms.position import Rotary
+from regard.attn.terms.position import Positions, Rotary
+from regard.kernels.dispatch import is_autocasting, values_are_readable
 
 
-class MultiHead(nn.Module):
+class MultiHead(AttentionModule):
     """[head₁; …; head_h] W_O, head_n = attention(q W_Q, k W_K, v W_V)  (Vaswani et al. 2017, 3.2.2).
 
     `kv_heads` below `heads`: each key head serves as many neighbouring query heads (grouped, Ainslie et al. 2023; 1 is
@@ -116,43 +119,15 @@ class MultiHead(nn.Module):
             return KVCache(keys, values, positions)
         return past.extend(keys, values, positions)
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache | None = None,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:  # "*b q d" -> "*b q d"
-        return self.attend(q, k, v, mask=mask, positions=positions).out
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache | None = None,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        """The same, with what `need` asks for beside the output; weights are (*b, h, q, k)."""
+    def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
         ear = observer.listener()
         if ear is None:
-            return self._attend(q, k, v, mask, positions, need)
-        with ear.quiet():  # the attention in it is heard for itself
-            return self._attend(q, k, v, mask, positions, need)
+            return self._attend_heads(inputs)
+        with ear.quiet():  # the attention inside is heard for itself
+            return self._attend_heads(inputs)
 
-    def _attend(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache | None,
-        v: Tensor | None,
-        mask: Mask | Tensor | None,
-        positions: Positions | None,
-        need: Need,
-    ) -> Attended:
+    def _attend_heads(self, inputs: AttentionInputs) -> Attended:
+        q, k, v, mask, positions, need = inputs
         self._check(q, k, v)
         q, k, v, lost = self._cleaned(q, k, v, mask, positions)
         queries, memory = self._prepared(q, k, v, positions)
@@ -165,17 +140,8 @@ class MultiHead(nn.Module):
             got, out = poisoned(got, lost.unsqueeze(-2)), out.masked_fill(lost.unsqueeze(-1), torch.nan)
         return got._replace(out=out)
 
-    def explain(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache | None = None,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> str:
-        """Which backend runs this call and, for each one passed over, why."""
+    def explain_inputs(self, inputs: AttentionInputs) -> str:
+        q, k, v, mask, positions, need = inputs
         self._check(q, k, v)
         queries, memory = self._prepared(q, k, v, positions)
         if isinstance(self.attention, Attention):
@@ -186,34 +152,34 @@ class MultiHead(nn.Module):
             for n, (layer, one_q, one_k, one_v) in enumerate(self._each(queries, memory))
         )
 
-    def _check(self, q: Tensor, k: Tensor | KVCache | None, v: Tensor | None) -> None:
+    def _check(self, q: Tensor, k: Tensor | KVCache, v: Tensor | None) -> None:
         checks.floating("q", q)
         checks.width("q", q, self.query.in_features, self)
-        if not autocasting(q):
+        if not is_autocasting(q):
             checks.kin(self, q)
         if isinstance(k, KVCache):
             if v is not None:
                 raise ValueError(
-                    f"v must be None when k is a Memory, which has its own values, got v {checks.shape(v)}; leave v out"
+                    "v must be None when k is a KVCache, which has its own values, "
+                    f"got v {checks.shape(v)}; leave v out"
                 )
             return
-        for name, t, linear in (("k", q if k is None else k, self.key), ("v", v, self.value)):
+        for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
             if t is not None:
                 checks.floating(name, t)
             checks.width(name, t, linear.in_features, self)
 
     def _prepared(
-        self, q: Tensor, k: Tensor | KVCache | None, v: Tensor | None, positions: Positions | None
+        self, q: Tensor, k: Tensor | KVCache, v: Tensor | None, positions: Positions | None
     ) -> tuple[Tensor, KVCache]:
         i, j = (None, None) if positions is None else positions
         if positions is not None:
-            source = q if k is None else k
-            keys = len(source) if isinstance(source, KVCache) else source.shape[-2]
+            keys = len(k) if isinstance(k, KVCache) else k.shape[-2]
             check_positions(positions, tuple(q.shape[:-2]), q.shape[-2], keys, q.device)
         if isinstance(k, KVCache):
             memory = k
         else:
-            memory = self.project_kv(q if k is None else k, v=v, positions=j if self.rotate is not None else None)
+            memory = self.project_kv(k, v=v, positions=j if self.rotate is not None else None)
         queries = self._split(self.query(q), self.heads)
         if self.rotate is not None:
             if i is None and memory.positions is not None:
@@ -224,32 +190,31 @@ class MultiHead(nn.Module):
     def _cleaned(
         self,
         q: Tensor,
-        k: Tensor | KVCache | None,
+        k: Tensor | KVCache,
         v: Tensor | None,
         mask: Mask | Tensor | None,
         positions: Positions | None,
-    ) -> tuple[Tensor, Tensor | KVCache | None, Tensor | None, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | KVCache, Tensor | None, Tensor | None]:
         """q, k and v without NaN and inf, and the rows that are NaN for it; without a mask all rows would be.
 
         The projections' gradient multiplies what came in: it must not meet a NaN that nobody may look at.
         """
-        source = q if k is None else k
         mask = self._seen_by_some(mask)
-        if mask is None or isinstance(source, KVCache) or not may_read(q):
+        if mask is None or isinstance(k, KVCache) or not values_are_readable(q):
             return q, k, v, None
-        if finite(q, source, q if v is None else v):
+        if finite(q, k, q if v is None else v):
             return q, k, v, None
-        batch = (*torch.broadcast_shapes(q.shape[:-2], source.shape[:-2]), self.heads)
-        fitted = as_mask(mask).fit(batch, q.shape[-2], source.shape[-2], q.device)
-        values = source if v is None else v
-        keys, clean, felt = cleaned(source.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch)
+        batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), self.heads)
+        fitted = as_mask(mask).fit(batch, q.shape[-2], k.shape[-2], q.device)
+        values = k if v is None else v
+        keys, clean, felt = cleaned(k.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch)
         keys, clean = keys.squeeze(-3), clean.squeeze(-3)
         lost = None if felt is None else felt.any(-2)  # (*b, q)
         asked = torch.isfinite(q).all(-1)
         if not bool(asked.all()):
             lost = ~asked if lost is None else lost | ~asked
             q = q.masked_fill(~asked.unsqueeze(-1), 0.0)
-        return q, None if k is None else keys, None if v is None else clean, lost
+        return q, keys, None if v is None else clean, lost
 
     def _seen_by_some(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """What any of the heads may look at, each with the mask that its attention always has."""

@@ -2,29 +2,10 @@
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from regard.attn.terms.mask import Mask, lead, tiles
-
-Positions = tuple[Tensor, Tensor]
-
-
-def may_read(t: Tensor) -> bool:
-    """May the values of t be read here?  Not while compiling, not under a transform, not on a device far away."""
-    return t.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()
-
-
-def transformed() -> bool:
-    """Is this inside a torch.func transform (vmap, grad, jacrev …) or forward-mode differentiation?"""
-    # a torch.autograd.Function without a rule raises there even where none of its tensors is wrapped
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-def default_positions(queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The queries are the last of the keys."""
-    return torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
+from regard.attn.terms.position import Positions, default_positions
+from regard.kernels.dispatch import values_are_readable
 
 
 def without_hidden(
@@ -41,7 +22,7 @@ def without_hidden(
     Where values may not be read, keys and values that no query of a sample may look at are made zero, whatever they
     hold; what is hidden from some rows only is then left as it is.
     """
-    if not may_read(q):
+    if not values_are_readable(q):
         return q, *_unseen(q, k, v, mask, positions, batch), None
     felt = None
     if not sound:

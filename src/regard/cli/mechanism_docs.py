@@ -25,7 +25,7 @@ _PAGES = {
     "multi-query": "multi-head",
 }
 # what many have, and by which term the others are told apart: the first that there is
-_USUAL = ("Softmax()", "Mix()", "Sum()")
+_USUAL = ("Softmax()", "WeightedSum()", "Sum()")
 _TELLING = ("rotate", "chunk", "place", "read", "mask", "bias", "normalize", "mechanism", "score")
 
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from regard.attn import checks, observer
-from regard.attn.call import NOTHING, Attended, Need, autocasting
+from regard.attn.call import NOTHING, Attended, Need
 from regard.kernels import feature_maps
+from regard.kernels.dispatch import is_autocasting
 
 AXES = {
     1: "(batch, channels, length)",
@@ -82,7 +83,7 @@ def check_map(x: Tensor, channels: int | None, dims: int | None, owner: nn.Modul
         )
     if 0 in x.shape[1:]:
         raise ValueError(f"x must have a channel and a place at least for {name}, got {checks.shape(x)}; leave it out")
-    if not autocasting(x):
+    if not is_autocasting(x):
         own = next(owner.parameters(), None)
         if own is not None and own.device != x.device:
             raise ValueError(f"{name} is on {own.device}, x on {x.device}; move one, as in gate.to({str(x.device)!r})")

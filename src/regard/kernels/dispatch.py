@@ -46,3 +46,22 @@ def autocast_disabled(device: torch.device) -> AbstractContextManager[Any]:
     if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return _NO_CONTEXT
+
+
+def is_autocasting(tensor: Tensor) -> bool:
+    """Whether autocast is on for the device of `tensor`."""
+    kind = tensor.device.type
+    return kind != "meta" and torch.is_autocast_enabled(kind)
+
+
+def in_functorch_transform() -> bool:
+    """Whether a torch.func transform (vmap, grad, jacrev …) or forward-mode differentiation is running."""
+    # a torch.autograd.Function without a rule raises there even where none of its tensors is wrapped
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def values_are_readable(tensor: Tensor) -> bool:
+    """Whether Python may read values of `tensor`: not while compiling, not under a transform, not on another device."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not in_functorch_transform()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn.nonfinite import transformed
+from regard.kernels.dispatch import in_functorch_transform
 from regard.layers.hooks import heard
 
 
@@ -18,7 +18,7 @@ class TokenBatch(NamedTuple):
     @staticmethod
     def of(tokens: Tensor, embedding: nn.Module) -> "TokenBatch":  # "b n"
         # a graph does not know how many there are, and who listens is to hear what was said
-        if torch.compiler.is_compiling() or transformed() or heard(embedding):
+        if torch.compiler.is_compiling() or in_functorch_transform() or heard(embedding):
             every = torch.arange(tokens.numel(), device=tokens.device)
             return TokenBatch(embedding(tokens).flatten(0, 1), every.view_as(tokens))
         words, at = tokens.unique(return_inverse=True)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.functional import Positions
 from regard.attn.kv_cache import KVCache
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
+from regard.attn.terms.position import Positions
 from regard.layers.dropout import Dropout
 
 Activation = Callable[[Tensor], Tensor]

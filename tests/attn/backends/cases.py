@@ -13,7 +13,9 @@ from torch import Tensor, nn
 import regard
 from regard import Learnable
 from regard.attn.backends import BACKENDS
-from regard.attn.call import NOTHING, Attended, Need, resolve
+from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms
+from regard.attn.resolve import resolve
+from regard.attn.terms.position import Positions
 
 # sizes that share no factor: a swapped axis must fail
 B, H, Q, K, D, V = 2, 3, 5, 7, 4, 11
@@ -209,19 +211,24 @@ every_case = pytest.mark.parametrize("case", CASES + FAST, ids=str)
 soft_case = pytest.mark.parametrize("case", SOFT + FAST, ids=str)
 
 
+def resolved(
+    q: Tensor,
+    k: Any,
+    v: Tensor | None = None,
+    *,
+    mask: Any = None,
+    positions: Positions | None = None,
+    need: Need = NOTHING,
+    **terms: Any,
+) -> AttentionCall:
+    """The call of these arguments, named as `regard.attend` names them."""
+    return resolve(AttentionInputs(q, k, v, mask, positions, need), Terms.with_defaults(**terms))[0]
+
+
 def willing(q: Tensor, k: Any, v: Tensor | None = None, *, need: Need = NOTHING, **terms: Any) -> list[str]:
     """The backends that would run the call."""
     leaves(terms)
-    full = {
-        "score": None,
-        "bias": None,
-        "mask": None,
-        "normalize": None,
-        "read": None,
-        "dropout": 0.0,
-        "positions": None,
-    }
-    call, _ = resolve(q, k, v, **(full | terms), need=need)
+    call = resolved(q, k, v, need=need, **terms)
     return [name for name, backend in BACKENDS.items() if backend.refuse(call) is None]
 
 

@@ -5,13 +5,12 @@ import sys
 
 import pytest
 import torch
-from tests.attn.backends.cases import Case, Sizes, close, run, tensors
+from tests.attn.backends.cases import Case, Sizes, close, resolved, run, tensors
 from torch import Tensor
 
 import regard
 from regard import BooleanMask, Causal, Documents, Lengths, Mask, Need, Prefix, Window
 from regard.attn.backends import BACKENDS, blocked
-from regard.attn.call import NOTHING, resolve
 from regard.attn.terms.read import ReadResult
 
 KINDS = {
@@ -19,7 +18,7 @@ KINDS = {
     "sparsemax": Case("dot", normalize="sparsemax"),
     "sigmoid": Case("bilinear", normalize="sigmoid-trained"),
     "own": Case("euclid"),
-    "tanh": Case("additive", normalize="entmax15"),
+    "additive": Case("additive", normalize="entmax15"),
 }
 
 
@@ -192,8 +191,7 @@ def test_no_block_that_is_empty_is_computed() -> None:
             return super().compare(queries, keys)
 
     q = torch.randn(1, n, 4)
-    call, _ = resolve(q, q, q, Watched(1), None, Window(16, 0), None, None, 0.0, None, NOTHING)
-    BACKENDS["blocked"].run(call)
+    BACKENDS["blocked"].run(resolved(q, q, q, score=Watched(1), mask=Window(16, 0)))
     assert sum(seen) < n * n // 3
 
 

@@ -124,7 +124,7 @@ def test_a_masked_key_equals_an_absent_key_whatever_it_holds(case: Case) -> None
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("where", ["key", "value"])
 def test_only_rows_that_may_look_at_it_feel_what_is_not_a_number(backend: str, number: float, where: str) -> None:
-    case = {"tanh": Case("additive"), "linear": Case("kernel-elu", normalize="sum")}.get(backend, Case())
+    case = {"additive": Case("additive"), "linear": Case("kernel-elu", normalize="sum")}.get(backend, Case())
     sizes = Sizes(q=5, k=5)
     q, k, v = tensors(sizes)
     terms = dict(case.terms(sizes), mask=regard.Causal())
@@ -149,7 +149,7 @@ def test_only_rows_that_may_look_at_it_feel_what_is_not_a_number(backend: str, n
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mask", ["none", "causal", "lengths", "given"])
 def test_any_number_of_leading_axes(lead: tuple[int, ...], backend: str, mask: str) -> None:
-    case = {"tanh": Case("additive"), "linear": Case("kernel-elu", normalize="sum")}.get(backend, Case())
+    case = {"additive": Case("additive"), "linear": Case("kernel-elu", normalize="sum")}.get(backend, Case())
     terms = case.terms()
     n = lead[0] if lead else 1
     masks = {

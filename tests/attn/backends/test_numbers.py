@@ -152,7 +152,7 @@ def test_draws_are_the_same_forward_and_backward(backend: str, read: str, mask: 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_dropout_keeps_the_mean_and_thins_the_weights(backend: str) -> None:
-    case = Case("additive") if backend == "tanh" else Case()
+    case = Case("additive") if backend == "additive" else Case()
     terms = case.terms()
     q, k, v = (t.detach() for t in tensors())
     if backend not in willing(q, k, v, **terms, dropout=0.5):
@@ -199,7 +199,7 @@ def test_blocked_is_right_over_many_blocks(n: int, mask: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_needed_agrees(backend: str) -> None:
     q, k, v = (t.detach() for t in tensors())
-    terms = Case("additive" if backend == "tanh" else "dot", mask="causal-lengths").terms()
+    terms = Case("additive" if backend == "additive" else "dot", mask="causal-lengths").terms()
     if backend == "fused":
         terms["mask"] = None
     need = Need(lse=True, entropy=backend in ("eager", "blocked"))

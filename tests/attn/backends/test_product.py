@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.attn.backends.cases import CERTAIN, NORMALIZERS, READS, Case, Sizes, tensors
+from tests.attn.backends.cases import CERTAIN, NORMALIZERS, READS, Case, Sizes, resolved, tensors
 
 from regard.attn.backends import BACKENDS
-from regard.attn.call import AttentionCall, Need, resolve
+from regard.attn.call import AttentionCall, Need
 
 TINY = Sizes(b=2, h=2, q=3, k=4, d=2, v=3)
 # one of each kind that is computed in a way of its own; what differs by a number alone meets others in the pairs
@@ -52,9 +52,7 @@ reads = [READS[name]() for name in CERTAIN]
 
 def call_of(case: Case, need: Need) -> AttentionCall:
     q, k, v = (t.detach() for t in tensors(TINY))
-    terms = case.terms(TINY)
-    named = [terms[name] for name in ("score", "bias", "mask", "normalize", "read")]
-    return resolve(q, k, v, *named, 0.0, None, need)[0]
+    return resolved(q, k, v, need=need, **case.terms(TINY))
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -1,4 +1,4 @@
-"""Hop against the formulas of end-to-end memory networks."""
+"""MemoryHop against the formulas of end-to-end memory networks."""
 
 import pytest
 import torch
@@ -51,6 +51,7 @@ def test_a_hop_is_keras_attention_and_the_question() -> None:
 
 def test_sentences() -> None:
     with pytest.raises(
-        ValueError, match=r"v must be as wide as what it is added to, 3 for Hop, got 4; .* carry=nn.Linear\(3, 4\)"
+        ValueError,
+        match=r"v must be 3 wide for MemoryHop, which adds it to the query, got 4; .* carry=nn.Linear\(3, 4\)",
     ):
         MemoryHop()(torch.randn(B, Q, D), torch.randn(B, K, D), torch.randn(B, K, 4))

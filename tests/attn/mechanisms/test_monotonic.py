@@ -359,12 +359,12 @@ def test_mocha_looks_at_the_keys_that_end_at_the_stop() -> None:
 def test_sentences() -> None:
     with pytest.raises(ValueError, match="noise must be 0 or more for Monotonic, got -1; try noise=1.0"):
         Monotonic(Bilinear(D, E), noise=-1)
-    said = r"stop must be a Stop for Monotonic, got 'hard'; try FirstStop\(\) or ExpectedStop\(\)"
+    said = r"stop must be a StopRule for Monotonic, got 'hard'; try FirstStop\(\) or ExpectedStop\(\)"
     with pytest.raises(TypeError, match=said):
         Monotonic(Bilinear(D, E), stop="hard")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="stop must be a Stop for Monotonic, got <class"):
+    with pytest.raises(TypeError, match="stop must be a StopRule for Monotonic, got <class"):
         Monotonic(Bilinear(D, E), stop=FirstStop)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="width must be positive for Chunk, got 0"):
+    with pytest.raises(ValueError, match="width must be positive for ChunkwiseSoftmax, got 0"):
         ChunkwiseSoftmax(Bilinear(D, E), width=0)
     layer = layer_of()
     memory = layer.project_kv(torch.randn(B, K, E))

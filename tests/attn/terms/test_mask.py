@@ -4,11 +4,11 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
+from tests.attn.backends.cases import resolved
 
 import regard
 from regard import BooleanMask, Causal, Documents, Lengths, Mask, Prefix, Window
 from regard.attn.backends._block_plan import spans
-from regard.attn.call import NOTHING, resolve
 from regard.attn.terms.mask import lead, tiles
 
 B, H = 2, 3
@@ -112,7 +112,7 @@ def test_part_and_sample_are_slices(square: tuple[Mask, Mask, int, int], data: s
 def test_spans_hold_every_pair_that_may_look(square: tuple[Mask, Mask, int, int], rows: int) -> None:
     mask, _, q, k = square
     x = torch.zeros(B, H, q, 2), torch.zeros(B, H, k, 2), torch.zeros(B, H, k, 2)
-    call, _ = resolve(*x, None, None, mask, None, None, 0.0, None, NOTHING)
+    call = resolved(*x, mask=mask)
     whole = dense(mask, *call.positions())
     held = torch.zeros_like(whole, dtype=torch.long)
     for span in spans(call, rows):

@@ -168,3 +168,16 @@ def test_a_trained_temperature_under_a_bias_that_hides() -> None:
         for one, other in zip(*slopes, strict=True):
             assert torch.isfinite(one).all()
             torch.testing.assert_close(one, other)
+
+
+def test_a_normalized_sigmoid_neither_overflows_nor_divides_by_zero() -> None:
+    scores = torch.tensor([[-200.0, -201.0, -300.0], [1e4, 0.0, -1e4]], requires_grad=True)
+    weights = regard.NormalizedSigmoid()(scores)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2))
+    torch.testing.assert_close(weights[0], torch.softmax(scores[0], 0))
+    torch.testing.assert_close(weights[1], torch.tensor([2 / 3, 1 / 3, 0.0]))
+    weights[:, 0].sum().backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+    nothing = regard.NormalizedSigmoid()(scores, torch.tensor([[True] * 3, [False] * 3]))
+    assert not nothing[1].any()

@@ -257,7 +257,7 @@ def test_what_is_wrong_is_told() -> None:
         fixed.step(words(g.y[:, :1]), fixed.init_state(g.encoded, g.lengths), weights=True)
     for kind in ATTENDING:
         with pytest.raises(
-            ValueError, match="_CoAttention needs all queries together, and a decoder has one at a time"
+            ValueError, match="DynamicCoAttention needs all queries together, and a decoder has one at a time"
         ):
             built(kind, "co-attention")
         made = {"bahdanau": Bahdanau, "luong": Luong}[kind.removesuffix("-feeding")]

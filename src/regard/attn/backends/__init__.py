@@ -8,7 +8,7 @@ from regard.attn.call import AttentionCall
 
 # in the order of preference
 BACKENDS: dict[str, ModuleType] = {
-    "tanh": additive,
+    "additive": additive,
     "linear": linear,
     "blocked": blocked,
     "fused": fused,

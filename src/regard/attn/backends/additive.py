@@ -1,21 +1,21 @@
-"""tanh: additive scores without the (q, k, hidden) tensor, by tanh(a+b) = 1 − 2/(1 + e^{2a} e^{2b})."""
+"""additive: scores v · tanh(a + b) without the (q, k, hidden) tensor, by tanh(a+b) = 1 − 2/(1 + e^{2a} e^{2b})."""
 
 import functools
 
 from torch import Tensor
 
 from regard.attn.call import Attended, AttentionCall, equation
-from regard.attn.nonfinite import transformed
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import TanhScore
 from regard.kernels import additive, native_library
+from regard.kernels.dispatch import in_functorch_transform
 
 
 def refuse(call: AttentionCall) -> str | None:
     if not isinstance(call.score, TanhScore):
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a tanh"
-    if transformed():
+    if in_functorch_transform():
         return "torch.func cannot look into its kernel"
     return None
 

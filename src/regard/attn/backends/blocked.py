@@ -17,9 +17,9 @@ from regard.attn.backends import fused
 from regard.attn.backends._block_plan import BlockSpan, spans
 from regard.attn.backends._flash_cpu import Flash, available
 from regard.attn.call import Attended, AttentionCall, equation
-from regard.attn.nonfinite import transformed
 from regard.attn.terms.bias import Added
 from regard.attn.terms.mask import Causal, lead
+from regard.kernels.dispatch import in_functorch_transform
 
 # queries in a span of the flash path; of the general path, as many as keep the weights of a span within 2^22
 _ROWS = 64
@@ -31,7 +31,7 @@ _SMALL = 1 << 20
 def refuse(call: AttentionCall) -> str | None:
     if call.need.weights:
         return "the weights themselves are asked for, so the square is formed anyway"
-    if transformed():
+    if in_functorch_transform():
         return "torch.func cannot look into its loop"
     if torch.compiler.is_compiling():
         return "its loop over blocks is not compiled"

@@ -14,11 +14,11 @@ from torch import Tensor
 from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.backends._flash_cpu import Flash, available, widened
 from regard.attn.call import Attended, AttentionCall
-from regard.attn.nonfinite import transformed
 from regard.attn.terms.bias import Added, Bias
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
+from regard.kernels.dispatch import in_functorch_transform
 
 # above this many numbers a bias is worth computing block by block
 _DENSE = 1 << 24
@@ -33,7 +33,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
         q.shape == k.shape == v.shape and q.dtype == k.dtype == v.dtype and q.device == k.device == v.device
     ):
         return None
-    if q.ndim != 4 or not q.is_floating_point() or 0 in q.shape or transformed():
+    if q.ndim != 4 or not q.is_floating_point() or 0 in q.shape or in_functorch_transform():
         return None
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return None
@@ -70,7 +70,7 @@ def refuse(call: AttentionCall) -> str | None:
         return "with a mask or a bias it does not give the rows' constants"
     if call.need.lse and not (_plain(call) and available(call.q) and not _needs_grad(call)):
         return "it gives the rows' constants only on a CPU, without dropout and without gradient"
-    if transformed():
+    if in_functorch_transform():
         return "torch.func has no rule for its kernel"
     if 0 in call.q.shape or 0 in call.keys.shape or 0 in call.v.shape:
         return "there is nothing to look at, and its kernel wants something"

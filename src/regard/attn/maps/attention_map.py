@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from regard.attn import call_slicing, checks
-from regard.attn.call import SOFTMAX, AttentionCall, allowed_for, exactly, scores
+from regard.attn.call import SOFTMAX, AttentionCall, allowed_for, scores
 from regard.attn.call_slicing import Copied
 from regard.attn.maps import indexing as index_of
 from regard.attn.terms.bias import Added
 from regard.attn.terms.read import entropy as entropy_of
 from regard.attn.terms.score import Dot
+from regard.kernels.dispatch import autocast_disabled
 
 # what is added to a score that nobody may have: −inf, or the least number of a type, or ten thousand, as some do
 HIDDEN = -1e4
@@ -193,7 +194,7 @@ class LazyMap(SnapshotMap):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        with exactly(self.device):
+        with autocast_disabled(self.device):
             part = widened(self._part(rows))
             s = scores(part)
             weights = part.normalize.weights(s, allowed_for(part, s))

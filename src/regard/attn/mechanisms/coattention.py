@@ -1,16 +1,19 @@
-"""CoAttention and AttentionFlow: one matrix of scores, read in both directions."""
+"""CoAttention: one matrix of scores, read in both directions."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from regard.attn.call import NOTHING, Attended, AttentionCall, Need
-from regard.attn.explicit_weights import attended, compared, looked, mixed, no_values, whole_mask
-from regard.attn.functional import Positions
+from regard.attn.base import AttentionModule
+from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
+from regard.attn.explicit_weights import attended, compared, looked, no_values, whole_mask
+from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
-from regard.attn.terms.score import Score, Trilinear
+from regard.attn.terms.position import Positions
+from regard.attn.terms.score import Score
 
 
 class CoAttended(NamedTuple):
@@ -20,7 +23,7 @@ class CoAttended(NamedTuple):
     of_k: Attended  # out "*b k d", weights "*b k q"
 
 
-class _Pairs(NamedTuple):
+class Pairs(NamedTuple):
     """Every q with every k: scored once, masked twice."""
 
     scores: Tensor  # "*b q k"
@@ -30,20 +33,20 @@ class _Pairs(NamedTuple):
     back_felt: Tensor | None
 
 
-def _pairs(
+def pairs_of(
     score: Score,
     q: Tensor,
     k: Tensor,
     mask: Mask | Tensor | None,
     back: Mask | Tensor | None,
     positions: Positions | None,
-) -> _Pairs:
+) -> Pairs:
     there, there_felt = looked(q, k, None, mask, positions)
     reverse, back_felt = looked(k, q, None, back, None if positions is None else positions[::-1])
     score.check(q, k)
     # the keys of either direction are free of what may not be looked at and is not a number
     scores = compared(score, score.queries(reverse.keys), score.keys(there.keys))
-    return _Pairs(scores, there, there_felt, reverse, back_felt)
+    return Pairs(scores, there, there_felt, reverse, back_felt)
 
 
 class CoAttention(nn.Module):
@@ -80,7 +83,7 @@ class CoAttention(nn.Module):
         need: Need = NOTHING,
     ) -> CoAttended:
         """The same, with what `need` asks for beside either output."""
-        pairs = _pairs(self.score, q, k, mask, back, positions)
+        pairs = pairs_of(self.score, q, k, mask, back, positions)
         there = self.normalize.weights(pairs.scores, whole_mask(pairs.there))
         home = self.normalize.weights(pairs.scores.transpose(-1, -2), whole_mask(pairs.back))
         return CoAttended(
@@ -89,101 +92,22 @@ class CoAttention(nn.Module):
         )
 
 
-class Flow(NamedTuple):
-    """BiDAF's output and both of its attentions."""
+class DynamicCoAttention(AttentionModule):
+    """A [k; Bᵀq]: what q reads from k, and from what k reads from q  (Xiong et al. 2017, dynamic coattention)."""
 
-    out: Tensor  # "*b q 4d"
-    weights: Tensor  # "*b q k": each word of the context over the question
-    back: Tensor  # "*b q": the question over the context
-
-
-class AttentionFlow(nn.Module):
-    """[h; ũ; h∘ũ; h∘h̃], ũ = Σ_j softmax_j(S) u_j, h̃ = Σ_t softmax_t(max_j S) h_t  (Seo et al. 2017, BiDAF).
-
-    q is the context h, k the question u, of one width; the score is Trilinear and is never tiled. `mask` says which
-    words of the question there are, `back` which of the context.
-    """
-
-    def __init__(self, dim: int) -> None:
+    def __init__(self, both: CoAttention) -> None:
         super().__init__()
-        self.score = Trilinear(dim)
+        self.both = both
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        back: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:  # "*b q d", "*b k d" -> "*b q 4d"
-        return self.attend(q, k, v, mask=mask, back=back, positions=positions).out
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        back: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        """The same, with what `need` asks for beside the output; weights are those over k, `flow` has the others."""
-        no_values(v, "AttentionFlow")
-        flow, read = self._flow(q, k, mask, back, positions, need)
-        return read._replace(out=flow.out)
-
-    def flow(
-        self,
-        q: Tensor,
-        k: Tensor,
-        *,
-        mask: Mask | Tensor | None = None,
-        back: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Flow:
-        """The output with the weights of both directions."""
-        return self._flow(q, k, mask, back, positions, NOTHING)[0]
-
-    def _flow(
-        self,
-        q: Tensor,
-        k: Tensor,
-        mask: Mask | Tensor | None,
-        back: Mask | Tensor | None,
-        positions: Positions | None,
-        need: Need,
-    ) -> tuple[Flow, Attended]:
-        pairs = _pairs(self.score, q, k, mask, back, positions)
-        softmax, scores, allowed = Softmax(), pairs.scores, whole_mask(pairs.there)
-        weights = softmax.weights(scores, allowed)
-        read = attended(pairs.there, weights, pairs.there_felt, need, self)
-        best, rows = _best(scores, allowed, whole_mask(pairs.back))
-        home = softmax.weights(best, rows)  # (*b, q)
-        context = pairs.back.v
-        pooled = mixed(home.to(context.dtype).unsqueeze(-2), context, self)  # (*b, 1, d)
-        if pairs.back_felt is not None:  # one pool for all rows: it is lost with any word that it may look at
-            lost = (rows & ~torch.isfinite(q).all(-1)).any(-1, keepdim=True)
-            home, pooled = home.masked_fill(lost, torch.nan), pooled.masked_fill(lost.unsqueeze(-1), torch.nan)
-        out = torch.cat([context.expand(read.out.shape), read.out, context * read.out, context * pooled], dim=-1)
-        return Flow(out, weights.to(q.dtype), home.to(q.dtype)), read
-
-    def extra_repr(self) -> str:
-        return f"back=max, out={4 * self.score.query.numel()}"
-
-
-def _best(scores: Tensor, allowed: Tensor | None, back: Tensor | None) -> tuple[Tensor, Tensor]:
-    """max_j S for every row, and the rows that can be looked at: those that may look at something themselves."""
-    if scores.shape[-1] == 0:
-        nothing = scores.new_zeros(scores.shape[:-1])
-        return nothing, nothing.bool()
-    if allowed is None:
-        best = scores.amax(-1)
-        rows = torch.ones_like(best, dtype=torch.bool)
-    else:
-        best = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).amax(-1)
-        rows = allowed.any(-1)
-    return best, rows if back is None else rows & back.any(-2)
+    def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        q, k, v, mask, positions, need = inputs
+        no_values(v, "co-attention")
+        if isinstance(k, KVCache):
+            raise TypeError(
+                "k must be a tensor for co-attention, which reads it from both sides; pass the keys themselves"
+            )
+        got = self.both.attend(q, k, mask=mask, positions=positions, need=replace(need, weights=True))
+        there = got.of_q
+        assert there.weights is not None
+        out = torch.cat([there.out, there.weights @ got.of_k.out], dim=-1)
+        return there._replace(out=out, weights=there.weights if need.weights else None)

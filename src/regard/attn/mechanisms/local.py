@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attn import checks
-from regard.attn.call import NOTHING, Attended, Need
+from regard.attn.base import AttentionModule
+from regard.attn.call import Attended, AttentionInputs
 from regard.attn.explicit_weights import attended, looked, matrix, whole_mask
-from regard.attn.functional import Positions, attend
+from regard.attn.functional import attend
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import LocalGaussian
 from regard.attn.terms.mask import Mask, Window, lead
 from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Score
 
 
@@ -26,7 +28,7 @@ class Diagonal:
         checks.positive("window", self.window, "Diagonal")
 
 
-class Local(nn.Module):
+class Local(AttentionModule):
     """softmax(score) over |j − p| ≤ D, times exp(−(j − p)² / 2(D/2)²) where p is predicted  (Luong et al. 2015, 3.2).
 
     `place` says where p is: `Diagonal(window=D)`, local-m, p = t without the Gaussian; `LocalGaussian(dim, hidden,
@@ -47,28 +49,8 @@ class Local(nn.Module):
         """Keys projected once, to be looked at by many calls."""
         return KVCache(self.score.keys(k), k if v is None else v)
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
-        return self.attend(q, k, v, mask=mask, positions=positions).out
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        """The same, with what `need` asks for beside the output."""
+    def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        q, k, v, mask, positions, need = inputs
         i, j = _places(q, k) if positions is None else positions
         if isinstance(self.place, Diagonal):
             near: Mask = Window(self.place.window, self.place.window)

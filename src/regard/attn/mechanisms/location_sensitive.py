@@ -3,16 +3,16 @@
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attn import checks
-from regard.attn.call import NOTHING, Attended, Need
+from regard.attn.base import AttentionModule
+from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
 from regard.attn.explicit_weights import attended, compared, looked, one_step, whole_mask
-from regard.attn.functional import Positions
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.position import Positions
 from regard.attn.terms.score import LocationSensitive
 
 
@@ -31,20 +31,11 @@ class AlignmentHistory(NamedTuple):
         return AlignmentHistory(self.previous.index_select(0, index), self.cumulative.index_select(0, index))
 
 
-class NormalizedSigmoid(Normalizer):
-    """σ(s_j) / Σ σ(s): several keys may be looked at alike  (Chorowski et al. 2015, 2.3)."""
-
-    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        # as a softmax of logarithms it neither overflows nor divides by zero
-        scores = scores.to(checks.widened(scores.dtype))
-        hidden = scores if allowed is None else scores.masked_fill(~allowed, 0.0)
-        return Softmax().weights(F.logsigmoid(hidden), allowed)
-
-
-class LocationAttention(nn.Module):
+class LocationAttention(AttentionModule):
     """α_i = normalize(v · tanh(W s_i + V h + U f + b)), f = F ∗ [α_{i−1}; Σα]  (Chorowski et al. 2015).
 
-    `normalize=Softmax(temperature)` below one sharpens, `NormalizedSigmoid()` smooths (the paper's 2.3). One step at a time:
+    `normalize=Softmax(temperature)` below one sharpens, `NormalizedSigmoid()` smooths (the paper's 2.3).
+    One step at a time:
 
         memory = layer.project_kv(h)                    keys are projected once
         trace = layer.start(memory)                   nothing was looked at yet
@@ -86,31 +77,12 @@ class LocationAttention(nn.Module):
         after = trace.after(weights.squeeze(-2).to(trace.cumulative.dtype))
         return attended(call, weights, felt, need, self), after
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
-        return self.attend(q, k, v, mask=mask, positions=positions).out
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        """The same, with what `need` asks for beside the output."""
+    def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        q, k, v, mask, positions, need = inputs
         call, felt = looked(q, k, v, mask, positions)
-        self.score.check(q, call.keys)
-        queries, keys, allowed = self.score.queries(q), self.score.keys(call.keys), whole_mask(call)
+        self.score.check(q, None if isinstance(k, KVCache) else call.keys)
+        keys = call.keys if isinstance(k, KVCache) else self.score.keys(call.keys)
+        queries, allowed = self.score.queries(q), whole_mask(call)
         nothing = keys.new_zeros(*call.batch, keys.shape[-2], dtype=checks.widened(keys.dtype))
         trace, steps = AlignmentHistory(nothing, nothing), [nothing.unsqueeze(-2)[..., :0, :]]
         for n in range(q.shape[-2]):

@@ -9,42 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.call import NOTHING, Attended, AttentionCall, Need
+from regard.attn.base import AttentionModule
+from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
 from regard.attn.explicit_weights import attended, compared, looked, one_step, whole_mask
-from regard.attn.functional import Positions
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
-from regard.attn.terms.score import Score, TanhScore
-
-
-class NormedAdditive(TanhScore):
-    """g v/‖v‖ · tanh(W q + U k + b), g = 1/√hidden at first  (Raffel et al. 2017, weight-normalized)."""
-
-    def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(query_dim, hidden)
-        self.key = nn.Linear(key_dim, hidden, bias=False)
-        self.direction = nn.Parameter(torch.randn(hidden))
-        self.gain = nn.Parameter(torch.tensor(1.0 / math.sqrt(max(hidden, 1))))
-
-    @property
-    def energy(self) -> Tensor:  # type: ignore[override]
-        return self.gain * F.normalize(self.direction, dim=0)
-
-    def queries(self, q: Tensor) -> Tensor:
-        return self.query(q)
-
-    def keys(self, k: Tensor) -> Tensor:
-        return self.key(k)
-
-    def check(self, q: Tensor | None, k: Tensor | None) -> None:
-        checks.width("q", q, self.query.in_features, self)
-        if k is not None:
-            checks.width("k", k, self.key.in_features, self)
-
-    def __repr__(self) -> str:
-        return f"NormedAdditive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
+from regard.attn.terms.position import Positions
+from regard.attn.terms.score import Score
 
 
 class ChunkwiseSoftmax(nn.Module):
@@ -115,7 +87,7 @@ class ExpectedStop(StopRule):
         return stop + passed + torch.logcumsumexp(state.clamp_min(least) - passed, dim=-1)
 
 
-class Monotonic(nn.Module):
+class Monotonic(AttentionModule):
     """α_ij = p_ij q_ij, q_ij = (1 − p_{i,j−1}) q_{i,j−1} + α_{i−1,j}, p = σ(score + r)  (Raffel et al. 2017).
 
     From where the last step stopped, a step goes on key by key and stops at j with probability p_ij; α is the
@@ -144,7 +116,7 @@ class Monotonic(nn.Module):
         if noise < 0:
             raise ValueError(f"noise must be 0 or more for Monotonic, got {noise}; try noise=1.0")
         if stop is not None and not isinstance(stop, StopRule):
-            raise TypeError(f"stop must be a Stop for Monotonic, got {stop!r}; try FirstStop() or ExpectedStop()")
+            raise TypeError(f"stop must be a StopRule for Monotonic, got {stop!r}; try FirstStop() or ExpectedStop()")
         self.score = score
         self.chunk = chunk
         self.offset = nn.Parameter(torch.tensor(offset))
@@ -179,30 +151,11 @@ class Monotonic(nn.Module):
         weights = self._weights(state.exp().unsqueeze(-2), scores, allowed)
         return attended(call, weights, felt, need, self), state
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
-        return self.attend(q, k, v, mask=mask, positions=positions).out
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        """The same, with what `need` asks for beside the output: all energies at once, then step after step."""
+    def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        """All energies at once, then step after step."""
+        q, k, v, mask, positions, need = inputs
         call, felt = looked(q, k, v, mask, positions)
-        energies, scores = self._energies(call, kept=False)
+        energies, scores = self._energies(call, kept=isinstance(k, KVCache))
         allowed = whole_mask(call)
         state = _start((*call.batch, energies.shape[-1]), energies)
         steps = [state.unsqueeze(-2)[..., :0, :]]

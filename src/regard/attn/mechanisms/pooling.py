@@ -1,15 +1,13 @@
-"""Pool and KeyValue: whose query, and whose values?"""
+"""Pool: attention by a learned query."""
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import no_values
-from regard.attn.functional import Positions
+from regard.attn.base import AttentionModule
+from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import Mask
@@ -66,74 +64,23 @@ class Pool(nn.Module):
         return f"query_dim={self.query.shape[1]}" + ("" if self.queries is None else f", queries={self.queries}")
 
 
-class PoolingParts(NamedTuple):
-    """A state taken apart."""
+class BroadcastPool(AttentionModule):
+    """Pool for every query: all get what one learned query finds, whatever they ask."""
 
-    key: Tensor  # "*b k e/parts"
-    value: Tensor
-    predict: Tensor | None  # only of three parts
-
-
-class KeyValue(nn.Module):
-    """attention(q, key, value) of states [key; value], or [key; value; predict]  (Daniluk et al. 2017).
-
-    One part of a state is found by, another is read; of three parts the last is left to predict with. In
-    self-attention the query is the state's own key: `layer(layer.split(states).key, states)`.
-    """
-
-    def __init__(self, attention: Attention, parts: int = 2) -> None:
+    def __init__(self, pool: Pool) -> None:
         super().__init__()
-        if parts not in (2, 3):
-            raise ValueError(
-                f"parts must be 2 (key, value) or 3 (key, value, predict) for KeyValue, got {parts}; try parts=2"
-            )
-        self.attention = attention
-        self.parts = parts
+        self.pool = pool
 
-    def split(self, states: Tensor) -> PoolingParts:  # "*b k e"
-        checks.floating("k", states)
-        left = states.shape[-1] % self.parts
-        if left:
-            raise ValueError(
-                f"k must split evenly into {self.parts} parts, got {checks.shape(states)}, which leaves {left}; "
-                f"try states of width {states.shape[-1] - left}"
-            )
-        key, value, *predict = states.chunk(self.parts, dim=-1)
-        return PoolingParts(key, value, predict[0] if predict else None)
-
-    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e"
+    def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
         """Keys projected once, to be looked at by many calls."""
-        no_values(v, "KeyValue")
-        parts = self.split(k)
-        return self.attention.project_kv(parts.key, parts.value)
+        return self.pool.attention.project_kv(k, v)
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-    ) -> Tensor:  # "*b q d", "*b k e" -> "*b q e/parts"
-        return self.attend(q, k, v, mask=mask, positions=positions).out
+    def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        return self.pool.attention.attend_inputs(self._learned(inputs))
 
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None = None,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> Attended:
-        """The same, with what `need` asks for beside the output."""
-        no_values(v, "KeyValue")
-        if isinstance(k, KVCache):
-            return self.attention.attend(q, k, mask=mask, positions=positions, need=need)
-        key, value, _ = self.split(k)
-        return self.attention.attend(q, key, value, mask=mask, positions=positions, need=need)
+    def explain_inputs(self, inputs: AttentionInputs) -> str:
+        return self.pool.attention.explain_inputs(self._learned(inputs))
 
-    def extra_repr(self) -> str:
-        return f"parts={self.parts}"
+    def _learned(self, inputs: AttentionInputs) -> AttentionInputs:
+        checks.floating("q", inputs.q)
+        return inputs._replace(q=self.pool.query.to(inputs.q.dtype).expand(*inputs.q.shape[:-1], -1))

@@ -10,7 +10,7 @@ from regard.attn import checks
 
 @dataclass(frozen=True)
 class Learnable:
-    """A number to be trained, starting at `init`; one for each head if `heads` is given: `Cosine(Trained(10.0))`."""
+    """A number to be trained, starting at `init`; one for each head if `heads` is given: `Cosine(Learnable(10.0))`."""
 
     init: float
     heads: int | None = None

@@ -122,7 +122,7 @@ def as_mask(mask: "Mask | Tensor") -> Mask:
     got = f"the class {mask.__name__}" if isinstance(mask, type) else type(mask).__name__
     raise TypeError(
         f"mask must be a Mask or a boolean tensor (True = may look), got {got}; "
-        "try Causal(), Lengths(lengths) or Given(tensor)"
+        "try Causal(), Lengths(lengths) or BooleanMask(tensor)"
     )
 
 
@@ -310,7 +310,7 @@ class Lengths(Mask):
             got = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
             raise TypeError(
                 f"lengths must be an integer tensor, one a sample, got {got}; "
-                "write torch.tensor([5, 3]), or Given(mask) for booleans"
+                "write torch.tensor([5, 3]), or BooleanMask(mask) for booleans"
             )
         self.lengths = lengths
 

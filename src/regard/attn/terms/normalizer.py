@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
@@ -102,6 +103,16 @@ class Sigmoid(Normalizer):
         return f"bias={say(self.bias)}"
 
 
+class NormalizedSigmoid(Normalizer):
+    """σ(s_j) / Σ σ(s): several keys may be looked at alike  (Chorowski et al. 2015, 2.3)."""
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        # as a softmax of logarithms it neither overflows nor divides by zero
+        scores = scores.to(checks.widened(scores.dtype))
+        hidden = scores if allowed is None else scores.masked_fill(~allowed, 0.0)
+        return Softmax().weights(F.logsigmoid(hidden), allowed)
+
+
 class Sparsemax(Normalizer):
     """max(s_j − τ, 0) with τ such that the row sums to one  (Martins and Astudillo 2016)."""
 
@@ -165,6 +176,16 @@ class Sum(Normalizer):
         total = scores.sum(-1, keepdim=True)
         empty = total == 0
         return (scores / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+
+
+class Identity(Normalizer):
+    """s_j: the scores themselves are the weights, as long as training starts linearly  (Sukhbaatar et al. 2015)."""
+
+    distribution = False
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = scores.to(checks.widened(scores.dtype))
+        return scores if allowed is None else scores.masked_fill(~allowed, 0.0)
 
 
 class TopK(Normalizer):

@@ -8,6 +8,13 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.terms.bias import waves
 
+Positions = tuple[Tensor, Tensor]  # of the queries "*b q" and of the keys "*b k"
+
+
+def default_positions(queries: int, keys: int, device: torch.device) -> Positions:
+    """The queries are the last of the keys."""
+    return torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
+
 
 def _places(x: Tensor, positions: Tensor | None, start: int) -> Tensor:
     return torch.arange(start, start + x.shape[-2], device=x.device) if positions is None else positions

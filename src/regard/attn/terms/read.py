@@ -141,7 +141,7 @@ class Gumbel(Read):
 
 @dataclass(frozen=True)
 class StraightThrough(Read):
-    """v at the greatest weight, with the gradient of Mix  (Bengio et al. 2013)."""
+    """v at the greatest weight, with the gradient of WeightedSum  (Bengio et al. 2013)."""
 
     draws = False
 

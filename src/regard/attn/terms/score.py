@@ -279,6 +279,35 @@ class Additive(TanhScore):
         return f"{type(self).__name__}({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
 
 
+class NormedAdditive(TanhScore):
+    """g v/‖v‖ · tanh(W q + U k + b), g = 1/√hidden at first  (Raffel et al. 2017, weight-normalized)."""
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_dim, hidden)
+        self.key = nn.Linear(key_dim, hidden, bias=False)
+        self.direction = nn.Parameter(torch.randn(hidden))
+        self.gain = nn.Parameter(torch.tensor(1.0 / math.sqrt(max(hidden, 1))))
+
+    @property
+    def energy(self) -> Tensor:  # type: ignore[override]
+        return self.gain * F.normalize(self.direction, dim=0)
+
+    def queries(self, q: Tensor) -> Tensor:
+        return self.query(q)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.key(k)
+
+    def check(self, q: Tensor | None, k: Tensor | None) -> None:
+        checks.width("q", q, self.query.in_features, self)
+        if k is not None:
+            checks.width("k", k, self.key.in_features, self)
+
+    def __repr__(self) -> str:
+        return f"NormedAdditive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
+
+
 class Concat(TanhScore):
     """v · tanh(W [q; k])  (Luong et al. 2015, concat): the additive score with one joined W, as the paper keeps it."""
 

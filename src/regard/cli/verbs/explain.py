@@ -59,8 +59,6 @@ def verb(args: Sequence[str]) -> int:
     print()
     if hasattr(module, "explain"):
         print(module.explain(q, k, mask=mask, need=need))
-    elif hasattr(module, "pool"):
-        print(module.pool.explain(k, mask=mask, need=need))
     else:
         print(f"{type(module).__name__.removeprefix('_')} does not tell which backends compute its parts.")
     print(f"\nMore: {page(typed.mechanism)}")

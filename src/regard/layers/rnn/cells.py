@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_map
 
-from regard.attn.call import autocasting
 from regard.kernels import rnn_cells
-from regard.kernels.dispatch import can_run_native
+from regard.kernels.dispatch import can_run_native, is_autocasting
 from regard.layers.dropout import dropout
 from regard.layers.hooks import heard
 
@@ -25,7 +24,7 @@ def runs_natively(rnn: nn.RNNBase, x: Tensor, *first: Tensor) -> bool:
 
     A layer that somebody listens to, or has put another in the place of, is called itself.
     """
-    given = () if autocasting(x) else (x, *first)
+    given = () if is_autocasting(x) else (x, *first)
     fits = all(t.shape == (len(x), rnn.hidden_size) for t in first)
     return type(rnn) in CELLS.values() and not heard(rnn) and fits and can_run_native(*given, *rnn.parameters())
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn.call import autocasting
+from regard.kernels.dispatch import is_autocasting
 from regard.kernels.no_double_backward import no_double_backward
 
 # what came into each product, and the gradient of what came out of it; of every backward pass its own, by number: one
@@ -67,7 +67,7 @@ class DeferredGradLinear:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:  # "d e", "d"
         self.pairs: _Pairs = {}
         self.late = torch.is_grad_enabled() and weight.requires_grad and not torch.compiler.is_compiling()
-        if self.late and autocasting(weight) and weight.dtype == torch.float32:
+        if self.late and is_autocasting(weight) and weight.dtype == torch.float32:
             # once for all steps; and a backward pass, which has no autocast, meets one type
             narrow = torch.get_autocast_dtype(weight.device.type)
             weight, bias = weight.to(narrow), None if bias is None else bias.to(narrow)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.attn.call import exactly
 from regard.attn.maps.attention_map import AttentionMap
+from regard.kernels.dispatch import autocast_disabled
 from regard.recording.capture.certificate import repeat_heads
 
 
@@ -59,7 +59,7 @@ class WeightGradient(AttentionMap):
         grad = self._seen(self._output_gradient.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
         values = repeat_heads(self._v, grad).to(grad.dtype)
-        with exactly(self.device):
+        with autocast_disabled(self.device):
             grad, values = (t.expand(*self._whole[:-2], *t.shape[-2:])[self._picked] for t in (grad, values))
             return grad[..., rows, :] @ values.transpose(-1, -2)
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attn.call import exactly
 from regard.attn.maps.attention_map import AttentionMap
+from regard.kernels.dispatch import autocast_disabled
 
 # how many rows are checked, the first and the last among them
 ROWS = 32
@@ -44,7 +44,7 @@ def certify(
         return Certificate(0.0, tolerance or 0.0)
     rows = checked_rows(weights.shape[-2])
     rows = rows if isinstance(rows, slice) else rows.to(weights.device)
-    with exactly(weights.device):
+    with autocast_disabled(weights.device):
         p = weights.rows(rows)
         found, values = (t.detach().to(p.dtype) for t in (out[..., rows, :], repeat_heads(v, p)))
         if hard:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.attn.maps.attention_map import DenseMap, LazyMap, SnapshotMap
-from regard.attn.nonfinite import transformed
+from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import einsum, sdpa
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import CapturedCall
@@ -138,7 +138,11 @@ class EagerTracker:
         if fact is None or fact.factor is None:
             return False
         axis = -2 if fact.is_transposed else -1
-        return sums_over(axis, args, kwargs, summed.ndim) and not transformed() and is_features(fact.factor, axis)
+        return (
+            sums_over(axis, args, kwargs, summed.ndim)
+            and not in_functorch_transform()
+            and is_features(fact.factor, axis)
+        )
 
     def _origin(self, value: Any) -> tuple[SoftmaxFact | None, int]:
         """The softmax that a tensor was computed from, and the number of calls since then."""
@@ -296,7 +300,7 @@ class EagerTracker:
 
     def _is_linear_layer(self, scores: ScoresFact) -> bool:
         """Whether one side of the product is a parameter of the model, such as the embeddings of all words."""
-        if transformed():
+        if in_functorch_transform():
             return False
         if self._parameters is None:
             modules = self._mode.recorder.module_stack.modules.values()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.attn.call import exactly
 from regard.attn.call_slicing import Copied
 from regard.attn.maps.attention_map import AttentionMap, SnapshotMap
 from regard.attn.terms.normalizer import Softmax
+from regard.kernels.dispatch import autocast_disabled
 from regard.recording.capture.recorder import CapturedCall
 from regard.recording.capture.sdpa import attention_kind
 
@@ -59,7 +59,7 @@ class FlexMap(SnapshotMap):
         b, h, i = self._samples, self._heads, self._rows[rows]
         j = torch.arange(self._k.shape[-2], device=self.device)
         dtype = torch.promote_types(self._q.dtype, torch.float32)
-        with exactly(self.device):
+        with autocast_disabled(self.device):
             q = self._q[b][:, h][:, :, rows].to(dtype)
             k = self._k[b % len(self._k)][:, h // self._group].to(dtype)
             scores = (q * self._scale) @ k.mT

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from regard.attn.nonfinite import transformed
+from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import eager, flex, multihead, sdpa
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import Recorder
@@ -77,7 +77,7 @@ class CaptureMode(TorchFunctionMode):
             if self.eager.has_weights:
                 self.eager.note_use(func, out, args, kwargs)
             return out
-        if capture in (sdpa.capture, multihead.capture, flex.capture) and transformed():
+        if capture in (sdpa.capture, multihead.capture, flex.capture) and in_functorch_transform():
             raise RuntimeError(
                 f"record cannot capture calls inside torch.func: {self.frame.name or 'the model'!r} attends under "
                 "vmap or grad; record a plain call, and take gradients by gradients=True"

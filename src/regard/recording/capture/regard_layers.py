@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from regard.attn.call import AttentionCall
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import DenseMap, LazyMap
+from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.mechanisms.memory_hop import MemoryHop
-from regard.attn.mechanisms.pooling import KeyValue, Pool
+from regard.attn.mechanisms.pooling import Pool
 from regard.attn.multihead import MultiHead
 from regard.attn.observer import AttentionObserver
 from regard.attn.terms.mask import Causal

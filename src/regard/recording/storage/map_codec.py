@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn.call import MIX, NOTHING, AttentionCall, resolve
+from regard.attn.call import AttentionCall, AttentionInputs, Terms
 from regard.attn.call_slicing import SomeOf
 from regard.attn.maps.attention_map import AttentionMap, DenseMap, LazyMap, SnapshotMap
+from regard.attn.resolve import resolve
 from regard.attn.terms.bias import Added, ALiBi, Bias, T5Buckets
 from regard.attn.terms.mask import And, BooleanMask, Causal, Documents, Joined, Lengths, Mask, Not, Or, Prefix, Window
 from regard.attn.terms.normalizer import Softmax
@@ -168,21 +169,16 @@ def _call(form: Mapping[str, Any], get: Get) -> AttentionCall:
         raise ValueError(f"queries and keys are those of a batch {_own(queries, keys, grouped)}, not {batch}")
     shared = keys.shape[-3:-2] if grouped else batch[-1:]
     positions = None if form["positions"] is None else (get(form["positions"][0]), get(form["positions"][1]))
-    call, _ = resolve(
+    inputs = AttentionInputs(
         queries,
         keys,
         # no values, only the batch that they had
         keys.new_zeros(*batch[:-1], *shared, keys.shape[-2], 0),
-        Dot(form["scale"]),
-        None if form["bias"] is None else _biased(form["bias"], get, batch),
         None if form["mask"] is None else _masked(form["mask"], get),
-        Softmax(form["temperature"]),
-        MIX,
-        0.0,
         positions,
-        NOTHING,
-        look=False,
     )
+    bias = None if form["bias"] is None else _biased(form["bias"], get, batch)
+    call, _ = resolve(inputs, Terms(Dot(form["scale"]), bias, Softmax(form["temperature"])), read_values=False)
     return call
 
 
