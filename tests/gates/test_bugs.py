@@ -291,7 +291,7 @@ BAD = {
     "a mask of numbers": (
         TypeError,
         lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 3)),
-        ["must be a boolean tensor, True where a place is real", "float32; try mask > 0"],
+        ["must be a boolean tensor, True where a position is real", "float32; try mask > 0"],
     ),
     "a mask that is none": (
         TypeError,
@@ -301,14 +301,14 @@ BAD = {
     "a mask of channels": (
         ValueError,
         lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 8, 3, dtype=torch.bool)),
-        ["the batch and the places of x", "(1, 3), got (1, 8, 3)", "it has no axis of channels"],
+        ["the batch and spatial axes of x", "(1, 3), got (1, 8, 3)", "it has no axis of channels"],
     ),
     "an odd number of heads": (
         ValueError,
         lambda: CSRA(8, 3, heads=3),
         ["heads must be one of 1, 2, 4, 6, 8 for CSRA, got 3", "for another number pass as many temperatures="],
     ),
-    "too few temperatures": (ValueError, lambda: CSRA(8, 3, heads=2, temperatures=[1.0]), ["one a head", "1 for 2"]),
+    "too few temperatures": (ValueError, lambda: CSRA(8, 3, heads=2, temperatures=[1.0]), ["one per head", "1 for 2"]),
     "no temperature": (ValueError, lambda: CSRA(8, 3, temperatures=[0.0]), ["temperatures must be positive"]),
     "no strength": (TypeError, lambda: CSRA(8, 3, strength="much"), ["strength must be a number"]),
     "a power of a half": (ValueError, lambda: MagnitudeSaliency(0.5), ["power must be 1 or more", "0.5"]),

@@ -208,7 +208,7 @@ def test_bam(dims: int, combine: str) -> None:
 
 @dims_
 def test_coordinate(dims: int) -> None:
-    gate, x = lived(Coordinate(C, least=3, dims=dims)), a_map(dims)
+    gate, x = lived(Coordinate(C, min_hidden=3, dims=dims)), a_map(dims)
     want = made(x)
     for b in range(B):
         factors: dict[tuple[int, int, int], float] = {}
@@ -385,8 +385,8 @@ def test_csra(dims: int, heads: int) -> None:
 
 def test_a_gate_of_ones_own() -> None:
     class Half(Gate):
-        def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-            return x / 2, torch.full((1,), 0.5) if weighed else None
+        def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+            return x / 2, torch.full((1,), 0.5) if need_weights else None
 
     x = a_map(2)
     assert torch.equal(Half()(x), x / 2)

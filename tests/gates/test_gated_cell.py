@@ -82,7 +82,7 @@ def test_state_is_a_value() -> None:
     first, second = cell(x, state)[0], cell(x, state)[0]
     assert torch.equal(first, second)
     assert all(torch.equal(a, b) for a, b in zip(state, copies, strict=True))
-    torch.testing.assert_close(cell(x)[0], cell(x, cell.initial(x))[0])
+    torch.testing.assert_close(cell(x)[0], cell(x, cell.initial_state(x))[0])
 
 
 def test_a_sequence_is_its_steps() -> None:
@@ -198,7 +198,7 @@ BAD = {
     ),
     "another state": (
         ValueError,
-        lambda: GatedCell(D, H, W)(X, GatedCell(D, 2, W).initial(X)),
+        lambda: GatedCell(D, H, W)(X, GatedCell(D, 2, W).initial_state(X)),
         ["of 2 samples and 28 wide, got (2, 14)", "pass the state this cell gave, or None to begin"],
     ),
     "no steps": (
@@ -209,7 +209,7 @@ BAD = {
     "entropy": (
         ValueError,
         lambda: GatedHeads(D, H, W).attend(X, need=Need(entropy=True)),
-        ["need.entropy is nothing that GatedHeads has"],
+        ["need.entropy does not exist for GatedHeads"],
     ),
 }
 

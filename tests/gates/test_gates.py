@@ -223,9 +223,13 @@ BAD = {
     "no channels": (
         ValueError,
         lambda: gate("simam", C)(torch.zeros(1, 0, 5, 8)),
-        ["a channel and a place", "(1, 0, 5, 8)"],
+        ["one channel and one position", "(1, 0, 5, 8)"],
     ),
-    "no places": (ValueError, lambda: gate("simam", C)(torch.zeros(1, 3, 0, 8)), ["a channel and a place", "SimAM"]),
+    "no places": (
+        ValueError,
+        lambda: gate("simam", C)(torch.zeros(1, 3, 0, 8)),
+        ["one channel and one position", "SimAM"],
+    ),
     "another type": (
         TypeError,
         lambda: gate("se", C)(a_map().double()),
@@ -235,7 +239,7 @@ BAD = {
     "a map asked for": (
         ValueError,
         lambda: gate("se", C).attend(a_map(), need=Need(map=True)),
-        ["need.map is nothing that SqueezeExcite has", "ask for Need(weights=True), or let regard.record keep"],
+        ["need.map does not exist for SqueezeExcite", "ask for Need(weights=True), or let regard.record keep"],
     ),
     "zero channels": (ValueError, lambda: gate("se", 0), ["channels must be a whole number", "SqueezeExcite", "0"]),
     "half a channel": (TypeError, lambda: gate("eca", 2.5), ["channels must be a whole number", "2.5"]),
@@ -244,7 +248,7 @@ BAD = {
     "an unknown gate": (ValueError, lambda: gate("simmam", 8), ["unknown gate", "did you mean 'simam'?"]),
     "an unknown sum": (ValueError, lambda: BAM(8, combine="summ"), ["unknown combine", "did you mean 'sum'?"]),
     "no dilation": (ValueError, lambda: BAM(8, dilation=0), ["dilation must be a whole number"]),
-    "no width": (ValueError, lambda: Coordinate(8, least=0), ["least must be a whole number"]),
+    "no width": (ValueError, lambda: Coordinate(8, min_hidden=0), ["min_hidden must be a whole number"]),
     "a block of something else": (
         TypeError,
         lambda: ExternalBlock(8, nn.Identity()),

@@ -125,8 +125,8 @@ def test_an_older_checkpoint_loads_and_the_new_keys_are_told(net: Net) -> None:
     with pytest.warns(UserWarning, match="the state_dict has no") as told:
         net.load_state_dict(old)
     assert [str(one.message) for one in told] == [
-        "the state_dict has no stem.inserted.factor: what was inserted keeps the weights it has",
-        "the state_dict has no layer2.1.inserted.factor: what was inserted keeps the weights it has",
+        "the state_dict has no stem.inserted.factor: the inserted gate keeps its present weights",
+        "the state_dict has no layer2.1.inserted.factor: the inserted gate keeps its present weights",
     ]
     whole = nn.ModuleDict({"net": net})
     with pytest.warns(UserWarning, match=r"the state_dict has no net\.(stem|layer2\.1)\.inserted\.factor"):
@@ -248,22 +248,22 @@ def test_compiled_and_exported(net: Net) -> None:
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ({"after": "layr*"}, r"after='layr\*' chooses no module; there are: stem, layer1, layer1\.0, layer1\.0\.conv"),
-        ({"after": nn.Conv3d}, "after=Conv3d chooses no module; there are: stem"),
+        ({"after": "layr*"}, r"after='layr\*' selects no module; there are: stem, layer1, layer1\.0, layer1\.0\.conv"),
+        ({"after": nn.Conv3d}, "after=Conv3d selects no module; there are: stem"),
         ({"after": "layer1", "layout": "middle"}, "layout must be 'first' or 'last', got 'middle'"),
         (
             {"after": "layer1"},
-            r"layer1\.1 is a Block, which does not say how many channels it gives; pass example=, an input of the",
+            r"layer1\.1 is a Block, which does not declare its number of channels; pass example=, an input of the",
         ),
-        ({"after": "idle", "example": X}, r"idle took no part in model\(example\); choose modules that do"),
+        ({"after": "idle", "example": X}, r"idle did not run in model\(example\); select modules that do"),
         (
             {"after": "stem", "make": Half()},
-            "make must be a function .*, got the module Half; every place needs its own",
+            "make must be a function .*, got the module Half; every module needs its own",
         ),
         ({"after": "stem", "make": 3}, "make must be a function of a number of channels, got 3; try lambda channels"),
         (
             {"after": "stem", "make": lambda c: c},
-            "make must give a module, got int for 5 channels; try lambda channels",
+            "make must return a module, got int for 5 channels; try lambda channels",
         ),
     ],
 )
@@ -288,19 +288,21 @@ def test_nothing_is_half_done(net: Net) -> None:
 
 def test_lists_and_empty_rows_and_strange_outputs_are_refused() -> None:
     model = nn.ModuleDict({"list": nn.ModuleList([nn.Linear(2, 2)]), "none": nn.Sequential(), "odd": _Odd()})
-    with pytest.raises(ValueError, match=r"list is an nn\.ModuleList, which gives nothing itself; .*after='list\.\*'"):
+    with pytest.raises(
+        ValueError, match=r"list is an nn\.ModuleList, which has no output of its own; .*after='list\.\*'"
+    ):
         insert(model, Scale, after="list")
     with pytest.raises(
-        ValueError, match=r"none is an empty nn\.Sequential, which has no last module; choose another one"
+        ValueError, match=r"none is an empty nn\.Sequential, which has no last module; select another one"
     ):
         insert(model, Scale, after="none")
-    with pytest.raises(TypeError, match="a gate acts on a tensor, but the module gives str; choose another module"):
+    with pytest.raises(TypeError, match="a gate acts on a tensor, but the module returns str; select another module"):
         insert(_Whole(_Odd()), Scale, after="part", example=X)
-    with pytest.raises(ValueError, match=r"part gives \(\), which has no axis of channels; choose another"):
+    with pytest.raises(ValueError, match=r"part returns \(\), which has no axis of channels; select another"):
         insert(_Whole(_Flat()), Scale, after="part", example=X)
-    with pytest.raises(ValueError, match="Linear holds nothing that was inserted; insert a gate first"):
+    with pytest.raises(ValueError, match="Linear has no inserted gates; insert one first"):
         remove(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"after='x' chooses no module; it has no modules inside"):
+    with pytest.raises(ValueError, match=r"after='x' selects no module; the model has no modules inside"):
         insert(nn.Linear(2, 2), Scale, after="x")
 
 

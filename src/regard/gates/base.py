@@ -1,4 +1,4 @@
-"""Gate: the equation read in place. What is common to all of them: what a map is, and who is told the weights."""
+"""Gate: the equation read in place. Checks of feature maps and parts that gates share."""
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
@@ -21,9 +21,9 @@ AXES = {
 
 
 class Gate(nn.Module, ABC):
-    """out = w · x, w = normalize(score(x)): a feature map "b c *s" weighed in place.
+    """out = w · x, w = normalize(score(x)): a feature map "b c *s" weighted in place.
 
-    `*s` are one, two or three axes of places: a signal, an image, a volume. A gate without a convolution over places
+    `*s` are one, two or three spatial axes: a signal, an image, a volume. A gate without a convolution over positions
     takes all of them; one with such a convolution is built for `dims` of them.
     """
 
@@ -38,43 +38,43 @@ class Gate(nn.Module, ABC):
         self.channels, self.dims = channels, dims
 
     @abstractmethod
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        """w · x, and w if it is asked for, which broadcasts to x."""
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """w · x, and w, which broadcasts to x, if `need_weights`."""
 
     def forward(self, x: Tensor) -> Tensor:  # "b c *s" -> "b c *s"
         return self.attend(x).out
 
     def attend(self, x: Tensor, *, need: Need = NOTHING) -> Attended:
-        """The same, with the weights, which broadcast to x, if `need` asks for them."""
+        """`forward` with the weights, which broadcast to x, if `need` asks for them."""
         check_map(x, self.channels, self.dims, self)
-        only_weights(need, self)
+        check_only_weights(need, self)
         ear = observer.listener()
         with nullcontext() if ear is None else ear.quiet():
-            out, weights = self.gated(x, need.weights or ear is not None)
+            out, weights = self.apply_gate(x, need.weights or ear is not None)
         if ear is not None and weights is not None:
             ear.gated(self, weights, x, out)
         return Attended(out, weights if need.weights else None)
 
     def weights(self, x: Tensor) -> Tensor:
-        """w alone, which broadcasts to x."""
+        """w alone; it broadcasts to x."""
         weights = self.attend(x, need=Need(weights=True)).weights
         assert weights is not None
         return weights
 
 
 def check_map(x: Tensor, channels: int | None, dims: int | None, owner: nn.Module) -> None:
-    """`x` is a map that `owner` was built for."""
+    """Raises if `x` is not a map that `owner` was built for."""
     name = type(owner).__name__
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}; wrap it in torch.as_tensor")
     if not x.is_floating_point():
         raise TypeError(f"x must be a floating tensor, got {x.dtype}; call x.float()")
     if x.ndim - 2 not in ((dims,) if dims is not None else AXES):
-        wanted = AXES[dims] if dims is not None else f"{AXES[1]} and up to three axes of places"
-        way = f", or build {name} with dims={x.ndim - 2}" if dims is not None and x.ndim - 2 in AXES else ""
+        expected = AXES[dims] if dims is not None else f"{AXES[1]} and up to three spatial axes"
+        alternative = f", or build {name} with dims={x.ndim - 2}" if dims is not None and x.ndim - 2 in AXES else ""
         raise ValueError(
-            f"x must be a map {wanted} for {name}, got {checks.shape(x)}; "
-            f"{'x.unsqueeze(0) adds a batch' if x.ndim < 4 else 'join axes by x.flatten'}{way}"
+            f"x must be a map {expected} for {name}, got {checks.shape(x)}; "
+            f"{'x.unsqueeze(0) adds a batch' if x.ndim < 4 else 'join axes by x.flatten'}{alternative}"
         )
     if channels is not None and x.shape[1] != channels:
         raise ValueError(
@@ -82,50 +82,58 @@ def check_map(x: Tensor, channels: int | None, dims: int | None, owner: nn.Modul
             f"build {name} for {x.shape[1]}, or move the channels there with x.movedim(-1, 1)"
         )
     if 0 in x.shape[1:]:
-        raise ValueError(f"x must have a channel and a place at least for {name}, got {checks.shape(x)}; leave it out")
+        raise ValueError(
+            f"x must have at least one channel and one position for {name}, got {checks.shape(x)}; leave it out"
+        )
     if not is_autocasting(x):
-        own = next(owner.parameters(), None)
-        if own is not None and own.device != x.device:
-            raise ValueError(f"{name} is on {own.device}, x on {x.device}; move one, as in gate.to({str(x.device)!r})")
-        if own is not None and own.dtype != x.dtype:
-            raise TypeError(f"{name} has parameters of {own.dtype}, x is {x.dtype}; cast one, as in gate.to({x.dtype})")
+        parameter = next(owner.parameters(), None)
+        if parameter is not None and parameter.device != x.device:
+            raise ValueError(
+                f"{name} is on {parameter.device}, x on {x.device}; move one, as in gate.to({str(x.device)!r})"
+            )
+        if parameter is not None and parameter.dtype != x.dtype:
+            raise TypeError(
+                f"{name} has parameters of {parameter.dtype}, x is {x.dtype}; cast one, as in gate.to({x.dtype})"
+            )
 
 
-def only_weights(need: Need, owner: nn.Module) -> None:
+def check_only_weights(need: Need, owner: nn.Module) -> None:
+    """Raises if `need` asks for anything but the weights."""
     for name in ("log_prob", "lse", "map", "entropy", "place"):
         if getattr(need, name):
             raise ValueError(
-                f"need.{name} is nothing that {type(owner).__name__} has; ask for Need(weights=True), "
+                f"need.{name} does not exist for {type(owner).__name__}; ask for Need(weights=True), "
                 "or let regard.record keep a map"
             )
 
 
-def factored(x: Tensor, w: Tensor | None, m: Tensor | None, weighed: bool) -> tuple[Tensor, Tensor | None]:
-    """x weighed by w "b c" and m "b 1 *s", in one pass; and the weights as one tensor."""
+def scale_map(x: Tensor, w: Tensor | None, m: Tensor | None, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+    """w m x in one pass, w "b c", m "b 1 *s"; and the weights as one tensor if `need_weights`."""
     out = feature_maps.scale(x, w, m)
-    if not weighed:
+    if not need_weights:
         return out, None
-    both = [t for t in (None if w is None else w.view(*w.shape, *[1] * (x.ndim - 2)), m) if t is not None]
-    weights = both[0] if len(both) == 1 else both[0] * both[1]
+    factors = [t for t in (None if w is None else w.view(*w.shape, *[1] * (x.ndim - 2)), m) if t is not None]
+    weights = factors[0] if len(factors) == 1 else factors[0] * factors[1]
     return out, weights.to(x.dtype)
 
 
-def sigma(t: Tensor, like: Tensor) -> Tensor:
-    """σ, in float32 at least."""
+def wide_sigmoid(t: Tensor, like: Tensor) -> Tensor:
+    """σ(t) in float32 at least, in the width that a map like `like` is computed in."""
     return torch.sigmoid(t.to(checks.widened(like.dtype)))
 
 
 def hidden_width(channels: int, reduction: int) -> int:
-    """channels / reduction, and one at least: a map may have fewer channels than the reduction."""
+    """channels / reduction, at least one: a map may have fewer channels than the reduction."""
     checks.sizes("a gate", reduction=reduction)
     return max(1, channels // reduction)
 
 
-def odd(kernel: int, owner: str) -> int:
+def check_odd(kernel: int, owner: str) -> int:
+    """The kernel size; raises if it is even."""
     checks.sizes(owner, kernel=kernel)
     if kernel % 2 == 0:
         raise ValueError(
-            f"kernel must be odd for {owner}, got {kernel}: an even one would change the map's size; "
+            f"kernel must be odd for {owner}, got {kernel}: an even one would change the size of the map; "
             f"try kernel={kernel + 1}"
         )
     return kernel
@@ -138,14 +146,16 @@ _CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = 
 }
 
 
-def convolution(dims: int, before: int, after: int, kernel: int, *, dilation: int = 1, bias: bool = True) -> nn.Module:
-    """A convolution over places that keeps their number."""
-    reach = dilation * (kernel - 1) // 2
-    return _CONVOLUTIONS[dims](before, after, kernel, padding=reach, dilation=dilation, bias=bias)
+def convolution(
+    dims: int, in_channels: int, out_channels: int, kernel: int, *, dilation: int = 1, bias: bool = True
+) -> nn.Module:
+    """A convolution over positions that keeps their number."""
+    padding = dilation * (kernel - 1) // 2
+    return _CONVOLUTIONS[dims](in_channels, out_channels, kernel, padding=padding, dilation=dilation, bias=bias)
 
 
 class BatchNorm(_BatchNorm):
-    """Batch normalisation for maps of any rank. One value a channel has no spread: it takes the running statistics."""
+    """Batch normalisation for maps of any rank. A batch of one value per channel uses the running statistics."""
 
     def _check_input_dim(self, input: Tensor) -> None:
         pass

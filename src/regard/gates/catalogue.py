@@ -1,7 +1,7 @@
-"""GATES: every gate by its name. A factory takes the channels, and gives a module "b c *s" -> "b c *s".
+"""GATES: every gate by its name. A factory takes the number of channels and returns a module "b c *s" -> "b c *s".
 
-All are called alike: `gate(x)`, and `gate.attend(x, need=Need(weights=True))` for the weights, which broadcast to x or,
-of those that look elsewhere (non-local, external), are a matrix. `dims` counts the axes of places: 2, for images.
+All are called alike: `gate(x)`, and `gate.attend(x, need=Need(weights=True))` for the weights. Weights broadcast to x;
+those of non-local and external attention are a matrix. `dims` is the number of spatial axes: 2 for images.
 """
 
 from typing import Protocol
@@ -17,32 +17,34 @@ from regard.gates.parameter_free import MagnitudeSaliency, MaxSaliency, SimAM
 from regard.gates.spatial import Spatial, SpatialGate
 
 
-class Factory(Protocol):
+class GateFactory(Protocol):
+    """Builds a gate for maps of `channels` channels and `dims` spatial axes."""
+
     def __call__(self, channels: int, dims: int = 2) -> nn.Module: ...
 
 
 def _heads(channels: int) -> int:
-    """As many heads as the paper has, or as can share the channels evenly."""
+    """Eight heads as in the paper, or fewer if the channels do not split evenly over eight."""
     return next(heads for heads in (8, 4, 2, 1) if channels % heads == 0)
 
 
-GATES: dict[str, Factory] = {
-    # which channels?
+GATES: dict[str, GateFactory] = {
+    # weights of channels
     "se": lambda channels, dims=2: SqueezeExcite(channels),
     "eca": lambda channels, dims=2: ECA(channels),
     "channel": lambda channels, dims=2: ChannelGate(channels),
-    # which places?
+    # weights of positions
     "spatial": lambda channels, dims=2: Spatial(channels),
     "spatial-conv": lambda channels, dims=2: SpatialGate(dims=dims),
-    # both
+    # weights of channels and positions
     "cbam": lambda channels, dims=2: CBAM(channels, dims=dims),
     "bam": lambda channels, dims=2: BAM(channels, dims=dims),
     "coordinate": lambda channels, dims=2: Coordinate(channels, dims=dims),
-    # nothing learned
+    # without parameters
     "simam": lambda channels, dims=2: SimAM(),
     "max": lambda channels, dims=2: MaxSaliency(2),
     "magnitude": lambda channels, dims=2: MagnitudeSaliency(),
-    # elsewhere: other places, a memory
+    # attention to other positions, or to a learned memory
     "non-local": lambda channels, dims=2: NonLocal(channels),
     "external": lambda channels, dims=2: ExternalBlock(channels),
     "external-heads": lambda channels, dims=2: ExternalBlock(channels, MultiHeadExternal(channels, _heads(channels))),
@@ -50,6 +52,6 @@ GATES: dict[str, Factory] = {
 
 
 def gate(name: str, channels: int, dims: int = 2) -> nn.Module:
-    """The gate of that name in `GATES`, for maps of so many channels and axes of places."""
+    """The gate of that name in `GATES`, for maps of `channels` channels and `dims` spatial axes."""
     checks.known("gate", name, GATES)
     return GATES[name](channels, dims)

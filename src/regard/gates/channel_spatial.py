@@ -1,4 +1,4 @@
-"""Gates of channels and places: one after the other (CBAM), together (BAM), axis by axis (Coordinate)."""
+"""Gates of channels and positions: one after the other (CBAM), together (BAM), axis by axis (Coordinate)."""
 
 from collections.abc import Callable
 
@@ -7,17 +7,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.gates.base import BatchNorm, Gate, convolution, factored, hidden_width, odd, sigma
+from regard.gates.base import BatchNorm, Gate, check_odd, convolution, hidden_width, scale_map, wide_sigmoid
 from regard.gates.channel import ChannelGate
 from regard.gates.spatial import SpatialGate
 from regard.kernels import feature_maps
 
 
 class CBAM(Gate):
-    """w = M_c(x) · M_s(M_c(x) · x): what, and then where; no residual  (Woo et al. 2018, eq. 1-3).
+    """w = M_c(x) · M_s(M_c(x) · x): channels first, then positions; no residual  (Woo et al. 2018, eq. 1-3).
 
     `channel` is a ChannelGate and `spatial` a SpatialGate, each a gate of its own. M_c · x is never formed: its mean
-    and its greatest over the channels come from one pass over x, and one product makes the output.
+    and maximum over the channels come from one pass over x, and one product makes the output.
     """
 
     def __init__(
@@ -32,24 +32,24 @@ class CBAM(Gate):
     ) -> None:
         super().__init__(channels, dims)
         self.channel = ChannelGate(channels, reduction, bias=bias)
-        self.spatial = SpatialGate(odd(kernel, "CBAM"), dims=dims, order=order)
+        self.spatial = SpatialGate(check_odd(kernel, "CBAM"), dims=dims, order=order)
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, mean, most = feature_maps.mean_max_pool(x)
-        w = self.channel.excite(mean, most, x)
-        x, mean, most = feature_maps.channel_pool(x, w)
-        return factored(x, w, self.spatial.excite(mean, most, x), weighed)
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        x, mean, maximum = feature_maps.mean_max_pool(x)
+        w = self.channel.excite(mean, maximum, x)
+        x, mean, maximum = feature_maps.channel_pool(x, w)
+        return scale_map(x, w, self.spatial.excite(mean, maximum, x), need_weights)
 
 
-# how BAM joins its two maps: the paper, and the authors' code
+# how BAM combines its two maps: in the paper, and in the authors' code
 COMBINE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.add, "product": torch.mul}
 
 
 class BAM(Gate):
     """w = 1 + σ(M_c(x) + M_s(x))  (Park et al. 2018, eq. 1-5).
 
-    M_c is an MLP of the mean over places, M_s two dilated convolutions in a narrow space. The paper adds the two; the
-    authors' code multiplies them: combine="product".
+    M_c is an MLP of the mean over positions, M_s two dilated convolutions of fewer channels. The paper adds the
+    two; the authors' code multiplies them: combine="product".
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class BAM(Gate):
             narrow += [convolution(dims, hidden, hidden, 3, dilation=dilation), BatchNorm(hidden), nn.ReLU()]
         self.places = nn.Sequential(*narrow, convolution(dims, hidden, 1, 1))
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         x, z = feature_maps.mean_pool(x)
-        what = self.up(F.relu(self.norm(self.down(z.to(x.dtype)))))
-        what = what.view(*what.shape, *[1] * (x.ndim - 2))
-        w = 1 + sigma(COMBINE[self.combine](what, self.places(x)), x)
+        channel = self.up(F.relu(self.norm(self.down(z.to(x.dtype)))))
+        channel = channel.view(*channel.shape, *[1] * (x.ndim - 2))
+        w = 1 + wide_sigmoid(COMBINE[self.combine](channel, self.places(x)), x)
         w = w.to(x.dtype)
-        return x * w, w if weighed else None
+        return x * w, w if need_weights else None
 
     def extra_repr(self) -> str:
         return f"combine={self.combine!r}"
@@ -83,30 +83,29 @@ class BAM(Gate):
 class Coordinate(Gate):
     """w = Π_axis σ(F_axis f_axis), f = hswish(BN(F [means along each axis]))  (Hou et al. 2021, eq. 4-9).
 
-    The mean over all other axes leaves one line of vectors for every axis; the lines go through one narrow layer.
+    The mean over all other axes leaves one line of vectors per axis; the lines pass through one layer of few channels.
     """
 
-    def __init__(self, channels: int, reduction: int = 32, *, least: int = 8, dims: int = 2) -> None:
+    def __init__(self, channels: int, reduction: int = 32, *, min_hidden: int = 8, dims: int = 2) -> None:
         super().__init__(channels, dims)
-        checks.sizes("Coordinate", least=least)
-        hidden = max(least, hidden_width(channels, reduction))
+        checks.sizes("Coordinate", min_hidden=min_hidden)
+        hidden = max(min_hidden, hidden_width(channels, reduction))
         self.down = nn.Conv1d(channels, hidden, 1)
         self.norm = BatchNorm(hidden)
         self.up = nn.ModuleList(nn.Conv1d(hidden, channels, 1) for _ in range(dims))
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         axes, wide = range(2, x.ndim), x.to(checks.widened(x.dtype))
         lines = []
         for axis in axes:
             others = [a for a in axes if a != axis]
             lines.append(wide.mean(others) if others else wide)
         f = F.hardswish(self.norm(self.down(torch.cat(lines, -1).to(x.dtype))))
-        w, each = None, zip(axes, self.up, f.split(list(x.shape[2:]), -1), strict=True)
-        out = x
-        for axis, up, line in each:
+        w, out = None, x
+        for axis, up, line in zip(axes, self.up, f.split(list(x.shape[2:]), -1), strict=True):
             shape = [n if a in (0, 1, axis) else 1 for a, n in enumerate(x.shape)]
-            factor = sigma(up(line), x).to(x.dtype).view(shape)
+            factor = wide_sigmoid(up(line), x).to(x.dtype).view(shape)
             out = out * factor
-            if weighed:
+            if need_weights:
                 w = factor if w is None else w * factor
         return out, w

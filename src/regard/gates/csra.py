@@ -1,4 +1,4 @@
-"""CSRA: a classifier that looks, for every class, at the places that speak for it."""
+"""CSRA: class-specific residual attention, a classifier that attends to other positions for every class."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
-from regard.gates.base import check_map, only_weights
+from regard.gates.base import check_map, check_only_weights
 
 # from this temperature on, the softmax is a maximum
 MAXIMUM = 99.0
-# the authors' temperatures for so many heads
+# the authors' temperatures by number of heads
 TEMPERATURES: dict[int, tuple[float, ...]] = {
     1: (1.0,),
     2: (1.0, 99.0),
@@ -25,8 +25,8 @@ TEMPERATURES: dict[int, tuple[float, ...]] = {
 class CSRA(nn.Module):
     """Σ_heads (mean_j s_kj + λ Σ_j softmax_j(T s_k)_j s_kj), s_kj = m_k · x_j / ‖m_k‖  (Zhu and Wu 2021, eq. 2-7).
 
-    A head in place of global pooling and a linear layer: "b c *s" -> logits "b classes". Every head has classifiers and
-    a temperature of its own, and 99 means the greatest score itself. λ = 0 is average pooling and a linear layer.
+    Replaces global pooling and a linear layer: "b c *s" -> logits "b classes". Every head has its own classifiers and
+    temperature; 99 means the maximum of the scores. λ = 0 is average pooling and a linear layer.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class CSRA(nn.Module):
             temperatures = TEMPERATURES[heads]
         if len(temperatures) != heads:
             raise ValueError(
-                f"temperatures must be one a head: got {len(temperatures)} for {heads}; try heads={len(temperatures)}"
+                f"temperatures must be one per head: got {len(temperatures)} for {heads}; try heads={len(temperatures)}"
             )
         for temperature in temperatures:
             checks.positive("temperatures", temperature, "CSRA")
@@ -62,23 +62,27 @@ class CSRA(nn.Module):
         return self.attend(x).out
 
     def attend(self, x: Tensor, *, need: Need = NOTHING) -> Attended:
-        """The same, with the weights "b heads classes n" if `need` asks for them: of the scores s, whose sum is out."""
+        """`forward` with the weights "b heads classes n" of the scores s if `need` asks for them."""
         check_map(x, self.channels, None, self)
-        only_weights(need, self)
-        kind = checks.widened(x.dtype)
-        directions = F.normalize(self.weight.to(kind), dim=-1).flatten(0, 1)
-        scores = (directions.to(x.dtype) @ x.flatten(2)).unflatten(1, self.weight.shape[:2]).to(kind)  # "b h classes n"
-        weights = torch.stack([self._look(s, t) for s, t in zip(scores.unbind(1), self.temperatures, strict=True)], 1)
+        check_only_weights(need, self)
+        dtype = checks.widened(x.dtype)
+        directions = F.normalize(self.weight.to(dtype), dim=-1).flatten(0, 1)
+        scores = (
+            (directions.to(x.dtype) @ x.flatten(2)).unflatten(1, self.weight.shape[:2]).to(dtype)
+        )  # "b h classes n"
+        weights = torch.stack(
+            [self._class_weights(s, t) for s, t in zip(scores.unbind(1), self.temperatures, strict=True)], 1
+        )
         weights = 1 / scores.shape[-1] + self.strength * weights
         out = (weights * scores).sum((1, 3)).to(x.dtype)
         return Attended(out, weights.to(x.dtype) if need.weights else None)
 
     @staticmethod
-    def _look(scores: Tensor, temperature: float) -> Tensor:  # "b classes n" -> "b classes n"
+    def _class_weights(scores: Tensor, temperature: float) -> Tensor:  # "b classes n" -> "b classes n"
         if temperature < MAXIMUM:
             return torch.softmax(temperature * scores, -1)
-        best = scores.argmax(-1, keepdim=True)
-        return torch.zeros_like(scores).scatter(-1, best, 1.0)
+        argmax = scores.argmax(-1, keepdim=True)
+        return torch.zeros_like(scores).scatter(-1, argmax, 1.0)
 
     def extra_repr(self) -> str:
         heads = len(self.temperatures)

@@ -1,4 +1,4 @@
-"""External attention: a map looks at a learned memory that all maps share, instead of at itself."""
+"""External attention: the positions of a map attend to a learned memory that all maps share."""
 
 import torch
 import torch.nn.functional as F
@@ -7,43 +7,43 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import mixed
-from regard.gates.base import BatchNorm, check_map, only_weights
+from regard.gates.base import BatchNorm, check_map, check_only_weights
 
 
-def normalized_twice(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s", bool "*b n" -> "*b n s"
-    """softmax over places, then every place's weights divided by their sum  (Guo et al. 2021, eq. 6-8).
+def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s", bool "*b n" -> "*b n s"
+    """softmax over positions, then the weights of every position divided by their sum  (Guo et al. 2021, eq. 6-8).
 
-    In logarithms the division is a softmax over the slots, which no score is too large for. A place that `mask` hides
-    is no part of the first and gets zeros from the second.
+    In logarithms the division is a softmax over the slots, which does not overflow. A position that `mask` hides is
+    left out of the first and gets zeros from the second.
     """
     scores = scores.to(checks.widened(scores.dtype))
     if mask is None:
         return torch.softmax(torch.log_softmax(scores, -2), -1)
     hidden = ~mask.unsqueeze(-1)
-    # a number instead of -inf: a map that is hidden as a whole stays finite
+    # a finite number instead of -inf: a map whose positions are all hidden stays finite
     shares = torch.log_softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), -2)
     return torch.softmax(shares.masked_fill(hidden, 0.0), -1).masked_fill(hidden, 0.0)
 
 
-def _flat(mask: Tensor | None, x: Tensor) -> Tensor | None:  # "b *s" -> "b n"
+def _flat_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:  # "b *s" -> "b n"
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask must be a boolean tensor, True where a place is real, got {got}; try mask > 0")
+        raise TypeError(f"mask must be a boolean tensor, True where a position is real, got {got}; try mask > 0")
     if tuple(mask.shape) != (x.shape[0], *x.shape[2:]):
         raise ValueError(
-            f"mask must have the batch and the places of x, {(x.shape[0], *x.shape[2:])}, got {checks.shape(mask)}; "
+            f"mask must have the batch and spatial axes of x, {(x.shape[0], *x.shape[2:])}, got {checks.shape(mask)}; "
             "it has no axis of channels"
         )
     return mask.flatten(1)
 
 
 class External(nn.Module):
-    """A M_v, A = normalize_twice(x M_kᵀ), with memories M_k, M_v "slots c"  (Guo et al. 2021, eq. 5-6).
+    """A M_v, A = double_normalize(x M_kᵀ), with memories M_k, M_v "slots c"  (Guo et al. 2021, eq. 5-6).
 
-    Linear in the number of places. `mask` "b *s" is True where a place is real: what is padded changes no other place,
-    and its own output is zero.
+    Linear in the number of positions. `mask` "b *s" is True where a position is real: padding changes no other
+    position, and its own output is zero.
     """
 
     def __init__(self, channels: int, slots: int = 64) -> None:
@@ -57,11 +57,11 @@ class External(nn.Module):
         return self.attend(x, mask=mask).out
 
     def attend(self, x: Tensor, *, mask: Tensor | None = None, need: Need = NOTHING) -> Attended:
-        """The same, with the weights "b n slots" if `need` asks for them."""
+        """`forward` with the weights "b n slots" if `need` asks for them."""
         check_map(x, self.channels, None, self)
-        only_weights(need, self)
+        check_only_weights(need, self)
         scores = F.linear(x.flatten(2).transpose(1, 2), self.keys)
-        weights = normalized_twice(scores, _flat(mask, x)).to(scores.dtype)
+        weights = double_normalize(scores, _flat_mask(mask, x)).to(scores.dtype)
         out = mixed(weights, self.values.to(scores.dtype).expand(x.shape[0], -1, -1), self)
         return Attended(out.transpose(1, 2).reshape(x.shape), weights if need.weights else None)
 
@@ -72,7 +72,8 @@ class External(nn.Module):
 class MultiHeadExternal(nn.Module):
     """W_o [head_1; …] + b_o, head_i = A_i M_v of its part of W x + b; one memory for all  (Guo et al. 2021, eq. 9-11).
 
-    As in the authors' code the map is made `widen` times as wide first, and has `widen` times as many heads.
+    As in the authors' code the map is first projected to `widen` times as many channels, with `widen` times as many
+    heads.
     """
 
     def __init__(self, channels: int, heads: int = 8, slots: int = 64, *, widen: int = 4) -> None:
@@ -88,7 +89,7 @@ class MultiHeadExternal(nn.Module):
         self.keys = nn.Linear(channels // heads, slots)
         self.values = nn.Linear(slots, channels // heads)
         self.narrow = nn.Linear(channels * widen, channels)
-        # as of External: scores and outputs of about the size of what comes in
+        # as in External: scores and outputs have about the scale of the input
         nn.init.normal_(self.keys.weight, std=(channels // heads) ** -0.5)
         nn.init.normal_(self.values.weight)
 
@@ -96,14 +97,14 @@ class MultiHeadExternal(nn.Module):
         return self.attend(x, mask=mask).out
 
     def attend(self, x: Tensor, *, mask: Tensor | None = None, need: Need = NOTHING) -> Attended:
-        """The same, with the weights "b heads n slots" if `need` asks for them."""
+        """`forward` with the weights "b heads n slots" if `need` asks for them."""
         check_map(x, self.channels, None, self)
-        only_weights(need, self)
-        flat = _flat(mask, x)
-        parts = self.wide(x.flatten(2).transpose(1, 2)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        weights = normalized_twice(self.keys(parts), None if flat is None else flat.unsqueeze(1)).to(parts.dtype)
-        memory = self.values.weight.T.to(parts.dtype).expand(*parts.shape[:2], -1, -1)
-        read = mixed(weights, memory, self) + self.values.bias.to(parts.dtype)
+        check_only_weights(need, self)
+        flat = _flat_mask(mask, x)
+        split = self.wide(x.flatten(2).transpose(1, 2)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        weights = double_normalize(self.keys(split), None if flat is None else flat.unsqueeze(1)).to(split.dtype)
+        memory = self.values.weight.T.to(split.dtype).expand(*split.shape[:2], -1, -1)
+        read = mixed(weights, memory, self) + self.values.bias.to(split.dtype)
         out = self.narrow(read.transpose(1, 2).flatten(2)).transpose(1, 2)
         if flat is not None:
             out = out.masked_fill(~flat.unsqueeze(1), 0.0)
@@ -134,13 +135,13 @@ class ExternalBlock(nn.Module):
         return self.attend(x, mask=mask).out
 
     def attend(self, x: Tensor, *, mask: Tensor | None = None, need: Need = NOTHING) -> Attended:
-        """The same, with the weights of the attention if `need` asks for them."""
+        """`forward` with the weights of the attention if `need` asks for them."""
         check_map(x, self.channels, None, self)
-        got = self.attention.attend(linear(self.before, x), mask=mask, need=need)
-        out = F.relu(x + self.norm(linear(self.after, got.out)))
-        return got._replace(out=out)
+        attended = self.attention.attend(linear(self.before, x), mask=mask, need=need)
+        out = F.relu(x + self.norm(linear(self.after, attended.out)))
+        return attended._replace(out=out)
 
 
 def linear(layer: nn.Linear, x: Tensor) -> Tensor:  # "b c *s" -> "b d *s"
-    """A linear layer at every place: a convolution of width one, for any number of axes; the layout is kept."""
+    """A linear layer at every position: a convolution of width one for any number of axes. Keeps the memory layout."""
     return layer(x.movedim(1, -1)).movedim(-1, 1)

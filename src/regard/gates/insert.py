@@ -1,4 +1,4 @@
-"""insert, remove: a gate behind modules of a network that exists, and the network as it was."""
+"""insert and remove: gates after modules of an existing network, without a change of its code."""
 
 import fnmatch
 import warnings
@@ -12,17 +12,17 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.common.eval_mode import eval_mode
 
-Make = Callable[[int], nn.Module]
-Chosen = str | type[nn.Module] | Callable[[str, nn.Module], bool]
+MakeGate = Callable[[int], nn.Module]
+ModuleSelector = str | type[nn.Module] | Callable[[str, nn.Module], bool]
 Layout = Literal["first", "last"]
 
-# where modules say how many channels they give
-_TOLD = ("out_channels", "out_features", "num_features", "num_channels")
+# attributes in which modules declare their number of output channels
+_CHANNEL_ATTRIBUTES = ("out_channels", "out_features", "num_features", "num_channels")
 _CHILD = "inserted"
 
 
-class Place(NamedTuple):
-    """Where a gate stands: behind the module of this name, as its child `child`."""
+class InsertedGate(NamedTuple):
+    """A gate after the module `name`, whose child `child` it is."""
 
     name: str
     child: str
@@ -31,70 +31,70 @@ class Place(NamedTuple):
 
 def insert(
     model: nn.Module,
-    make: Make,
+    make: MakeGate,
     *,
-    after: Chosen | Sequence[Chosen],
+    after: ModuleSelector | Sequence[ModuleSelector],
     example: Any = None,
     layout: Layout = "first",
-) -> tuple[Place, ...]:
+) -> tuple[InsertedGate, ...]:
     """out = gate(module(x)) for chosen modules of any network.
 
         regard.insert(resnet, lambda channels: regard.SqueezeExcite(channels), after="layer*")
 
-    `after` chooses by a glob of names, by type, by a function of name and module, or by several of them. `make` is
-    told how many channels the module gives: what the module says of itself (`out_channels` and the like), or what it
-    gives on `example`, an input of the model (a tensor, a tuple of arguments or a dict of named ones). Channels are
-    axis 1, or with `layout="last"` the last one, as tokens of a vision transformer have them. Of an output with
-    several parts the first is gated.
+    `after` selects modules by a glob of names, by type, by a function of name and module, or by several of them.
+    `make` gets the number of output channels of the module: as the module declares it (`out_channels` and the like),
+    or as measured on `example`, an input of the model (a tensor, a tuple of arguments or a dict of named ones).
+    Channels are axis 1, or with `layout="last"` the last axis, as in the tokens of a vision transformer. Of an output
+    with several parts the first is gated.
 
-    The gate becomes a child of the module, so keys of a state_dict stay as they are and those of gates are new: an
-    older checkpoint loads, and a warning names the keys it did not have. Behind an nn.Sequential the gate stands behind
-    its last module, which is the same. Nothing is changed if anything is refused. `remove` takes all gates out again.
+    The gate becomes a child of the module: the other keys of the state_dict stay the same, so an older checkpoint
+    loads, and a warning names the keys that it lacks. After an nn.Sequential the gate is a child of its last module,
+    which is equivalent. If an argument is refused, nothing is changed. `remove` takes all gates out again.
     """
     if layout not in ("first", "last"):
         raise ValueError(f"layout must be 'first' or 'last', got {layout!r}; images have their channels first")
     if isinstance(make, nn.Module):
         raise TypeError(
-            f"make must be a function of a number of channels, got the module {type(make).__name__}; every place needs "
-            f"its own: write lambda channels: {type(make).__name__}(channels)"
+            f"make must be a function of a number of channels, got the module {type(make).__name__}; every module "
+            f"needs its own: write lambda channels: {type(make).__name__}(channels)"
         )
     if not callable(make):
         raise TypeError(f"make must be a function of a number of channels, got {make!r}; try lambda channels: SimAM()")
-    hosts = _hosts(model, [after] if isinstance(after, str) or callable(after) else list(after))
+    hosts = _select_hosts(model, [after] if isinstance(after, str) or callable(after) else list(after))
     channels = _channels(model, hosts, example, layout)
-    places = []
+    inserted = []
     for name, host in hosts.items():
         gate = make(channels[name])
         if not isinstance(gate, nn.Module):
             raise TypeError(
-                f"make must give a module, got {type(gate).__name__} for {channels[name]} channels; "
+                f"make must return a module, got {type(gate).__name__} for {channels[name]} channels; "
                 "try lambda channels: SimAM()"
             )
-        places.append(Place(name, _free(host), gate))
-    for place in places:
-        _put(hosts[place.name], place, layout)
-    return tuple(places)
+        inserted.append(InsertedGate(name, _free_child_name(host), gate))
+    for entry in inserted:
+        _attach(hosts[entry.name], entry, layout)
+    return tuple(inserted)
 
 
-def remove(model: nn.Module) -> tuple[Place, ...]:
-    """The model without what `insert` put into it; what was taken out."""
+def remove(model: nn.Module) -> tuple[InsertedGate, ...]:
+    """Removes all gates that `insert` put into the model, and returns them."""
     removed = []
     for name, module in list(model.named_modules()):
         for key, hook in list(module._forward_hooks.items()):
-            if isinstance(hook, _Behind):
+            if isinstance(hook, _GateHook):
                 del module._forward_hooks[key]
-                removed.append(Place(name, hook.child, module._modules.pop(hook.child)))
+                removed.append(InsertedGate(name, hook.child, module._modules.pop(hook.child)))
         for key, hook in list(module._load_state_dict_post_hooks.items()):
-            if isinstance(hook, _Forgiving):
+            if isinstance(hook, _MissingKeysHook):
                 del module._load_state_dict_post_hooks[key]
     if not removed:
-        raise ValueError(f"{type(model).__name__} holds nothing that was inserted; insert a gate first")
+        raise ValueError(f"{type(model).__name__} has no inserted gates; insert one first")
     return tuple(removed)
 
 
 @dataclass
-class _Behind:
-    """A forward hook: what the module gives goes through its child."""
+class _GateHook:
+    """A forward hook: passes the output of the module through its child."""
 
     child: str
     layout: Layout
@@ -102,133 +102,135 @@ class _Behind:
     def __call__(self, module: nn.Module, _: Any, out: Any) -> Any:
         gate = module._modules[self.child]
         assert gate is not None
-        first = _first(out)
+        x = _first_tensor(out)
         if self.layout == "first":
-            return _with_first(out, gate(first))
-        return _with_first(out, gate(first.movedim(-1, 1)).movedim(1, -1))
+            return _replace_first_tensor(out, gate(x))
+        return _replace_first_tensor(out, gate(x.movedim(-1, 1)).movedim(1, -1))
 
 
 @dataclass
-class _Forgiving:
-    """A hook of loading: a checkpoint from before the gate lacks all its keys, and that is no error."""
+class _MissingKeysHook:
+    """A load_state_dict hook: a checkpoint older than the gate lacks all its keys; that is a warning, not an error."""
 
     name: str
     child: str
 
-    def __call__(self, module: nn.Module, wrong: Any) -> None:
+    def __call__(self, module: nn.Module, incompatible: Any) -> None:
         gate = module._modules[self.child]
         assert gate is not None
-        own = [f"{self.name}.{self.child}.{key}" for key in gate.state_dict()]
-        found = [key for key in wrong.missing_keys if any(_same(key, full) for full in own)]
-        if not own or len(found) != len(own):
+        gate_keys = [f"{self.name}.{self.child}.{key}" for key in gate.state_dict()]
+        missing = [key for key in incompatible.missing_keys if any(_is_same_key(key, full) for full in gate_keys)]
+        if not gate_keys or len(missing) != len(gate_keys):
             return
-        for key in found:
-            wrong.missing_keys.remove(key)
+        for key in missing:
+            incompatible.missing_keys.remove(key)
         warnings.warn(
-            f"the state_dict has no {', '.join(found[:3])}{' …' if len(found) > 3 else ''}: "
-            "what was inserted keeps the weights it has",
+            f"the state_dict has no {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}: "
+            "the inserted gate keeps its present weights",
             stacklevel=2,
         )
 
 
-def _same(key: str, full: str) -> bool:
-    """Whether a key is the full one, told from a part of the model, or from a whole that the model is a part of."""
+def _is_same_key(key: str, full: str) -> bool:
+    """Whether both name one entry; either may lack a prefix, when a part of the model or a larger model is loaded."""
     return key == full or full.endswith(f".{key}") or key.endswith(f".{full}")
 
 
-def _put(host: nn.Module, place: Place, layout: Layout) -> None:
-    own = next(host.parameters(), None)
-    if own is not None and own.is_floating_point():
-        place.gate.to(device=own.device, dtype=own.dtype)
-    place.gate.train(host.training)
-    host.add_module(place.child, place.gate)
-    host.register_forward_hook(_Behind(place.child, layout))
-    host.register_load_state_dict_post_hook(_Forgiving(place.name, place.child))
+def _attach(host: nn.Module, entry: InsertedGate, layout: Layout) -> None:
+    parameter = next(host.parameters(), None)
+    if parameter is not None and parameter.is_floating_point():
+        entry.gate.to(device=parameter.device, dtype=parameter.dtype)
+    entry.gate.train(host.training)
+    host.add_module(entry.child, entry.gate)
+    host.register_forward_hook(_GateHook(entry.child, layout))
+    host.register_load_state_dict_post_hook(_MissingKeysHook(entry.name, entry.child))
 
 
-def _free(host: nn.Module) -> str:
-    """A name that the module has not got."""
+def _free_child_name(host: nn.Module) -> str:
+    """A name that the module does not use yet."""
     number = 1
     while hasattr(host, name := _CHILD if number == 1 else f"{_CHILD}_{number}"):
         number += 1
     return name
 
 
-def _hosts(model: nn.Module, after: Iterable[Chosen]) -> dict[str, nn.Module]:
-    """The modules that gates stand behind, in the model's order."""
+def _select_hosts(model: nn.Module, after: Iterable[ModuleSelector]) -> dict[str, nn.Module]:
+    """The modules that get a gate, in the order of the model."""
     names = {name: module for name, module in model.named_modules() if name}
-    found: set[str] = set()
-    for chosen in after:
-        here = {name for name, module in names.items() if _matches(chosen, name, module)}
-        if not here:
-            raise ValueError(f"after={_said(chosen)} chooses no module; {_there(names)}")
-        found |= here
+    selected: set[str] = set()
+    for selector in after:
+        matches = {name for name, module in names.items() if _matches(selector, name, module)}
+        if not matches:
+            raise ValueError(f"after={_describe(selector)} selects no module; {_list_names(names)}")
+        selected |= matches
     hosts: dict[str, nn.Module] = {}
     for name, module in names.items():
-        if name not in found:
+        if name not in selected:
             continue
-        # a child more would be a step more of a Sequential, and an item more of a list
+        # a child of a Sequential would be one more step of it, a child of a list one more item
         while isinstance(module, nn.Sequential):
             if not len(module):
-                raise ValueError(f"{name} is an empty nn.Sequential, which has no last module; choose another one")
+                raise ValueError(f"{name} is an empty nn.Sequential, which has no last module; select another one")
             name, module = f"{name}.{list(module._modules)[-1]}", module[-1]
         if isinstance(module, nn.ModuleList | nn.ModuleDict):
             raise ValueError(
-                f"{name} is an nn.{type(module).__name__}, which gives nothing itself; choose what is in it, "
+                f"{name} is an nn.{type(module).__name__}, which has no output of its own; select the modules in it, "
                 f"as in after='{name}.*'"
             )
         hosts[name] = module
     return hosts
 
 
-def _matches(chosen: Chosen, name: str, module: nn.Module) -> bool:
-    if isinstance(chosen, str):
-        return fnmatch.fnmatchcase(name, chosen) and name.count(".") == chosen.count(".")
-    if isinstance(chosen, type):
-        return isinstance(module, chosen)
-    return bool(chosen(name, module))
+def _matches(selector: ModuleSelector, name: str, module: nn.Module) -> bool:
+    if isinstance(selector, str):
+        return fnmatch.fnmatchcase(name, selector) and name.count(".") == selector.count(".")
+    if isinstance(selector, type):
+        return isinstance(module, selector)
+    return bool(selector(name, module))
 
 
-def _said(chosen: Chosen) -> str:
-    return repr(chosen) if isinstance(chosen, str) else getattr(chosen, "__name__", repr(chosen))
+def _describe(selector: ModuleSelector) -> str:
+    return repr(selector) if isinstance(selector, str) else getattr(selector, "__name__", repr(selector))
 
 
-def _there(names: Mapping[str, nn.Module]) -> str:
-    some = list(names)[:20]
-    return f"there are: {', '.join(some)}{f' and {len(names) - 20} more' if len(names) > 20 else ''}" * bool(some) or (
-        "it has no modules inside"
-    )
+def _list_names(names: Mapping[str, nn.Module]) -> str:
+    if not names:
+        return "the model has no modules inside"
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return f"there are: {', '.join(list(names)[:20])}{more}"
 
 
 def _channels(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layout: Layout) -> dict[str, int]:
     if example is not None:
-        return _traced(model, hosts, example, layout)
-    found = {}
+        return _channels_on_example(model, hosts, example, layout)
+    channels = {}
     for name, host in hosts.items():
-        told = [value for key in _TOLD if isinstance(value := getattr(host, key, None), int)]
-        if not told:
+        declared = [value for key in _CHANNEL_ATTRIBUTES if isinstance(value := getattr(host, key, None), int)]
+        if not declared:
             raise ValueError(
-                f"{name} is a {type(host).__name__}, which does not say how many channels it gives; "
-                "pass example=, an input of the model, to find out"
+                f"{name} is a {type(host).__name__}, which does not declare its number of channels; "
+                "pass example=, an input of the model, to measure it"
             )
-        found[name] = told[0]
-    return found
+        channels[name] = declared[0]
+    return channels
 
 
-def _traced(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layout: Layout) -> dict[str, int]:
-    """How many channels each gives when the model is called with the example."""
-    found: dict[str, int] = {}
+def _channels_on_example(
+    model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layout: Layout
+) -> dict[str, int]:
+    """The number of output channels of each module when the model is called with the example."""
+    channels: dict[str, int] = {}
 
-    def seen(name: str) -> Callable[[nn.Module, Any, Any], None]:
+    def measure(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, out: Any) -> None:
-            first = _first(out)
-            if first.ndim < 2:
-                raise ValueError(f"{name} gives {checks.shape(first)}, which has no axis of channels; choose another")
-            found[name] = first.shape[1 if layout == "first" else -1]
+            x = _first_tensor(out)
+            if x.ndim < 2:
+                raise ValueError(f"{name} returns {checks.shape(x)}, which has no axis of channels; select another")
+            channels[name] = x.shape[1 if layout == "first" else -1]
 
         return hook
 
-    handles = [host.register_forward_hook(seen(name)) for name, host in hosts.items()]
+    handles = [host.register_forward_hook(measure(name)) for name, host in hosts.items()]
     try:
         with eval_mode(model), torch.no_grad():
             if isinstance(example, Mapping):
@@ -238,34 +240,34 @@ def _traced(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layo
     finally:
         for handle in handles:
             handle.remove()
-    missed = [name for name in hosts if name not in found]
-    if missed:
-        raise ValueError(f"{', '.join(missed[:3])} took no part in model(example); choose modules that do")
-    return found
+    unused = [name for name in hosts if name not in channels]
+    if unused:
+        raise ValueError(f"{', '.join(unused[:3])} did not run in model(example); select modules that do")
+    return channels
 
 
-def _first(out: Any) -> Tensor:
+def _first_tensor(out: Any) -> Tensor:
     """The tensor of an output: itself, or the first of several."""
     if isinstance(out, Tensor):
         return out
     if isinstance(out, Mapping):
-        return _first(next(iter(out.values()), None))
+        return _first_tensor(next(iter(out.values()), None))
     if isinstance(out, tuple | list) and out:
-        return _first(out[0])
+        return _first_tensor(out[0])
     if is_dataclass(out) and fields(out):
-        return _first(getattr(out, fields(out)[0].name))
-    raise TypeError(f"a gate acts on a tensor, but the module gives {type(out).__name__}; choose another module")
+        return _first_tensor(getattr(out, fields(out)[0].name))
+    raise TypeError(f"a gate acts on a tensor, but the module returns {type(out).__name__}; select another module")
 
 
-def _with_first(out: Any, gated: Tensor) -> Any:
-    """The output with another tensor in that place."""
+def _replace_first_tensor(out: Any, gated: Tensor) -> Any:
+    """The output with `gated` instead of its first tensor."""
     if isinstance(out, Tensor):
         return gated
     if isinstance(out, Mapping):
         name = next(iter(out))
-        return type(out)(**{**out, name: _with_first(out[name], gated)})
+        return type(out)(**{**out, name: _replace_first_tensor(out[name], gated)})
     if isinstance(out, tuple | list):
-        parts = [_with_first(out[0], gated), *out[1:]]
+        parts = [_replace_first_tensor(out[0], gated), *out[1:]]
         return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
     name = fields(out)[0].name
-    return replace(out, **{name: _with_first(getattr(out, name), gated)})
+    return replace(out, **{name: _replace_first_tensor(getattr(out, name), gated)})

@@ -1,4 +1,4 @@
-"""Non-local: self-attention over the places of a map, beside the map itself."""
+"""Non-local block: self-attention over the positions of a map, added to the map."""
 
 import torch
 from torch import Tensor, nn
@@ -7,16 +7,16 @@ from regard.attn import checks, observer
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.layer import Attention
 from regard.attn.terms.score import Dot
-from regard.gates.base import check_map, hidden_width, only_weights
+from regard.gates.base import check_map, check_only_weights, hidden_width
 from regard.gates.external import linear
 
 
 class NonLocal(nn.Module):
     """x + γ W_o attention(W_q x, W_k x, W_v x), γ = 0 at first  (Zhang et al. 2019, SAGAN, eq. 1-3; Wang et al. 2018).
 
-    The network starts as if it were not there and learns how far to look. Plain dot products, no biases; `hidden` is
-    the width of queries and keys, channels / 8 and one at least, `value` that of values, channels / 2 as in the
-    authors' code. It runs on the kernels of `attention`, so that no (places, places) matrix is formed.
+    At the start the block is the identity. Plain dot products, no biases; `hidden` is the width of queries and keys,
+    channels / 8 and at least one, `value` the width of values, channels / 2 as in the authors' code. It runs on the
+    backends of `attention`, so that no (positions, positions) matrix is formed.
     """
 
     def __init__(
@@ -46,18 +46,18 @@ class NonLocal(nn.Module):
         return self.attend(x).out
 
     def attend(self, x: Tensor, *, need: Need = NOTHING) -> Attended:
-        """The same, with the weights "b 1 n n" if `need` asks for them: quadratic in the places."""
+        """`forward` with the weights "b 1 n n" if `need` asks for them: quadratic in the positions."""
         check_map(x, self.channels, None, self)
-        only_weights(need, self)
-        places = x.flatten(2).transpose(1, 2).unsqueeze(1)  # "b 1 n c": one head
-        q, k, v = self.query(places), self.key(places), self.value(places)
+        check_only_weights(need, self)
+        tokens = x.flatten(2).transpose(1, 2).unsqueeze(1)  # "b 1 n c": one head
+        q, k, v = self.query(tokens), self.key(tokens), self.value(tokens)
         with observer.lying(tuple(x.shape[2:])):
-            got = self.attention.attend(q, k, v, need=need)
-        read = got.out.squeeze(1).transpose(1, 2).unflatten(2, x.shape[2:])
-        return got._replace(out=x + (self.residual * linear(self.out, read)).to(x.dtype))
+            attended = self.attention.attend(q, k, v, need=need)
+        read = attended.out.squeeze(1).transpose(1, 2).unflatten(2, x.shape[2:])
+        return attended._replace(out=x + (self.residual * linear(self.out, read)).to(x.dtype))
 
     def explain(self, x: Tensor) -> str:
-        """Which backend runs this call and, for each one passed over, why."""
+        """The backend that runs this call and, for each one not taken, the reason."""
         check_map(x, self.channels, None, self)
-        places = x.flatten(2).transpose(1, 2).unsqueeze(1)
-        return self.attention.explain(self.query(places), self.key(places), self.value(places))
+        tokens = x.flatten(2).transpose(1, 2).unsqueeze(1)
+        return self.attention.explain(self.query(tokens), self.key(tokens), self.value(tokens))

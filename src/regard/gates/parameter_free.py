@@ -1,20 +1,20 @@
-"""Gates with nothing learned: SimAM, and saliency, where what stands out is what is looked at."""
+"""Gates without parameters: SimAM, and saliency by maximum and by magnitude."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn import checks
-from regard.gates.base import Gate, factored
+from regard.gates.base import Gate, scale_map
 from regard.kernels import feature_maps
 from regard.kernels.feature_maps import compute
 
 
 class SimAM(Gate):
-    """w = σ(1/e*), 1/e* = (x − μ)²/(4(v + λ)) + 1/2: what stands out from its channel  (Yang et al. 2021, eq. 5).
+    """w = σ(1/e*), 1/e* = (x − μ)²/(4(v + λ)) + 1/2: distance from the channel mean  (Yang et al. 2021, eq. 5).
 
-    e* is the least energy of a linear classifier that tells the neuron from the others of its channel; μ is their mean
-    and v = Σ(x − μ)²/(n − 1). No parameters. A map of one place has nothing to stand out from: its weight is σ(1/2).
+    e* is the minimal energy of a linear classifier that separates the neuron from the others of its channel; μ is
+    their mean and v = Σ(x − μ)²/(n − 1). No parameters. The weight of a map of one position is σ(1/2).
     """
 
     def __init__(self, lam: float = 1e-4) -> None:
@@ -22,9 +22,9 @@ class SimAM(Gate):
         checks.positive("lam", lam, "SimAM")
         self.lam = float(lam)
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         out = feature_maps.simam(x, self.lam)
-        return out, torch.sigmoid(compute.inverse_energies(x, self.lam)).to(x.dtype) if weighed else None
+        return out, torch.sigmoid(compute.inverse_energies(x, self.lam)).to(x.dtype) if need_weights else None
 
     def extra_repr(self) -> str:
         return f"lam={self.lam:g}"
@@ -34,10 +34,10 @@ _POOLS = {3: F.max_pool1d, 4: F.max_pool2d, 5: F.max_pool3d}
 
 
 class MaxSaliency(Gate):
-    """w_j = 1 where x_j is the greatest of its window, else 0: max pooling read in place.
+    """w_j = 1 where x_j is the maximum of its window, else 0: max pooling read in place.
 
-    Summed over its windows the output is max pooling. Windows lie side by side; None is one window of all places. Of
-    several greatest values the first is taken.
+    Summed over its windows the output is max pooling. Windows do not overlap; None is one window of all positions. The
+    first of equal maxima is taken.
     """
 
     def __init__(self, window: int | None = None) -> None:
@@ -46,25 +46,25 @@ class MaxSaliency(Gate):
             checks.sizes("MaxSaliency", window=window)
         self.window = window
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         with torch.no_grad():
             flat = x.flatten(2)
             if self.window is None:
-                best = flat.argmax(-1, keepdim=True)
+                index = flat.argmax(-1, keepdim=True)
             else:
-                _, found = _POOLS[x.ndim](x, self.window, ceil_mode=True, return_indices=True)
-                best = found.flatten(2)
-            # made like x, so that its layout is kept
+                _, indices = _POOLS[x.ndim](x, self.window, ceil_mode=True, return_indices=True)
+                index = indices.flatten(2)
+            # zeros_like keeps the memory layout of x
             w = torch.zeros_like(x)
-            w.copy_(torch.zeros_like(flat).scatter_(-1, best, 1.0).view(x.shape))
-        return x * w, w if weighed else None
+            w.copy_(torch.zeros_like(flat).scatter_(-1, index, 1.0).view(x.shape))
+        return x * w, w if need_weights else None
 
     def extra_repr(self) -> str:
         return f"window={self.window}"
 
 
 class MagnitudeSaliency(Gate):
-    """w_j = A_j / max A, A_j = Σ_c |x_cj|^p: places where much is active  (Zagoruyko and Komodakis 2017, F_sum^p).
+    """w_j = A_j / max A, A_j = Σ_c |x_cj|^p: positions of large activations  (Zagoruyko and Komodakis 2017, F_sum^p).
 
     A map of zeros has weights of zero.
     """
@@ -74,19 +74,19 @@ class MagnitudeSaliency(Gate):
         checks.positive("power", power, "MagnitudeSaliency")
         if power < 1:
             raise ValueError(
-                f"power must be 1 or more for MagnitudeSaliency, got {power}: below it has no slope at 0; try power=2"
+                f"power must be 1 or more for MagnitudeSaliency, got {power}, which has no derivative at 0; try power=2"
             )
         self.power = float(power)
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         size = x.to(checks.widened(x.dtype)).abs()
-        # of the greatest, so that no power overflows
+        # divided by the maximum, so that no power overflows
         top = size.flatten(1).amax(1).view(-1, *[1] * (x.ndim - 1))
         size = size / torch.where(top > 0, top, 1)
         active = size.pow(self.power).sum(1, keepdim=True)
-        most = active.flatten(1).amax(1).view_as(top)
-        w = active / torch.where(most > 0, most, 1)
-        return factored(x, None, w, weighed)
+        maximum = active.flatten(1).amax(1).view_as(top)
+        w = active / torch.where(maximum > 0, maximum, 1)
+        return scale_map(x, None, w, need_weights)
 
     def extra_repr(self) -> str:
         return f"power={self.power:g}"

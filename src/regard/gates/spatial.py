@@ -1,14 +1,14 @@
-"""Spatial gates: one weight for every place, the same for all channels.  Where does it matter?"""
+"""Spatial gates: one weight per position, the same for all channels."""
 
 import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.terms.normalizer import Normalizer, Sigmoid
-from regard.gates.base import BatchNorm, Gate, convolution, factored, odd, sigma
+from regard.gates.base import BatchNorm, Gate, check_odd, convolution, scale_map, wide_sigmoid
 from regard.kernels import feature_maps
 
-# in which order a convolution gets the two: the authors of CBAM, and timm
+# the order of the two inputs of the convolution: the authors of CBAM, and timm
 ORDERS = ("max-mean", "mean-max")
 
 
@@ -22,26 +22,26 @@ class SpatialGate(Gate):
         super().__init__(None, dims)
         checks.known("order", order, ORDERS)
         self.order = order
-        self.conv = convolution(dims, 2, 1, odd(kernel, "SpatialGate"), bias=False)
+        self.conv = convolution(dims, 2, 1, check_odd(kernel, "SpatialGate"), bias=False)
         self.norm = BatchNorm(1, momentum=0.01)
 
-    def excite(self, mean: Tensor, most: Tensor, x: Tensor) -> Tensor:  # "b 1 *s" both -> "b 1 *s"
-        """w, from what was found across the channels."""
-        both = [most, mean] if self.order == "max-mean" else [mean, most]
-        return sigma(self.norm(self.conv(torch.cat(both, 1).to(x.dtype))), x)
+    def excite(self, mean: Tensor, maximum: Tensor, x: Tensor) -> Tensor:  # "b 1 *s" both -> "b 1 *s"
+        """w from the pooled channels."""
+        pooled = [maximum, mean] if self.order == "max-mean" else [mean, maximum]
+        return wide_sigmoid(self.norm(self.conv(torch.cat(pooled, 1).to(x.dtype))), x)
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
-        x, mean, most = feature_maps.channel_pool(x)
-        return factored(x, None, self.excite(mean, most, x), weighed)
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        x, mean, maximum = feature_maps.channel_pool(x)
+        return scale_map(x, None, self.excite(mean, maximum, x), need_weights)
 
     def extra_repr(self) -> str:
         return f"order={self.order!r}"
 
 
 class Spatial(Gate):
-    """w_j = normalize(u · x_j + b): one query u over all places, read in place  (Roy et al. 2018, sSE: σ).
+    """w_j = normalize(u · x_j + b): one query u over all positions, read in place  (Roy et al. 2018, sSE: σ).
 
-    With Softmax the places compete, and their weights sum to one; the map then shrinks by about the number of places.
+    With Softmax the weights sum to one over the positions; the map then shrinks by about the number of positions.
     """
 
     def __init__(self, channels: int, *, normalize: Normalizer | None = None) -> None:
@@ -51,7 +51,7 @@ class Spatial(Gate):
         self.query = nn.Linear(channels, 1)
         self.normalize = Sigmoid() if normalize is None else normalize
 
-    def gated(self, x: Tensor, weighed: bool) -> tuple[Tensor, Tensor | None]:
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         scores = self.query(x.flatten(2).transpose(1, 2)).transpose(1, 2)  # "b 1 n"
         w = self.normalize.weights(scores, None).to(checks.widened(x.dtype))
-        return factored(x, None, w.reshape(x.shape[0], 1, *x.shape[2:]), weighed)
+        return scale_map(x, None, w.reshape(x.shape[0], 1, *x.shape[2:]), need_weights)
