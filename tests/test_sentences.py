@@ -31,7 +31,7 @@ from regard.data.images.captions import read_captions
 from regard.data.images.labelled import digits, read_images
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.recording.storage.map_codec import _call
+from regard.recording.storage.map_codec import _decode_call
 from regard.tasks.caption.options import Caption
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.translate.options import Translate
@@ -89,7 +89,7 @@ def without(library: str, act: Callable[[], object]) -> None:
 
 def a_call() -> None:
     form = {"queries": "q", "keys": "k", "batch": [7], "positions": None}
-    _call(form, {"q": torch.zeros(2, 3, 5), "k": torch.zeros(2, 4, 5)}.__getitem__)
+    _decode_call(form, {"q": torch.zeros(2, 3, 5), "k": torch.zeros(2, 4, 5)}.__getitem__)
 
 
 FILE = Path("a.safetensors")
@@ -168,7 +168,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "calls of several batches": (
         ValueError,
-        lambda _: Recording((recorded(), replace(recorded(), kind="cross", call=1))).stitched(),
+        lambda _: Recording((recorded(), replace(recorded(), kind="cross", call=1))).stitch(),
         "the calls of 'a' are of several kinds or batches, or of some rows only",
     ),
     "a recording that is none": (
@@ -193,7 +193,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "nothing left to look at": (
         ValueError,
-        lambda _: Recording((recorded(),)).without([0, 1, 2]),
+        lambda _: Recording((recorded(),)).without_keys([0, 1, 2]),
         "all 3 keys of 'a' would be hidden; leave one of them",
     ),
     "a page of nothing": (

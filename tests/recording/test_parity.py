@@ -67,7 +67,7 @@ def test_a_generation_is_stitched_to_what_one_pass_has(tmp_path: Path) -> None:
     with torch.no_grad(), record(model) as tape:
         found = model.generate(IDS, attention_mask=torch.ones_like(IDS), max_new_tokens=5, do_sample=False)
     assert len(tape) > 3
-    whole = tape.stitched()
+    whole = tape.stitch()
     assert len(whole) == 3
     n = found.shape[1] - 1  # nothing was asked of the last
     # one pass and many steps round differently: the states themselves differ by that much

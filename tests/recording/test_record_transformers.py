@@ -103,7 +103,7 @@ def test_generated_steps_are_stitched_into_the_map_of_one_pass(name: str) -> Non
     assert [one.step for one in steps] == [0, 7, 8, 9, 10]
     with torch.no_grad(), regard.record(made.model) as whole:
         made.model(text[:, :-1])
-    for one, same in zip(tape.stitched(), whole, strict=True):
+    for one, same in zip(tape.stitch(), whole, strict=True):
         assert one.verified
         torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
 
@@ -114,7 +114,7 @@ def test_generated_steps_of_a_decoder_are_stitched(name: str) -> None:
     text, tape = generated(made)
     with torch.no_grad(), regard.record(made.model) as whole:
         made.model(input_ids=made.inputs["input_ids"][:1], decoder_input_ids=text[:, :-1])
-    for one, same in zip(tape.stitched(), whole, strict=True):
+    for one, same in zip(tape.stitch(), whole, strict=True):
         assert (one.name, one.kind) == (same.name, same.kind)
         torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
 
@@ -125,7 +125,7 @@ def test_a_cache_of_fixed_size_knows_its_steps() -> None:
     assert [one.step for one in tape[tape.names[0]]] == [0, 7, 8, 9, 10]
     with torch.no_grad(), regard.record(made.model) as whole:
         made.model(text[:, :-1])
-    for one, same in zip(tape.stitched(), whole, strict=True):
+    for one, same in zip(tape.stitch(), whole, strict=True):
         torch.testing.assert_close(one.weights.dense()[..., :11], same.weights.dense(), rtol=0.0, atol=1e-6)
         assert not one.weights.dense()[..., 11:].any()
 
@@ -168,7 +168,7 @@ def test_a_cache_of_a_sliding_window_knows_its_steps(
         assert [one.first for one in steps] == [0, 0, 0, 1, 2]
     with torch.no_grad(), regard.record(made.model) as whole:
         made.model(text[:, :-1])
-    stitched = tape.stitched()
+    stitched = tape.stitch()
     for some in (stitched, regard.Recording.load(stitched.save(tmp_path / "a.safetensors"))):
         for one, same in zip(some, whole, strict=True):
             assert one.verified
@@ -179,7 +179,7 @@ def test_a_cache_of_a_sliding_window_knows_its_steps(
         with pytest.raises(
             ValueError, match="begin at position 8, and its cache has let go of what was before; stitch"
         ):
-            tape.select(calls=slice(2, 4)).stitched()
+            tape.select(calls=slice(2, 4)).stitch()
 
 
 def test_a_sliding_window_under_a_beam_search() -> None:

@@ -1,6 +1,7 @@
 """Recording: some of it, several in one, one minus another."""
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from tests.recording.toy import computed, kept, stack, weights
 
 from regard.attn.maps.attention_map import DenseMap
 from regard.recording.analysis.words import Words
-from regard.recording.recorded_map import RecordedMap
+from regard.recording.recorded_map import KINDS, Kind, RecordedMap
 from regard.recording.recording import Recording
 
 PAIR = Recording(
@@ -78,7 +79,7 @@ def test_a_sample_and_its_labels() -> None:
     first, second = tape.select(sample=0), tape.select(sample=1)
     assert first[0].shape == second[0].shape == (1, 3, 5, 5)
     assert torch.equal(dense(second), dense(tape)[1:])
-    # the pieces are those of sample 0
+    # the tokens are those of sample 0
     assert first.queries == tape.queries
     assert second.queries is second.keys is None
 
@@ -93,7 +94,7 @@ def test_some_calls() -> None:
 def test_labels_are_those_of_the_map() -> None:
     target, source = PAIR.queries, PAIR.keys
     assert [PAIR.labels(one) for one in PAIR] == [(source, source), (target, target), (target, source)]
-    # as many pieces on both sides: the names tell
+    # as many tokens on both sides: the names tell
     even = Recording((kept("encoder.0", 1, 1, 3, 3), kept("decoder.0", 1, 1, 3, 3))).with_labels(
         ["d", "e", "f"], list("abc")
     )
@@ -186,10 +187,10 @@ def test_steps_are_stitched_by_position(first: int, steps: list[int]) -> None:
     whole = torch.randn(2, 3, n, n).masked_fill(torch.ones(n, n).triu(1).bool(), -torch.inf).softmax(-1)
     maps, start = [], 0
     for call, rows in enumerate([first, *steps]):
-        piece = whole[..., start : start + rows, : start + rows]
-        maps.append(RecordedMap("a", "self", DenseMap(piece), call=call, step=start, certificate=0.0))
+        token = whole[..., start : start + rows, : start + rows]
+        maps.append(RecordedMap("a", "self", DenseMap(token), call=call, step=start, certificate=0.0))
         start += rows
-    found = Recording(tuple(maps)).stitched()
+    found = Recording(tuple(maps)).stitch()
     assert len(found) == 1
     assert torch.equal(dense(found), whole)
     assert torch.equal(found[0].weights[-1], whole[..., -1, :])
@@ -201,7 +202,7 @@ def test_steps_are_stitched_by_position(first: int, steps: list[int]) -> None:
 
 def test_a_single_call_is_stitched_already() -> None:
     tape = stack()
-    assert tape.stitched().maps == tape.maps
+    assert tape.stitch().maps == tape.maps
 
 
 EMPTY, RNN = Recording(), Recording((kept("rnn", 2, 5, 7, kind="alignment"),))
@@ -259,8 +260,8 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     ),
     "mean of two shapes": (ValueError, lambda: MIXED.mean("layers"), "got (2, 3, 5, 5) and (2, 3, 7, 7)"),
     "mean of two kinds": (ValueError, lambda: CROSSED.mean("maps"), "is of one kind of attention, got ['cross', 's"),
-    "text for pieces": (TypeError, lambda: stack().with_labels("a b"), "queries must be pieces, got the text 'a b'"),
-    "text for keys": (TypeError, lambda: stack().with_labels(["a"], "b"), "keys must be pieces, got the text 'b'"),
+    "text for tokens": (TypeError, lambda: stack().with_labels("a b"), "queries must be tokens, got the text 'a b'"),
+    "text for keys": (TypeError, lambda: stack().with_labels(["a"], "b"), "keys must be tokens, got the text 'b'"),
     "minus a map": (TypeError, lambda: stack().difference(3), "other must be a Recording, got 3"),
     "minus fewer": (
         ValueError,
@@ -276,12 +277,12 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
         ValueError,
         lambda: stack().difference(stack(n=7)),
         "is (2, 3, 5, 5) in the first recording and (2, 3, 7, 7) in the second, or of other rows or heads; "
-        "compare texts of as many pieces, or merged() by as many words",
+        "compare texts of as many tokens, or merge_words() into as many words",
     ),
-    "steps with a hole": (ValueError, APART.stitched, "call 1 of 'a' begins at position 4, and the calls before"),
+    "steps with a hole": (ValueError, APART.stitch, "call 1 of 'a' begins at position 4, and the calls before"),
     "steps of two batches": (
         ValueError,
-        BATCHES.stitched,
+        BATCHES.stitch,
         "or of some rows only, [(1, 3, 2, 2), (2, 3, 1, 3)]; stitch",
     ),
 }
@@ -293,3 +294,9 @@ def test_bad_input(case: str) -> None:
     with pytest.raises(kind) as caught:
         act()
     assert said in str(caught.value)
+
+
+def test_every_kind_has_facts() -> None:
+    assert tuple(KINDS) == get_args(Kind)
+    assert [kind for kind, facts in KINDS.items() if not facts.has_entropy] == ["gate"]
+    assert (KINDS["gate"].rows, KINDS["gate"].columns) == ("channels", "places")

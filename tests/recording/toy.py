@@ -26,6 +26,6 @@ def kept(name: str, *shape: int, seed: int = 0, kind: Kind = "self", **more: obj
 
 
 def stack(layers: int = 3, b: int = 2, h: int = 3, n: int = 5) -> Recording:
-    """So many layers of self attention over n pieces."""
+    """So many layers of self attention over n tokens."""
     maps = (kept(f"layers.{layer}", b, h, n, n, seed=layer) for layer in range(layers))
     return Recording(tuple(maps)).with_labels([f"w{i}" for i in range(n)])

@@ -26,10 +26,10 @@ def can_write(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
 
 def joined(recording: "Recording") -> "Recording":
     """From word to word; pieces of which none is marked as a part of one are words already."""
-    from regard.recording.analysis.words import marked
+    from regard.recording.analysis.words import marks_of
 
     pieces = [*(recording.queries or ()), *(recording.keys or ())]
-    if pieces and not marked(pieces):
+    if pieces and not marks_of(pieces):
         return recording
     try:
         return recording.merge_words()

@@ -1,4 +1,4 @@
-"""Recorded: one attention map as a model used it, and how far it can be trusted."""
+"""RecordedMap: one attention map as a model used it, and how far it can be trusted."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,11 +7,35 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 
-# self and cross attention; an encoder-decoder's alignment, step by step; in place over a feature map; at a drawn place;
-# over the slots of a memory, hop by hop
 Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop"]
 
-# how a map of this library was heard whose likeliest key alone was read
+
+@dataclass(frozen=True)
+class KindFacts:
+    """Facts about a kind of attention that analysis and pictures need."""
+
+    label: str  # in titles
+    rows: str = "queries"
+    columns: str = "keys"
+    has_steps: bool = False  # every row is a step of its own: a token that is written, a glimpse
+    has_sinks: bool = False  # keys are tokens of a text, so that some may be attention sinks
+    has_entropy: bool = True  # rows are distributions
+
+
+KINDS: dict[Kind, KindFacts] = {
+    "self": KindFacts("self attention", has_sinks=True),
+    "cross": KindFacts("cross attention", has_steps=True, has_sinks=True),
+    # of a recurrent decoder, step by step
+    "alignment": KindFacts("alignment", has_steps=True, has_sinks=True),
+    # over a feature map, in place
+    "gate": KindFacts("gate", rows="channels", columns="places", has_entropy=False),
+    # at a sampled location of an image
+    "glimpse": KindFacts("glimpse", has_steps=True),
+    # over the slots of a memory
+    "hop": KindFacts("memory hop"),
+}
+
+# `captured_from` of attention of this library that reads the likeliest key alone
 HARD = "regard, hard"
 
 
@@ -20,19 +44,19 @@ class RecordedMap:
     """The weights that one call of a module used, "*b q k", usually (sample, head, query, key).
 
     `certificate` is the worst |P·V − out| of the rows that were checked: how far the map is from what was computed
-    (without its dropout, which is no part of a map). Beyond `tolerance`, or where nothing could be checked (None), the
-    map is not `verified` and is never shown without saying so.
+    (without dropout). If it exceeds `tolerance`, or is None because nothing could be checked, the map is not `verified`
+    and every picture of it says so.
     """
 
-    name: str  # of the module, as `named_modules` tells it; "" is the model itself
+    name: str  # of the module, as in `named_modules`; "" is the model itself
     kind: Kind
     weights: AttentionMap
-    call: int = 0  # which call of that module this was, from 0
-    step: int = 0  # absolute position of the first query: 0, or how many tokens a cache held before
+    call: int = 0  # number of the call of that module, from 0
+    step: int = 0  # absolute position of the first query: the number of tokens that a cache held before
     certificate: float | None = None
     tolerance: float = 1e-4
     captured_from: str = "regard"  # or HARD, "sdpa", "multi_head_attention", "flex_attention", "softmax", …
-    grid: tuple[int, int] | None = None  # keys that are places of an image: (height, width) of the last height·width
+    grid: tuple[int, int] | None = None  # (height, width), if the last height·width keys are patches of an image
     gradient: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
     rows: tuple[int, ...] | None = None  # which queries of the call these are, if not all were recorded
     heads: tuple[int, ...] | None = None  # which heads
@@ -48,16 +72,18 @@ class RecordedMap:
 
     @property
     def first(self) -> int:
-        """The position of the first key: 0, unless these are the steps of a generation whose cache has let go of what
-        is older than its window."""
+        """The position of the first key: 0, unless these are steps of a generation whose sliding window has dropped
+        older keys."""
         q, k = self.shape[-2:]
         return max(self.step + q - k, 0) if self.kind == "self" and self.step and self.rows is None else 0
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:  # -> bool "*b rows k"
-        """The keys that the queries, or some of them, were allowed to look at; None where no mask is known. Of a rule,
-        such as causality or padding, only what is asked for is worked out."""
+        """The keys that the mask allows these queries to attend to; None where no mask is known.
+
+        A rule, such as causality or padding, is evaluated for these rows alone.
+        """
         return self.weights.allowed(rows)
 
     def __repr__(self) -> str:
-        sure = "unverified" if not self.verified else f"certificate {self.certificate:.1e}"
-        return f"RecordedMap({self.name or 'model'!r}, {self.kind}, {self.shape}, {sure})"
+        trust = "unverified" if not self.verified else f"certificate {self.certificate:.1e}"
+        return f"RecordedMap({self.name or 'model'!r}, {self.kind}, {self.shape}, {trust})"

@@ -1,4 +1,4 @@
-"""Recording: the attention maps of a forward pass, in the order of the calls, and the words they are about."""
+"""Recording: the attention maps of a forward pass, in the order of the calls, and the tokens of its text."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -11,22 +11,22 @@ from torch import Tensor
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.analysis import rollout, select, sinks
-from regard.recording.analysis.derived_maps import HeadMean, Mean, RowNormalized, changed, made
-from regard.recording.analysis.words import Merged, Words
+from regard.recording.analysis.derived_maps import HeadMean, Mean, RowNormalized, derive, replace_weights
+from regard.recording.analysis.words import WordMap, Words
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.storage import recording_file
 
 
 @dataclass(frozen=True)
 class Recording(Sequence[RecordedMap]):
-    """Maps in call order: `tape[3]`, `tape["encoder.layers.0"]` (all calls of that module), `for m in tape`.
+    """Maps in call order: `recording[3]`, `recording["encoder.layers.0"]` (all calls of that module), iteration.
 
-    `queries` are the pieces of the text, and `keys` those of another one that is looked at, of sample 0; without any,
-    positions stand for them. `about` says where the recording comes from (model, versions), and under "queries" and
-    "keys", if they are no pieces of a text, what they are: text only.
+    `queries` are the tokens of the text of sample 0, and `keys` those of another text that it attends to; without them,
+    pictures show positions. `about` is text: the origin of the recording (model, versions), and under "queries" and
+    "keys" what these are, if they are no tokens.
 
-    What is worked out from maps is a recording again, computed when it is looked at, and as sure as the least sure map
-    that is in it.
+    Methods that compute maps return a Recording whose rows are computed when they are read, with the worst certificate
+    of its maps.
     """
 
     maps: tuple[RecordedMap, ...] = ()
@@ -43,10 +43,10 @@ class Recording(Sequence[RecordedMap]):
             return self.maps[index]
         if isinstance(index, slice):
             return replace(self, maps=self.maps[index])
-        found = tuple(one for one in self.maps if one.name == index)
-        if not found:
+        maps = tuple(m for m in self.maps if m.name == index)
+        if not maps:
             checks.known("name", index, dict.fromkeys(self.names))
-        return replace(self, maps=found)
+        return replace(self, maps=maps)
 
     def __len__(self) -> int:
         return len(self.maps)
@@ -57,42 +57,46 @@ class Recording(Sequence[RecordedMap]):
     @property
     def names(self) -> tuple[str, ...]:
         """The modules that attended, in the order of their first call."""
-        return tuple(dict.fromkeys(one.name for one in self.maps))
+        return tuple(dict.fromkeys(m.name for m in self.maps))
 
     def with_labels(self, queries: Sequence[str], keys: Sequence[str] | None = None) -> "Recording":
-        """With the pieces of the text: one on both sides of self attention. The keys of any other kind are another
-        text, the source of an alignment or the slots of a memory, and have no pieces unless they are given."""
-        for name, pieces in (("queries", queries), ("keys", keys)):
-            if isinstance(pieces, str):
-                raise TypeError(f"{name} must be pieces, got the text {pieces!r}; split it, as in {name}.split()")
+        """With the tokens of the text, which are on both sides of self attention.
+
+        Keys of any other kind are another text, the source of an alignment or the slots of a memory, and have no tokens
+        unless `keys` are given.
+        """
+        for name, tokens in (("queries", queries), ("keys", keys)):
+            if isinstance(tokens, str):
+                raise TypeError(f"{name} must be tokens, got the text {tokens!r}; split it, as in {name}.split()")
         return replace(self, queries=tuple(queries), keys=None if keys is None else tuple(keys))
 
-    def labels(self, one: RecordedMap) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        """The pieces at the rows and at the columns of one of the maps; None where none stand for them.
+    def labels(self, recorded_map: RecordedMap) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """The tokens at the rows and at the columns of one of the maps; None where they are unknown.
 
-        Self attention has one text on both sides: the queries', unless the keys' alone is as long as it has keys; if
-        both are, the keys' in a module with "encoder" in its name, which reads the source. A step of a generation has
-        its beginning at the columns, or what the cache of a sliding window still holds of it. Of any other kind the
-        columns are the keys, if there are as many; channels and places, of a gate, are no pieces of a text.
+        Self attention has one text on both sides: that of the queries, unless only that of the keys has the length of
+        the map; if both have, that of the keys in a module with "encoder" in its name. The columns of a step of a
+        generation are the beginning of the text, or the part that a sliding window still holds. In any other kind the
+        columns are the keys, if there are as many. A gate has channels and places, and no tokens.
         """
         queries, keys = self.queries, self.keys
-        q, k = one.shape[-2:]
-        if one.kind == "gate":
+        q, k = recorded_map.shape[-2:]
+        if recorded_map.kind == "gate":
             return None, None
-        if one.kind == "self" and queries is not None:
-            source = keys is not None and len(keys) == k and (len(queries) != k or select.encodes(one.name))
+        if recorded_map.kind == "self" and queries is not None:
+            source = keys is not None and len(keys) == k and (len(queries) != k or select.is_encoder(recorded_map.name))
             queries = keys = keys if source else queries
-        places = [one.step + i for i in (range(q) if one.rows is None else one.rows)]
-        known = queries is not None and len(queries) > max(places, default=-1)
-        rows = tuple(queries[i] for i in places) if known and queries is not None else None
-        if keys is None or len(keys) < k or (one.kind != "self" and len(keys) != k):
+        positions = [recorded_map.step + i for i in (range(q) if recorded_map.rows is None else recorded_map.rows)]
+        known = queries is not None and len(queries) > max(positions, default=-1)
+        rows = tuple(queries[i] for i in positions) if known and queries is not None else None
+        if keys is None or len(keys) < k or (recorded_map.kind != "self" and len(keys) != k):
             return rows, None
-        if one.first:  # the cache of a sliding window holds the last of them
-            return rows, keys[one.first : one.first + k] if len(keys) >= one.first + k else None
-        # one text that is longer than the map: its beginning, if the map ends where its last row stands
-        return rows, keys[:k] if len(keys) == k or max(places, default=-1) < k else None
+        first = recorded_map.first
+        if first:  # a sliding window holds the last of them
+            return rows, keys[first : first + k] if len(keys) >= first + k else None
+        # the beginning of a longer text, if the map ends at the position of its last row
+        return rows, keys[:k] if len(keys) == k or max(positions, default=-1) < k else None
 
-    # some of it
+    # selections
 
     def select(
         self,
@@ -103,103 +107,104 @@ class Recording(Sequence[RecordedMap]):
         sample: int | None = None,
         calls: select.Index | None = None,
     ) -> "Recording":
-        """The maps of modules whose names fit a pattern (`"encoder.*"`, or several), of a kind, of some calls; of
-        these, some heads and one sample. All axes stay, so that one head is an axis of one. Heads that were chosen
-        when they were recorded keep their numbers.
+        """The maps of modules whose names match a pattern (`"encoder.*"`, or several), of a kind, of some calls; of
+        these, some heads and one sample. All axes stay: a single head or sample is an axis of one. If only some heads
+        were recorded, `heads` are their numbers in the module.
 
-        The pieces of the text are those of sample 0: another sample goes without.
+        The tokens are those of sample 0: a selection of another sample has none.
         """
-        maps = select.maps(self.maps, layers, kind, calls)
+        maps = select.select_maps(self.maps, layers, kind, calls)
         if heads is not None:
-            maps = tuple(select.heads(one, heads) for one in maps)
+            maps = tuple(select.select_heads(m, heads) for m in maps)
         if sample is None:
             return replace(self, maps=maps)
-        maps = tuple(select.sample(one, sample) for one in maps)
+        maps = tuple(select.select_sample(m, sample) for m in maps)
         return replace(self, maps=maps) if sample == 0 else replace(self, maps=maps, queries=None, keys=None)
 
     def without_keys(self, keys: Sequence[int]) -> "Recording":
-        """P_ij / Σ_{j ∉ S} P_ij: some keys hidden, `without(sinks())`, and the rest of each row brought to one again.
+        """P_ij / Σ_{j ∉ S} P_ij: without the keys S, as in `without_keys(sinks())`; the rest of each row sums to one.
 
-        A row that looked at those alone is left with nothing.
+        A row that has weight on those alone becomes 0.
         """
-        return self._each("rest", lambda one: sinks.KeysRemoved(one.weights, sinks.hidden(keys, one)))
+        return self._map("rest", lambda m: sinks.KeysRemoved(m.weights, sinks.checked_keys(keys, m)))
 
-    # several in one
+    # combinations
 
     def mean(self, over: Literal["heads", "layers", "maps"]) -> "Recording":
         """1/H Σ_h P_h of every map (over="heads"); 1/L Σ_l P_l of all maps, head by head ("layers"); of all heads of
         all maps together ("maps"). An axis of one head stays."""
         checks.known("over", over, ("heads", "layers", "maps"))
         if over != "layers":
-            for one in self.maps:
-                if len(one.shape) < 4:
+            for recorded_map in self.maps:
+                if len(recorded_map.shape) < 4:
                     raise ValueError(
-                        f"{one.name!r} has no heads: its map is {one.shape}, (sample, query, key); mean(over='layers')"
+                        f"{recorded_map.name!r} has no heads: its map is {recorded_map.shape}, (sample, query, key); "
+                        "mean(over='layers')"
                     )
         if over == "heads":
-            return self._each("mean", lambda one: HeadMean(one.weights))
-        of = [HeadMean(one.weights) if over == "maps" else one.weights for one in self._some("mean")]
-        shapes = dict.fromkeys(one.shape for one in of)
-        if len(shapes) > 1 or len({(one.rows, one.heads if over == "layers" else None) for one in self.maps}) > 1:
+            return self._map("mean", lambda m: HeadMean(m.weights))
+        weights = [HeadMean(m.weights) if over == "maps" else m.weights for m in self._nonempty("mean")]
+        shapes = dict.fromkeys(m.shape for m in weights)
+        if len(shapes) > 1 or len({(m.rows, m.heads if over == "layers" else None) for m in self.maps}) > 1:
             raise ValueError(
                 f"a mean over {over} is of maps of one shape, rows and heads, got {' and '.join(map(str, shapes))}; "
                 "take those of one kind and call, as in select(kind='self', calls=0)"
             )
-        kinds = {one.kind for one in self.maps}
+        kinds = {m.kind for m in self.maps}
         if len(kinds) > 1:
             raise ValueError(f"a mean over {over} is of one kind of attention, got {sorted(kinds)}; select(kind=...)")
         first = self.maps[0]
-        mean = made("mean", first.kind, Mean(*of), self.maps, "mean")
-        return self._one(replace(mean, rows=first.rows, heads=first.heads if over == "layers" else None))
+        mean = derive("mean", first.kind, Mean(*weights), self.maps, "mean")
+        return self._with_map(replace(mean, rows=first.rows, heads=first.heads if over == "layers" else None))
 
     def rollout(self, residual: float = 0.5) -> "Recording":
         """A_L' ⋯ A_1', A' = (1 − r) · mean_h P + r · I, rows renormalised  (Abnar and Zuidema 2020, section 3).
 
-        What a position of the last layer has of each input, if attention and the residual way around it were all that
-        carries. One map of one head; of a model with more than one stack, select one first.
+        How much a position of the last layer has of each input, if attention and residual connections were the only
+        ways. One map of one head; of a model with more than one stack, select one first.
         """
-        return self._one(rollout.rollout(self.maps, residual))
+        return self._with_map(rollout.rollout(self.maps, residual))
 
     def relevance(self) -> "Recording":
         """R ← R + Ā R from R = I, Ā = mean_h (∂L/∂P ∘ P)⁺  (Chefer, Gur and Wolf 2021, eq. 5 and 6).
 
         Needs `record(model, gradients=True)` and a backward pass from what is to be explained, such as the logit of
-        one class. Rows are no distribution: `shares()` makes them one.
+        one class. Rows do not sum to one: `shares()` normalises them.
         """
-        return self._one(rollout.relevance(self.maps))
+        return self._with_map(rollout.relevance(self.maps))
 
-    def stitched(self) -> "Recording":
-        """The steps of a generation as one map a module: rows by absolute position, nothing for keys not yet there."""
-        return replace(self, maps=select.stitched(self.maps))
+    def stitch(self) -> "Recording":
+        """The steps of a generation as one map per module: rows by absolute position, 0 for keys of later steps."""
+        return replace(self, maps=select.stitch(self.maps))
 
     def difference(self, other: "Recording") -> "Recording":
         """P − Q of the maps with the same name and call: between −1 and 1."""
         checks.term("other", other, Recording, "Recording(...)")
-        return replace(self, maps=select.differences(self.maps, other.maps))
+        return replace(self, maps=select.subtract(self.maps, other.maps))
 
-    # told in other words
+    # transformations
 
     def shares(self) -> "Recording":
-        """P_ij / Σ_j P_ij: every row brought to one; a row of nothing stays nothing."""
-        return self._each("shares", lambda one: RowNormalized(one.weights))
+        """P_ij / Σ_j P_ij: every row sums to one; a row of zeros stays zero."""
+        return self._map("shares", lambda m: RowNormalized(m.weights))
 
     def merge_words(self, queries: Words | None = None, keys: Words | None = None) -> "Recording":
-        """mean_{i ∈ u} Σ_{j ∈ v} P_ij: words for pieces, rows averaged, columns summed  (Clark et al. 2019, 4.1).
+        """mean_{i ∈ u} Σ_{j ∈ v} P_ij: tokens joined to words, rows averaged, columns summed  (Clark et al. 2019, 4.1).
 
-        Left out, the words are found by the marks in the labels. Self attention has one text on both sides; any other
-        kind needs keys, or their pieces.
+        Without arguments, the marks of the tokenizer in the labels show the words. Self attention has one text on both
+        sides; any other kind needs `keys`, or labels of the keys.
         """
-        queries, keys = select.words(self.queries, self.keys, queries, keys)
+        queries, keys = select.resolve_words(self.queries, self.keys, queries, keys)
 
-        def merged_map(one: RecordedMap) -> Merged:
-            return Merged(one.weights, *select.fitting(one, queries, keys))
+        def word_map(recorded_map: RecordedMap) -> WordMap:
+            return WordMap(recorded_map.weights, *select.words_of_map(recorded_map, queries, keys))
 
-        maps = tuple(replace(changed(one, merged_map(one), "words"), grid=None) for one in self.maps)
+        maps = tuple(replace(replace_weights(m, word_map(m), "words"), grid=None) for m in self.maps)
         return replace(self, maps=maps, queries=queries.text, keys=None if keys is None else keys.text)
 
     def entropy(self) -> tuple[Tensor, ...]:
         """−Σ_j P_ij log P_ij of every row of every map, in nats: "*b q" each."""
-        return tuple(one.weights.entropy() for one in self.maps)
+        return tuple(m.weights.entropy() for m in self.maps)
 
     def sinks(self, threshold: float = 0.3, *, most: float = 0.5, sample: int = 0) -> tuple[int, ...]:
         """The keys j whose share α_j = Σ_i P_ij / Σ_ij P_ij is above the threshold in `most` of all heads.
@@ -212,26 +217,26 @@ class Recording(Sequence[RecordedMap]):
     # on disk
 
     def save(self, path: str | os.PathLike[str], *, most: int = 2 << 30) -> Path:
-        """Writes one .safetensors file, or one into a folder; what was there before stays until it is whole.
+        """Writes one .safetensors file, or one into a folder; an older file is replaced once the new one is complete.
 
         Maps computed by a dot product and a softmax are stored as queries and keys; others as weights. A file of more
         than `most` bytes is refused.
         """
-        told = {"queries": self.queries, "keys": self.keys, "about": self.about}
-        return recording_file.write(Path(path), self.maps, told, most)
+        facts = {"queries": self.queries, "keys": self.keys, "about": self.about}
+        return recording_file.write(Path(path), self.maps, facts, most)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Recording":
-        """What `save` wrote. Nothing is unpickled."""
+        """Reads a file that `save` wrote. Nothing is unpickled."""
         return Recording(*recording_file.read(Path(path)))
 
-    def _each(self, how: str, worked: Callable[[RecordedMap], AttentionMap]) -> "Recording":
-        return replace(self, maps=tuple(changed(one, worked(one), how) for one in self.maps))
+    def _map(self, how: str, function: Callable[[RecordedMap], AttentionMap]) -> "Recording":
+        return replace(self, maps=tuple(replace_weights(m, function(m), how) for m in self.maps))
 
-    def _one(self, one: RecordedMap) -> "Recording":
-        return replace(self, maps=(one,))
+    def _with_map(self, recorded_map: RecordedMap) -> "Recording":
+        return replace(self, maps=(recorded_map,))
 
-    def _some(self, what: str) -> tuple[RecordedMap, ...]:
+    def _nonempty(self, what: str) -> tuple[RecordedMap, ...]:
         if not self.maps:
             raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")
         return self.maps

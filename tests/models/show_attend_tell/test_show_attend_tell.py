@@ -275,7 +275,7 @@ def test_it_is_recorded_a_map_a_word() -> None:
             state = model.init_state(x)
             for t in range(T):
                 state = model.step(y[:, t : t + 1], state).state
-        (joined,) = steps.stitched()
+        (joined,) = steps.stitch()
         torch.testing.assert_close(joined.weights.dense().reshape(T, 15), want[0])
         assert joined.grid == (3, 5)
 

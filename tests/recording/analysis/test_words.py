@@ -113,21 +113,21 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "another text": (
         ValueError,
         lambda: Recording((kept("c", 1, 2, 8, 8, kind="cross"),)).with_labels(WORDPIECE).merge_words(),
-        "keys must be Words for 'c', which looks at another text (kind cross); pass keys=, label them with",
+        "keys must be Words for 'c', which looks at another text (kind cross); pass keys=, label them by with_labels",
     ),
     "mark": (ValueError, lambda: Words.by_mark(BPE, "bpee"), "unknown mark 'bpee'; did you mean 'bpe'?"),
     "no mark": (
         ValueError,
         lambda: Words.by_mark(["a", "b"]),
-        "the pieces show no mark; name one of wordpiece, bpe, sentencepiece, "
-        "or number the words: Words.by_ids(pieces, encoding.word_ids())",
+        "the tokens show no mark; name one of wordpiece, bpe, sentencepiece, "
+        "or number the words: Words.by_ids(tokens, encoding.word_ids())",
     ),
     "two marks": (ValueError, lambda: Words.by_mark(["##a", "▁b"]), "the marks of wordpiece and sentencepiece; name"),
-    "ids": (ValueError, lambda: Words.by_ids(["a"], [0, 1]), "ids must number 1 pieces, got 2 of them; pass encodi"),
-    "a word without a piece": (
+    "ids": (ValueError, lambda: Words.by_ids(["a"], [0, 1]), "ids must number 1 tokens, got 2 of them; pass encodi"),
+    "a word without a token": (
         ValueError,
         lambda: Words(("a", "b"), (0, 0)),
-        "every word must have a piece and every piece a word, got 2 words and pieces of [0]; number the words from 0",
+        "every word must have a token and every token a word, got 2 words and tokens of [0]; number the words from 0",
     ),
     "no words": (TypeError, lambda: stack().merge_words([0, 0, 1]), "queries must be a Words, got [0, 0, 1]"),
     "no labels": (
@@ -138,7 +138,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "words of another text": (
         ValueError,
         lambda: stack().merge_words(Words(("a",), (0, 0))),
-        "words must be made of 5 queries and 5 keys for 'layers.0', got words of 2 and of 2 pieces",
+        "words must be made of 5 queries and 5 keys for 'layers.0', got words of 2 and of 2 tokens",
     ),
 }
 

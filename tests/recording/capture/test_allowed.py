@@ -233,7 +233,7 @@ def test_keys_that_are_not_there_yet_are_masked() -> None:
         RecordedMap("a", "self", DenseMap(torch.rand(1, 1, q, k)), call=n, step=s)
         for n, (s, q, k) in enumerate([(0, 3, 3), (3, 1, 4), (4, 1, 5)])
     ]
-    (whole,) = Recording(tuple(steps)).stitched()
+    (whole,) = Recording(tuple(steps)).stitch()
     seen = whole.allowed()
     assert seen[0, 0].sum(-1).tolist() == [3, 3, 3, 4, 5]
     assert torch.equal(whole.allowed(torch.tensor([4, 1])), seen[:, :, [4, 1]])

@@ -114,7 +114,7 @@ def test_the_steps_of_a_search_are_stitched(attention: str) -> None:
         with regard.record(model) as tape, torch.no_grad():
             (found,) = greedy(model, model.init_state(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
     assert [one.step for one in tape] == [0, 1, 2, 3, 4]
-    (whole,) = tape.stitched()
+    (whole,) = tape.stitch()
     said = torch.tensor([[1, *found.tokens[:4]]])
     with torch.no_grad(), regard.record(model) as taught:
         model(SOURCE[:1], LENGTHS[:1], said)
@@ -150,7 +150,7 @@ def test_a_transformers_search_is_the_map_of_one_pass() -> None:
         (found,) = greedy(model, model.init_state(SOURCE[:1], LENGTHS[:1]), bos=1, eos=2, limits=torch.tensor([5]))
     with torch.no_grad(), regard.record(model) as taught:
         model(SOURCE[:1], LENGTHS[:1], torch.tensor([[1, *found.tokens[:4]]]))
-    for one, same in zip(tape.stitched(), taught, strict=True):
+    for one, same in zip(tape.stitch(), taught, strict=True):
         assert (one.name, one.kind) == (same.name, same.kind)
         torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
 

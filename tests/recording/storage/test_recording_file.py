@@ -175,7 +175,7 @@ def test_steps_of_a_generation_stay_small(tmp_path: Path) -> None:
     maps += [
         RecordedMap("a", "self", computed(1, 2, 1, 6 + n, seed=n), 1 + n, 5 + n, certificate=0.0) for n in range(3)
     ]
-    tape = Recording(tuple(maps)).stitched()
+    tape = Recording(tuple(maps)).stitch()
     found = back(tape, tmp_path)
     same(tape, found, 1e-6)
     assert found[0].shape == (1, 2, 8, 8)

@@ -36,19 +36,22 @@ def of_form(**changes: object) -> Callable[[dict], object]:
 
 TAMPERED: dict[str, tuple[Callable[[dict], object], str]] = {
     "a later format": (lambda facts: facts.update(format=2), "has format 2, this version reads up to 1; update regard"),
-    "a format in words": (lambda facts: facts.update(format="x"), "has format 'x', which is no whole number; take another recording"),
+    "a format in words": (
+        lambda facts: facts.update(format="x"),
+        "has format 'x', which is no whole number; take another recording",
+    ),
     "no maps": (lambda facts: facts.pop("maps"), "maps must be a list, and is not there"),
     "maps by name": (lambda facts: facts.update(maps={}), "maps must be a list, got {}"),
     "a map in words": (lambda facts: facts.update(maps=["a"]), "map 0 must be fields by name, got 'a'"),
     "no about": (lambda facts: facts.pop("about"), "about must be texts by name, and is not there"),
     "about a number": (lambda facts: facts.update(about={"model": 3}), "about: model must be text, got 3"),
-    "pieces that are numbers": (
+    "tokens that are numbers": (
         lambda facts: facts.update(queries=[1, 2]),
-        "queries must be pieces of text, or nothin",
+        "queries must be tokens of text, or nothin",
     ),
-    "pieces that are a text": (
+    "tokens that are a text": (
         lambda facts: facts.update(keys="ab"),
-        "keys must be pieces of text, or nothing, got 'ab'",
+        "keys must be tokens of text, or nothing, got 'ab'",
     ),
     "no how": (lambda facts: facts["maps"][0].pop("how"), "map 0: how must be text, and is not there"),
     "a name that is a number": (of_map(name=3), "map 0: name must be text, got 3"),
@@ -114,5 +117,7 @@ def test_a_file_that_was_tampered_with(case: str, tmp_path: Path) -> None:
 def test_json_of_any_depth(tmp_path: Path) -> None:
     path = tmp_path / "deep.safetensors"
     save_file({"a": torch.zeros(2)}, path, {"regard.recording": "[" * 100_000})
-    with pytest.raises(ValueError, match=r"deep.safetensors is damaged or no safetensors file .*; take another recording"):
+    with pytest.raises(
+        ValueError, match=r"deep.safetensors is damaged or no safetensors file .*; take another recording"
+    ):
         Recording.load(path)

@@ -1,4 +1,4 @@
-"""Maps made of maps, row by row: nothing is computed before it is looked at, and no matrix is kept."""
+"""Maps derived from other maps, row by row: rows are computed when they are read, and no matrix is kept."""
 
 import copy
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from regard.recording.recorded_map import Kind, RecordedMap
 
 
 class DerivedMap(AttentionMap):
-    """A map whose rows are worked out from those of others with the same leading axes."""
+    """A map whose rows are computed from those of others with the same leading axes."""
 
     def __init__(self, *of: AttentionMap) -> None:
         self.of = of
@@ -26,13 +26,13 @@ class DerivedMap(AttentionMap):
         return self.of[0].device
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        picked = copy.copy(self)
-        picked.of = tuple(one.pick(*index) for one in self.of)
-        return picked
+        selected = copy.copy(self)
+        selected.of = tuple(part.pick(*index) for part in self.of)
+        return selected
 
 
 class IndexedMap(AttentionMap):
-    """Some of the leading axes of a map that can only be worked out whole."""
+    """An index into the leading axes of a map that can only be computed whole."""
 
     def __init__(self, of: AttentionMap, index: tuple[int | slice, ...]) -> None:
         self.of, self.index = of, index
@@ -49,8 +49,8 @@ class IndexedMap(AttentionMap):
         return self.of.rows(rows)[self.index]
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        found = self.of.allowed(rows)
-        return None if found is None else found[self.index]
+        allowed = self.of.allowed(rows)
+        return None if allowed is None else allowed[self.index]
 
     def _each(self) -> int:
         return self.of._each()
@@ -65,14 +65,14 @@ class HeadStack(DerivedMap):
     @property
     def shape(self) -> tuple[int, ...]:
         first = self.of[0].shape
-        return (*first[:-3], sum(one.shape[-3] for one in self.of), *first[-2:])
+        return (*first[:-3], sum(part.shape[-3] for part in self.of), *first[-2:])
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return torch.cat([one.rows(rows) for one in self.of], dim=-3)
+        return torch.cat([part.rows(rows) for part in self.of], dim=-3)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        found = _each_allowed(self.of, rows)
-        return None if found is None else torch.cat(found, dim=-3)
+        allowed = _allowed_of_each(self.of, rows)
+        return None if allowed is None else torch.cat(allowed, dim=-3)
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
@@ -89,8 +89,8 @@ class HeadMean(DerivedMap):
         return self.of[0].rows(rows).mean(-3, keepdim=True)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        found = self.of[0].allowed(rows)
-        return None if found is None else found.any(-3, keepdim=True)
+        allowed = self.of[0].allowed(rows)
+        return None if allowed is None else allowed.any(-3, keepdim=True)
 
     def _each(self) -> int:
         return self.of[0]._each()
@@ -104,13 +104,13 @@ class Mean(DerivedMap):
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         total = self.of[0].rows(rows).clone()
-        for one in self.of[1:]:
-            total += one.rows(rows)
+        for part in self.of[1:]:
+            total += part.rows(rows)
         return total / len(self.of)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        found = _each_allowed(self.of, rows)
-        return None if found is None else torch.stack(found).any(0)
+        allowed = _allowed_of_each(self.of, rows)
+        return None if allowed is None else torch.stack(allowed).any(0)
 
 
 class Difference(DerivedMap):
@@ -120,65 +120,65 @@ class Difference(DerivedMap):
         return self.of[0].rows(rows) - self.of[1].rows(rows)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        found = _each_allowed(self.of, rows)
-        return None if found is None else torch.stack(found).any(0)
+        allowed = _allowed_of_each(self.of, rows)
+        return None if allowed is None else torch.stack(allowed).any(0)
 
 
 class RowNormalized(DerivedMap):
-    """P_ij / Σ_j P_ij; a row of nothing stays nothing."""
+    """P_ij / Σ_j P_ij; a row of zeros stays zero."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return shared(self.of[0].rows(rows))
+        return normalize_rows(self.of[0].rows(rows))
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
         return self.of[0].allowed(rows)
 
 
-class Stitched(DerivedMap):
-    """Maps of consecutive queries below one another, as wide as the widest: keys that were not there yet get nothing.
+class StitchedMap(DerivedMap):
+    """Maps of consecutive queries below one another, as wide as the widest: keys of later steps have weight 0.
 
-    A step of a generation has the queries of that step and all keys so far, so the whole is the square that one
-    forward pass over the finished text would have.
+    A step of a generation has the queries of that step and all keys so far, so the result is the square map of one
+    forward pass over the finished text.
     """
 
     @property
     def shape(self) -> tuple[int, ...]:
         *batch, _, _ = self.of[0].shape
-        return (*batch, sum(one.shape[-2] for one in self.of), max(one.shape[-1] for one in self.of))
+        return (*batch, sum(part.shape[-2] for part in self.of), max(part.shape[-1] for part in self.of))
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         *batch, q, k = self.shape
         wanted = torch.arange(q, device=self.device)[rows]
         out: Tensor | None = None
         start = 0
-        for one in self.of:
-            here = (wanted >= start) & (wanted < start + one.shape[-2])
-            if bool(here.any()):
-                found = one.rows(wanted[here] - start)
-                out = found.new_zeros(*batch, len(wanted), k) if out is None else out
-                out[..., here, : found.shape[-1]] = found
-            start += one.shape[-2]
+        for part in self.of:
+            inside = (wanted >= start) & (wanted < start + part.shape[-2])
+            if bool(inside.any()):
+                weights = part.rows(wanted[inside] - start)
+                out = weights.new_zeros(*batch, len(wanted), k) if out is None else out
+                out[..., inside, : weights.shape[-1]] = weights
+            start += part.shape[-2]
         return torch.zeros(*batch, 0, k, device=self.device) if out is None else out
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        """None of the keys that were not there yet."""
+        """Not the keys of later steps."""
         *batch, q, k = self.shape
-        if all(one.shape[-1] == k and one.allowed(slice(0, 0)) is None for one in self.of):
+        if all(part.shape[-1] == k and part.allowed(slice(0, 0)) is None for part in self.of):
             return None
         wanted = torch.arange(q, device=self.device)[rows]
         out = torch.zeros(*batch, len(wanted), k, dtype=torch.bool, device=self.device)
         start = 0
-        for one in self.of:
-            here = ((wanted >= start) & (wanted < start + one.shape[-2])).nonzero().squeeze(-1)
-            if len(here):
-                found = one.allowed(wanted[here] - start)
-                out[..., here, : one.shape[-1]] = True if found is None else found
-            start += one.shape[-2]
+        for part in self.of:
+            inside = ((wanted >= start) & (wanted < start + part.shape[-2])).nonzero().squeeze(-1)
+            if len(inside):
+                allowed = part.allowed(wanted[inside] - start)
+                out[..., inside, : part.shape[-1]] = True if allowed is None else allowed
+            start += part.shape[-2]
         return out
 
 
 class ShiftedMap(DerivedMap):
-    """A map whose first key is another one of the text: nothing, which is not allowed, for all that come before."""
+    """A map whose first key is key `first` of the text: the keys before it are not allowed and have weight 0."""
 
     def __init__(self, of: AttentionMap, first: int) -> None:
         super().__init__(of)
@@ -193,63 +193,68 @@ class ShiftedMap(DerivedMap):
         return torch.nn.functional.pad(self.of[0].rows(rows), (self.first, 0))
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        found = _each_allowed(self.of, rows)
-        if found is None:
+        allowed = _allowed_of_each(self.of, rows)
+        if allowed is None:
             *batch, q, k = self.of[0].shape
             count = len(torch.arange(q, device=self.device)[rows])
-            found = [torch.ones(*batch, count, k, dtype=torch.bool, device=self.device)]
-        return torch.nn.functional.pad(found[0], (self.first, 0))
+            allowed = [torch.ones(*batch, count, k, dtype=torch.bool, device=self.device)]
+        return torch.nn.functional.pad(allowed[0], (self.first, 0))
 
 
-def windows(of: Sequence[AttentionMap]) -> Stitched:
-    """Steps from the first on, of which each looks at the last keys so far: those that its cache still held."""
-    later, end = [], 0
-    for one in of:
-        end += one.shape[-2]
-        later.append(ShiftedMap(one, end - one.shape[-1]) if end > one.shape[-1] else one)
-    return Stitched(*later)
+def stitch_windows(of: Sequence[AttentionMap]) -> StitchedMap:
+    """Steps from the first on, each of which attends to the last keys so far: those that its cache still held."""
+    shifted, end = [], 0
+    for part in of:
+        end += part.shape[-2]
+        shifted.append(ShiftedMap(part, end - part.shape[-1]) if end > part.shape[-1] else part)
+    return StitchedMap(*shifted)
 
 
-def _each_allowed(of: Sequence[AttentionMap], rows: Tensor | slice) -> list[Tensor] | None:
-    """What is allowed in each of some maps; None if no mask is known of any."""
-    found = [one.allowed(rows) for one in of]
-    if all(one is None for one in found):
+def _allowed_of_each(of: Sequence[AttentionMap], rows: Tensor | slice) -> list[Tensor] | None:
+    """The allowed keys of every map; None if no mask is known of any."""
+    masks = [part.allowed(rows) for part in of]
+    if all(mask is None for mask in masks):
         return None
-    asked = [torch.arange(one.shape[-2], device=one.device)[rows] for one in of]
+    counts = [len(torch.arange(part.shape[-2], device=part.device)[rows]) for part in of]
     return [
-        torch.ones(*one.shape[:-2], len(some), one.shape[-1], dtype=torch.bool, device=one.device)
-        if got is None
-        else got
-        for one, some, got in zip(of, asked, found, strict=True)
+        torch.ones(*part.shape[:-2], count, part.shape[-1], dtype=torch.bool, device=part.device)
+        if mask is None
+        else mask
+        for part, count, mask in zip(of, counts, masks, strict=True)
     ]
 
 
-def shared(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q k"
-    """Rows that sum to one; a row of nothing stays nothing."""
+def normalize_rows(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q k"
+    """Rows that sum to one; a row of zeros stays zero."""
     total = weights.sum(-1, keepdim=True)
     return weights / total.masked_fill(total == 0, 1.0)
 
 
-def made(
+def derive(
     name: str, kind: Kind, weights: AttentionMap, of: Sequence[RecordedMap], how: str, call: int = 0
 ) -> RecordedMap:
-    """What was worked out from recorded maps. It is as sure as the least sure of them: one that is not verified leaves
-    the whole unverified."""
-    sure = all(one.verified for one in of)
-    heard = dict.fromkeys(one.captured_from for one in of)
+    """A map computed from recorded maps, with the greatest of their certificates; one that is not verified leaves the
+    result unverified."""
+    verified = all(m.verified for m in of)
+    sources = dict.fromkeys(m.captured_from for m in of)
     return RecordedMap(
         name,
         kind,
         weights,
         call=call,
-        certificate=max(one.certificate or 0.0 for one in of) if sure else None,
-        tolerance=max(one.tolerance for one in of),
-        captured_from=f"{how} of {', '.join(heard)}",
-        grid=of[0].grid if len({one.grid for one in of}) == 1 else None,
+        certificate=max(m.certificate or 0.0 for m in of) if verified else None,
+        tolerance=max(m.tolerance for m in of),
+        captured_from=f"{how} of {', '.join(sources)}",
+        grid=of[0].grid if len({m.grid for m in of}) == 1 else None,
     )
 
 
-def changed(one: RecordedMap, weights: AttentionMap, how: str) -> RecordedMap:
-    """The same call with other weights, worked out from its own."""
-    heads = one.heads if weights.shape[:-2] == one.shape[:-2] else None
-    return replace(made(one.name, one.kind, weights, [one], how, one.call), step=one.step, rows=one.rows, heads=heads)
+def replace_weights(recorded_map: RecordedMap, weights: AttentionMap, how: str) -> RecordedMap:
+    """The same call with other weights, computed from its own."""
+    heads = recorded_map.heads if weights.shape[:-2] == recorded_map.shape[:-2] else None
+    return replace(
+        derive(recorded_map.name, recorded_map.kind, weights, [recorded_map], how, recorded_map.call),
+        step=recorded_map.step,
+        rows=recorded_map.rows,
+        heads=heads,
+    )

@@ -1,4 +1,4 @@
-"""Attention through all layers: what a query of the last layer has, by way of the layers between, of each input."""
+"""Attention through all layers: how much a query of the last layer has of each input, by rollout or relevance."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.analysis.derived_maps import DerivedMap, IndexedMap, made, shared
+from regard.recording.analysis.derived_maps import DerivedMap, IndexedMap, derive, normalize_rows
 from regard.recording.recorded_map import RecordedMap
 
 
 class _OneHead(DerivedMap):
-    """What several heads give together: (*b, h, q, k) becomes (*b, 1, q, k); a map without heads stays as it is."""
+    """Several heads combined: (*b, h, q, k) becomes (*b, 1, q, k); a map without heads stays as it is."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -25,10 +25,10 @@ class _OneHead(DerivedMap):
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return IndexedMap(self, index)
 
-    def _own(self, rows: Tensor | slice) -> Tensor:  # -> "rows k"
+    def _identity(self, rows: Tensor | slice) -> Tensor:  # -> "rows k"
         """The rows of the identity."""
-        places = torch.arange(self.shape[-1], device=self.device)
-        return (places[rows].unsqueeze(-1) == places).to(torch.float32)
+        positions = torch.arange(self.shape[-1], device=self.device)
+        return (positions[rows].unsqueeze(-1) == positions).to(torch.float32)
 
 
 class Residual(_OneHead):
@@ -39,8 +39,8 @@ class Residual(_OneHead):
         self.residual = residual
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        mixed = _together(self.of[0].rows(rows))
-        return shared((1 - self.residual) * mixed + self.residual * self._own(rows).to(mixed.dtype))
+        mixed = _head_mean(self.of[0].rows(rows))
+        return normalize_rows((1 - self.residual) * mixed + self.residual * self._identity(rows).to(mixed.dtype))
 
 
 class GradientWeighted(_OneHead):
@@ -50,9 +50,9 @@ class GradientWeighted(_OneHead):
         super().__init__(weights, gradient)
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        weights, gradient = (one.rows(rows) for one in self.of)
-        mixed = _together((weights * gradient).clamp_min(0.0))
-        return mixed + self._own(rows).to(mixed.dtype)
+        weights, gradient = (part.rows(rows) for part in self.of)
+        mixed = _head_mean((weights * gradient).clamp_min(0.0))
+        return mixed + self._identity(rows).to(mixed.dtype)
 
 
 class Product(DerivedMap):
@@ -60,17 +60,17 @@ class Product(DerivedMap):
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         through = self.of[0].rows(rows)
-        for one in self.of[1:]:
-            after, start = torch.zeros_like(through), 0
-            for piece in one._pieces(one._all()):
-                end = start + piece.shape[-2]
-                after += through[..., start:end] @ piece.to(through.dtype)
+        for factor in self.of[1:]:
+            product, start = torch.zeros_like(through), 0
+            for block in factor._pieces(factor._all()):
+                end = start + block.shape[-2]
+                product += through[..., start:end] @ block.to(through.dtype)
                 start = end
-            through = after
+            through = product
         return through
 
 
-def _together(weights: Tensor) -> Tensor:
+def _head_mean(weights: Tensor) -> Tensor:
     return weights.mean(-3, keepdim=True) if weights.ndim > 3 else weights
 
 
@@ -78,42 +78,46 @@ def rollout(maps: Sequence[RecordedMap], residual: float) -> RecordedMap:
     checks.number("residual", residual, "rollout")
     if not 0.0 <= residual < 1.0:
         raise ValueError(f"residual must be at least 0 and below 1, got {residual}; the paper takes 0.5")
-    _stack(maps, "rollout")
-    factors = [Residual(one.weights, residual) for one in reversed(maps)]
-    return made("rollout", "self", Product(*factors), maps, "rollout")
+    _check_stack(maps, "rollout")
+    factors = [Residual(m.weights, residual) for m in reversed(maps)]
+    return derive("rollout", "self", Product(*factors), maps, "rollout")
 
 
 def relevance(maps: Sequence[RecordedMap]) -> RecordedMap:
-    _stack(maps, "relevance")
+    _check_stack(maps, "relevance")
     factors = []
-    for one in reversed(maps):
-        if one.gradient is None:
+    for recorded_map in reversed(maps):
+        if recorded_map.gradient is None:
             raise ValueError(
-                f"relevance needs the gradient of every map, and {one.name!r} has none; "
+                f"relevance needs the gradient of every map, and {recorded_map.name!r} has none; "
                 "record with gradients=True and call backward on what is to be explained"
             )
-        factors.append(GradientWeighted(one.weights, one.gradient))
-    return made("relevance", "self", Product(*factors), maps, "relevance")
+        factors.append(GradientWeighted(recorded_map.weights, recorded_map.gradient))
+    return derive("relevance", "self", Product(*factors), maps, "relevance")
 
 
-def _stack(maps: Sequence[RecordedMap], what: str) -> None:
-    """The maps are the layers of one stack, once each."""
+def _check_stack(maps: Sequence[RecordedMap], what: str) -> None:
+    """Raises unless the maps are the layers of one stack, once each."""
     if not maps:
         raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")
-    for one in maps:
-        if one.kind != "self" or one.shape[-1] != one.shape[-2] or one.rows is not None:
+    for recorded_map in maps:
+        if (
+            recorded_map.kind != "self"
+            or recorded_map.shape[-1] != recorded_map.shape[-2]
+            or recorded_map.rows is not None
+        ):
             raise ValueError(
-                f"{what} follows self attention from layer to layer, and {one.name!r} is {one.kind} attention of "
-                f"{one.shape[-2]} queries to {one.shape[-1]} keys; "
-                "take one stack alone, as in select(layers='encoder*', kind='self'), and stitched() for generation"
+                f"{what} follows self attention from layer to layer, and {recorded_map.name!r} is {recorded_map.kind} "
+                f"attention of {recorded_map.shape[-2]} queries to {recorded_map.shape[-1]} keys; "
+                "take one stack alone, as in select(layers='encoder*', kind='self'), and stitch() for generation"
             )
-    shapes = dict.fromkeys((*one.shape[:-3], *one.shape[-2:]) for one in maps)
+    shapes = dict.fromkeys((*m.shape[:-3], *m.shape[-2:]) for m in maps)
     if len(shapes) > 1:
         raise ValueError(
             f"{what} needs maps of one length, got {' and '.join(map(str, shapes))} (samples, queries, keys); "
             "take one stack and one pass alone, as in select(layers='encoder*', calls=0)"
         )
-    names = [one.name for one in maps]
+    names = [m.name for m in maps]
     # one module called again and again is a stack that shares its weights; several, called again, are several passes
     if len(set(names)) not in (1, len(names)):
         twice = next(name for name in names if names.count(name) > 1)

@@ -1,204 +1,224 @@
-"""Which maps belong together: by name, kind and call, by head and sample, by step, by the words they are about."""
+"""Selections of recorded maps by name, kind, call, head and sample; their differences, steps and words."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import get_args
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.analysis.derived_maps import Difference, HeadStack, Stitched, made, windows
-from regard.recording.analysis.words import Words, shown
-from regard.recording.recorded_map import Kind, RecordedMap
+from regard.recording.analysis.derived_maps import Difference, HeadStack, StitchedMap, derive, stitch_windows
+from regard.recording.analysis.words import Words, detect_mark
+from regard.recording.recorded_map import KINDS, RecordedMap
 
 Index = int | slice | Sequence[int]
 
 
-def maps(
+def select_maps(
     of: Sequence[RecordedMap],
     layers: str | Sequence[str] | None,
     kind: str | Sequence[str] | None,
     calls: Index | None,
 ) -> tuple[RecordedMap, ...]:
-    found = list(of)
+    selected = list(of)
     if layers is not None:
-        names = list(dict.fromkeys(one.name for one in of))
-        wanted = [layers] if isinstance(layers, str) else list(layers)
-        for pattern in wanted:
+        names = list(dict.fromkeys(m.name for m in of))
+        patterns = [layers] if isinstance(layers, str) else list(layers)
+        for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in names):
                 checks.known("layers", pattern, names)
-        found = [one for one in found if any(fnmatchcase(one.name, pattern) for pattern in wanted)]
+        selected = [m for m in selected if any(fnmatchcase(m.name, pattern) for pattern in patterns)]
     if kind is not None:
         kinds = [kind] if isinstance(kind, str) else list(kind)
         for name in kinds:
-            checks.known("kind", name, get_args(Kind))
-        found = [one for one in found if one.kind in kinds]
+            checks.known("kind", name, KINDS)
+        selected = [m for m in selected if m.kind in kinds]
     if calls is not None:
-        within = _indices("calls", calls, max((one.call for one in found), default=-1) + 1)
-        found = [one for one in found if one.call in within]
-    return tuple(found)
+        numbers = _indices("calls", calls, max((m.call for m in selected), default=-1) + 1)
+        selected = [m for m in selected if m.call in numbers]
+    return tuple(selected)
 
 
-def heads(one: RecordedMap, index: Index) -> RecordedMap:
-    if len(one.shape) < 4:
-        raise ValueError(f"{one.name!r} has no heads: its map is {one.shape}, (sample, query, key); leave heads out")
-    names = list(range(one.shape[-3])) if one.heads is None else list(one.heads)
-    if one.heads is None or isinstance(index, slice):
-        wanted = _indices("heads", index, len(names), one.name)
+def select_heads(recorded_map: RecordedMap, index: Index) -> RecordedMap:
+    if len(recorded_map.shape) < 4:
+        raise ValueError(
+            f"{recorded_map.name!r} has no heads: its map is {recorded_map.shape}, (sample, query, key); "
+            "leave heads out"
+        )
+    recorded = list(range(recorded_map.shape[-3])) if recorded_map.heads is None else list(recorded_map.heads)
+    if recorded_map.heads is None or isinstance(index, slice):
+        wanted = _indices("heads", index, len(recorded), recorded_map.name)
     else:
-        wanted = [_named(h, names, one.name) for h in ([index] if isinstance(index, int) else index)]
+        wanted = [
+            _index_of_head(h, recorded, recorded_map.name) for h in ([index] if isinstance(index, int) else index)
+        ]
     return replace(
-        one,
-        weights=_heads(one.weights, wanted),
-        gradient=None if one.gradient is None else _heads(one.gradient, wanted),
-        heads=tuple(names[n] for n in wanted),
+        recorded_map,
+        weights=_heads(recorded_map.weights, wanted),
+        gradient=None if recorded_map.gradient is None else _heads(recorded_map.gradient, wanted),
+        heads=tuple(recorded[n] for n in wanted),
     )
 
 
-def _named(head: int, names: list[int], owner: str) -> int:
-    """Where a head of the module is among those that were recorded."""
-    if head not in names:
-        raise IndexError(f"heads={head} was not recorded of {owner!r}; there are {', '.join(map(str, names))}")
-    return names.index(head)
+def _index_of_head(head: int, recorded: list[int], owner: str) -> int:
+    """The index of a head of the module among those that were recorded."""
+    if head not in recorded:
+        raise IndexError(f"heads={head} was not recorded of {owner!r}; there are {', '.join(map(str, recorded))}")
+    return recorded.index(head)
 
 
 def _heads(of: AttentionMap, wanted: Sequence[int]) -> AttentionMap:
-    """Some heads, in that order; an even row of them in one go."""
+    """Some heads, in that order; evenly spaced ones as one slice."""
     before = (slice(None),) * (len(of.shape) - 3)
     if list(wanted) == list(range(of.shape[-3])):
         return of
     step = wanted[1] - wanted[0] if len(wanted) > 1 else 1
     if step > 0 and all(b - a == step for a, b in pairwise(wanted)):
         return of.pick(*before, slice(wanted[0], wanted[-1] + 1, step))
-    # other maps are put side by side, one by one
     return HeadStack(*[of.pick(*before, slice(h, h + 1)) for h in wanted])
 
 
-def sample(one: RecordedMap, number: int) -> RecordedMap:
-    if len(one.shape) < 3:
-        raise ValueError(f"{one.name!r} has no samples: its map is {one.shape}, (query, key); leave sample out")
-    (n,) = _indices("sample", number, one.shape[0], one.name)
-    if one.shape[0] == 1:
-        return one
+def select_sample(recorded_map: RecordedMap, number: int) -> RecordedMap:
+    if len(recorded_map.shape) < 3:
+        raise ValueError(
+            f"{recorded_map.name!r} has no samples: its map is {recorded_map.shape}, (query, key); leave sample out"
+        )
+    (n,) = _indices("sample", number, recorded_map.shape[0], recorded_map.name)
+    if recorded_map.shape[0] == 1:
+        return recorded_map
     pick = slice(n, n + 1)
     return replace(
-        one, weights=one.weights.pick(pick), gradient=None if one.gradient is None else one.gradient.pick(pick)
+        recorded_map,
+        weights=recorded_map.weights.pick(pick),
+        gradient=None if recorded_map.gradient is None else recorded_map.gradient.pick(pick),
     )
 
 
 def _indices(name: str, index: Index, count: int, owner: str = "") -> list[int]:
-    """The whole numbers that an index means, from 0."""
+    """The numbers that an index selects, counted from 0."""
     if isinstance(index, slice):
-        found = list(range(count))[index]
+        numbers = list(range(count))[index]
     else:
-        found = [index] if isinstance(index, int) else list(index)
-    for n in found:
+        numbers = [index] if isinstance(index, int) else list(index)
+    for n in numbers:
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(f"{name} must be whole numbers, a slice of them or one, got {n!r}; try {name}=0")
         if not -count <= n < count:
-            there = f"0 to {count - 1}" if count else "none"
-            raise IndexError(f"{name}={n} is not there{f' in {owner!r}' if owner else ''}; there are {there}")
-    if not found:
+            known = f"0 to {count - 1}" if count else "none"
+            raise IndexError(f"{name}={n} is not there{f' in {owner!r}' if owner else ''}; there are {known}")
+    if not numbers:
         raise IndexError(f"{name}={index} chooses none of {count}; leave it out for all")
-    return [n % count for n in found]
+    return [n % count for n in numbers]
 
 
-def stitched(of: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
-    """One map a module, rows by absolute position."""
-    whole = []
-    for name in dict.fromkeys(one.name for one in of):
-        calls = [one for one in of if one.name == name]
+def stitch(of: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
+    """One map per module, rows by absolute position."""
+    stitched = []
+    for name in dict.fromkeys(m.name for m in of):
+        calls = [m for m in of if m.name == name]
         if len(calls) == 1:
-            whole += calls
+            stitched += calls
             continue
-        like = {(one.kind, one.shape[:-2], one.heads, one.rows is None) for one in calls}
-        if len(like) > 1 or calls[0].rows is not None:
+        groups = {(m.kind, m.shape[:-2], m.heads, m.rows is None) for m in calls}
+        if len(groups) > 1 or calls[0].rows is not None:
             raise ValueError(
                 f"the calls of {name!r} are of several kinds or batches, or of some rows only, "
-                f"{[one.shape for one in calls[:3]]}; stitch one generation, as in select(sample=0, calls=slice(0, 5))"
+                f"{[m.shape for m in calls[:3]]}; stitch one generation, as in select(sample=0, calls=slice(0, 5))"
             )
         end = calls[0].step
-        for one in calls:
-            if one.step != end:
+        for recorded_map in calls:
+            if recorded_map.step != end:
                 raise ValueError(
-                    f"call {one.call} of {name!r} begins at position {one.step}, and the calls before it end at {end}; "
+                    f"call {recorded_map.call} of {name!r} begins at position {recorded_map.step}, "
+                    f"and the calls before it end at {end}; "
                     "stitch the steps of one generation, as in select(calls=slice(0, 5))"
                 )
-            end += one.shape[-2]
-        slid = any(one.first for one in calls)
+            end += recorded_map.shape[-2]
+        slid = any(m.first for m in calls)
         if slid and calls[0].step:
             raise ValueError(
                 f"the calls of {name!r} begin at position {calls[0].step}, and its cache has let go of what was before"
                 "; stitch them from the first on, as in select(calls=slice(0, 5))"
             )
-        weights = [one.weights for one in calls]
-        joined = made(name, calls[0].kind, windows(weights) if slid else Stitched(*weights), calls, "steps")
-        whole.append(replace(joined, step=calls[0].step, heads=calls[0].heads))
-    return tuple(whole)
+        weights = [m.weights for m in calls]
+        joined = derive(name, calls[0].kind, stitch_windows(weights) if slid else StitchedMap(*weights), calls, "steps")
+        stitched.append(replace(joined, step=calls[0].step, heads=calls[0].heads))
+    return tuple(stitched)
 
 
-def differences(of: Sequence[RecordedMap], others: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
-    there = {(one.name, one.call): one for one in others}
-    here = {(one.name, one.call) for one in of}
-    apart = sorted(here.symmetric_difference(there))
-    if apart:
-        name, call = apart[0]
-        whose = "the first" if apart[0] in here else "the second"
+def subtract(of: Sequence[RecordedMap], others: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
+    seconds = {(m.name, m.call): m for m in others}
+    firsts = {(m.name, m.call) for m in of}
+    unpaired = sorted(firsts.symmetric_difference(seconds))
+    if unpaired:
+        name, call = unpaired[0]
+        whose = "the first" if unpaired[0] in firsts else "the second"
         raise ValueError(
             f"call {call} of {name!r} is in {whose} recording alone; take the maps that both have, as in select(layers)"
         )
-    found = []
-    for one in of:
-        other = there[one.name, one.call]
-        if (one.shape, one.rows, one.heads) != (other.shape, other.rows, other.heads):
+    differences = []
+    for recorded_map in of:
+        other = seconds[recorded_map.name, recorded_map.call]
+        if (recorded_map.shape, recorded_map.rows, recorded_map.heads) != (other.shape, other.rows, other.heads):
             raise ValueError(
-                f"{one.name!r} is {one.shape} in the first recording and {other.shape} in the second, "
-                "or of other rows or heads; "
-                "compare texts of as many pieces, or merged() by as many words"
+                f"{recorded_map.name!r} is {recorded_map.shape} in the first recording and {other.shape} in the "
+                "second, or of other rows or heads; "
+                "compare texts of as many tokens, or merge_words() into as many words"
             )
-        both = made(one.name, one.kind, Difference(one.weights, other.weights), [one, other], "difference", one.call)
-        found.append(replace(both, step=one.step, rows=one.rows, heads=one.heads))
-    return tuple(found)
+        difference = derive(
+            recorded_map.name,
+            recorded_map.kind,
+            Difference(recorded_map.weights, other.weights),
+            [recorded_map, other],
+            "difference",
+            recorded_map.call,
+        )
+        differences.append(
+            replace(difference, step=recorded_map.step, rows=recorded_map.rows, heads=recorded_map.heads)
+        )
+    return tuple(differences)
 
 
-def words(
-    pieces: Sequence[str] | None, source: Sequence[str] | None, queries: Words | None, keys: Words | None
+def resolve_words(
+    tokens: Sequence[str] | None, source: Sequence[str] | None, queries: Words | None, keys: Words | None
 ) -> tuple[Words, Words | None]:
     """The words of the queries and of the keys, as given or by the marks of the labels; keys may have none."""
     for name, given in (("queries", queries), ("keys", keys)):
         if given is not None:
-            checks.term(name, given, Words, "Words.by_mark(pieces)")
+            checks.term(name, given, Words, "Words.by_mark(tokens)")
     if queries is None:
-        if pieces is None:
-            raise ValueError("queries must be Words for a recording without labels; try labelled(pieces).merge_words()")
-        # a short text may show no mark: both are of one tokenizer
-        mark = shown([*pieces, *(source or ())])
-        queries = Words.by_mark(pieces, mark)
+        if tokens is None:
+            raise ValueError(
+                "queries must be Words for a recording without labels; try with_labels(tokens).merge_words()"
+            )
+        # a short text may have no mark; both texts are of one tokenizer
+        mark = detect_mark([*tokens, *(source or ())])
+        queries = Words.by_mark(tokens, mark)
         if keys is None and source is not None:
             keys = Words.by_mark(source, mark)
     return queries, keys
 
 
-def encodes(name: str) -> bool:
-    """Is this the name of a module that reads the source?"""
+def is_encoder(name: str) -> bool:
+    """Whether this is the name of a module that reads the source."""
     return "encoder" in name and "decoder" not in name
 
 
-def fitting(one: RecordedMap, queries: Words, keys: Words | None) -> tuple[Words, Words]:
+def words_of_map(recorded_map: RecordedMap, queries: Words, keys: Words | None) -> tuple[Words, Words]:
     """The words of a map's rows and of its columns: self attention has one text on both sides."""
-    q, k = one.shape[-2:]
-    if one.kind == "self":
-        source = keys is not None and len(keys.of) == k and (len(queries.of) != k or encodes(one.name))
+    q, k = recorded_map.shape[-2:]
+    if recorded_map.kind == "self":
+        source = keys is not None and len(keys.of) == k and (len(queries.of) != k or is_encoder(recorded_map.name))
         queries = keys = keys if source and keys is not None else queries
     if keys is None:
         raise ValueError(
-            f"keys must be Words for {one.name!r}, which looks at another text (kind {one.kind}); pass keys=, label "
-            "them with labelled(queries, keys), or take self attention with select(kind='self')"
+            f"keys must be Words for {recorded_map.name!r}, which looks at another text "
+            f"(kind {recorded_map.kind}); pass keys=, label them by with_labels(queries, keys), "
+            "or take self attention with select(kind='self')"
         )
-    if (len(queries.of), len(keys.of)) != (q, k) or one.rows is not None:
+    if (len(queries.of), len(keys.of)) != (q, k) or recorded_map.rows is not None:
         raise ValueError(
-            f"words must be made of {q} queries and {k} keys for {one.name!r}, got words of {len(queries.of)} and of "
-            f"{len(keys.of)} pieces; stitched() joins steps, and select() takes one kind"
+            f"words must be made of {q} queries and {k} keys for {recorded_map.name!r}, got words of "
+            f"{len(queries.of)} and of {len(keys.of)} tokens; stitch() joins steps, and select() takes one kind"
         )
     return queries, keys

@@ -11,7 +11,7 @@ from regard.recording.capture.certificate import repeat_heads
 
 
 class OutputGradient:
-    """The gradient of an output, once it has come back; of several backward passes the last."""
+    """The gradient of an output, after the backward pass; of several passes the last."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -32,18 +32,24 @@ class OutputGradient:
 class WeightGradient(AttentionMap):
     """∂L/∂P = ∂L/∂out · Vᵀ, from the output's gradient and the values: linear memory, and no eager attention.
 
-    Where weights were dropped at random, P stands for those that were left.
+    With dropout, P is the weights after it.
     """
 
     def __init__(
         self,
         output_gradient: OutputGradient,
-        seen: Callable[[Tensor], Tensor],
+        as_rows: Callable[[Tensor], Tensor],
         v: Tensor,
         shape: tuple[int, ...],
         picked: tuple[int | slice, ...] = (),
     ) -> None:
-        self._output_gradient, self._seen, self._v, self._whole, self._picked = output_gradient, seen, v, shape, picked
+        self._output_gradient, self._as_rows, self._v, self._whole, self._picked = (
+            output_gradient,
+            as_rows,
+            v,
+            shape,
+            picked,
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,7 +62,7 @@ class WeightGradient(AttentionMap):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        grad = self._seen(self._output_gradient.get())
+        grad = self._as_rows(self._output_gradient.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
         values = repeat_heads(self._v, grad).to(grad.dtype)
         with autocast_disabled(self.device):
@@ -64,12 +70,12 @@ class WeightGradient(AttentionMap):
             return grad[..., rows, :] @ values.transpose(-1, -2)
 
     def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        whole = [*self._picked, *[slice(None)] * (len(self._whole) - 2 - len(self._picked))]
-        left = [(axis, range(self._whole[axis])[one]) for axis, one in enumerate(whole) if isinstance(one, slice)]
-        for (axis, before), one in zip(left, index, strict=False):
-            taken = before[one]
-            whole[axis] = slice(taken.start, taken.stop, taken.step) if isinstance(taken, range) else taken
-        return type(self)(self._output_gradient, self._seen, self._v, self._whole, tuple(whole))
+        picked = [*self._picked, *[slice(None)] * (len(self._whole) - 2 - len(self._picked))]
+        axes = [(axis, range(self._whole[axis])[item]) for axis, item in enumerate(picked) if isinstance(item, slice)]
+        for (axis, numbers), item in zip(axes, index, strict=False):
+            n = numbers[item]
+            picked[axis] = slice(n.start, n.stop, n.step) if isinstance(n, range) else n
+        return type(self)(self._output_gradient, self._as_rows, self._v, self._whole, tuple(picked))
 
 
 class GateGradient(WeightGradient):
@@ -77,7 +83,7 @@ class GateGradient(WeightGradient):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        grad = self._seen(self._output_gradient.get())
+        grad = self._as_rows(self._output_gradient.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
         gradient = (grad * self._v.to(grad.dtype)).sum_to_size(*self._whole)
         return gradient[self._picked][..., rows, :]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
 
 from regard.attn.maps.attention_map import DenseMap, SnapshotMap
-from regard.recording.analysis.derived_maps import HeadStack, Stitched
+from regard.recording.analysis.derived_maps import HeadStack, StitchedMap
 from regard.recording.analysis.weight_gradients import GateGradient, OutputGradient, WeightGradient
 from regard.recording.capture import certificate
 from regard.recording.capture.cache_positions import CachePositions
@@ -109,12 +109,12 @@ class Recorder:
         name = steps[0].name
         rows = self._selected_rows(len(steps), name) if all(step.shape[-2] == 1 for step in steps) else None
         if rows is None:
-            return _join(steps, Stitched)
+            return _join(steps, StitchedMap)
         if not rows:
             raise IndexError(
                 f"rows={self.options.rows} take none of the {len(steps)} steps of {name!r}; choose some of them"
             )
-        return replace(_join([steps[n] for n in rows], Stitched), rows=tuple(rows))
+        return replace(_join([steps[n] for n in rows], StitchedMap), rows=tuple(rows))
 
     def is_selected(self, name: str) -> bool:
         """Whether the calls of module `name` are recorded."""
@@ -334,7 +334,7 @@ def _size(weights: SnapshotMap) -> int:
     return sum(sizes)
 
 
-def _join(parts: list[RecordedMap], how: type[HeadStack] | type[Stitched]) -> RecordedMap:
+def _join(parts: list[RecordedMap], how: type[HeadStack] | type[StitchedMap]) -> RecordedMap:
     """Heads or steps as one map, with the worst certificate of its parts; an unverified part leaves it unverified."""
     gradients = [part.gradient for part in parts if part.gradient is not None]
     worst = max(parts, key=_relative_error)

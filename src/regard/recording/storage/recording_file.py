@@ -12,13 +12,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 from regard.common import atomic_files, safetensors_files
-from regard.recording.recorded_map import Kind, RecordedMap
+from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.storage import map_codec
 
 FORMAT = 1
@@ -30,8 +30,8 @@ _KEY = "regard.recording"
 Labels = tuple[str, ...] | None
 
 
-def place(path: Path) -> Path:
-    """The file that `path` means: itself, or the recording in that folder."""
+def file_of(path: Path) -> Path:
+    """The file of a path: itself, or the recording in that folder."""
     if path.suffix == SUFFIX and not path.is_dir():
         return path
     if path.suffix and not path.is_dir():
@@ -43,68 +43,68 @@ def place(path: Path) -> Path:
 
 
 def write(path: Path, maps: Sequence[RecordedMap], facts: Mapping[str, Any], most: int) -> Path:
-    path = place(path)
+    path = file_of(path)
     longest: dict[Hashable, Tensor] = {}
-    each = [part for one in maps for part in (one.weights, one.gradient) if part is not None]
-    size = sum(map_codec.parts(part, longest) for part in each) + sum(t.nbytes for t in longest.values())
+    parts = [part for m in maps for part in (m.weights, m.gradient) if part is not None]
+    size = sum(map_codec.collect_tensors(part, longest) for part in parts) + sum(t.nbytes for t in longest.values())
     if size > most:
-        full = sum(not map_codec.small(one.weights) for one in maps)
+        dense = sum(not map_codec.is_linear(m.weights) for m in maps)
         raise ValueError(
-            f"the recording would take {size / 1e9:.3g} GB, more than most={most / 1e9:.3g} GB, and {full} of its "
+            f"the recording would take {size / 1e9:.3g} GB, more than most={most / 1e9:.3g} GB, and {dense} of its "
             f"{len(maps)} maps are stored as weights; select fewer layers, heads or samples, or raise most"
         )
-    shelf = _Shelf(longest, {}, {})
-    told = [_told(number, one, shelf) for number, one in enumerate(maps)]
-    whole = {"format": FORMAT, **facts, "maps": told}
+    file = _FileTensors(longest, {}, {})
+    encoded = [_encode(number, recorded_map, file) for number, recorded_map in enumerate(maps)]
+    fields = {"format": FORMAT, **facts, "maps": encoded}
     try:
-        _check(whole)
-        for n, one in enumerate(maps):
-            _check_fit(n, one)
+        _check(fields)
+        for n, recorded_map in enumerate(maps):
+            _check_fit(n, recorded_map)
     except ValueError as error:
         raise ValueError(f"{error}; mend it with dataclasses.replace before it is saved") from error
-    text = json.dumps(whole)
+    text = json.dumps(fields)
     if not path.parent.is_dir():
         atomic_files.make_folder(path.parent)
-    atomic_files.write_atomically(path, safetensors_files.encode(shelf.tensors, {_KEY: text}))
+    atomic_files.write_atomically(path, safetensors_files.encode(file.tensors, {_KEY: text}))
     return path
 
 
 def read(path: Path) -> tuple[tuple[RecordedMap, ...], Labels, Labels, dict[str, str]]:
-    """The maps, the pieces of the queries and of the keys, and where it all comes from."""
-    path = place(path)
+    """The maps, the tokens of the queries and of the keys, and `about`."""
+    path = file_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no recording {path}; save one, or name another file")
     tensors, facts = safetensors_files.read_tagged(path, _KEY, FORMAT, "recording")
     try:
         _check(facts)
-        maps = tuple(_recorded(one, partial(_Shelf.get, tensors)) for one in facts["maps"])
-        for n, one in enumerate(maps):
-            _check_fit(n, one)
+        maps = tuple(_decode(encoded, partial(_FileTensors.get, tensors)) for encoded in facts["maps"])
+        for n, recorded_map in enumerate(maps):
+            _check_fit(n, recorded_map)
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        said = error if isinstance(error, ValueError) else repr(error)
-        raise ValueError(f"{path} does not hold what it should ({said}); take another one") from error
+        reason = error if isinstance(error, ValueError) else repr(error)
+        raise ValueError(f"{path} does not hold what it should ({reason}); take another one") from error
     queries, keys = (None if facts[name] is None else tuple(facts[name]) for name in ("queries", "keys"))
     return maps, queries, keys, dict(facts["about"])
 
 
-def _text(value: object) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _count(value: object) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _counts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(map(_count, value))
+def _are_counts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_count, value))
 
 
-def _pieces(value: object) -> bool:
-    return value is None or (isinstance(value, list | tuple) and all(map(_text, value)))
+def _are_tokens(value: object) -> bool:
+    return value is None or (isinstance(value, list | tuple) and all(map(_is_text, value)))
 
 
-def _amount(value: object) -> bool:
-    """A number of at least 0, in its own words: JSON has no infinity."""
+def _is_amount(value: object) -> bool:
+    """Whether this is a number of at least 0 as text: JSON has no infinity."""
     try:
         return isinstance(value, str) and not float(value) < 0
     except ValueError:
@@ -115,63 +115,66 @@ def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or fits(value)
 
 
-# what every field of a map must be, and in words
+# every field of a map: its check, and the same in words
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (_text, "text"),
-    "kind": (lambda kind: kind in get_args(Kind), f"one of {', '.join(get_args(Kind))}"),
+    "name": (_is_text, "text"),
+    "kind": (lambda kind: kind in KINDS, f"one of {', '.join(KINDS)}"),
     "map": (lambda form: isinstance(form, dict), "the form of a map"),
-    "call": (_count, "a whole number from 0"),
-    "step": (_count, "a whole number from 0"),
-    "certificate": (_or_none(_amount), "a number from 0 as text, or nothing"),
-    "tolerance": (_amount, "a number from 0 as text"),
-    "how": (_text, "text"),
-    "grid": (_or_none(lambda grid: _counts(grid) and len(grid) == 2 and min(grid) > 0), "two sizes from 1, or nothing"),
-    "rows": (_or_none(_counts), "whole numbers from 0, or nothing"),
-    "heads": (_or_none(_counts), "whole numbers from 0, or nothing"),
+    "call": (_is_count, "a whole number from 0"),
+    "step": (_is_count, "a whole number from 0"),
+    "certificate": (_or_none(_is_amount), "a number from 0 as text, or nothing"),
+    "tolerance": (_is_amount, "a number from 0 as text"),
+    "how": (_is_text, "text"),
+    "grid": (
+        _or_none(lambda grid: _are_counts(grid) and len(grid) == 2 and min(grid) > 0),
+        "two sizes from 1, or nothing",
+    ),
+    "rows": (_or_none(_are_counts), "whole numbers from 0, or nothing"),
+    "heads": (_or_none(_are_counts), "whole numbers from 0, or nothing"),
     "slope": (lambda form: form is None or isinstance(form, dict), "the form of a map, or nothing"),
 }
 
 
-def _field(whose: str, of: Mapping[str, Any], name: str, fits: Callable[[Any], bool], meant: str) -> Any:
-    """The field, if it is there and what it should be."""
-    if name not in of:
-        raise ValueError(f"{whose}{name} must be {meant}, and is not there")
-    if not fits(of[name]):
-        # shortened, and without control characters: the file may be anybody's
-        raise ValueError(f"{whose}{name} must be {meant}, got {reprlib.repr(of[name])}")
-    return of[name]
+def _field(owner: str, fields: Mapping[str, Any], name: str, fits: Callable[[Any], bool], meaning: str) -> Any:
+    """The field `name`; raises if it is missing or of another type."""
+    if name not in fields:
+        raise ValueError(f"{owner}{name} must be {meaning}, and is not there")
+    if not fits(fields[name]):
+        # shortened, and without control characters: the file may come from anybody
+        raise ValueError(f"{owner}{name} must be {meaning}, got {reprlib.repr(fields[name])}")
+    return fields[name]
 
 
 def _check(facts: Mapping[str, Any]) -> None:
-    """Is every field of the JSON there, and of its type?"""
+    """Raises unless every field of the JSON is there and of its type."""
     for name in ("queries", "keys"):
-        _field("", facts, name, _pieces, "pieces of text, or nothing")
+        _field("", facts, name, _are_tokens, "tokens of text, or nothing")
     about = _field("", facts, "about", lambda value: isinstance(value, dict), "texts by name")
     for name in about:
-        _field("about: ", about, name, _text, "text")
+        _field("about: ", about, name, _is_text, "text")
     maps = _field("", facts, "maps", lambda value: isinstance(value, list), "a list")
-    for n, told in enumerate(maps):
-        if not isinstance(told, dict):
-            raise ValueError(f"map {n} must be fields by name, got {reprlib.repr(told)}")
-        for name, (fits, meant) in _FIELDS.items():
-            _field(f"map {n}: ", told, name, fits, meant)
+    for n, encoded in enumerate(maps):
+        if not isinstance(encoded, dict):
+            raise ValueError(f"map {n} must be fields by name, got {reprlib.repr(encoded)}")
+        for name, (fits, meaning) in _FIELDS.items():
+            _field(f"map {n}: ", encoded, name, fits, meaning)
 
 
-def _check_fit(n: int, one: RecordedMap) -> None:
-    """Does what is told of a map fit its shape?"""
-    *lead, q, k = shape = one.shape
-    if one.rows is not None and len(one.rows) != q:
-        raise ValueError(f"map {n}: rows must be {q}, one a query of {shape}, got {len(one.rows)}")
-    if one.heads is not None and (not lead or len(one.heads) != lead[-1]):
-        raise ValueError(f"map {n}: heads must be as many as {shape} has, got {len(one.heads)}")
-    if one.grid is not None and math.prod(one.grid) > k:
-        raise ValueError(f"map {n}: grid must have at most the {k} places of {shape}, got {one.grid}")
-    if one.gradient is not None and one.gradient.shape != shape:
-        raise ValueError(f"map {n}: slope must be {shape} as its map, got {one.gradient.shape}")
+def _check_fit(n: int, recorded_map: RecordedMap) -> None:
+    """Raises unless rows, heads, grid and gradient fit the shape of the map."""
+    *lead, q, k = shape = recorded_map.shape
+    if recorded_map.rows is not None and len(recorded_map.rows) != q:
+        raise ValueError(f"map {n}: rows must be {q}, one a query of {shape}, got {len(recorded_map.rows)}")
+    if recorded_map.heads is not None and (not lead or len(recorded_map.heads) != lead[-1]):
+        raise ValueError(f"map {n}: heads must be as many as {shape} has, got {len(recorded_map.heads)}")
+    if recorded_map.grid is not None and math.prod(recorded_map.grid) > k:
+        raise ValueError(f"map {n}: grid must have at most the {k} places of {shape}, got {recorded_map.grid}")
+    if recorded_map.gradient is not None and recorded_map.gradient.shape != shape:
+        raise ValueError(f"map {n}: slope must be {shape} as its map, got {recorded_map.gradient.shape}")
 
 
 @dataclass(frozen=True, eq=False)
-class _Shelf:
+class _FileTensors:
     """Tensors as they go into a file, each once."""
 
     longest: dict[Hashable, Tensor]
@@ -179,60 +182,60 @@ class _Shelf:
     tensors: dict[str, Tensor]
 
     def put(self, name: str, t: Tensor) -> map_codec.Name:
-        """What the tensor is called there: its own name, or that of one which it begins, and how far."""
-        kind = map_codec.which(t)
-        whole = self.longest.get(kind, t)
-        if kind not in self.longest or kind not in self.names:
+        """The name of the tensor in the file; of the beginning of a longer one, the name of that and the length."""
+        key = map_codec.storage_key(t)
+        whole = self.longest.get(key, t)
+        if key not in self.longest or key not in self.names:
             self.tensors[name] = whole.detach().to("cpu").contiguous()
-        if kind in self.longest:
-            name = self.names.setdefault(kind, name)
+        if key in self.longest:
+            name = self.names.setdefault(key, name)
         return name if t.shape == whole.shape else (name, t.shape[-2])
 
     @staticmethod
     def get(tensors: Mapping[str, Tensor], name: Any) -> Tensor:
-        where, length = (name, None) if isinstance(name, str) else name
-        if not isinstance(where, str) or where not in tensors:
-            raise ValueError(f"there is no tensor {reprlib.repr(where)} in it")
-        t = tensors[where]
+        key, length = (name, None) if isinstance(name, str) else name
+        if not isinstance(key, str) or key not in tensors:
+            raise ValueError(f"there is no tensor {reprlib.repr(key)} in it")
+        t = tensors[key]
         return t if length is None else t.narrow(-2, 0, length)
 
 
-def _told(number: int, one: RecordedMap, shelf: _Shelf) -> dict[str, Any]:
+def _encode(number: int, recorded_map: RecordedMap, file: _FileTensors) -> dict[str, Any]:
     def stored(of: AttentionMap, what: str) -> dict[str, Any]:
         def put(name: str, t: Tensor) -> map_codec.Name:
-            return shelf.put(f"{number}.{what}.{name}", t)
+            return file.put(f"{number}.{what}.{name}", t)
 
-        return map_codec.stored(of, put)
+        return map_codec.encode(of, put)
 
     return {
-        "name": one.name,
-        "kind": one.kind,
-        "map": stored(one.weights, "map"),
-        "call": one.call,
-        "step": one.step,
+        "name": recorded_map.name,
+        "kind": recorded_map.kind,
+        "map": stored(recorded_map.weights, "map"),
+        "call": recorded_map.call,
+        "step": recorded_map.step,
         # JSON has no infinity
-        "certificate": None if one.certificate is None else repr(one.certificate),
-        "tolerance": repr(one.tolerance),
-        "how": one.captured_from,
-        "grid": one.grid,
-        "rows": one.rows,
-        "heads": one.heads,
-        "slope": None if one.gradient is None else stored(one.gradient, "slope"),
+        "certificate": None if recorded_map.certificate is None else repr(recorded_map.certificate),
+        "tolerance": repr(recorded_map.tolerance),
+        "how": recorded_map.captured_from,
+        "grid": recorded_map.grid,
+        "rows": recorded_map.rows,
+        "heads": recorded_map.heads,
+        "slope": None if recorded_map.gradient is None else stored(recorded_map.gradient, "slope"),
     }
 
 
-def _recorded(told: Mapping[str, Any], get: map_codec.Get) -> RecordedMap:
+def _decode(encoded: Mapping[str, Any], get: map_codec.Get) -> RecordedMap:
     return RecordedMap(
-        told["name"],
-        told["kind"],
-        map_codec.loaded(told["map"], get),
-        call=told["call"],
-        step=told["step"],
-        certificate=None if told["certificate"] is None else float(told["certificate"]),
-        tolerance=float(told["tolerance"]),
-        captured_from=told["how"],
-        grid=None if told["grid"] is None else (told["grid"][0], told["grid"][1]),
-        rows=None if told["rows"] is None else tuple(told["rows"]),
-        heads=None if told["heads"] is None else tuple(told["heads"]),
-        gradient=None if told["slope"] is None else map_codec.loaded(told["slope"], get),
+        encoded["name"],
+        encoded["kind"],
+        map_codec.decode(encoded["map"], get),
+        call=encoded["call"],
+        step=encoded["step"],
+        certificate=None if encoded["certificate"] is None else float(encoded["certificate"]),
+        tolerance=float(encoded["tolerance"]),
+        captured_from=encoded["how"],
+        grid=None if encoded["grid"] is None else (encoded["grid"][0], encoded["grid"][1]),
+        rows=None if encoded["rows"] is None else tuple(encoded["rows"]),
+        heads=None if encoded["heads"] is None else tuple(encoded["heads"]),
+        gradient=None if encoded["slope"] is None else map_codec.decode(encoded["slope"], get),
     )

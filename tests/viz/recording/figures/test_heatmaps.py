@@ -98,7 +98,7 @@ def test_steps_of_a_generation_are_low_and_told(tmp_path: Path, monkeypatch: pyt
     steps += [RecordedMap("h.0", "self", DenseMap(weights(1, 2, 1, 5 + n)), n, 4 + n, certificate=0.0) for n in (1, 2)]
     told = said(draw_recording(Recording(tuple(steps)), tmp_path / "a.svg"))
     assert "heads of 3 calls" in told
-    assert "steps of a generation: recording.stitched() makes one map of them" in told
+    assert "steps of a generation: recording.stitch() makes one map of them" in told
     high = [round(axes.bbox.height / axes.bbox.width, 2) for axes in cells_of(caught.last)]
     assert high == [1.0, 1.0, 0.25, 0.25, 0.25, 0.25]
 

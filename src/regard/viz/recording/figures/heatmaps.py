@@ -92,7 +92,7 @@ def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int
     found = [_layer(recording[number], sample) for number in numbers[:_LAYERS]]
     notes = [_left_out(numbers), selection.said(recording, sample), _below(found), _size(recording, found)]
     if any(one.one.step for one in found):
-        notes.append("steps of a generation: recording.stitched() makes one map of them")
+        notes.append("steps of a generation: recording.stitch() makes one map of them")
     meaning = scale([cells for one in found for cells in one.cells], power=0.5)
     return _grid(found, path, _heading("heads", found), notes, meaning)
 
