@@ -37,8 +37,8 @@ from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.translate.options import Translate
 from regard.training.checkpoint import gather
 from regard.viz.alignment.alignment import Alignment
-from regard.viz.plots.image_grid import write_picture
-from regard.viz.recording.page.builder import laid
+from regard.viz.plots.image_grid import write_png
+from regard.viz.recording.page.builder import page_layers
 
 ROOT = Path(__file__).parent
 SOURCE = Path(regard.__file__).parent
@@ -127,7 +127,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "no pillow to write with": (
         ImportError,
-        lambda at: without("PIL", lambda: write_picture(at / "a.png", np.zeros((5, 7, 1), np.uint8))),
+        lambda at: without("PIL", lambda: write_png(at / "a.png", np.zeros((5, 7, 1), np.uint8))),
         "pictures need pillow; install it with: pip install 'regard[vision]'",
     ),
     "pictures of two sizes": (ValueError, two_sizes, "; give size, such as size=32, to make them alike"),
@@ -198,7 +198,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "a page of nothing": (
         ValueError,
-        lambda _: laid(Recording(()), None, 0),
+        lambda _: page_layers(Recording(()), None, 0),
         "recording must hold at least one map, got none; record a forward pass first",
     ),
     "words for an alignment": (

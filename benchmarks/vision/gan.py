@@ -34,7 +34,7 @@ from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST
 from regard.viz import Panel, figure
-from regard.viz.plots.image_grid import grid, write_picture
+from regard.viz.plots.image_grid import image_grid, write_png
 
 TASK: dict[str, Any] = {}
 STEPS = 8000
@@ -161,7 +161,7 @@ def draw(found: Drawn, folder: Path) -> None:
     for n in range(len(found.judge.facts.classes)):
         real = found.test.pixels[found.test.labels == n][:10]
         rows.append(np.concatenate([found.pixels[found.asked == n][:10], 255 - real]))
-    write_picture(folder / "gan-samples.png", grid(rows))
+    write_png(folder / "gan-samples.png", image_grid(rows))
     path = figure(attention(found.model, (3, 8)), folder / "gan-attention.png")
     # in few colours, to keep it small
     with Image.open(path) as image:

@@ -163,7 +163,7 @@ def test_a_cache_of_a_sliding_window_knows_its_steps(
     if window == 3:
         assert [one.first for one in steps] == [0, 5, 6, 7, 8]
         assert tape.labels(steps[2]) == (("w8",), ("w6", "w7", "w8"))
-        assert selection.pieces(steps[2:3], steps[2], 1)[1] == ["6", "7", "8"]
+        assert selection.row_and_column_labels(steps[2:3], steps[2], 1)[1] == ["6", "7", "8"]
     else:
         assert [one.first for one in steps] == [0, 0, 0, 1, 2]
     with torch.no_grad(), regard.record(made.model) as whole:

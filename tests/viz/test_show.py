@@ -169,7 +169,7 @@ def test_a_sample_that_is_not_there() -> None:
 
 
 def test_an_archive_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.viz.show._MOST", 50)
+    monkeypatch.setattr("regard.viz.show._MAX_NPZ_BYTES", 50)
     with pytest.raises(
         ValueError, match="the weights would take 1e-07 GB, more than the 5e-08 GB that a .npz is writt"
     ):

@@ -14,8 +14,8 @@ from regard.tasks._image_data import recalled
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
 from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.generate_image.task import JUDGED, chosen_by, drawn, first_judge, fresh, other_judge
-from regard.viz.image.sample_sheet import samples
-from regard.viz.plots.image_grid import grid
+from regard.viz.image.sample_sheet import draw_samples
+from regard.viz.plots.image_grid import image_grid
 
 if TYPE_CHECKING:
     from regard.cli.verbs import evaluate, predict
@@ -72,7 +72,7 @@ def predicted(typed: "predict.Options") -> int:
     recognised = (judge.says(pixels) == asked).reshape(-1, count).sum(1).tolist()
     known = [f"{right} of {count} recognised" for right in recognised]
     title = f"drawn by {typed.run.name}, seed {seed}"
-    samples(grid(pixels.reshape(-1, count, *pixels.shape[1:])), typed.inputs, known, typed.picture, title)
+    draw_samples(image_grid(pixels.reshape(-1, count, *pixels.shape[1:])), typed.inputs, known, typed.picture, title)
     for name, right, said in zip(typed.inputs, recognised, known, strict=True):
         if typed.json:
             told = {"class": name, "drawn": count, "recognised": right, "seed": seed, "picture": str(typed.picture)}

@@ -52,10 +52,10 @@ def has_places(recording: "Recording") -> bool:
 
 def lies_over(recording: "Recording", asked: str, what: str | None) -> None:
     """Refuses what lies over a picture, as it was `asked` for, where nothing looked at the places of one."""
-    from regard.viz.recording.selection import weighs_channels
+    from regard.viz.recording.selection import is_channel_gate
 
     if not has_places(recording):
-        only = ": its gates weigh whole channels" if all(map(weighs_channels, recording)) else ""
+        only = ": its gates weigh whole channels" if all(map(is_channel_gate, recording)) else ""
         raise ValueError(f"{asked} needs maps of places of a picture, and there are none here{only}; leave it out")
     kinds = _OVER[what] if what in _OVER else _OVER["overlay"]
     if not any(one.grid is not None and one.kind in kinds for one in recording):

@@ -280,7 +280,7 @@ def _written(one: Sighted, looked: Sequence[SpatialMap], top: int, maps: bool) -
     if one.places:
         found["path"] = [{"x": x, "y": y} for x, y in one.places]
     if one.pieces:
-        found |= {"text": one.text, "words": [labels.shown(piece.removeprefix("▁")) for piece in one.pieces]}
+        found |= {"text": one.text, "words": [labels.visible_label(piece.removeprefix("▁")) for piece in one.pieces]}
     if maps:
         found["maps"] = [_look(look, len(one.pieces)) for look in looked]
     return found

@@ -206,8 +206,8 @@ def _written(one: TranslationHypothesis, looked: AlignedTranslation | None) -> d
     }
     if looked is not None:
         found["alignment"] = {
-            "source": [labels.shown(piece) for piece in looked.source],
-            "target": [labels.shown(piece) for piece in looked.target],
+            "source": [labels.visible_label(piece) for piece in looked.source],
+            "target": [labels.visible_label(piece) for piece in looked.target],
             # seven places are all that float32 knows of a share, in half the letters
             "weights": looked.weights.double().round(decimals=7).tolist(),
         }

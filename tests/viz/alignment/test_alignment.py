@@ -12,8 +12,8 @@ from tests.viz.recordings import Caught
 
 from regard.viz import Alignment, draw
 from regard.viz.alignment import figure as alignment_figure
-from regard.viz.alignment.alignment import draw_first, lacking, share, text
-from regard.viz.alignment.figure import FRAMED, heading
+from regard.viz.alignment.alignment import draw_first, file_share, missing_fonts, text
+from regard.viz.alignment.figure import FRAMED_NOTE, heading
 from regard.viz.text import fonts
 
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-", ".html": b"<!doctype html>", ".txt": b"German"}
@@ -50,14 +50,14 @@ def test_of_more_than_a_figure_has_room_for_the_first_are_drawn(
     several = [one(), Alignment(["a"], ["b"], weights(1, 1))] * 20
     whole, first = tmp_path / "whole.svg", tmp_path / "first.svg"
     assert draw_first(several, whole) == len(several)
-    monkeypatch.setattr(alignment_figure, "_HIGH", 5.0)
+    monkeypatch.setattr(alignment_figure, "_MAX_HEIGHT", 5.0)
     count = draw_first(several, first)
     assert 0 < count < len(several)
     assert first.read_bytes() == draw(several[:count], tmp_path / "same.svg").read_bytes() != whole.read_bytes()
     with pytest.raises(ValueError, match="a figure is at most 5 inches high"):
         draw(several[: count + 1], first)
     # what fits is never taken for too much
-    assert sum(share(first, len(each.target), len(each.source)) for each in several[:count]) <= 1
+    assert sum(file_share(first, len(each.target), len(each.source)) for each in several[:count]) <= 1
 
 
 def test_the_text_says_what_is_looked_at(tmp_path: Path) -> None:
@@ -260,13 +260,13 @@ def test_what_hard_attention_read_is_framed_and_said(tmp_path: Path, monkeypatch
         assert ("was read; it has a frame" in svg.replace("\n", " ")) == hard
         assert ("only the place of its greatest weight was read\n" in text(one)) == hard
         page = draw(one, tmp_path / "a.html").read_text()
-        assert (f'"note":"{FRAMED}"' in page, '"hard":true' in page) == (hard, hard)
+        assert (f'"note":"{FRAMED_NOTE}"' in page, '"hard":true' in page) == (hard, hard)
 
 
 def test_letters_that_no_font_has_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fonts, "_installed", dict)
     one = Alignment(["月"], ["b"], torch.ones(1, 1))
     said = "no font here has every character of this; install Noto Sans CJK (for U+6708), or write .html, which has"
-    assert lacking([one], Path("a.png")).startswith(said)
-    assert lacking([one], Path("a.html")) == lacking([one], Path("a.svg")) == ""
-    assert lacking([made()], Path("a.pdf")) == ""
+    assert missing_fonts([one], Path("a.png")).startswith(said)
+    assert missing_fonts([one], Path("a.html")) == missing_fonts([one], Path("a.svg")) == ""
+    assert missing_fonts([made()], Path("a.pdf")) == ""

@@ -48,7 +48,7 @@ def data(said: str) -> dict[str, object]:
 
 @given(st.recursive(TEXT | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)))
 def test_a_block_is_its_data_and_cannot_be_left(value: object) -> None:
-    block = page.block(value)
+    block = page.json_block(value)
     assert json.loads(block) == value
     assert block.isascii()
     assert not set("<>&") & set(block)

@@ -8,8 +8,8 @@ from matplotlib.image import imread
 from tests.viz.recording.figures.test_figures import legible
 from tests.viz.recordings import Caught, said
 
-from regard.viz.image.sample_sheet import samples
-from regard.viz.plots.image_grid import grid
+from regard.viz.image.sample_sheet import draw_samples
+from regard.viz.plots.image_grid import image_grid
 
 
 @pytest.mark.parametrize(("channels", "high", "wide"), [(1, 5, 7), (3, 7, 5), (1, 150, 40)])
@@ -19,7 +19,7 @@ def test_every_picture_stands_in_the_row_of_its_class(
     caught = Caught(monkeypatch)
     rows = [np.full((3, high, wide, channels), 60 * n, np.uint8) for n in range(3)]
     names, known = ["zero", "a class of a long name", "2"], ["1 of 3", "2 of 3", "3 of 3"]
-    pixels = imread(samples(grid(rows), names, known, tmp_path / "a.png", "drawn by it"))
+    pixels = imread(draw_samples(image_grid(rows), names, known, tmp_path / "a.png", "drawn by it"))
     legible(caught.last)
     (axes,) = caught.last.axes
     texts = {text.get_text(): text.get_window_extent() for text in caught.last.texts}
@@ -35,6 +35,8 @@ def test_every_picture_stands_in_the_row_of_its_class(
 def test_the_same_drawings_give_the_same_bytes(tmp_path: Path) -> None:
     rows = [np.zeros((2, 5, 7, 1), np.uint8)]
     for suffix in (".png", ".svg", ".pdf"):
-        first, second = (samples(grid(rows), ["3"], ["1 of 2"], tmp_path / f"{n}{suffix}", "it") for n in (1, 2))
+        first, second = (
+            draw_samples(image_grid(rows), ["3"], ["1 of 2"], tmp_path / f"{n}{suffix}", "it") for n in (1, 2)
+        )
         assert first.read_bytes() == second.read_bytes()
     assert {"3", "1 of 2", "it"} <= set(said(tmp_path / "1.svg").split("\n"))

@@ -18,23 +18,23 @@ def _no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.integers(0, 5000), st.floats(0.5, 8.0))
 def test_labels_never_overlap_and_are_never_too_small(count: int, inches: float) -> None:
-    made = canvas.ruler(["word"] * count, inches, Path("a.svg"))
-    assert canvas.LEAST <= made.size <= canvas.MOST
+    made = canvas.axis_labels(["word"] * count, inches, Path("a.svg"))
+    assert canvas.MIN_FONT <= made.font_size <= canvas.MAX_FONT
     pitch = 72 * inches / max(count, 1)
-    assert count <= made.step or made.step * pitch >= made.size
+    assert count <= made.step or made.step * pitch >= made.font_size
     before = made.step * 2 // 5  # at most the step below: 1, 2, 5, 10, …
-    assert before * pitch < canvas.LEAST * 1.15 or count <= made.step  # no more than needed
+    assert before * pitch < canvas.MIN_FONT * 1.15 or count <= made.step  # no more than needed
 
 
 def test_labels_lie_flat_where_they_fit() -> None:
-    assert canvas.ruler(["a"] * 5, 2.0, Path("a.svg")).flat
-    assert not canvas.ruler(["interpretability"] * 5, 2.0, Path("a.svg")).flat
+    assert canvas.axis_labels(["a"] * 5, 2.0, Path("a.svg")).is_flat
+    assert not canvas.axis_labels(["interpretability"] * 5, 2.0, Path("a.svg")).is_flat
 
 
 def test_what_no_font_has_is_spelt_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fonts, "_installed", dict)
-    assert canvas.ruler(["月"], 1.0, Path("a.png")).labels == ("[U+6708]",)
-    assert canvas.ruler(["月"], 1.0, Path("a.svg")).labels == ("月",)
+    assert canvas.axis_labels(["月"], 1.0, Path("a.png")).labels == ("[U+6708]",)
+    assert canvas.axis_labels(["月"], 1.0, Path("a.svg")).labels == ("月",)
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_what_no_font_has_is_spelt_before_it_is_measured(monkeypatch: pytest.Mon
 )
 def test_the_font_that_is_missing_is_named(words: list[str], wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fonts, "_installed", dict)
-    said = fonts.wanted(words)
+    said = fonts.missing_fonts_note(words)
     assert said == (f"no font here has every character of this; install {wanted}" if wanted else "")

@@ -61,13 +61,13 @@ def test_the_axis_begins_at_the_floor(
 
 def test_names_of_points_do_not_cover_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("regard.viz.plots.curve")
-    plain, seen = module._part, []
+    plain, seen = module._separate_labels, []
 
     def part(names: list[Any], place: object) -> None:
         plain(names, place)
         seen.extend(name.get_window_extent() for name in names)
 
-    monkeypatch.setattr(module, "_part", part)
+    monkeypatch.setattr(module, "_separate_labels", part)
     scatter({f"mechanism {n}": (8 + n / 100, 31.9) for n in range(6)}, tmp_path / "a.png")
     assert len(seen) == 6
     assert not any(a.overlaps(b) for i, a in enumerate(seen) for b in seen[:i])

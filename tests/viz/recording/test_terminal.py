@@ -63,7 +63,7 @@ def test_a_long_one_is_pooled_and_says_so() -> None:
     assert "pooled from 1000 × 1000: a cell is what an average row of it gives to all its columns" in said
     assert " 967–999 " in said or "967–999 " in said
     assert len(said.split("\n")) < 60
-    assert all(labels.columns(line) <= 90 for line in said.split("\n"))
+    assert all(labels.display_width(line) <= 90 for line in said.split("\n"))
 
 
 @settings(max_examples=30, deadline=None)
@@ -73,9 +73,9 @@ def test_no_line_is_wider_than_the_terminal(q: int, k: int, heads: int, width: i
     recording = Recording((RecordedMap(name * 9, "cross", DenseMap(cells)),)).with_labels(["月"] * q, ["w" * 20] * k)
     said = text(recording, width=width)
     table = said.split("\n")
-    assert all(labels.columns(line) <= width for line in table[:2])
+    assert all(labels.display_width(line) <= width for line in table[:2])
     grid = [line for line in table if "··" in line or "· ·" in line or "██" in line]
-    assert all(labels.columns(line) <= width for line in grid)
+    assert all(labels.display_width(line) <= width for line in grid)
 
 
 def test_many_maps_are_counted() -> None:

@@ -20,7 +20,7 @@ from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import tile_server
 from regard.viz.recording.page.packing import Head
-from regard.viz.recording.page.pyramid import MapPyramid, coarsest, halved
+from regard.viz.recording.page.pyramid import MapPyramid, coarsest_level, halve
 from regard.viz.recording.tile_server import Server, TileSource
 
 
@@ -81,7 +81,7 @@ def recorded(n: int = 700, heads: int = 2) -> Recording:
 
 def test_tiles_before_and_after_reading_are_the_map() -> None:
     weights = computed(700).pick(0, 0)
-    cells = MapPyramid(weights).bytes(weights.dense())
+    cells = MapPyramid(weights).to_bytes(weights.dense())
     served = TileSource([Head(weights, "gate")])
     for level in (0, 1):
         for y in range(-(-700 >> level) // -256):
@@ -90,7 +90,7 @@ def test_tiles_before_and_after_reading_are_the_map() -> None:
                 part = cells[y * 256 : (y + 1) * 256, x * 256 : (x + 1) * 256]
                 assert done
                 assert data == np.ascontiguousarray(part).tobytes()
-        cells = halved(cells)
+        cells = halve(cells)
     data, done = served.tile(0, 2, 0, 0)
     assert not done
     assert not any(data)
@@ -102,18 +102,18 @@ def test_tiles_before_and_after_reading_are_the_map() -> None:
 
 def test_levels_that_no_pyramid_holds_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = computed(1100).pick(0, 0)
-    scan = MapPyramid(weights, "gate")
-    for _ in scan.read():
+    pyramid = MapPyramid(weights, "gate")
+    for _ in pyramid.read():
         pass
-    monkeypatch.setattr(tile_server, "_CELLS", 1 << 16)
-    monkeypatch.setattr(tile_server, "_AT_ONCE", 0)
+    monkeypatch.setattr(tile_server, "_MAX_CELLS", 1 << 16)
+    monkeypatch.setattr(tile_server, "_IMMEDIATE_LEVEL", 0)
     served = TileSource([Head(weights, "gate")])
     served.read(0)
-    assert served.scan(0).finest == coarsest(1100, 1100) == 3
+    assert served.pyramid(0).finest == coarsest_level(1100, 1100) == 3
     for level in range(4):
         data, done = served.tile(0, level, 0, 0)
         assert done
-        assert data == np.ascontiguousarray(scan.levels[level][:256, :256]).tobytes()
+        assert data == np.ascontiguousarray(pyramid.levels[level][:256, :256]).tobytes()
 
 
 def test_the_matrix_is_never_formed() -> None:
@@ -130,16 +130,16 @@ def test_the_matrix_is_never_formed() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile_server, "_PYRAMIDS", 200_000)
-    monkeypatch.setattr(tile_server, "_BLOCKS", 3 * 256 * 300 * 4)
+    monkeypatch.setattr(tile_server, "_MAX_PYRAMID_BYTES", 200_000)
+    monkeypatch.setattr(tile_server, "_MAX_BLOCK_BYTES", 3 * 256 * 300 * 4)
     weights = computed(300, 4)
     served = TileSource([Head(weights.pick(0, h), "self") for h in range(4)])
     for h in range(4):
         for y in (0, 1):
             served.tile(h, 0, y, 0)
         served.read(h)
-    assert len(served._scans) == 1
-    assert sum(block.nbytes for block in served._blocks.values()) <= tile_server._BLOCKS
+    assert len(served._pyramids) == 1
+    assert sum(block.nbytes for block in served._blocks.values()) <= tile_server._MAX_BLOCK_BYTES
 
 
 def test_what_is_asked_is_answered() -> None:

@@ -63,9 +63,9 @@ def test_a_damaged_font_has_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_spelling(text: str, said: str) -> None:
-    assert fonts.spelt(text, frozenset("月日")) == said
+    assert fonts.spell_missing(text, frozenset("月日")) == said
 
 
 def test_the_font_named_after_the_script_comes_first() -> None:
     names = ["Noto Serif Thai", "Noto Sans Arabic", "Noto Sans Thai", "Ahem"]
-    assert sorted(names, key=lambda name: fonts._nearness(name, "THAI"))[:2] == ["Noto Sans Thai", "Noto Serif Thai"]
+    assert sorted(names, key=lambda name: fonts._font_rank(name, "THAI"))[:2] == ["Noto Sans Thai", "Noto Serif Thai"]

@@ -13,24 +13,24 @@ ANY = st.text(st.characters(exclude_categories=()), max_size=12)  # surrogates a
 
 @given(ANY)
 def test_a_label_can_be_seen_and_written(piece: str) -> None:
-    shown = labels.shown(piece)
+    shown = labels.visible_label(piece)
     assert shown.strip()
     assert "\n" not in shown
-    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in shown + labels.legible(piece))
+    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in shown + labels.printable(piece))
     shown.encode()
-    assert labels.shown(shown) == shown  # a label of a label is itself
+    assert labels.visible_label(shown) == shown  # a label of a label is itself
 
 
 @given(ANY, st.integers(1, 9))
 def test_a_shortened_text_fits(text: str, most: int) -> None:
-    short = labels.shortened(text, most)
-    assert labels.columns(short) <= most
+    short = labels.shorten(text, most)
+    assert labels.display_width(short) <= most
     assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
 
 
 @given(ANY)
 def test_letters_are_the_text(text: str) -> None:
-    assert "".join(labels.letters(text)) == text
+    assert "".join(labels.graphemes(text)) == text
 
 
 SHOWN = {
@@ -58,21 +58,21 @@ SHOWN = {
 
 @pytest.mark.parametrize("piece", SHOWN, ids=ascii)
 def test_what_cannot_be_seen_gets_a_sign(piece: str) -> None:
-    assert labels.shown(piece) == SHOWN[piece]
+    assert labels.visible_label(piece) == SHOWN[piece]
 
 
 @pytest.mark.parametrize(
     ("text", "width"), [("abc", 3), ("月日", 4), ("ｱ", 1), ("Ａ", 2), ("e\u0301", 1), ("\u200e", 0)]
 )
 def test_columns_of_a_terminal(text: str, width: int) -> None:
-    assert labels.columns(text) == width
+    assert labels.display_width(text) == width
 
 
 def test_letters_keep_their_accents() -> None:
-    assert labels.letters("e\u0301a") == ["e\u0301", "a"]
-    assert labels.letters("हिंदी") == ["हिं", "दी"]
+    assert labels.graphemes("e\u0301a") == ["e\u0301", "a"]
+    assert labels.graphemes("हिंदी") == ["हिं", "दी"]
 
 
 @pytest.mark.parametrize(("text", "turned"), [("abc 12", False), ("אב", True), ("٣", True), ("月", False)])
 def test_which_letters_run_leftward(text: str, turned: bool) -> None:
-    assert labels.leftward(text) is turned
+    assert labels.is_right_to_left(text) is turned

@@ -62,7 +62,7 @@ def _show(run: Path, out: Path) -> int:
     from regard.cli.loading import load
     from regard.data.embedded.dates import TEN
     from regard.tasks.translate.task import read
-    from regard.viz.alignment.alignment import draw, lacking
+    from regard.viz.alignment.alignment import draw, missing_fonts
 
     loaded = load(run, "best", "auto", None)
     test = read(loaded.task).test
@@ -77,7 +77,7 @@ def _show(run: Path, out: Path) -> int:
     print("\nWhat it looked at while it wrote:")
     print(f"  {draw(looked, out / 'alignment.png')}")
     print(f"  {draw(looked, out / 'alignment.html')}   (point at a letter; any browser, no network)")
-    if told := lacking(looked, out / "alignment.png"):
+    if told := missing_fonts(looked, out / "alignment.png"):
         note(told)
     print(f'\nYour turn: {command()} translate {run} "en: May 5, 2017"')
     return 0

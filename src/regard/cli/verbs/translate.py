@@ -166,13 +166,13 @@ class _Looked:
     ) -> None:
         """Those of lines that were read: of white space the model saw nothing. `first` lines were before."""
         from regard.tasks.translate.predictor import with_eos
-        from regard.viz.alignment.alignment import Alignment, share
+        from regard.viz.alignment.alignment import Alignment, file_share
 
         taken: list[tuple[str, TranslationHypothesis, str]] = []
         for n, (line, found) in enumerate(zip(lines, said, strict=True)):
             for place, one in enumerate(found if line.strip() else [], 1):
                 self.asked += 1
-                self.taken += share(self.path, len(with_eos(one)), tokens[n] + 1)
+                self.taken += file_share(self.path, len(with_eos(one)), tokens[n] + 1)
                 # of one that alone is too large, who draws tells
                 if self.taken <= 1 or self.asked == 1:
                     which = f", {_ordinal(place)}" if self.numbered else ""
@@ -186,7 +186,7 @@ class _Looked:
             self.kept.append(Alignment(*weighed, note=told, text=texts, hard=self.interpreter.hard))
 
     def draw(self) -> None:
-        from regard.viz.alignment.alignment import draw_first, lacking
+        from regard.viz.alignment.alignment import draw_first, missing_fonts
 
         if not self.kept:
             note(f"nothing was translated, so there is nothing to draw into {self.path}")
@@ -195,7 +195,7 @@ class _Looked:
         note(f"what was looked at is drawn in {self.path}")
         if drawn < self.asked:
             note(f"it has room for the first {drawn:,} of {self.asked:,} translations; .txt has room for all")
-        if told := lacking(self.kept[:drawn], self.path):
+        if told := missing_fonts(self.kept[:drawn], self.path):
             note(told)
 
 

@@ -170,9 +170,9 @@ def _fits(recording: "Recording", typed: Options) -> None:
 def _served(image: "Path | Tensor | None") -> "Tensor | None":  # "c h w"
     if image is None:
         return None
-    from regard.viz.recording.figures.overlays import picture
+    from regard.viz.recording.figures.overlays import load_image
 
-    return picture(image).movedim(-1, 0)
+    return load_image(image).movedim(-1, 0)
 
 
 def _read(typed: Options) -> "tuple[Recording, Path | Tensor | None]":

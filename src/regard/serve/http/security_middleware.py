@@ -10,14 +10,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
-from regard.viz.html.page import policy
+from regard.viz.html.page import content_security_policy
 from regard.viz.html.security import SECURITY_HEADERS, host_name
 
 # A body that is refused is read so far and thrown away: a client that still sends could not read why.
 _DRAINED = 64_000_000
 # Nothing from elsewhere, no frame around it, nothing kept.
 _HEADERS = {
-    "content-security-policy": policy(
+    "content-security-policy": content_security_policy(
         "'self'", "'self'", "connect-src 'self'", "img-src data:", "frame-ancestors 'none'"
     ),
     "cross-origin-opener-policy": "same-origin",

@@ -4,7 +4,7 @@ import html
 from importlib import resources
 
 from regard.inference.endpoint import PageSpec
-from regard.viz.html.page import asset, block
+from regard.viz.html.page import asset, json_block
 
 
 def files(face: PageSpec) -> dict[str, tuple[bytes, str]]:
@@ -12,7 +12,7 @@ def files(face: PageSpec) -> dict[str, tuple[bytes, str]]:
     script = "".join(asset(name) for name in ("html/page.js", f"{face.view}.js"))
     script = f'"use strict";\n(() => {{\n{script}{_asset(f"{face.form}.js")}}})();\n'
     style = asset("html/page.css") + _asset("serve.css")
-    written = _asset("page.html").format(title=html.escape(face.title), data=block(face.data))
+    written = _asset("page.html").format(title=html.escape(face.title), data=json_block(face.data))
     return {
         "/": (written.encode(), "text/html; charset=utf-8"),
         "/page.js": (script.encode(), "text/javascript; charset=utf-8"),

@@ -17,7 +17,7 @@ from regard.tasks._image_data import ImageBatch, ImageStats, Planned, shifted
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
 from regard.tasks.generate_image.options import PLACES, GenerateImage
 from regard.training.protocol import Loss, ValidationResult
-from regard.viz.plots.image_grid import grid, write_picture
+from regard.viz.plots.image_grid import image_grid, write_png
 
 # pictures of a class that are drawn to be validated, to be judged at the end, and to be looked at
 VALIDATED, JUDGED, SHOWN = 50, 100, 10
@@ -149,7 +149,7 @@ def drawn(model: SelfAttentionGAN, asked: NDArray[np.int64], seed: int) -> NDArr
 def show(model: SelfAttentionGAN, classes: Sequence[int], count: int, seed: int, path: Path) -> None:
     """Pictures of these classes in one file, a row of `count` each."""
     samples = drawn(model, np.array(classes).repeat(count), seed)
-    write_picture(path, grid(samples.reshape(len(classes), count, *samples.shape[1:])))
+    write_png(path, image_grid(samples.reshape(len(classes), count, *samples.shape[1:])))
 
 
 def has_judge(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Alignments as heat maps in one file: each of a scale of its own, laid beside and below each other as they fit."""
+"""Alignments as heat maps in one file, each with cells of its own scale, laid out in rows as they fit."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,176 +9,176 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
-from regard.viz.plots.canvas import BAR, Canvas, Ruler, Scale, board, ruler
-from regard.viz.plots.figure_file import drawable, speller
-from regard.viz.plots.heatmap import frame, turn
+from regard.viz.plots.canvas import COLOUR_BAR, AxisLabels, Canvas, Scale, axis_labels, open_canvas
+from regard.viz.plots.figure_file import check_figure_path, speller
+from regard.viz.plots.heatmap import frame_cell, rotate_long_labels
 from regard.viz.plots.typesetting import text_widths, wrap
 from regard.viz.text import labels
 
 if TYPE_CHECKING:
     from regard.viz.alignment.alignment import Alignment
 
-# inches: of a cell, the most of a map's side, and how wide and high the whole may grow
-_CELL, _SIDE, _WIDE, _HIGH = 0.17, 11.0, 14.0, 200.0
-# a text is never wrapped to less than this many inches, and there are so many between panels
-_NARROW, _GAP = 2.4, 0.25
-# beyond so many cells a side, one that is drawn is the greatest of several: a screen has no more pixels
-_CELLS = 1024
-# points of what stands above a map, and the most lines that one text takes there
-_FONT, _LINES = 8.0, 6
-# what hard attention is told as; and where a frame shows it
-HARD = "hard attention: of each piece, only the place of its greatest weight was read"
-FRAMED = f"{HARD}; it has a frame"
-# a mark without a width that letters on both sides of it take their direction from
+# inches: of a cell, the longest side of a map, the greatest width and height of the figure
+_CELL, _MAX_SIDE, _MAX_WIDTH, _MAX_HEIGHT = 0.17, 11.0, 14.0, 200.0
+# inches: the least width that a text is wrapped to, and the gap between maps
+_MIN_TEXT_WIDTH, _GAP = 2.4, 0.25
+# cells per side; a longer map is max-pooled, a screen has no more pixels
+_MAX_CELLS = 1024
+# points of the texts above a map, and the most lines of one text
+_FONT, _MAX_LINES = 8.0, 6
+HARD_NOTE = "hard attention: of each piece, only the place of its greatest weight was read"
+FRAMED_NOTE = f"{HARD_NOTE}; it has a frame"
+# an invisible mark that gives the characters around it their direction
 _LEFT_TO_RIGHT = "\u200e"
 
 
 @dataclass(frozen=True, eq=False)
-class _Laid:
-    """A map with what stands around it, measured in inches."""
+class _MeasuredMap:
+    """A map with its texts and labels, measured in inches."""
 
     cells: Tensor  # "t s"
-    read: list[int]
+    read: list[int]  # the column that each row of hard attention read, -1 for none
     lines: list[str]
-    rows: Ruler
-    columns: Ruler
+    rows: AxisLabels
+    columns: AxisLabels
     width: float
 
     @property
-    def header(self) -> float:
+    def lines_height(self) -> float:
         return len(self.lines) * _FONT * 1.3 / 72 + 0.06
 
     @property
-    def above(self) -> float:
-        flat = all(len(label) <= 3 for label in self.columns.labels)
-        return self.columns.size * 1.3 / 72 + 0.05 if flat else self.columns.room + 0.03
+    def columns_height(self) -> float:
+        is_flat = all(len(label) <= 3 for label in self.columns.labels)
+        return self.columns.font_size * 1.3 / 72 + 0.05 if is_flat else self.columns.width + 0.03
 
     @property
     def height(self) -> float:
-        return self.header + self.above + self.rows.inches + _GAP
+        return self.lines_height + self.columns_height + self.rows.length + _GAP
 
 
 def figure(alignments: Sequence["Alignment"], path: Path) -> Path:
-    """Draws the alignments, the translation on the left, the source above; cells are of one size where they fit."""
-    laid = _laid(alignments, path)
-    if (high := _high(_shelves(laid))) > _HIGH:
+    """Draws the alignments, target on the left, source above; cells have one size where they fit."""
+    maps = _measure(alignments, path)
+    if (height := _total_height(_rows_of_maps(maps))) > _MAX_HEIGHT:
         raise ValueError(
-            f"a figure is at most {_HIGH:.0f} inches high, {len(alignments)} alignments of up to "
-            f"{max(len(one.target) for one in alignments)} target pieces would be {high:.0f}; draw fewer, "
-            "or write .html or .txt"
+            f"a figure is at most {_MAX_HEIGHT:.0f} inches high, {len(alignments)} alignments of up to "
+            f"{max(len(alignment.target) for alignment in alignments)} target pieces would be {height:.0f}; "
+            "draw fewer, or write .html or .txt"
         )
-    return _draw_all(laid, alignments, path)
+    return _draw_all(maps, alignments, path)
 
 
-def fitting(alignments: Sequence["Alignment"], path: Path) -> int:
-    """Draws the first of the alignments, as many as a figure has room for, and tells how many those are."""
-    laid = _laid(alignments, path)
-    # one always fits
-    count = len(laid)
-    while count > 1 and _high(_shelves(laid[:count])) > _HIGH:
+def draw_fitting(alignments: Sequence["Alignment"], path: Path) -> int:
+    """Draws as many of the first alignments as fit into a figure, at least one, and returns their number."""
+    maps = _measure(alignments, path)
+    count = len(maps)
+    while count > 1 and _total_height(_rows_of_maps(maps[:count])) > _MAX_HEIGHT:
         count -= 1
-    _draw_all(laid[:count], alignments[:count], path)
+    _draw_all(maps[:count], alignments[:count], path)
     return count
 
 
-def share(rows: int, columns: int) -> float:
-    """How much of a figure a map of so many cells takes at least: its cells and a line above them."""
-    height, width = (min(_CELL * cells, _SIDE) + _GAP for cells in (rows, columns))
-    return (height + _FONT / 72) * width / (_HIGH * _WIDE)
+def figure_share(rows: int, columns: int) -> float:
+    """The least share of a figure that a map of this shape takes: its cells and one line above them."""
+    height, width = (min(_CELL * cells, _MAX_SIDE) + _GAP for cells in (rows, columns))
+    return (height + _FONT / 72) * width / (_MAX_HEIGHT * _MAX_WIDTH)
 
 
-def _shelves(laid: Sequence[_Laid]) -> list[list[_Laid]]:
-    """About as many maps beside each other as below, as far as they fit."""
-    across = math.ceil(math.sqrt(len(laid)))
-    shelves: list[list[_Laid]] = [[]]
-    for one in laid:
-        shelf = shelves[-1]
-        if len(shelf) == across or sum(each.width + _GAP for each in (*shelf, one)) > _WIDE:
-            shelves.append([one])
+def _rows_of_maps(maps: Sequence[_MeasuredMap]) -> list[list[_MeasuredMap]]:
+    """About as many maps per row as rows, as far as they fit."""
+    across = math.ceil(math.sqrt(len(maps)))
+    rows: list[list[_MeasuredMap]] = [[]]
+    for measured in maps:
+        row = rows[-1]
+        if len(row) == across or sum(other.width + _GAP for other in (*row, measured)) > _MAX_WIDTH:
+            rows.append([measured])
         else:
-            shelf.append(one)
-    return [shelf for shelf in shelves if shelf]
+            row.append(measured)
+    return [row for row in rows if row]
 
 
-def _high(shelves: Sequence[Sequence[_Laid]]) -> float:
-    return sum(max(one.height for one in shelf) for shelf in shelves)
+def _total_height(rows: Sequence[Sequence[_MeasuredMap]]) -> float:
+    return sum(max(measured.height for measured in row) for row in rows)
 
 
-def _draw_all(laid: Sequence[_Laid], alignments: Sequence["Alignment"], path: Path) -> Path:
-    shelves = _shelves(laid)
-    wide = max(sum(one.width + _GAP for one in shelf) for shelf in shelves)
-    named = "what the translation looked at" if len(laid) == 1 else f"what {len(laid):,} translations looked at"
-    told = [FRAMED] if any(one.hard for one in alignments) else []
-    with board(path, named, told, list(words(alignments)), wide + BAR, max(_high(shelves), 1.1)) as b:
+def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], path: Path) -> Path:
+    rows = _rows_of_maps(maps)
+    width = max(sum(measured.width + _GAP for measured in row) for row in rows)
+    title = "what the translation looked at" if len(maps) == 1 else f"what {len(maps):,} translations looked at"
+    notes = [FRAMED_NOTE] if any(alignment.hard for alignment in alignments) else []
+    words, height = list(figure_texts(alignments)), max(_total_height(rows), 1.1)
+    with open_canvas(path, title, notes, words, width + COLOUR_BAR, height) as canvas:
         top = 0.0
-        for shelf in shelves:
+        for row in rows:
             left = 0.0
-            for one in shelf:
-                _draw(b, one, left, top)
-                left += one.width + _GAP
-            top += max(one.height for one in shelf)
-        b.bar(wide, 0.1, 0.9, Scale(1.0))
+            for measured in row:
+                _draw(canvas, measured, left, top)
+                left += measured.width + _GAP
+            top += max(measured.height for measured in row)
+        canvas.add_colour_bar(width, 0.1, 0.9, Scale(1.0))
     return path
 
 
-def words(alignments: Sequence["Alignment"]) -> Iterator[str]:
-    """All that is written in their figure."""
-    for one in alignments:
-        yield from (one.title, one.note, *one.texts())
-        yield from (labels.shown(piece) for piece in (*one.source, *one.target))
+def figure_texts(alignments: Sequence["Alignment"]) -> Iterator[str]:
+    """All texts of the figure."""
+    for alignment in alignments:
+        yield from (alignment.title, alignment.note, *alignment.texts())
+        yield from (labels.visible_label(token) for token in (*alignment.source, *alignment.target))
 
 
-def heading(one: "Alignment") -> list[str]:
+def heading(alignment: "Alignment") -> list[str]:
     """The title, or the source and below it the translation; then the note."""
-    # each side by itself: beside an Arabic source a date would turn round
-    source, target = (f"{_LEFT_TO_RIGHT}{labels.legible(text)}{_LEFT_TO_RIGHT}" for text in one.texts())
-    lines = [labels.legible(one.title)] if one.title else [source, f"→ {target}"]
-    return [*lines, *([labels.legible(one.note)] if one.note else [])]
+    # each side is isolated: a date beside an Arabic source would be reordered
+    source, target = (f"{_LEFT_TO_RIGHT}{labels.printable(text)}{_LEFT_TO_RIGHT}" for text in alignment.texts())
+    lines = [labels.printable(alignment.title)] if alignment.title else [source, f"→ {target}"]
+    return [*lines, *([labels.printable(alignment.note)] if alignment.note else [])]
 
 
-def _laid(alignments: Sequence["Alignment"], path: Path) -> list[_Laid]:
-    drawable(path)
-    spelt = speller(path, words(alignments))
-    found = []
-    for one in alignments:
-        cells = one.cells()
+def _measure(alignments: Sequence["Alignment"], path: Path) -> list[_MeasuredMap]:
+    check_figure_path(path)
+    spell = speller(path, figure_texts(alignments))
+    maps = []
+    for alignment in alignments:
+        cells = alignment.cells()
         rows, columns = (
-            ruler([labels.shown(piece) for piece in pieces], min(_CELL * max(len(pieces), 1), _SIDE), path)
-            for pieces in (one.target, one.source)
+            axis_labels(list(map(labels.visible_label, tokens)), min(_CELL * max(len(tokens), 1), _MAX_SIDE), path)
+            for tokens in (alignment.target, alignment.source)
         )
-        own = rows.room + columns.inches
-        lines = [
-            line for text in heading(one) for line in wrap(spelt(text), max(own, _NARROW), _FONT, max_lines=_LINES)
-        ]
-        width = max(own, *text_widths(lines, _FONT)) if lines else own
+        width = rows.width + columns.length
+        text_width = max(width, _MIN_TEXT_WIDTH)
+        wrapped = [wrap(spell(text), text_width, _FONT, max_lines=_MAX_LINES) for text in heading(alignment)]
+        lines = [line for text_lines in wrapped for line in text_lines]
+        width = max(width, *text_widths(lines, _FONT)) if lines else width
         # an empty row read nothing
-        read = [int(row.argmax()) if bool(row.any()) else -1 for row in cells] if one.hard and len(one.source) else []
-        found.append(_Laid(cells, read, lines, rows, columns, width))
-    return found
+        is_read = alignment.hard and len(alignment.source) > 0
+        read = [int(row.argmax()) if bool(row.any()) else -1 for row in cells] if is_read else []
+        maps.append(_MeasuredMap(cells, read, lines, rows, columns, width))
+    return maps
 
 
-def _draw(b: Canvas, one: _Laid, left: float, top: float) -> None:
-    for n, line in enumerate(one.lines):
-        b.write(line, left, top + n * _FONT * 1.3 / 72, _FONT, va="top")
-    top += one.header
-    axes = b.place(left + one.rows.room, top + one.above, one.columns.inches, one.rows.inches)
+def _draw(canvas: Canvas, measured: _MeasuredMap, left: float, top: float) -> None:
+    for n, line in enumerate(measured.lines):
+        canvas.write(line, left, top + n * _FONT * 1.3 / 72, _FONT, va="top")
+    top += measured.lines_height + measured.columns_height
+    axes = canvas.add_axes(left + measured.rows.width, top, measured.columns.length, measured.rows.length)
     axes.spines[:].set_visible(False)
-    rows, columns = one.cells.shape
-    if not one.cells.numel():
+    rows, columns = measured.cells.shape
+    if not measured.cells.numel():
         axes.set(xticks=[], yticks=[])
         axes.text(0.0, 1.0, "nothing to look at", va="top", transform=axes.transAxes)
         return
-    b.heat(axes, _pooled(one.cells), rows, columns, Scale(1.0))
+    canvas.heatmap(axes, _pooled(measured.cells), rows, columns, Scale(1.0))
     axes.xaxis.tick_top()
-    for axis, along in ((axes.yaxis, one.rows), (axes.xaxis, one.columns)):
-        along.lay(axis)
+    measured.rows.set_on(axes.yaxis)
+    measured.columns.set_on(axes.xaxis)
     axes.tick_params(length=0, rotation=0)
-    turn(axes, one.columns.labels[:: one.columns.step])
-    for row, column in enumerate(one.read):
+    rotate_long_labels(axes, measured.columns.labels[:: measured.columns.step])
+    for row, column in enumerate(measured.read):
         if column >= 0:
-            frame(axes, column, row)
+            frame_cell(axes, column, row)
 
 
 def _pooled(cells: Tensor) -> Tensor:
-    rows, columns = (min(n, _CELLS) for n in cells.shape)
+    rows, columns = (min(n, _MAX_CELLS) for n in cells.shape)
     return cells if (rows, columns) == tuple(cells.shape) else adaptive_max_pool2d(cells[None], (rows, columns))[0]

@@ -1,8 +1,8 @@
 """One HTML file that needs nothing else: no network, no other file, no font, no library.
 
-The style is page.css beside this file, the script page.js and that of the view, such as alignments.js. They are allowed
-by their hashes in the page's Content-Security-Policy, which forbids everything else; so what stands in the data can
-never run. The data is JSON in a block that the browser does not execute.
+Its style is page.css and its script is page.js with the script of the view, such as alignment/page.js. The page's
+Content-Security-Policy allows them by their hashes and forbids everything else, so that the data can never run. The
+data is JSON in a block that the browser does not execute.
 """
 
 import base64
@@ -12,12 +12,12 @@ import json
 from collections.abc import Sequence
 from importlib import resources
 
-# < could end the block, the others are written alike so that no reader has to wonder
+# "<" could end the block; the others are escaped for uniformity
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def block(data: object) -> str:
-    """The data as JSON that may stand inside a script element: ASCII alone, without a < in it."""
+def json_block(data: object) -> str:
+    """The data as JSON that may stand inside a script element: ASCII without "<"."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
@@ -29,50 +29,51 @@ def asset(name: str) -> str:
     return resources.files("regard.viz").joinpath(name).read_text(encoding="utf-8")
 
 
-def allowed(text: str) -> str:
-    """The text as the policy names it."""
+def csp_hash(text: str) -> str:
+    """The source expression by which a Content-Security-Policy allows a script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def policy(script: str, style: str, *sources: str) -> str:
-    """All that a page may reach: these scripts and styles, what `sources` allow, and nothing else."""
-    told = ("default-src 'none'", f"script-src {script}", f"style-src {style}", *sources)
-    return "; ".join((*told, "base-uri 'none'", "form-action 'none'"))
+def content_security_policy(script: str, style: str, *sources: str) -> str:
+    """A policy that allows these scripts and styles and the given `sources`, and nothing else."""
+    directives = ("default-src 'none'", f"script-src {script}", f"style-src {style}", *sources)
+    return "; ".join((*directives, "base-uri 'none'", "form-action 'none'"))
 
 
-def document(title: str, view: str, data: object, words: str) -> str:
-    """The page: `data` is what the script named `view` draws, `words` the same as text for a reader without scripts."""
-    return sheet(title, asset("html/page.css"), joined("html/page", view), data, f"<pre>{html.escape(words)}</pre>")
+def join_scripts(*names: str) -> str:
+    """Scripts by name, joined into one function scope."""
+    return '"use strict";\n(() => {\n' + "\n".join(asset(f"{name}.js") for name in names) + "})();\n"
 
 
-def joined(*scripts: str) -> str:
-    """Scripts by name as one, whose names nobody else sees."""
-    return '"use strict";\n(() => {\n' + "\n".join(asset(f"{name}.js") for name in scripts) + "})();\n"
+def view_document(title: str, view: str, data: object, text: str) -> str:
+    """A page whose `data` the script `view` draws, with `text` for readers without scripts."""
+    script = join_scripts("html/page", view)
+    return document(title, asset("html/page.css"), script, data, f"<pre>{html.escape(text)}</pre>")
 
 
-def sheet(
+def document(
     title: str,
     style: str,
     script: str,
     data: object,
-    words: str,
+    noscript: str,
     *,
-    main: str = "",
+    attributes: str = "",
     sources: Sequence[str] = ("img-src data:",),
-    held: str = "",
+    body_end: str = "",
 ) -> str:
-    """The file: what the script draws into, and all that it may reach, which is what `sources` allow and nothing else.
+    """The HTML file: the script draws `data` into the main element, and its policy allows `sources` and nothing else.
 
-    `words` is markup for a reader without scripts, `main` are attributes of the element that is drawn into, and `held`
-    is markup behind the script.
+    `noscript` is markup for readers without scripts, `attributes` are those of the main element, and `body_end` is
+    markup after the script.
     """
-    reach = policy(allowed(script), allowed(style), *sources)
-    # A hash is over the text between the tags to the last line feed: nothing may be added around it.
+    policy = content_security_policy(csp_hash(script), csp_hash(style), *sources)
+    # The hash covers the text between the tags to the last line feed: nothing may be added around it.
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{reach}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{html.escape(title)}</title>
@@ -80,10 +81,10 @@ def sheet(
 <style>{style}</style>
 </head>
 <body>
-<main id="page"{main}></main>
-<noscript>{words}</noscript>
-<script type="application/json" id="data">{block(data)}</script>
+<main id="page"{attributes}></main>
+<noscript>{noscript}</noscript>
+<script type="application/json" id="data">{json_block(data)}</script>
 <script>{script}</script>
-{held}</body>
+{body_end}</body>
 </html>
 """

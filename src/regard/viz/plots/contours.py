@@ -1,4 +1,4 @@
-"""A picture as lines over a map, so that the colours of the map stay those of its bar, whatever lies under them."""
+"""The contours of an image as lines over a map, so that the colours of the map stay those of its colour bar."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -7,46 +7,46 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-# a picture is made so small before lines are drawn; a colour that hardly changes has none
-_SIDE, _LEAST = 64, 0.1
-# a light rim under a dark line: one of them is seen on any colour
+# pixels of the longer side that an image is reduced to, and the least range of a channel that has contours
+_SIDE, _MIN_RANGE = 64, 0.1
+# a light rim under a dark line: one of them is visible on any colour
 _STROKES = (("#FFFFFF", 1.1), ("#202020", 0.45))
 
 
-def outline(picture: Tensor) -> list[tuple[float, float, float, float]]:  # "h w 3"
-    """(x, y) to (x, y) of lines, from 0 to 1: around what has more red, green or blue than the middle of what there is.
+def contour_lines(image: Tensor) -> list[tuple[float, float, float, float]]:  # "h w 3"
+    """Lines (x, y, x, y) from 0 to 1 around pixels whose red, green or blue lies above the middle of its range.
 
-    overlay.js and recording_image.js draw the same ones.
+    page.js draws the same lines.
     """
-    high, wide = picture.shape[:2]
-    times = max(high, wide) / _SIDE
-    size = (high, wide) if times <= 1 else (max(round(high / times), 1), max(round(wide / times), 1))
-    small = adaptive_avg_pool2d(picture.movedim(-1, 0), size)
-    low, high_ = small.amin((1, 2), keepdim=True), small.amax((1, 2), keepdim=True)
-    more = (small > (low + high_) / 2) & (high_ - low >= _LEAST)
-    across = (more[:, :, 1:] != more[:, :, :-1]).any(0)  # between two columns
-    down = (more[:, 1:] != more[:, :-1]).any(0)  # between two rows
-    upright = [(x / size[1], y0 / size[0], x / size[1], y1 / size[0]) for x, y0, y1 in _runs(across.T)]
-    return upright + [(x0 / size[1], y / size[0], x1 / size[1], y / size[0]) for y, x0, x1 in _runs(down)]
+    height, width = image.shape[:2]
+    factor = max(height, width) / _SIDE
+    rows, columns = (height, width) if factor <= 1 else (max(round(height / factor), 1), max(round(width / factor), 1))
+    small = adaptive_avg_pool2d(image.movedim(-1, 0), (rows, columns))
+    low, high = small.amin((1, 2), keepdim=True), small.amax((1, 2), keepdim=True)
+    above = (small > (low + high) / 2) & (high - low >= _MIN_RANGE)
+    between_columns = (above[:, :, 1:] != above[:, :, :-1]).any(0)
+    between_rows = (above[:, 1:] != above[:, :-1]).any(0)
+    vertical = [(x / columns, y0 / rows, x / columns, y1 / rows) for x, y0, y1 in _runs(between_columns.T)]
+    return vertical + [(x0 / columns, y / rows, x1 / columns, y / rows) for y, x0, x1 in _runs(between_rows)]
 
 
 def _runs(lines: Tensor) -> Iterator[tuple[int, int, int]]:
-    """Where each line is drawn without a gap: its number from 1, where from and where to."""
+    """The unbroken stretches of each line: its number from 1, their start and their end."""
     for number, line in enumerate(lines.tolist(), 1):
-        at = 0
-        for drawn, some in groupby(line):
-            end = at + len(list(some))
-            if drawn:
-                yield number, at, end
-            at = end
+        start = 0
+        for is_drawn, stretch in groupby(line):
+            end = start + len(list(stretch))
+            if is_drawn:
+                yield number, start, end
+            start = end
 
 
-def trace(axes: Any, picture: Tensor, left: float, right: float, bottom: float, top: float) -> None:
-    """Draws the lines into axes whose picture lies between these."""
+def draw_contours(axes: Any, image: Tensor, left: float, right: float, bottom: float, top: float) -> None:
+    """Draws the contours into axes in which the image has this extent."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    lines = outline(picture)
+    lines = contour_lines(image)
     if not lines:
         return
     points = [

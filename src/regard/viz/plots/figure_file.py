@@ -13,10 +13,12 @@ from regard.viz.text import fonts
 
 # the file formats of a figure
 SUFFIXES = (".png", ".svg", ".pdf")
+# metadata without dates and versions, so that the same input gives the same bytes
+_METADATA = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
-def drawable(path: str | Path) -> None:
-    """Matplotlib is there, and the file is of a kind that it writes."""
+def check_figure_path(path: str | Path) -> None:
+    """Raises if matplotlib is not installed or does not write files with this suffix."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -25,22 +27,22 @@ def drawable(path: str | Path) -> None:
 
 
 def speller(path: str | Path, words: Iterable[str]) -> Callable[[str], str]:
-    """How to write a word into such a file: what no font has is spelt [U+XXXX], but in an SVG, where it stays."""
+    """A function that spells characters without a font as [U+XXXX]; for an SVG, whose text stays text, the identity."""
     if Path(path).suffix == ".svg":
         return str
     _, missing = fonts.families(words)
-    return lambda word: fonts.spelt(word, missing)
+    return lambda word: fonts.spell_missing(word, missing)
 
 
 @contextlib.contextmanager
 def fonts_for(words: Iterable[str]) -> Iterator[None]:
-    """Matplotlib with the fonts that these words need and with no formulas; what was set before is set again after."""
+    """Matplotlib with the fonts that these words need and without formulas; restores its settings at the end."""
     from matplotlib import rc_context
 
     families, _ = fonts.families(words)
     settings: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "none", "font.size": 8}
     with rc_context({**settings, "text.parse_math": False, "font.family": families}), warnings.catch_warnings():
-        # of an SVG, which names its characters and leaves the drawing to the reader's fonts
+        # an SVG keeps characters as text and leaves their drawing to the reader's fonts
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
         yield
 
@@ -49,20 +51,19 @@ def fonts_for(words: Iterable[str]) -> Iterator[None]:
 def figure_file(
     path: Path, words: Iterable[str], size: tuple[float, float]
 ) -> Iterator[tuple[Any, Callable[[str], str]]]:
-    """An empty matplotlib figure that is written to `path` at the end, and how to write a word on it.
+    """An empty matplotlib figure that is written to `path` at the end, and a function that spells words for it.
 
-    Words are words: no dollar sign starts a formula. Characters that the usual font has not are drawn with the fonts of
-    the machine that have them, such as Noto; one that no font has is spelt [U+XXXX], but in an SVG, whose
-    text stays text, it stays itself. The same input gives the same bytes, and no setting of matplotlib is left changed.
+    No dollar sign starts a formula. Characters that the default font lacks are drawn with installed fonts that have
+    them, such as Noto; a character that no font has is spelt [U+XXXX], except in an SVG, whose text stays text. The
+    same input gives the same bytes, and the settings of matplotlib are restored.
     """
-    drawable(path)
+    check_figure_path(path)
     from matplotlib.figure import Figure
 
     words = list(words)
-    still = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with fonts_for(words):
-        drawn = Figure(figsize=size, dpi=150, layout="constrained")
-        yield drawn, speller(path, words)
-        held = io.BytesIO()
-        drawn.savefig(held, format=path.suffix[1:], metadata=still[path.suffix])
-        atomic_files.write_atomically(path, [held.getbuffer()])
+        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        yield figure, speller(path, words)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=path.suffix[1:], metadata=_METADATA[path.suffix])
+        atomic_files.write_atomically(path, [buffer.getbuffer()])

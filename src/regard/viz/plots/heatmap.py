@@ -13,19 +13,19 @@ from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.viz.plots.figure_file import figure_file
 
-# beyond this many cells a side a map is drawn coarse: a screen has no more pixels
-_CELLS = 512
-# labels are drawn up to this many, beyond it they would overlap
-_LABELS = 40
-# of frames
-INK = "#D55E00"
-# a panel, and a letter of a label
-_INCHES, _LETTER = 2.9, 0.075
+# cells per side; longer maps are pooled, a screen has no more pixels
+_MAX_CELLS = 512
+# labels per axis; more would overlap
+_MAX_LABELS = 40
+# the colour of frames around cells
+FRAME_COLOUR = "#D55E00"
+# inches of a panel, and of a letter of a label
+_PANEL, _LETTER = 2.9, 0.075
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One map with its title and, if given, what stands at its rows (queries) and columns (keys)."""
+    """One map with its title and, if given, the labels of its rows (queries) and columns (keys)."""
 
     weights: Tensor | AttentionMap  # "q k"
     title: str = ""
@@ -44,21 +44,21 @@ def _cells(panel: Panel) -> Tensor:
         if labels is not None and len(labels) != count:
             raise ValueError(f"{name} must label {count} positions, got {len(labels)} labels; give one each or None")
     if isinstance(weights, AttentionMap):
-        weights = weights.coarse(_CELLS, _CELLS) if max(weights.shape) > _CELLS else weights.dense()
+        weights = weights.coarse(_MAX_CELLS, _MAX_CELLS) if max(weights.shape) > _MAX_CELLS else weights.dense()
     return weights.detach().to("cpu", torch.float32)
 
 
-def _words(panels: Iterable[Panel]) -> Iterator[str]:
+def _panel_texts(panels: Iterable[Panel]) -> Iterator[str]:
     for panel in panels:
         yield from (panel.title, *(panel.rows or ()), *(panel.columns or ()))
 
 
 def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4, cell: float | None = None,
            label: str = "weight") -> Path:  # fmt: skip
-    """Draws maps side by side into a file: dark is no weight, bright is all of it, also for colour-blind eyes.
+    """Draws maps side by side into a file; dark is no weight, bright is all of it, in colours for colour-blind readers.
 
-    All panels are of one size; with `cell`, all cells are, squares of so many inches. The same input gives the same
-    bytes. `label` says what the colours stand for.
+    All panels have one size; with `cell`, all cells are squares of `cell` inches instead. The same input gives the same
+    bytes. `label` names the quantity that the colours show.
     """
     path = Path(path)
     panels = list(panels) if isinstance(panels, list | tuple) else [panels]  # type: ignore[list-item]
@@ -69,87 +69,90 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     checks.positive("across", across, "figure")
     if cell is not None:
         checks.positive("cell", cell, "figure")
-    wide = min(across, len(panels))
-    high = -(-len(panels) // wide)
-    size = (_INCHES, _INCHES) if cell is None else _room(panels, cell)
-    most = None if cell is None else _most(panels)
-    # squares too small for a letter get no labels, larger ones all of them
-    labelled = _LABELS if cell is None else sys.maxsize if cell >= 1.2 * _LETTER else 0
-    with figure_file(path, [*_words(panels), label], (size[0] * wide + 0.5, size[1] * high)) as (drawn, spelt):
-        axes = drawn.subplots(high, wide, squeeze=False)
-        for place, panel in zip(axes.flat, panels, strict=False):
-            _map(place, panel, spelt, most, labelled)
-        for place in axes.flat[len(panels) :]:
-            place.set_axis_off()
-        shrink = 0.6 if cell is None else min(0.6, _INCHES / (size[1] * high))
-        drawn.colorbar(_scale(), ax=axes, shrink=shrink, label=spelt(label))
+    columns = min(across, len(panels))
+    rows = -(-len(panels) // columns)
+    width, height = (_PANEL, _PANEL) if cell is None else _panel_size(panels, cell)
+    shape = None if cell is None else _largest_shape(panels)
+    # cells too small for a letter get no labels, larger ones all of them
+    max_labels = _MAX_LABELS if cell is None else sys.maxsize if cell >= 1.2 * _LETTER else 0
+    size = (width * columns + 0.5, height * rows)
+    with figure_file(path, [*_panel_texts(panels), label], size) as (drawing, spell):
+        grid = drawing.subplots(rows, columns, squeeze=False)
+        for axes, panel in zip(grid.flat, panels, strict=False):
+            _draw_panel(axes, panel, spell, shape, max_labels)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_axis_off()
+        shrink = 0.6 if cell is None else min(0.6, _PANEL / (height * rows))
+        drawing.colorbar(_colour_scale(), ax=grid, shrink=shrink, label=spell(label))
     return path
 
 
-def _most(panels: Sequence[Panel]) -> tuple[int, int]:
-    """The most rows and the most columns of any map."""
+def _largest_shape(panels: Sequence[Panel]) -> tuple[int, int]:
+    """The greatest number of rows and of columns."""
     return max(panel.weights.shape[0] for panel in panels), max(panel.weights.shape[-1] for panel in panels)
 
 
-def _room(panels: Sequence[Panel], cell: float) -> tuple[float, float]:
+def _panel_size(panels: Sequence[Panel], cell: float) -> tuple[float, float]:
     """The inches, wide and high, in which the largest map fits with its labels and its title."""
-    rows, columns = _most(panels)
-    beside = max((len(label) for panel in panels for label in panel.rows or ()), default=0)
-    below = max((len(label) for panel in panels for label in panel.columns or ()), default=0)
+    rows, columns = _largest_shape(panels)
+    row_letters = max((len(label) for panel in panels for label in panel.rows or ()), default=0)
+    column_letters = max((len(label) for panel in panels for label in panel.columns or ()), default=0)
     lines = max(panel.title.count("\n") + 1 for panel in panels)
     return (
-        max(columns * cell + 0.4 + _LETTER * min(beside, 30), 2.0),
-        max(rows * cell + 0.4 + _LETTER * min(below, 30) + 0.16 * lines, 1.4),
+        max(columns * cell + 0.4 + _LETTER * min(row_letters, 30), 2.0),
+        max(rows * cell + 0.4 + _LETTER * min(column_letters, 30) + 0.16 * lines, 1.4),
     )
 
 
-def _square(place: Any, rows: int, columns: int) -> None:
-    """Room for so many cells in every panel, so that a cell is as large in all; labels next to the cells."""
-    place.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5), aspect="equal", anchor="NW")
-    place.xaxis.tick_top()
-    place.tick_params(length=0, pad=2)
-    place.spines[:].set_visible(False)
+def _set_equal_cells(axes: Any, rows: int, columns: int) -> None:
+    """Gives every panel the same number of square cells, with labels beside the cells."""
+    axes.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5), aspect="equal", anchor="NW")
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, pad=2)
+    axes.spines[:].set_visible(False)
 
 
-def _map(place: Any, panel: Panel, spelt: Callable[[str], str], most: tuple[int, int] | None, labelled: int) -> None:
-    """One panel: filled by its map, or, in a figure of equal cells, with room for the `most` rows and columns."""
+def _draw_panel(
+    axes: Any, panel: Panel, spell: Callable[[str], str], shape: tuple[int, int] | None, max_labels: int
+) -> None:
+    """One panel, filled by its map or, in a figure of equal cells, with room for a map of `shape`."""
     cells = _cells(panel)
-    place.set_title(spelt(panel.title), fontsize=9, loc="center" if most is None else "left")
+    axes.set_title(spell(panel.title), fontsize=9, loc="center" if shape is None else "left")
     if cells.numel():
-        place.imshow(cells.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+        axes.imshow(cells.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     else:
-        place.set(xticks=[], yticks=[])
-        place.text(0.0, 1.0, "nothing to look at", va="top", transform=place.transAxes)
-    if most is not None:
-        _square(place, *most)
-    for axis, labels in ((place.yaxis, panel.rows), (place.xaxis, panel.columns)):
-        if cells.numel() and labels is not None and len(labels) <= labelled:
-            axis.set_ticks(range(len(labels)), [spelt(label) for label in labels])
-            if axis is place.xaxis:
-                turn(place, [spelt(label) for label in labels])
+        axes.set(xticks=[], yticks=[])
+        axes.text(0.0, 1.0, "nothing to look at", va="top", transform=axes.transAxes)
+    if shape is not None:
+        _set_equal_cells(axes, *shape)
+    for axis, labels in ((axes.yaxis, panel.rows), (axes.xaxis, panel.columns)):
+        if cells.numel() and labels is not None and len(labels) <= max_labels:
+            axis.set_ticks(range(len(labels)), [spell(label) for label in labels])
+            if axis is axes.xaxis:
+                rotate_long_labels(axes, [spell(label) for label in labels])
 
 
-def turn(place: Any, columns: Sequence[str]) -> None:
-    """Lays long labels of columns on their side; all of them, unless they are few among many short ones."""
+def rotate_long_labels(axes: Any, columns: Sequence[str]) -> None:
+    """Rotates long labels of columns; all labels, unless only a few among many are long."""
     long = [len(label) > 3 for label in columns]
     if 4 * sum(long) > len(columns):
-        place.tick_params("x", labelrotation=90)
+        axes.tick_params("x", labelrotation=90)
         return
-    for label, one in zip(place.get_xticklabels() if any(long) else (), long, strict=False):
-        label.set_rotation(90 if one else 0)
+    for text, is_long in zip(axes.get_xticklabels() if any(long) else (), long, strict=False):
+        text.set_rotation(90 if is_long else 0)
 
 
-def frame(axes: Any, column: int, row: int) -> None:
-    """Around a place: the one that looks, or the one that was read."""
+def frame_cell(axes: Any, column: int, row: int) -> None:
+    """A frame around one cell: the query itself, or the key that hard attention read."""
     from matplotlib.patches import Rectangle
 
-    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.2))
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=FRAME_COLOUR, linewidth=1.2))
 
 
-def _scale() -> Any:
-    """What the colours mean, also where no panel has a cell."""
+def _colour_scale() -> Any:
+    """The colours from 0 to 1, also for panels without cells."""
     from matplotlib.cm import ScalarMappable
 
-    scale = ScalarMappable(cmap="cividis")
-    scale.set_clim(0.0, 1.0)
-    return scale
+    colours = ScalarMappable(cmap="cividis")
+    colours.set_clim(0.0, 1.0)
+    return colours

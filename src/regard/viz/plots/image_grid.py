@@ -1,4 +1,4 @@
-"""Many small pictures in one file. No torch here."""
+"""Many small images in one PNG file. Does not import torch."""
 
 import io
 from collections.abc import Sequence
@@ -9,33 +9,38 @@ from numpy.typing import NDArray
 
 from regard.common import atomic_files
 
-# pixels of a small picture's side at least, and of what parts two of them
-_SIDE, _GAP, _PAPER = 32, 2, 255
+# pixels: the least side of an enlarged image, and the gap between two; the colour of the gap
+_SIDE, _GAP, _WHITE = 32, 2, 255
 
 
-def grid(rows: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> NDArray[np.uint8]:  # each "n h w c" -> "y x c"
-    """Rows of pictures, large enough to be seen: every pixel a square of as many."""
+def image_grid(rows: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> NDArray[np.uint8]:  # "n h w c" each -> "y x c"
+    """Rows of images as one image, each pixel enlarged to a square."""
     if not len(rows) or not all(len(row) for row in rows):
         raise ValueError(f"rows must hold pictures, got {[len(row) for row in rows]} of them; give one at least")
     _, height, width, channels = rows[0].shape
-    times = max(1, -(-_SIDE // max(height, width)))
-    high, wide, most = height * times, width * times, max(map(len, rows))
-    sheet = np.full((_GAP + len(rows) * (high + _GAP), _GAP + most * (wide + _GAP), channels), _PAPER, np.uint8)
+    factor = max(1, -(-_SIDE // max(height, width)))
+    height, width, columns = height * factor, width * factor, max(map(len, rows))
+    grid = np.full((_GAP + len(rows) * (height + _GAP), _GAP + columns * (width + _GAP), channels), _WHITE, np.uint8)
     for y, row in enumerate(rows):
-        for x, one in enumerate(row):
-            top, left = _GAP + y * (high + _GAP), _GAP + x * (wide + _GAP)
-            sheet[top : top + high, left : left + wide] = one.repeat(times, 0).repeat(times, 1)
-    return sheet
+        for x, image in enumerate(row):
+            top, left = _GAP + y * (height + _GAP), _GAP + x * (width + _GAP)
+            grid[top : top + height, left : left + width] = image.repeat(factor, 0).repeat(factor, 1)
+    return grid
 
 
-def write_picture(path: Path, pixels: NDArray[np.uint8]) -> None:  # "h w c"
-    """A PNG file, whole or not at all; the same pixels give the same bytes."""
+def png_bytes(pixels: NDArray[np.uint8]) -> bytes:  # "h w c"
+    """A PNG of 1 or 3 channels; the same pixels give the same bytes."""
     try:
         from PIL import Image
     except ImportError as error:
         raise ImportError("pictures need pillow; install it with: pip install 'regard[vision]'") from error
+    buffer = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_png(path: Path, pixels: NDArray[np.uint8]) -> None:  # "h w c"
+    """Writes a PNG file atomically."""
     if path.suffix.lower() != ".png":
         raise ValueError(f"pictures are written as .png, got {path.name}; name it {path.with_suffix('.png').name}")
-    held = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(held, "PNG")
-    atomic_files.write_atomically(path, [held.getbuffer()])
+    atomic_files.write_atomically(path, [png_bytes(pixels)])

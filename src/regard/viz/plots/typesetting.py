@@ -32,14 +32,14 @@ def wrap(
     """
     if max_lines is not None:
         # text that cannot fit need not be measured
-        text = labels.shortened(text, int(max_lines * width * _COLUMNS_PER_INCH))
+        text = labels.shorten(text, int(max_lines * width * _COLUMNS_PER_INCH))
     words = text.split(" ")
     spaced, unspaced, *widths = text_widths(["n n", "nn", *words], font_size, weight)
     space = spaced - unspaced
     lines: list[str] = []
     end = math.inf  # of the last line; the first word begins a line
     for word, word_width in zip(words, widths, strict=True):
-        parts = [word] if word_width <= width else labels.letters(word)
+        parts = [word] if word_width <= width else labels.graphemes(word)
         part_widths = [word_width] if word_width <= width else text_widths(parts, font_size, weight)
         gap, blank = space, " "
         for part, part_width in zip(parts, part_widths, strict=True):

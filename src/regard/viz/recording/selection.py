@@ -1,4 +1,4 @@
-"""Which map of a recording is looked at: its layer, sample and head, its rows and columns in words, its name."""
+"""The map of a recording that a figure shows: its layer, sample and head, its labels and its name."""
 
 import math
 import re
@@ -10,18 +10,18 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
-from regard.attn.terms.read import entropy as entropy_of
+from regard.attn.terms.read import entropy
 from regard.recording.analysis.derived_maps import Difference, HeadMean, Mean
 from regard.recording.recorded_map import HARD, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.text import labels
 
-# how far a weight in low precision may lie below nothing
-_SLACK = 1e-2
-# rows that stand for all when only a mean is wanted
-ROWS = 64
-# how many weights are looked at together
-_AT_ONCE = 1 << 22
+# how far below zero rounding may take a weight in low precision
+_ROUNDING = 1e-2
+# rows that an entropy is averaged over, evenly spaced
+ENTROPY_ROWS = 64
+# weights that are computed together
+_WEIGHTS_PER_STEP = 1 << 22
 KINDS = {
     "self": "self attention",
     "cross": "cross attention",
@@ -34,116 +34,126 @@ KINDS = {
 
 @dataclass(frozen=True)
 class SelectedMap:
-    """One map, "q k": of one head, or the mean of all; `number` is its place in the recording."""
+    """One map, "q k", of one head or of the mean over heads; `number` is its index in the recording."""
 
-    one: RecordedMap
+    recorded_map: RecordedMap
     number: int
     map: AttentionMap  # "q k"
-    head: str  # "head 3 of 12", "mean of 12 heads", or nothing where there is one
+    head: str  # "head 3 of 12", "mean of 12 heads", or "" where there is one head
     rows: list[str]
     columns: list[str]
 
     @property
-    def named(self) -> str:
-        """The module, its call where there were several, and the head."""
-        return " · ".join(part for part in (called(self.one), self.head) if part)
+    def title(self) -> str:
+        """The module, its call if there were several, and the head."""
+        return " · ".join(part for part in (display_name(self.recorded_map), self.head) if part)
 
-    def asked(self, row: int) -> str:
-        """A query by its position and, if it is known, its piece."""
-        number = str(positions(self.one)[row])
-        return f"query {number}" + ("" if self.rows[row] == number else f" '{self.rows[row]}'")
+    def query_label(self, row: int) -> str:
+        """The position of a query and, if it is known, its token."""
+        position = str(query_positions(self.recorded_map)[row])
+        return f"query {position}" + ("" if self.rows[row] == position else f" '{self.rows[row]}'")
 
-    def cells(self, most: int) -> Tensor:  # -> "height width"
-        """The weights to be drawn, or the differences, in at most `most` cells a side."""
-        long = max(self.map.shape) > most
-        return sane(self.map.coarse(most, most) if long else self.map.dense(), self.one, signed=differs(self.one))
+    def cells(self, max_side: int) -> Tensor:  # -> "height width"
+        """The weights or differences to draw, in at most `max_side` cells per side."""
+        is_long = max(self.map.shape) > max_side
+        cells = self.map.coarse(max_side, max_side) if is_long else self.map.dense()
+        return drawable_cells(cells, self.recorded_map, signed=is_difference(self.recorded_map))
 
-    def pooled(self, most: int) -> str:
-        """What to say of a map in few cells; nothing if all are there."""
+    def pooling_note(self, max_side: int) -> str:
+        """A note that the map was pooled to `max_side` cells per side; "" if it was not."""
         q, k = self.map.shape
-        if max(q, k) <= most:
+        if max(q, k) <= max_side:
             return ""
         return f"pooled from {q} × {k}: a cell is what an average row of it gives to all its columns"
 
 
-def called(one: RecordedMap) -> str:
-    """The name of a map: its module, and which call that was, if not the first."""
-    return labels.legible(one.name or "model") + (f" · call {one.call}" if one.call else "")
+def display_name(recorded_map: RecordedMap) -> str:
+    """The module of a map, and the number of its call unless it is the first."""
+    call = f" · call {recorded_map.call}" if recorded_map.call else ""
+    return labels.printable(recorded_map.name or "model") + call
 
 
-def mark(one: RecordedMap) -> str:
-    """What a title says of a map that is not sure."""
-    return "" if one.verified else " (unverified)"
+def unverified_suffix(*recorded_maps: RecordedMap) -> str:
+    """The end of a title: " (unverified)" if one of the maps is, else nothing."""
+    return "" if all(recorded_map.verified for recorded_map in recorded_maps) else " (unverified)"
 
 
-def worry(one: RecordedMap) -> float:
-    """Greatest for the map that is least sure."""
-    return math.inf if one.certificate is None else one.certificate / one.tolerance if one.tolerance else math.inf
+def uncertainty(recorded_map: RecordedMap) -> float:
+    """The certificate in units of the tolerance, infinite where there is none."""
+    if recorded_map.certificate is None or not recorded_map.tolerance:
+        return math.inf
+    return recorded_map.certificate / recorded_map.tolerance
 
 
-def trust(one: RecordedMap) -> str:
-    """How far a map is sure, in words."""
-    if one.verified:
-        return f"certificate {one.certificate:.1g}"
+def verification_label(*recorded_maps: RecordedMap) -> str:
+    """The certificate of the least certain of the maps in words."""
+    recorded_map = max(recorded_maps, key=uncertainty)
+    certificate = recorded_map.certificate
+    if recorded_map.verified:
+        return f"certificate {certificate:.1g}"
     return "unverified: " + (
-        "nothing could be checked" if one.certificate is None else f"|P·V − out| up to {one.certificate:.1g}"
+        "nothing could be checked" if certificate is None else f"|P·V − out| up to {certificate:.1g}"
     )
 
 
-def differs(one: RecordedMap) -> bool:
-    """Is it the difference of two maps, or made of one? Then its cells are signed, however small they are."""
-    # also after it was saved: a map tells how it was made, "mean of difference of sdpa"
-    return isinstance(one.weights, Difference) or re.search(r"\bdifference of\b", one.captured_from) is not None
+def is_difference(recorded_map: RecordedMap) -> bool:
+    """Whether the map is a difference of two maps, or derived from one: its cells are signed, however small."""
+    # a map that was saved and loaded is known by its origin, "mean of difference of sdpa"
+    derived = re.search(r"\bdifference of\b", recorded_map.captured_from) is not None
+    return isinstance(recorded_map.weights, Difference) or derived
 
 
-def weighs_channels(one: RecordedMap) -> bool:
-    """Is it a gate that knows no places, with one weight a channel?"""
-    return one.kind == "gate" and one.grid is None and one.shape[-1] == 1 and one.shape[-2] > 0
+def is_channel_gate(recorded_map: RecordedMap) -> bool:
+    """Whether the map is that of a gate with one weight per channel and no positions."""
+    q, k = recorded_map.shape[-2:]
+    return recorded_map.kind == "gate" and recorded_map.grid is None and k == 1 and q > 0
 
 
-def hard(one: RecordedMap) -> bool:
-    """Was the likeliest key alone read, whatever weight the others have?"""
-    return one.captured_from == HARD
+def is_hard(recorded_map: RecordedMap) -> bool:
+    """Whether hard attention read the key of the greatest weight alone."""
+    return recorded_map.captured_from == HARD
 
 
-def said(recording: Recording, sample: int) -> str:
-    """What the model answered, where the recording knows it: that of sample 0."""
-    return (
-        f"the model says: {labels.legible(recording.about['said'])}" if "said" in recording.about and not sample else ""
-    )
+def prediction_note(recording: Recording, sample: int) -> str:
+    """The model's prediction, which a recording knows for sample 0 only; "" if it does not."""
+    if sample or "said" not in recording.about:
+        return ""
+    return f"the model says: {labels.printable(recording.about['said'])}"
 
 
-def axes(recording: Recording, one: RecordedMap, usual: tuple[str, str] = ("queries", "keys")) -> tuple[str, str]:
-    """What the rows and the columns of a map are: a gate's channels and places, or what the recording is told about."""
-    if one.kind == "gate":
+def axis_names(
+    recording: Recording, recorded_map: RecordedMap, default: tuple[str, str] = ("queries", "keys")
+) -> tuple[str, str]:
+    """The names of the rows and columns: a gate's channels and places, the recording's own names, or `default`."""
+    if recorded_map.kind == "gate":
         return "channels", "places"
-    rows, columns = (recording.about.get(name, other) for name, other in zip(("queries", "keys"), usual, strict=True))
-    return labels.legible(rows), labels.legible(columns)
+    rows, columns = (recording.about.get(key, name) for key, name in zip(("queries", "keys"), default, strict=True))
+    return labels.printable(rows), labels.printable(columns)
 
 
-def sane(cells: Tensor, one: RecordedMap, *, signed: bool = False) -> Tensor:
-    """The cells on the CPU in float32, if they can be drawn; a figure of weights takes no differences."""
-    if differs(one) and not signed:
+def drawable_cells(cells: Tensor, recorded_map: RecordedMap, *, signed: bool = False) -> Tensor:
+    """The cells on the CPU in float32; raises if they are not finite, or negative in a figure that is not `signed`."""
+    name = display_name(recorded_map)
+    if is_difference(recorded_map) and not signed:
         raise ValueError(
-            f"{called(one)!r} is a difference, and this figure is one of weights; draw what='map', 'heads' or "
-            "'difference'"
+            f"{name!r} is a difference, and this figure is one of weights; draw what='map', 'heads' or 'difference'"
         )
     cells = cells.detach().to("cpu", torch.float32)
     if not bool(torch.isfinite(cells).all()):
         raise ValueError(
-            f"weights of {called(one)!r} must be finite to be drawn, got {cells[~torch.isfinite(cells)][0].item()}; "
+            f"weights of {name!r} must be finite to be drawn, got {cells[~torch.isfinite(cells)][0].item()}; "
             "leave that map out, recording['name'] picks some"
         )
-    if not signed and cells.numel() and float(cells.min()) < -_SLACK:
+    if not signed and cells.numel() and float(cells.min()) < -_ROUNDING:
         raise ValueError(
-            f"weights of {called(one)!r} must not be negative, got {float(cells.min()):.3g}; "
+            f"weights of {name!r} must not be negative, got {float(cells.min()):.3g}; "
             "make differences with recording.difference(other)"
         )
     return cells if signed else cells.clamp_min(0.0)
 
 
-def layers(recording: Recording, layer: int | str | None) -> list[int]:
-    """The places in the recording that a layer stands for: all, one by its number, or all calls of a module."""
+def layer_numbers(recording: Recording, layer: int | str | None) -> list[int]:
+    """The indices of the maps of a layer: all (None), one by its index, or all calls of a module by its name."""
     checks.term("recording", recording, Recording, "tape")
     if not len(recording):
         raise ValueError("recording must hold at least one map, got none; run the model under regard.record first")
@@ -151,11 +161,11 @@ def layers(recording: Recording, layer: int | str | None) -> list[int]:
         return list(range(len(recording)))
     if isinstance(layer, str):
         checks.known("layer", layer, recording.names)
-        return [n for n, one in enumerate(recording) if one.name == layer]
-    return [_within("layer", layer, len(recording), "maps of the recording")]
+        return [n for n, recorded_map in enumerate(recording) if recorded_map.name == layer]
+    return [_checked_index("layer", layer, len(recording), "maps of the recording")]
 
 
-def _within(name: str, value: int, count: int, of: str) -> int:
+def _checked_index(name: str, value: int, count: int, of: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number, got {value!r}; try {name}=0")
     if not -count <= value < count:
@@ -163,100 +173,106 @@ def _within(name: str, value: int, count: int, of: str) -> int:
     return value % count
 
 
-def heads(one: RecordedMap, sample: int) -> AttentionMap:  # -> "h q k"
-    """The heads of one sample. Of leading axes the first counts samples; all others, if there are several, heads."""
-    *lead, _, _ = one.shape
-    number = _within("sample", sample, lead[0] if lead else 1, f"samples of {called(one)!r}")
-    return one.weights.pick(number) if lead else one.weights
+def sample_heads(recorded_map: RecordedMap, sample: int) -> AttentionMap:  # -> "*h q k"
+    """The heads of one sample: the first leading axis counts samples, all others count heads."""
+    *lead, _, _ = recorded_map.shape
+    of = f"samples of {display_name(recorded_map)!r}"
+    index = _checked_index("sample", sample, lead[0] if lead else 1, of)
+    return recorded_map.weights.pick(index) if lead else recorded_map.weights
 
 
-def each(found: AttentionMap) -> Iterator[AttentionMap]:
-    """Head by head."""
-    lead = found.shape[:-2]
+def iter_heads(heads: AttentionMap) -> Iterator[AttentionMap]:  # "*h q k" -> "q k"
+    """The heads one by one."""
+    lead = heads.shape[:-2]
     for n in range(math.prod(lead)):
-        yield found.pick(*(int(i) for i in torch.unravel_index(torch.tensor(n), lead))) if lead else found
+        yield heads.pick(*(int(i) for i in torch.unravel_index(torch.tensor(n), lead))) if lead else heads
 
 
-def query(one: SelectedMap, asked: int) -> int:
-    """Which row that is, counted from the front."""
-    return _within("query", asked, one.map.shape[0], f"queries of {called(one.one)!r}")
+def query_row(selected: SelectedMap, query: int) -> int:
+    """The row of a query, counted from the front."""
+    of = f"queries of {display_name(selected.recorded_map)!r}"
+    return _checked_index("query", query, selected.map.shape[0], of)
 
 
-def pick(recording: Recording, number: int, sample: int, head: int | None) -> SelectedMap:
-    """One map of a sample: of a head, by the number that it has in the model, or the mean of all."""
-    one = recording[number]
-    found = heads(one, sample)
-    names = numbers(one)
+def select_map(recording: Recording, number: int, sample: int, head: int | None) -> SelectedMap:
+    """One map of a sample: of a head, by the number that it has in the model, or the mean over heads."""
+    recorded_map = recording[number]
+    heads = sample_heads(recorded_map, sample)
+    numbers = head_numbers(recorded_map)
     if head is None:
-        said = f"mean of {len(names)} heads" if len(names) > 1 else ""
-        shown = _mean(found)
+        label = f"mean of {len(numbers)} heads" if len(numbers) > 1 else ""
+        weights = _head_mean(heads)
     else:
         if isinstance(head, bool) or not isinstance(head, int):
-            raise TypeError(f"head must be a whole number, got {head!r}; try head={names[0]}")
-        if head not in names:
-            there = ", ".join(map(str, names[:8])) + (f" … {names[-1]}" if len(names) > 8 else "")
-            raise ValueError(f"head must be one that {called(one)!r} has, {there}, got {head}; try head={names[0]}")
-        said = f"head {head}" + (f" of {len(names)}" if one.heads is None else "")
-        shown = list(each(found))[names.index(head)]
-    rows, columns = pieces(recording, one, sample)
-    return SelectedMap(one, number, shown, said, rows, columns)
+            raise TypeError(f"head must be a whole number, got {head!r}; try head={numbers[0]}")
+        if head not in numbers:
+            known = ", ".join(map(str, numbers[:8])) + (f" … {numbers[-1]}" if len(numbers) > 8 else "")
+            raise ValueError(
+                f"head must be one that {display_name(recorded_map)!r} has, {known}, got {head}; try head={numbers[0]}"
+            )
+        label = f"head {head}" + (f" of {len(numbers)}" if recorded_map.heads is None else "")
+        weights = list(iter_heads(heads))[numbers.index(head)]
+    rows, columns = row_and_column_labels(recording, recorded_map, sample)
+    return SelectedMap(recorded_map, number, weights, label, rows, columns)
 
 
-def numbers(one: RecordedMap) -> list[int]:
-    """The numbers of the heads in the model, of which some may have been recorded."""
-    count = math.prod(one.shape[1:-2])
-    return list(range(count)) if one.heads is None or len(one.heads) != count else list(one.heads)
+def head_numbers(recorded_map: RecordedMap) -> list[int]:
+    """The numbers of the heads in the model, some of which may not have been recorded."""
+    count = math.prod(recorded_map.shape[1:-2])
+    numbers = recorded_map.heads
+    return list(range(count)) if numbers is None or len(numbers) != count else list(numbers)
 
 
-def _mean(found: AttentionMap) -> AttentionMap:  # "*h q k" -> "q k"
-    if len(found.shape) == 2:
-        return found
-    return HeadMean(found).pick(0) if len(found.shape) == 3 else Mean(*each(found))
+def _head_mean(heads: AttentionMap) -> AttentionMap:  # "*h q k" -> "q k"
+    if len(heads.shape) == 2:
+        return heads
+    return HeadMean(heads).pick(0) if len(heads.shape) == 3 else Mean(*iter_heads(heads))
 
 
-def first(recording: Recording, layer: int | str | None, sample: int, head: int | None) -> SelectedMap:
-    """The map of that layer; without one, the first of the recording."""
-    numbers = layers(recording, layer)
+def select_layer(recording: Recording, layer: int | str | None, sample: int, head: int | None) -> SelectedMap:
+    """The map of a layer; without a layer, the first map of the recording."""
+    numbers = layer_numbers(recording, layer)
     if isinstance(layer, str) and len(numbers) > 1:
         raise ValueError(
             f"layer {layer!r} was called {len(numbers)} times; pass the number of one call, layer={numbers[0]} "
             f"to layer={numbers[-1]}"
         )
-    return pick(recording, numbers[0], sample, head)
+    return select_map(recording, numbers[0], sample, head)
 
 
-def positions(one: RecordedMap) -> list[int]:
-    """Where the queries of a map stand in the text."""
-    return [one.step + n for n in (range(one.shape[-2]) if one.rows is None else one.rows)]
+def query_positions(recorded_map: RecordedMap) -> list[int]:
+    """The absolute positions of the queries of a map."""
+    rows = range(recorded_map.shape[-2]) if recorded_map.rows is None else recorded_map.rows
+    return [recorded_map.step + row for row in rows]
 
 
-def columns(one: RecordedMap) -> tuple[str, ...]:
-    """And its keys, in numbers."""
-    return tuple(str(one.first + n) for n in range(one.shape[-1]))
+def key_positions(recorded_map: RecordedMap) -> tuple[str, ...]:
+    """The absolute positions of the keys of a map, as labels."""
+    return tuple(str(recorded_map.first + n) for n in range(recorded_map.shape[-1]))
 
 
-def pieces(recording: Recording, one: RecordedMap, sample: int) -> tuple[list[str], list[str]]:
-    """What stands at the rows and columns of a map: pieces of the text where they are known, else positions."""
-    rows, found = recording.labels(one) if sample == 0 else (None, None)  # the pieces are those of sample 0
+def row_and_column_labels(recording: Recording, recorded_map: RecordedMap, sample: int) -> tuple[list[str], list[str]]:
+    """The labels of rows and columns: tokens where they are known, which is for sample 0 only, else positions."""
+    rows, columns = recording.labels(recorded_map) if sample == 0 else (None, None)
     return (
-        [str(n) for n in positions(one)] if rows is None else [labels.shown(piece) for piece in rows],
-        list(columns(one)) if found is None else [labels.shown(piece) for piece in found],
+        list(map(str, query_positions(recorded_map))) if rows is None else [labels.visible_label(row) for row in rows],
+        list(key_positions(recorded_map)) if columns is None else [labels.visible_label(column) for column in columns],
     )
 
 
-def entropies(found: AttentionMap, *, signed: bool = False) -> tuple[Tensor, int]:  # -> "h"
-    """−Σ w log w in nats, the mean over rows of every head, and of how many rows: all, or some of many.
+def head_entropies(heads: AttentionMap, *, signed: bool = False) -> tuple[Tensor, int]:  # -> "h"
+    """−Σ w log w in nats per head, the mean over rows, and how many rows were averaged: all, or some of many.
 
-    Of differences, which are `signed`, there is none: NaN; nor of anything else that is no weight.
+    Differences (`signed`) and anything else with negative entries have no entropy: NaN.
     """
-    *lead, q, k = found.shape
+    *lead, q, k = heads.shape
     count = math.prod(lead)
-    rows = torch.linspace(0, q - 1, min(q, ROWS)).round().long().to(found.device)
-    step = max(1, _AT_ONCE // max(count * k, 1))
+    rows = torch.linspace(0, q - 1, min(q, ENTROPY_ROWS)).round().long().to(heads.device)
+    step = max(1, _WEIGHTS_PER_STEP // max(count * k, 1))
     total = torch.zeros(count)
     for n in range(0, len(rows), step):
-        some = found.rows(rows[n : n + step])
-        weights = not signed and (not some.numel() or float(some.min()) >= -_SLACK)
-        spread = entropy_of(some) if weights else some.sum(-1) * math.nan
-        total += spread.reshape(count, -1).sum(-1).to(total)
+        weights = heads.rows(rows[n : n + step])
+        has_entropy = not signed and (not weights.numel() or float(weights.min()) >= -_ROUNDING)
+        nats = entropy(weights) if has_entropy else weights.sum(-1) * math.nan
+        total += nats.reshape(count, -1).sum(-1).to(total)
     return total / max(len(rows), 1), len(rows)

@@ -1,31 +1,31 @@
-"""Fonts for a figure: those of the machine that have the characters which the usual font has not."""
+"""Fonts for a figure: installed fonts for the characters that the default font lacks."""
 
 import functools
 import itertools
 import unicodedata
 from collections.abc import Iterable
 
-# Drawn as boxes or as bitmaps: they have every character and show none.
+# Fonts of boxes or bitmaps, which claim every character and draw none.
 _USELESS = ("Last Resort", "LastResort", "Color Emoji", "Blank")
-# Scripts that one font draws together, under a name that is not theirs.
-_TOGETHER = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "HANGUL": "CJK", "FULLWIDTH": "CJK", "IDEOGRAPHIC": "CJK"}
+# Scripts that belong to a font of another name.
+_SHARED_FONTS = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "HANGUL": "CJK", "FULLWIDTH": "CJK", "IDEOGRAPHIC": "CJK"}
 
 
 @functools.cache
 def _characters(file: str) -> frozenset[int]:
-    """What a font file has; nothing if it cannot be drawn with."""
+    """The characters of a font file; none if matplotlib cannot draw with it."""
     from matplotlib.ft2font import FT2Font
 
     try:
         font = FT2Font(file)
-    except (OSError, RuntimeError):  # damaged, or of a kind that matplotlib cannot read
+    except (OSError, RuntimeError):  # damaged, or of a format that matplotlib cannot read
         return frozenset()
     return frozenset(font.get_charmap())
 
 
 @functools.cache
 def _installed() -> dict[str, str]:
-    """Family -> file of its regular face. Also those that came after matplotlib wrote its own list."""
+    """Family -> file of its regular face, including fonts installed after matplotlib cached its list."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
@@ -33,7 +33,7 @@ def _installed() -> dict[str, str]:
     for file in sorted(set(font_manager.findSystemFonts()) - known):
         try:
             manager.addfont(file)
-        except (OSError, RuntimeError, ValueError, UnicodeError):  # a file that is no font is no reason to draw nothing
+        except (OSError, RuntimeError, ValueError, UnicodeError):  # not a font
             continue
     plain = [e for e in manager.ttflist if e.style == "normal" and str(e.weight) in ("400", "normal", "regular")]
     return {
@@ -43,64 +43,66 @@ def _installed() -> dict[str, str]:
     }
 
 
-def _nearness(family: str, script: str) -> tuple[bool, bool, bool, str]:
-    """Least for the font that should be tried first: named after the script, upright strokes, a Noto."""
+def _font_rank(family: str, script: str) -> tuple[bool, bool, bool, str]:
+    """Sort key, least for the best font: named after the script, a sans serif, a Noto."""
     return (script not in family.upper(), "Sans" not in family, not family.startswith("Noto"), family)
 
 
 def _script(character: str) -> str:
     name = unicodedata.name(character, "?").split()[0]
-    return _TOGETHER.get(name, name)
+    return _SHARED_FONTS.get(name, name)
 
 
 def families(words: Iterable[str]) -> tuple[list[str], frozenset[str]]:
-    """The fonts to draw these words with, the usual one first, and the characters that none of them has."""
+    """The fonts that draw these words, the default first, and the characters that no font has."""
     from matplotlib import font_manager, rcParams
 
-    usual = _characters(str(font_manager.findfont(font_manager.FontProperties())))
-    lacking = sorted({c for c in "".join(words) if ord(c) not in usual and not c.isspace()})
-    found: list[str] = []
+    default = _characters(str(font_manager.findfont(font_manager.FontProperties())))
+    other_characters = sorted({c for c in "".join(words) if ord(c) not in default and not c.isspace()})
+    fallbacks: list[str] = []
     missing: set[str] = set()
-    for character in lacking:
-        if any(ord(character) in _characters(_installed()[family]) for family in found):
+    for character in other_characters:
+        if any(ord(character) in _characters(_installed()[family]) for family in fallbacks):
             continue
         script = _script(character)
-        for family in sorted(_installed(), key=lambda family: _nearness(family, script)):
+        for family in sorted(_installed(), key=lambda family: _font_rank(family, script)):
             if ord(character) in _characters(_installed()[family]):
-                found.append(family)
+                fallbacks.append(family)
                 break
         else:
             missing.add(character)
-    return [*rcParams["font.family"], *found], frozenset(missing)
+    return [*rcParams["font.family"], *fallbacks], frozenset(missing)
 
 
-def wanted(words: Iterable[str]) -> str:
-    """Which fonts would have the characters of these words that no font here has; nothing if all are there."""
+def missing_fonts_note(words: Iterable[str]) -> str:
+    """A sentence that names the fonts to install for these words; "" if no character is missing."""
     _, missing = families(words)
     fonts: dict[str, str] = {}
     for character in sorted(missing):
-        fonts.setdefault(_noto(character), character)
+        fonts.setdefault(_noto_name(character), character)
     if not fonts:
         return ""
-    said = ", ".join(f"{font} (for U+{ord(character):04X})" for font, character in fonts.items())
-    return f"no font here has every character of this; install {said}"
+    names = ", ".join(f"{font} (for U+{ord(character):04X})" for font, character in fonts.items())
+    return f"no font here has every character of this; install {names}"
 
 
-def _noto(character: str) -> str:
-    """What a font that has the character is called."""
-    # what lies this high and is no letter is a picture
+def _noto_name(character: str) -> str:
+    """The name of the Noto font that has the character."""
+    # symbols in this range are emoji
     if ord(character) >= 0x1F000 and unicodedata.category(character) in ("So", "Sk"):
         return "Noto Emoji"
     script = _script(character)
     return f"Noto Sans {script if script == 'CJK' else script.title()}"
 
 
-def spelt(text: str, missing: frozenset[str]) -> str:
-    """The text with [U+XXXX] for the first character of each stretch that no font has, and an ellipsis for the rest."""
-    out = ""
-    for lacks, stretch in itertools.groupby(text, missing.__contains__):
-        first, *rest = stretch
-        # the circle that carried an accent carries no number
-        said = f"[U+{ord(first):04X}{'…' if rest else ''}]"
-        out = out.removesuffix("◌") + said if lacks else "".join((out, first, *rest))
-    return out
+def spell_missing(text: str, missing: frozenset[str]) -> str:
+    """The text with each run of missing characters as [U+XXXX] for the first, with an ellipsis for the rest."""
+    spelt = ""
+    for is_missing, run in itertools.groupby(text, missing.__contains__):
+        first, *rest = run
+        if is_missing:
+            # without the circle that carried an accent
+            spelt = spelt.removesuffix("◌") + f"[U+{ord(first):04X}{'…' if rest else ''}]"
+        else:
+            spelt = "".join((spelt, first, *rest))
+    return spelt

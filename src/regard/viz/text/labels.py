@@ -1,64 +1,77 @@
-"""What stands at a position, so that one can see it: blanks, lone accents and control characters get a sign."""
+"""Tokens as printable labels: blanks, lone accents and control characters get a visible sign."""
 
 import unicodedata
 
-# Signs for what is there and cannot be seen; every other such character is written U+XXXX.
+# Signs of invisible characters; every other one is written U+XXXX.
 _SIGNS = {" ": "␣", "\u00a0": "⍽", "\t": "⇥", "\n": "↵"}
-_MARKS = ("Mn", "Mc", "Me")  # accents and vowel signs: they sit on the letter before
-_FLAT = ("Mn", "Me", "Cf")  # take no column of their own
-_BARE = ("Cc", "Cs", "Zl", "Zp")  # would move the cursor, break the line, or cannot be written to a file
-_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # would turn the order of what stands around
+_MARKS = ("Mn", "Mc", "Me")  # accents and vowel signs, which combine with the letter before
+_ZERO_WIDTH = ("Mn", "Me", "Cf")
+_CONTROLS = ("Cc", "Cs", "Zl", "Zp")  # move the cursor, break the line, or cannot be written to a file
+_BIDI_CONTROLS = (
+    "LRE",
+    "RLE",
+    "LRO",
+    "RLO",
+    "PDF",
+    "LRI",
+    "RLI",
+    "FSI",
+    "PDI",
+)  # change the direction of the text around them
 
 
-def _code(character: str) -> str:
+def _code_point(character: str) -> str:
     return f"U+{ord(character):04X}"
 
 
-def legible(text: str) -> str:
-    """The text on one line, without a character that could steer a terminal or break a file."""
+def printable(text: str) -> str:
+    """The text on one line, without characters that control a terminal or break a file."""
     return "".join(
-        _SIGNS.get(c, _code(c)) if unicodedata.category(c) in _BARE or unicodedata.bidirectional(c) in _TURNS else c
+        _SIGNS.get(c, _code_point(c))
+        if unicodedata.category(c) in _CONTROLS or unicodedata.bidirectional(c) in _BIDI_CONTROLS
+        else c
         for c in text
     )
 
 
-def shown(piece: str) -> str:
-    """A piece as a label: never empty, never blank, never an accent in the air."""
-    if all(c.isspace() or unicodedata.category(c) in ("Cf", "Cn", "Co") for c in piece):
-        return "".join(_SIGNS.get(c, _code(c)) for c in piece) or "∅"
-    return ("◌" if unicodedata.category(piece[0]) in _MARKS else "") + legible(piece)
+def visible_label(token: str) -> str:
+    """A token as a label that is never empty or blank and never begins with a bare accent."""
+    if all(c.isspace() or unicodedata.category(c) in ("Cf", "Cn", "Co") for c in token):
+        return "".join(_SIGNS.get(c, _code_point(c)) for c in token) or "∅"
+    return ("◌" if unicodedata.category(token[0]) in _MARKS else "") + printable(token)
 
 
-def columns(text: str) -> int:
-    """How many columns of a terminal the text fills: two for the wide letters of East Asia, none for accents."""
+def display_width(text: str) -> int:
+    """The number of terminal columns: two for a wide East Asian character, none for an accent."""
     return sum(
-        0 if unicodedata.category(c) in _FLAT else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+        0 if unicodedata.category(c) in _ZERO_WIDTH else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
     )
 
 
-def letters(text: str) -> list[str]:
-    """The text letter by letter, accents kept with theirs."""
-    found: list[str] = []
+def graphemes(text: str) -> list[str]:
+    """The letters of the text, each with its accents."""
+    letters: list[str] = []
     for c in text:
-        if found and (unicodedata.category(c) in _MARKS or unicodedata.category(c) == "Cf"):
-            found[-1] += c
+        if letters and (unicodedata.category(c) in _MARKS or unicodedata.category(c) == "Cf"):
+            letters[-1] += c
         else:
-            found.append(c)
-    return found
+            letters.append(c)
+    return letters
 
 
-def shortened(text: str, most: int) -> str:
-    """The text in at most so many columns, with an ellipsis where it was cut."""
-    if columns(text) <= most:
+def shorten(text: str, max_width: int) -> str:
+    """The text in at most `max_width` columns, with an ellipsis where it was cut."""
+    if display_width(text) <= max_width:
         return text
     kept = ""
-    for letter in letters(text):
-        if columns(kept + letter) > most - 1:
+    for letter in graphemes(text):
+        if display_width(kept + letter) > max_width - 1:
             break
         kept += letter
     return kept + "…"
 
 
-def leftward(text: str) -> bool:
+def is_right_to_left(text: str) -> bool:
     """Whether a letter of the text is written from right to left."""
     return any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text)

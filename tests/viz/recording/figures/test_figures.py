@@ -297,7 +297,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
             what="difference",
         ),
         ValueError,
-        "the recording to take away, or differences: 'layers.0' is none; pass other=, or draw recording.difference(other)",
+        "or differences: 'layers.0' is none; pass other=, or draw recording.difference(other)",
     ),
     "NaN": (
         lambda p: draw_recording(

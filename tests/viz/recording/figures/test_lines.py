@@ -39,8 +39,8 @@ def test_the_lines_of_one_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_more_lines_than_can_be_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_LINES", 7)
-    monkeypatch.setattr(lines, "_AT_ONCE", 100)  # some rows at a time, so that they are put together
+    monkeypatch.setattr(lines, "_MAX_LINES", 7)
+    monkeypatch.setattr(lines, "_WEIGHTS_PER_STEP", 100)  # some rows at a time, so that they are put together
     caught = Caught(monkeypatch)
     cells = torch.rand(31, 37, generator=torch.Generator().manual_seed(0)) + 0.2
     told = said(draw_recording(of(cells), tmp_path / "a.svg", what="lines")).replace("\n", " ")

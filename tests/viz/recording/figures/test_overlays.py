@@ -19,9 +19,9 @@ from regard.attn.terms.score import Dot
 from regard.recording.record import record
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.plots.contours import outline
+from regard.viz.plots.contours import contour_lines
 from regard.viz.recording.figures import draw_recording, overlays
-from regard.viz.recording.figures.overlays import picture
+from regard.viz.recording.figures.overlays import load_image
 
 
 def shown(axes: Any) -> torch.Tensor:
@@ -89,15 +89,15 @@ def test_equal_weights_have_equal_colours_over_any_picture(tmp_path: Path, monke
 
 def test_a_line_is_drawn_where_a_colour_changes() -> None:
     image = torch.zeros(5, 7, 3)
-    assert outline(image) == []
-    assert outline(image + torch.linspace(0, 0.05, 7)[:, None]) == []  # it hardly does
+    assert contour_lines(image) == []
+    assert contour_lines(image + torch.linspace(0, 0.05, 7)[:, None]) == []  # it hardly does
     image[1:3, 2:6, 0] = 1.0
     ends = {(x / 7, y / 5, x2 / 7, y2 / 5) for x, y, x2, y2 in ((2, 1, 2, 3), (6, 1, 6, 3), (2, 1, 6, 1), (2, 3, 6, 3))}
-    assert set(outline(image)) == ends
+    assert set(contour_lines(image)) == ends
     large = image.repeat_interleave(100, 0).repeat_interleave(100, 1)
-    assert 4 <= len(outline(large)) < 40  # made small before
+    assert 4 <= len(contour_lines(large)) < 40  # made small before
     image[1:3, 2:6] = torch.tensor([0.0, 0.0, 1.0])  # blue, which hardly has any light
-    assert set(outline(image)) == ends
+    assert set(contour_lines(image)) == ends
 
 
 def test_the_bar_of_a_gate_begins_at_its_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_a_call_a_word(tmp_path: Path) -> None:
 
 
 def test_more_words_than_fit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlays, "_WORDS", 2)
+    monkeypatch.setattr(overlays, "_MAX_WORDS", 2)
     assert "the first 2 of 5 words" in said(draw_recording(seen(queries=5), tmp_path / "a.svg", what="captions"))
 
 
@@ -205,13 +205,13 @@ def test_pictures_of_every_kind_are_one(tmp_path: Path) -> None:
     wanted = whole.movedim(0, -1) / 255
     Image.fromarray(whole.movedim(0, -1).numpy()).save(tmp_path / "a.png")
     for image in (whole, whole / 255, whole.movedim(0, -1), tmp_path / "a.png", str(tmp_path / "a.png")):
-        torch.testing.assert_close(picture(image), wanted)
+        torch.testing.assert_close(load_image(image), wanted)
     for grey in (whole[0], whole[:1], whole[0].unsqueeze(-1)):
-        torch.testing.assert_close(picture(grey), wanted[..., :1].expand(5, 7, 3))
+        torch.testing.assert_close(load_image(grey), wanted[..., :1].expand(5, 7, 3))
 
 
 def test_a_picture_that_is_too_large_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Image.new("RGB", (9, 7)).save(tmp_path / "a.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     with pytest.raises(ValueError, match=r"a\.png cannot be read as a picture \(.*; fix it, or take another"):
-        picture(tmp_path / "a.png")
+        load_image(tmp_path / "a.png")

@@ -101,7 +101,7 @@ def test_a_page_keeps_to_its_budget() -> None:
 
 
 def test_a_head_that_is_too_large_is_never_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "_WEIGHTS", 600 * 600 - 1)
+    monkeypatch.setattr(builder, "_MAX_FINE_WEIGHTS", 600 * 600 - 1)
     told = header(html(large(heads=1)))
     assert told["maps"][0]["levels"] == [2]
     assert "for 0 of 1 large heads" in told["notes"][0]

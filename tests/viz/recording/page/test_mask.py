@@ -25,7 +25,7 @@ from regard.recording.recording import Recording
 from regard.viz.recording import tile_server
 from regard.viz.recording.figures import draw_recording
 from regard.viz.recording.page.builder import html, write
-from regard.viz.recording.page.mask import MaskSpans, covered, veil, veils
+from regard.viz.recording.page.mask import MaskSpans, head_masks, mask_spans, masked_cells
 
 CAUSAL = regard.Causal()
 
@@ -55,7 +55,7 @@ def test_a_veil_is_its_mask(draw: st.DataObject, q: int, k: int) -> None:
     allowed = torch.tensor(bits).reshape(q, k)
     found = regard.attend(torch.ones(q, 2), torch.ones(k, 2), mask=allowed, need=regard.Need(map=True)).map
     assert found is not None
-    one = veil(found)
+    one = mask_spans(found)
     if one is None:
         assert bool(allowed.all())
         return
@@ -66,13 +66,13 @@ def test_a_veil_is_its_mask(draw: st.DataObject, q: int, k: int) -> None:
 def test_rules_are_spans_and_small() -> None:
     window = regard.Window(5, 2) & regard.Lengths(torch.tensor([700]))
     for mask in (CAUSAL, window, regard.Documents(torch.arange(900)[None] // 250)):
-        one = veil(masked(mask, 1, 900).pick(0))
+        one = mask_spans(masked(mask, 1, 900).pick(0))
         assert one is not None
         assert one.kind == "spans"
         assert len(one.data) < 8_000
-    assert veil(masked(None, 1, 5).pick(0)) is None
+    assert mask_spans(masked(None, 1, 5).pick(0)) is None
     holes = torch.rand(1_100, 1_100, generator=torch.Generator().manual_seed(0)) > 0.3
-    one = veil(masked(holes, 1_100))
+    one = mask_spans(masked(holes, 1_100))
     assert one is not None
     assert (one.kind, one.data, round(one.share, 1)) == ("share", "-", 0.3)
 
@@ -122,7 +122,7 @@ def test_a_veil_by_the_rule_is_that_by_its_pairs(name: str, steps: bool, monkeyp
     found = regard.attend(q, k, k, mask=RULED[name], need=regard.Need(map=True)).map
     assert found is not None
     kept = DenseMap(found.dense(), found.rule)  # type: ignore[attr-defined]
-    scanned = [veil(Scanned(found).pick(sample, 2)) for sample in range(2)]
+    scanned = [mask_spans(Scanned(found).pick(sample, 2)) for sample in range(2)]
     looked: list[Any] = []
 
     def dense(self: Any, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
@@ -132,7 +132,7 @@ def test_a_veil_by_the_rule_is_that_by_its_pairs(name: str, steps: bool, monkeyp
     for kind in (regard.Window, regard.Lengths):
         monkeypatch.setattr(kind, "dense", dense)
     for of in (found, kept):
-        assert [veil(of.pick(sample, 2)) for sample in range(2)] == scanned
+        assert [mask_spans(of.pick(sample, 2)) for sample in range(2)] == scanned
     assert all(shape == (0,) for shape in looked)
 
 
@@ -152,7 +152,7 @@ def test_what_no_rule_tells_is_looked_at_pair_by_pair() -> None:
         found = regard.attend(x, x, x, need=regard.Need(map=True), **way).map
         assert found is not None
         assert found.spans() is None
-        one = veil(found)
+        one = mask_spans(found)
         assert one is not None
         assert np.array_equal(unpacked(one, 7, 7), found.allowed().numpy())
 
@@ -162,9 +162,9 @@ def test_a_served_mask_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> No
 
     def counted(weights: AttentionMap) -> MaskSpans | None:
         seen.append(weights.shape)
-        return veil(weights)
+        return mask_spans(weights)
 
-    monkeypatch.setattr(tile_server, "veil", counted)
+    monkeypatch.setattr(tile_server, "mask_spans", counted)
     with serving(taped()) as server:
         for _ in range(3):
             for n in (0, 2):  # by a rule, and pair by pair
@@ -174,22 +174,22 @@ def test_a_served_mask_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_heads_of_one_mask_have_one_veil() -> None:
-    found = veils(masked(CAUSAL, 1, 3, 7).pick(0))
+    found = head_masks(masked(CAUSAL, 1, 3, 7).pick(0))
     assert len(found) == 3
     assert found[0] is found[1] is found[2]
     each = torch.rand(1, 3, 7, 7, generator=torch.Generator().manual_seed(0)) > 0.3
-    apart = veils(masked(each, 1, 3, 7).pick(0))
+    apart = head_masks(masked(each, 1, 3, 7).pick(0))
     for h, one in enumerate(apart):
         assert one is not None
         assert np.array_equal(unpacked(one, 7, 7), each[0, h].numpy())
 
 
 def test_cells_in_which_nothing_is_allowed() -> None:
-    dense = covered(masked(CAUSAL, 9), 20)
+    dense = masked_cells(masked(CAUSAL, 9), 20)
     assert torch.equal(dense, torch.ones(9, 9, dtype=torch.bool).triu(1))
-    coarse = covered(masked(CAUSAL, 9), 3)
+    coarse = masked_cells(masked(CAUSAL, 9), 3)
     assert torch.equal(coarse, torch.ones(3, 3, dtype=torch.bool).triu(1))
-    assert covered(masked(None, 9), 3) is None
+    assert masked_cells(masked(None, 9), 3) is None
 
 
 def taped() -> Recording:

@@ -7,22 +7,22 @@ from pathlib import Path
 
 from regard.attn import checks
 from regard.recording.recording import Recording
-from regard.viz.plots.figure_file import drawable
+from regard.viz.plots.figure_file import check_figure_path
 from regard.viz.recording import selection
 from regard.viz.recording.figures import channels, glimpses, heatmaps, lines, overlays, text
 
-# what can be drawn; each takes the options that it has a use for
+# the figures of a recording by name; each takes the options that apply to it
 FIGURES: dict[str, Callable[..., Path]] = {
-    "map": heatmaps.whole,
-    "heads": heatmaps.heads,
-    "lines": lines.lines,
-    "text": text.text,
-    "channels": channels.channels,
-    "overlay": overlays.overlay,
-    "glimpses": glimpses.glimpses,
-    "captions": overlays.captions,
-    "hops": heatmaps.hops,
-    "difference": heatmaps.difference,
+    "map": heatmaps.map_figure,
+    "heads": heatmaps.heads_figure,
+    "lines": lines.lines_figure,
+    "text": text.text_figure,
+    "channels": channels.channels_figure,
+    "overlay": overlays.overlay_figure,
+    "glimpses": glimpses.glimpses_figure,
+    "captions": overlays.captions_figure,
+    "hops": heatmaps.hops_figure,
+    "difference": heatmaps.difference_figure,
 }
 
 
@@ -35,39 +35,43 @@ def draw_recording(
     layer: int | str | None = None,
     head: int | None = None,
     query: int | None = None,
-    image: overlays.Picture | None = None,
+    image: overlays.ImageSource | None = None,
     other: Recording | None = None,
     interpolation: str | None = None,
 ) -> Path:
-    """Draws `what` of FIGURES into a .png, .svg or .pdf. An option that a figure has no use for is refused.
+    """Draws the figure `what` of FIGURES into a .png, .svg or .pdf. An option that the figure does not take is refused.
 
     `layer` is the number of a map in the recording or the name of a module, `query` the row of a map; without a `head`
-    the mean of all is drawn. `image` is a file or a tensor between 0 and 1, `interpolation` "nearest" or "bilinear";
-    `other` is the recording that a difference is taken from. Every figure names what it shows and marks a
-    map that is not verified.
+    the mean over heads is drawn. `image` is a file or a tensor between 0 and 1, `interpolation` "nearest" or
+    "bilinear"; `other` is the recording that is subtracted. Every figure names its map and marks a map that is not
+    verified.
     """
     path = Path(path)
-    drawable(path)
+    check_figure_path(path)
     checks.term("recording", recording, Recording, "tape")
     options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     given = {name: value for name, value in (options | {"interpolation": interpolation}).items() if value is not None}
-    accepts(recording, what, given)
+    check_options(recording, what, given)
     return FIGURES[what](recording, path, sample=sample, **given)
 
 
-def accepts(recording: Recording, what: str, given: Mapping[str, object]) -> None:
-    """Raises unless the figure has a use for these options, and a difference something to be taken from."""
+def check_options(recording: Recording, what: str, options: Mapping[str, object]) -> None:
+    """Raises if the figure does not take one of these options, or if a difference has nothing to subtract."""
     checks.known("what", what, FIGURES)
-    takes = [name for name in inspect.signature(FIGURES[what]).parameters if name not in ("recording", "path")]
-    for name in given:
+    takes = [name for name in _parameters(what) if name not in ("recording", "path")]
+    for name in options:
         if name not in takes:
-            able = [what for what, figure in FIGURES.items() if name in inspect.signature(figure).parameters]
+            takers = [repr(figure) for figure in FIGURES if name in _parameters(figure)]
             raise ValueError(
                 f"{name} is of no use for what={what!r}, which takes {', '.join(takes)}; "
-                f"leave it out, or draw what={' or '.join(map(repr, able))}"
+                f"leave it out, or draw what={' or '.join(takers)}"
             )
-    if what == "difference" and "other" not in given and not any(map(selection.differs, recording)):
+    if what == "difference" and "other" not in options and not any(map(selection.is_difference, recording)):
         raise ValueError(
             "what='difference' needs other, the recording to take away, or differences, and these are weights; "
             "pass other=, or draw recording.difference(other)"
         )
+
+
+def _parameters(what: str) -> list[str]:
+    return list(inspect.signature(FIGURES[what]).parameters)

@@ -1,4 +1,4 @@
-"""Recordings as maps: one with rulers, all heads as thumbnails, memory slots by hop, and what differs between two."""
+"""Recordings as heat maps: one map with axis labels, all heads as thumbnails, memory slots by hop, and differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,239 +10,263 @@ from torch import Tensor
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import BAR, LEAST, Scale, board, ruler, scale, side
+from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, axis_labels, axis_length, fit_scale, open_canvas
 from regard.viz.plots.typesetting import text_widths
 from regard.viz.recording import selection
-from regard.viz.recording.page.mask import covered
+from regard.viz.recording.page.mask import masked_cells
 from regard.viz.recording.selection import KINDS, SelectedMap
 from regard.viz.text import labels
 
-# cells a side: of a map, more than which a screen has no pixels for, and of a thumbnail
-_CELLS, _SMALL = 512, 64
-# positions beyond which a look is spread so far that a straight scale would show nothing but the dark
-_SHARP = 40
-# inches of a page's width and height, of a thumbnail at least and at most, and between them
-_WIDE, _HIGH, _LEAST, _MOST, _GAP = 7.2, 9.0, 0.36, 1.3, 0.07
-_GREY = "light grey: masked, it may not be looked at"
-# layers that are drawn; more are counted
-_LAYERS = 48
+# cells per side of a map, as a screen has no more pixels, and of a thumbnail
+_MAX_CELLS, _THUMBNAIL_CELLS = 512, 64
+# positions beyond which weights are spread so far that colours follow their square root
+_LINEAR_POSITIONS = 40
+# inches: the width and height of a page, the least and greatest side of a thumbnail, and the gap between two
+_PAGE_WIDTH, _PAGE_HEIGHT, _MIN_SIDE, _MAX_SIDE, _GAP = 7.2, 9.0, 0.36, 1.3, 0.07
+_MASK_NOTE = "light grey: masked, it may not be looked at"
+# layers per figure; of more, the first are drawn
+_MAX_LAYERS = 48
 
 
-def whole(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
-          head: int | None = None) -> Path:  # fmt: skip
-    """One head, or the mean of all: a heat map with its pieces as rulers."""
-    return _one(recording, selection.first(recording, layer, sample, head), path)
+def map_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
+               head: int | None = None) -> Path:  # fmt: skip
+    """One head, or the mean over heads: a heat map with its tokens as axis labels."""
+    return _draw_map(recording, selection.select_layer(recording, layer, sample, head), path)
 
 
-def _one(recording: Recording, seen: SelectedMap, path: str | Path) -> Path:
-    q, k = seen.map.shape
-    signed = selection.differs(seen.one)
-    cells, masked = seen.cells(_CELLS), covered(seen.map, _CELLS)
-    meaning = scale([cells], signed=signed, power=0.5 if max(q, k) > _SHARP and not signed else 1.0)
-    # few positions get room for their labels, many share what a page has
-    wide, high = side(k), side(q)
-    rows, columns = ruler(seen.rows, high, path), ruler(seen.columns, wide, path)
-    notes = [f"{KINDS[seen.one.kind]}, {q} × {k}, {selection.trust(seen.one)}", seen.pooled(_CELLS)]
-    notes += [_GREY] if masked is not None else []
-    left, top = rows.room + 0.22, columns.below + 0.14
-    with board(
+def _draw_map(recording: Recording, selected: SelectedMap, path: str | Path) -> Path:
+    recorded_map = selected.recorded_map
+    q, k = selected.map.shape
+    signed = selection.is_difference(recorded_map)
+    cells, masked = selected.cells(_MAX_CELLS), masked_cells(selected.map, _MAX_CELLS)
+    scale = fit_scale([cells], signed=signed, power=0.5 if max(q, k) > _LINEAR_POSITIONS and not signed else 1.0)
+    width, height = axis_length(k), axis_length(q)
+    rows, columns = axis_labels(selected.rows, height, path), axis_labels(selected.columns, width, path)
+    notes = [f"{KINDS[recorded_map.kind]}, {q} × {k}, {selection.verification_label(recorded_map)}"]
+    notes += [selected.pooling_note(_MAX_CELLS), "" if masked is None else _MASK_NOTE]
+    left, top, bar_height = rows.width + 0.22, columns.height + 0.14, max(height, 0.8)
+    with open_canvas(
         path,
-        ("difference: " if signed else "") + seen.named + selection.mark(seen.one),
+        ("difference: " if signed else "") + selected.title + selection.unverified_suffix(recorded_map),
         notes,
-        [*seen.rows, *seen.columns],
-        left + wide + 0.12 + BAR,
-        top + max(high, 0.8),
-    ) as b:
-        axes = b.place(left, top, wide, high)
-        b.heat(axes, cells, q, k, meaning, masked)
+        [*selected.rows, *selected.columns],
+        left + width + 0.12 + COLOUR_BAR,
+        top + bar_height,
+    ) as canvas:
+        axes = canvas.add_axes(left, top, width, height)
+        canvas.heatmap(axes, cells, q, k, scale, masked)
         axes.xaxis.tick_top()
         if cells.numel():
-            rows.lay(axes.yaxis)
-            columns.lay(axes.xaxis)
+            rows.set_on(axes.yaxis)
+            columns.set_on(axes.xaxis)
         else:
             axes.set(xticks=[], yticks=[])
-        looking, looked = selection.axes(recording, seen.one, ("looking", "looked at"))
-        b.write(looked, left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
-        b.write(looking, 0.1, top + high / 2, LEAST + 1, ha="center", va="center", rotation=90, color="#555555")
-        b.bar(left + wide + 0.12, top, max(high, 0.8), meaning)
+        row_name, column_name = selection.axis_names(recording, recorded_map, ("looking", "looked at"))
+        style = {"ha": "center", "color": "#555555"}
+        canvas.write(column_name, left + width / 2, 0.1, MIN_FONT + 1, **style)
+        canvas.write(row_name, 0.1, top + height / 2, MIN_FONT + 1, va="center", rotation=90, **style)
+        canvas.add_colour_bar(left + width + 0.12, top, bar_height, scale)
     return Path(path)
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """A row of thumbnails: what it is called, its heads and a number under each."""
+class _ThumbnailRow:
+    """One layer: its heads as thumbnails, and a number under each."""
 
-    one: RecordedMap
+    recorded_map: RecordedMap
     cells: list[Tensor]
     masked: list[Tensor | None]
     numbers: list[float]
 
 
-def heads(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None) -> Path:
-    """A thumbnail a head, a row a layer; under each its entropy, or how far it goes if it is a difference."""
-    numbers = selection.layers(recording, layer)
-    differ = [n for n in numbers if selection.differs(recording[n])]
-    if len(differ) == len(numbers):
-        return _differences(recording, numbers, path, sample)
-    if differ:
+def heads_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None) -> Path:
+    """One thumbnail per head, one row per layer, with the entropy of each head, or its largest difference."""
+    numbers = selection.layer_numbers(recording, layer)
+    differences = [n for n in numbers if selection.is_difference(recording[n])]
+    if len(differences) == len(numbers):
+        return _draw_differences(recording, numbers, path, sample)
+    if differences:
+        name = selection.display_name(recording[differences[0]])
         raise ValueError(
-            f"what='heads' has one scale for all, and {selection.called(recording[differ[0]])!r} is a difference beside "
-            f"weights; pick some with layer=, such as layer={differ[0]}"
+            f"what='heads' has one scale for all, and {name!r} is a difference beside "
+            f"weights; pick some with layer=, such as layer={differences[0]}"
         )
-    found = [_layer(recording[number], sample) for number in numbers[:_LAYERS]]
-    notes = [_left_out(numbers), selection.said(recording, sample), _below(found), _size(recording, found)]
-    if any(one.one.step for one in found):
+    rows = [_thumbnail_row(recording[number], sample) for number in numbers[:_MAX_LAYERS]]
+    prediction = selection.prediction_note(recording, sample)
+    notes = [_truncation_note(numbers), prediction, _numbers_note(rows), _shapes_note(recording, rows)]
+    if any(row.recorded_map.step for row in rows):
         notes.append("steps of a generation: recording.stitch() makes one map of them")
-    meaning = scale([cells for one in found for cells in one.cells], power=0.5)
-    return _grid(found, path, _heading("heads", found), notes, meaning)
+    scale = fit_scale([cells for row in rows for cells in row.cells], power=0.5)
+    return _draw_thumbnails(rows, path, _title("heads", rows), notes, scale)
 
 
-def _layer(one: RecordedMap, sample: int) -> _Layer:
-    maps = selection.heads(one, sample)
-    # the weights of a gate are no shares of anything, and have no entropy
-    below = maps.coarse(1, one.shape[-1]).mean((-2, -1)) if one.kind == "gate" else selection.entropies(maps)[0]
-    return _Layer(one, *_thumbnails(maps, one), below.flatten().tolist())
+def _thumbnail_row(recorded_map: RecordedMap, sample: int) -> _ThumbnailRow:
+    heads = selection.sample_heads(recorded_map, sample)
+    if recorded_map.kind == "gate":
+        # the weights of a gate are no distribution and have no entropy
+        numbers = heads.coarse(1, recorded_map.shape[-1]).mean((-2, -1))
+    else:
+        numbers, _ = selection.head_entropies(heads)
+    return _ThumbnailRow(recorded_map, *_thumbnails(heads, recorded_map), numbers.flatten().tolist())
 
 
-def _below(found: Sequence[_Layer]) -> str:
-    """What the numbers are."""
-    gates = [one.one for one in found if one.one.kind == "gate"]
-    if len(gates) == len(found):
+def _numbers_note(rows: Sequence[_ThumbnailRow]) -> str:
+    """The meaning of the numbers under thumbnails."""
+    lengths = [row.recorded_map.shape[-2] for row in rows if row.recorded_map.kind != "gate"]
+    if not lengths:
         return "below each: the mean of its weights"
-    longest = max(one.one.shape[-2] for one in found if one.one.kind != "gate")
-    some = f" (of {selection.ROWS} rows)" if longest > selection.ROWS else ""
-    of_gates = "; of a gate, that of its weights" if gates else ""
-    return f"below each head: its entropy in nats, the mean of its rows{some}{of_gates}"
+    sampled = f" (of {selection.ENTROPY_ROWS} rows)" if max(lengths) > selection.ENTROPY_ROWS else ""
+    of_gates = "; of a gate, that of its weights" if len(lengths) < len(rows) else ""
+    return f"below each head: its entropy in nats, the mean of its rows{sampled}{of_gates}"
 
 
-def _heading(what: str, found: Sequence[_Layer]) -> str:
-    unsure = sum(not one.one.verified for one in found)
-    said = f" ({unsure} of {len(found)} unverified, marked *)" if unsure else ""
-    many = "layers" if len({one.one.name for one in found}) == len(found) else "calls"
-    count = f"{len(found)} {many}" if len(found) > 1 else selection.called(found[0].one)
-    return f"{what} of {count}{said}"
+def _title(what: str, rows: Sequence[_ThumbnailRow]) -> str:
+    unverified = sum(not row.recorded_map.verified for row in rows)
+    suffix = f" ({unverified} of {len(rows)} unverified, marked *)" if unverified else ""
+    unit = "layers" if len({row.recorded_map.name for row in rows}) == len(rows) else "calls"
+    count = f"{len(rows)} {unit}" if len(rows) > 1 else selection.display_name(rows[0].recorded_map)
+    return f"{what} of {count}{suffix}"
 
 
-def _left_out(numbers: Sequence[int]) -> str:
-    return f"the first {_LAYERS} of {len(numbers)} maps; pass layer= for another" if len(numbers) > _LAYERS else ""
+def _truncation_note(numbers: Sequence[int]) -> str:
+    if len(numbers) <= _MAX_LAYERS:
+        return ""
+    return f"the first {_MAX_LAYERS} of {len(numbers)} maps; pass layer= for another"
 
 
-def _size(recording: Recording, found: Sequence[_Layer]) -> str:
-    shapes = sorted({one.one.shape[-2:] for one in found})
-    said = ", ".join(f"{q} × {k}" for q, k in shapes[:3]) + (" …" if len(shapes) > 3 else "")
-    pooled = f", pooled to {_SMALL} cells a side" if max(map(max, shapes)) > _SMALL else ""
-    axes = dict.fromkeys(" × ".join(selection.axes(recording, one.one)) for one in found)
-    return f"{said} ({' or '.join(axes)}){pooled}"
+def _shapes_note(recording: Recording, rows: Sequence[_ThumbnailRow]) -> str:
+    shapes = sorted({row.recorded_map.shape[-2:] for row in rows})
+    sizes = ", ".join(f"{q} × {k}" for q, k in shapes[:3]) + (" …" if len(shapes) > 3 else "")
+    pooled = f", pooled to {_THUMBNAIL_CELLS} cells a side" if max(map(max, shapes)) > _THUMBNAIL_CELLS else ""
+    axes = dict.fromkeys(" × ".join(selection.axis_names(recording, row.recorded_map)) for row in rows)
+    return f"{sizes} ({' or '.join(axes)}){pooled}"
 
 
-def _thumbnails(maps: AttentionMap, one: RecordedMap) -> tuple[list[Tensor], list[Tensor | None]]:
-    """The cells of every head, and those of them that are masked."""
-    cells = maps.coarse(_SMALL, _SMALL) if max(maps.shape[-2:]) > _SMALL else maps.dense()
-    cells = selection.sane(cells, one, signed=selection.differs(one))
-    masked = covered(maps, _SMALL)
-    seen = list(cells.flatten(0, -3) if cells.ndim > 2 else [cells])
-    return seen, [None] * len(seen) if masked is None else list(masked.reshape(len(seen), *masked.shape[-2:]))
+def _thumbnails(heads: AttentionMap, recorded_map: RecordedMap) -> tuple[list[Tensor], list[Tensor | None]]:
+    """The cells of every head, and which of them are masked."""
+    is_long = max(heads.shape[-2:]) > _THUMBNAIL_CELLS
+    cells = heads.coarse(_THUMBNAIL_CELLS, _THUMBNAIL_CELLS) if is_long else heads.dense()
+    cells = selection.drawable_cells(cells, recorded_map, signed=selection.is_difference(recorded_map))
+    masked = masked_cells(heads, _THUMBNAIL_CELLS)
+    thumbnails = list(cells.flatten(0, -3) if cells.ndim > 2 else [cells])
+    if masked is None:
+        return thumbnails, [None] * len(thumbnails)
+    return thumbnails, list(masked.reshape(len(thumbnails), *masked.shape[-2:]))
 
 
-def _grid(found: Sequence[_Layer], path: str | Path, title: str, notes: Sequence[str], meaning: Scale) -> Path:
-    most = max(len(one.cells) for one in found)
-    notes = [*notes, _GREY] if any(some is not None for one in found for some in one.masked) else notes
-    names = [labels.shortened(selection.called(one.one) + ("" if one.one.verified else " *"), 30) for one in found]
-    left = max(text_widths(names, LEAST + 1)) + 0.1
-    under, top = (LEAST + 0.5) * 1.25 / 72, 0.16
-    across = (_WIDE - left - BAR) / max(most, 1) - _GAP
-    size = max(min(across, _HIGH / len(found) - under - _GAP, _MOST), _LEAST)
-    # a map of few queries, such as a step of a generation, is as low as it has few
-    low = [size * min(max(one.one.shape[-2] / max(one.one.shape[-1], 1), 0.25), 1.0) for one in found]
-    starts = [top + sum(low[:row]) + row * (under + _GAP) for row in range(len(found) + 1)]
-    height = max(starts[-1], 1.4)  # the words beside the bar take as much
-    with board(path, title, notes, names, left + most * (size + _GAP) + 0.05 + BAR, height) as b:
-        for n, name in enumerate(_columns(found, most)):
-            b.write(name, left + n * (size + _GAP) + size / 2, 0.12, LEAST + 1, ha="center")
-        for row, (name, one) in enumerate(zip(names, found, strict=True)):
-            at = starts[row]
-            b.write(name, left - 0.08, at + low[row] / 2, LEAST + 1, ha="right", va="center")
-            for n, (cells, masked, number) in enumerate(zip(one.cells, one.masked, one.numbers, strict=True)):
-                axes = b.place(left + n * (size + _GAP), at, size, low[row])
-                b.heat(axes, cells, cells.shape[0], cells.shape[1], meaning, masked)
+def _draw_thumbnails(
+    rows: Sequence[_ThumbnailRow], path: str | Path, title: str, notes: Sequence[str], scale: Scale
+) -> Path:
+    max_heads = max(len(row.cells) for row in rows)
+    notes = [*notes, _MASK_NOTE] if any(masked is not None for row in rows for masked in row.masked) else notes
+    names = [_row_name(row.recorded_map) for row in rows]
+    left = max(text_widths(names, MIN_FONT + 1)) + 0.1
+    number_height, top = (MIN_FONT + 0.5) * 1.25 / 72, 0.16
+    room = (_PAGE_WIDTH - left - COLOUR_BAR) / max(max_heads, 1) - _GAP
+    side = max(min(room, _PAGE_HEIGHT / len(rows) - number_height - _GAP, _MAX_SIDE), _MIN_SIDE)
+    # a map of few queries, such as a step of a generation, is lower than it is wide
+    heights = [side * min(max(q / max(k, 1), 0.25), 1.0) for q, k in (row.recorded_map.shape[-2:] for row in rows)]
+    tops = [top + sum(heights[:n]) + n * (number_height + _GAP) for n in range(len(rows) + 1)]
+    height = max(tops[-1], 1.4)  # the label of the colour bar needs as much
+    width = left + max_heads * (side + _GAP) + 0.05 + COLOUR_BAR
+    with open_canvas(path, title, notes, names, width, height) as canvas:
+        for n, name in enumerate(_column_names(rows, max_heads)):
+            canvas.write(name, left + n * (side + _GAP) + side / 2, 0.12, MIN_FONT + 1, ha="center")
+        for row, name, row_top, row_height in zip(rows, names, tops[:-1], heights, strict=True):
+            canvas.write(name, left - 0.08, row_top + row_height / 2, MIN_FONT + 1, ha="right", va="center")
+            for n, (cells, masked, number) in enumerate(zip(row.cells, row.masked, row.numbers, strict=True)):
+                head_left = left + n * (side + _GAP)
+                axes = canvas.add_axes(head_left, row_top, side, row_height)
+                canvas.heatmap(axes, cells, cells.shape[0], cells.shape[1], scale, masked)
                 axes.set(xticks=[], yticks=[])
-                below = at + low[row] + under * 0.9
-                b.write(f"{number:.2f}", left + n * (size + _GAP) + size / 2, below, LEAST + 0.5, ha="center")
-        b.bar(left + most * (size + _GAP) + 0.02, top, min(height - top, 2.5), meaning)
+                number_top = row_top + row_height + number_height * 0.9
+                canvas.write(f"{number:.2f}", head_left + side / 2, number_top, MIN_FONT + 0.5, ha="center")
+        canvas.add_colour_bar(left + max_heads * (side + _GAP) + 0.02, top, min(height - top, 2.5), scale)
     return Path(path)
 
 
-def _columns(found: Sequence[_Layer], most: int) -> list[str]:
-    """The numbers of the heads; where the layers have not the same, their places."""
-    known = {tuple(selection.numbers(one.one)) for one in found if len(one.cells) == most}
-    return list(map(str, known.pop() if len(known) == 1 else range(most)))
+def _row_name(recorded_map: RecordedMap) -> str:
+    return labels.shorten(selection.display_name(recorded_map) + ("" if recorded_map.verified else " *"), 30)
 
 
-def hops(recording: Recording, path: str | Path, *, sample: int = 0, query: int | None = None) -> Path:
-    """The slots of a memory, one a line, and how much each hop read of each."""
-    numbers = [n for n in selection.layers(recording, None) if recording[n].kind == "hop"]
+def _column_names(rows: Sequence[_ThumbnailRow], max_heads: int) -> list[str]:
+    """The numbers of the heads in the model; where layers differ in them, the numbers of the columns."""
+    numbers = {tuple(selection.head_numbers(row.recorded_map)) for row in rows if len(row.cells) == max_heads}
+    return list(map(str, numbers.pop() if len(numbers) == 1 else range(max_heads)))
+
+
+def hops_figure(recording: Recording, path: str | Path, *, sample: int = 0, query: int | None = None) -> Path:
+    """One row per memory slot, one column per hop: the weight that the hop gave to the slot."""
+    numbers = [n for n in selection.layer_numbers(recording, None) if recording[n].kind == "hop"]
     if not numbers:
-        kinds = ", ".join(dict.fromkeys(one.kind for one in recording))
+        kinds = ", ".join(dict.fromkeys(recorded_map.kind for recorded_map in recording))
         raise ValueError(f"what='hops' draws maps of kind 'hop', the recording has: {kinds}; draw what='heads'")
-    seen = [selection.pick(recording, n, sample, None) for n in numbers]
-    slots = {one.map.shape[-1] for one in seen}
+    maps = [selection.select_map(recording, n, sample, None) for n in numbers]
+    slots = {selected.map.shape[-1] for selected in maps}
     if len(slots) > 1:
         raise ValueError(f"hops must read one memory, got memories of {sorted(slots)} slots; pass recording['name']")
-    if query is None and len(seen) > 1 and max(one.map.shape[0] for one in seen) > 1:
-        raise ValueError(f"query must pick one of the {seen[0].map.shape[0]} queries of every hop; try query=0")
-    parts = [one.map.dense() if query is None else one.map[[selection.query(one, query)]] for one in seen]
-    # every row of one map is a hop, or every map is one
-    cells = torch.cat([selection.sane(part, one.one) for part, one in zip(parts, seen, strict=True)])
-    names = [str(n + 1) for n in range(len(cells))]
-    unsure = " (unverified)" if any(not one.one.verified for one in seen) else ""
-    return _slots(cells, names, seen[0].columns, path, seen, unsure)
+    if query is None and len(maps) > 1 and max(selected.map.shape[0] for selected in maps) > 1:
+        raise ValueError(f"query must pick one of the {maps[0].map.shape[0]} queries of every hop; try query=0")
+    # with a query, every map is a hop; without one, every row of the only map is
+    cells = torch.cat([_hop_rows(selected, query) for selected in maps])
+    return _draw_hops(cells, maps, path)
 
 
-def _slots(
-    cells: Tensor, hops: list[str], slots: list[str], path: str | Path, seen: Sequence[SelectedMap], unsure: str
-) -> Path:
-    k = cells.shape[1]
-    wide, high = side(len(hops), 0.5, 4.0), side(k, 0.5, 6.0)
-    meaning = scale([cells])
-    # a slot is a sentence: it is not cut so short
-    rows, columns = ruler(slots, high, path, most=60), ruler(hops, wide, path)
-    notes = [f"{len(hops)} hops over {k} slots, {selection.trust(max((one.one for one in seen), key=selection.worry))}"]
-    left, top = rows.room, columns.below + 0.14
-    with board(path, f"memory by hop{unsure}", notes, slots, left + wide + 0.12 + BAR, top + max(high, 0.8)) as b:
-        axes = b.place(left, top, wide, high)
-        b.heat(axes, cells.T, k, len(hops), meaning)
+def _hop_rows(selected: SelectedMap, query: int | None) -> Tensor:
+    rows = selected.map.dense() if query is None else selected.map[[selection.query_row(selected, query)]]
+    return selection.drawable_cells(rows, selected.recorded_map)
+
+
+def _draw_hops(cells: Tensor, maps: Sequence[SelectedMap], path: str | Path) -> Path:
+    count, k = cells.shape
+    slots = maps[0].columns
+    width, height = axis_length(count, 0.5, 4.0), axis_length(k, 0.5, 6.0)
+    scale = fit_scale([cells])
+    # a slot is a sentence and is cut later than other labels
+    rows = axis_labels(slots, height, path, max_columns=60)
+    columns = axis_labels([str(n + 1) for n in range(count)], width, path)
+    recorded_maps = [selected.recorded_map for selected in maps]
+    title = f"memory by hop{selection.unverified_suffix(*recorded_maps)}"
+    notes = [f"{count} hops over {k} slots, {selection.verification_label(*recorded_maps)}"]
+    left, top, bar_height = rows.width, columns.height + 0.14, max(height, 0.8)
+    with open_canvas(path, title, notes, slots, left + width + 0.12 + COLOUR_BAR, top + bar_height) as canvas:
+        axes = canvas.add_axes(left, top, width, height)
+        canvas.heatmap(axes, cells.T, k, count, scale)
         axes.xaxis.tick_top()
         if cells.numel():
-            rows.lay(axes.yaxis)
-            columns.lay(axes.xaxis)
-        b.write("hop", left + wide / 2, 0.1, LEAST + 1, ha="center", color="#555555")
-        b.bar(left + wide + 0.12, top, max(high, 0.8), meaning)
+            rows.set_on(axes.yaxis)
+            columns.set_on(axes.xaxis)
+        canvas.write("hop", left + width / 2, 0.1, MIN_FONT + 1, ha="center", color="#555555")
+        canvas.add_colour_bar(left + width + 0.12, top, bar_height, scale)
     return Path(path)
 
 
-def difference(recording: Recording, path: str | Path, *, other: Recording | None = None, sample: int = 0,
-               layer: int | str | None = None, head: int | None = None) -> Path:  # fmt: skip
-    """The recording less `other`, or a recording of differences itself: one map with `layer`, else all heads."""
-    against = recording if other is None else recording.difference(other)
-    numbers = selection.layers(against, layer)
+def difference_figure(recording: Recording, path: str | Path, *, other: Recording | None = None, sample: int = 0,
+                      layer: int | str | None = None, head: int | None = None) -> Path:  # fmt: skip
+    """`recording` minus `other`, or a recording of differences itself: one map with `layer`, else all heads."""
+    differences = recording if other is None else recording.difference(other)
+    numbers = selection.layer_numbers(differences, layer)
     for number in numbers:
-        if not selection.differs(against[number]):
+        if not selection.is_difference(differences[number]):
             raise ValueError(
                 f"what='difference' needs other, the recording to take away, or differences: "
-                f"{selection.called(against[number])!r} is none; pass other=, or draw recording.difference(other)"
+                f"{selection.display_name(differences[number])!r} is none; "
+                "pass other=, or draw recording.difference(other)"
             )
     if len(numbers) == 1 or head is not None:
-        return _one(against, selection.first(against, layer, sample, head), path)
-    return _differences(against, numbers, path, sample)
+        return _draw_map(differences, selection.select_layer(differences, layer, sample, head), path)
+    return _draw_differences(differences, numbers, path, sample)
 
 
-def _differences(recording: Recording, numbers: Sequence[int], path: str | Path, sample: int) -> Path:
-    """A thumbnail a head, around nothing."""
-    found = []
-    for number in numbers[:_LAYERS]:
-        one = recording[number]
-        cells, masked = _thumbnails(selection.heads(one, sample), one)
-        found.append(_Layer(one, cells, masked, [float(c.abs().max()) if c.numel() else 0.0 for c in cells]))
-    notes = [_left_out(numbers), "below each head: its largest difference of a cell", _size(recording, found)]
-    meaning = scale([cells for one in found for cells in one.cells], signed=True)
-    return _grid(found, path, _heading("difference", found), notes, meaning)
+def _draw_differences(recording: Recording, numbers: Sequence[int], path: str | Path, sample: int) -> Path:
+    """One thumbnail per head, with colours around zero."""
+    rows = []
+    for number in numbers[:_MAX_LAYERS]:
+        recorded_map = recording[number]
+        thumbnails, masked = _thumbnails(selection.sample_heads(recorded_map, sample), recorded_map)
+        largest = [float(cells.abs().max()) if cells.numel() else 0.0 for cells in thumbnails]
+        rows.append(_ThumbnailRow(recorded_map, thumbnails, masked, largest))
+    notes = [_truncation_note(numbers), "below each head: its largest difference of a cell"]
+    notes.append(_shapes_note(recording, rows))
+    scale = fit_scale([cells for row in rows for cells in row.cells], signed=True)
+    return _draw_thumbnails(rows, path, _title("difference", rows), notes, scale)

@@ -9,119 +9,121 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import LEAST, Ruler, board, ruler, side
+from regard.viz.plots.canvas import MIN_FONT, AxisLabels, axis_labels, axis_length, open_canvas
 from regard.viz.recording import selection
 from regard.viz.recording.selection import KINDS, SelectedMap
 
-# a line is drawn for this share of the largest weight and more, and for so many weights at most
-_SHARE, _LINES = 0.1, 600
-# inches between the two columns, and their greatest height
-_BETWEEN, _HIGH = 2.4, 8.0
-# how many weights are looked at together
-_AT_ONCE = 1 << 22
+# the least share of the greatest weight that is drawn, and the greatest number of lines
+_MIN_SHARE, _MAX_LINES = 0.1, 600
+# inches between the two columns of labels, and their greatest height
+_BETWEEN, _MAX_HEIGHT = 2.4, 8.0
+# weights that are computed together
+_WEIGHTS_PER_STEP = 1 << 22
 # the colour of lines: the dark end of cividis
 _DARK = (0.0, 0.1333, 0.3059)
 
 
-def _rows(map: AttentionMap, only: int | None) -> Iterator[tuple[int, Tensor]]:
-    """Weights some rows at a time, with the number of the first."""
-    q, k = map.shape
+def _row_blocks(weights: AttentionMap, only: int | None) -> Iterator[tuple[int, Tensor]]:
+    """Weights, some rows at a time, with the number of the first row; or the row `only`."""
+    q, k = weights.shape
     if only is not None:
-        yield only, map.rows(slice(only, only + 1))
+        yield only, weights.rows(slice(only, only + 1))
         return
-    step = max(1, _AT_ONCE // max(k, 1))
+    step = max(1, _WEIGHTS_PER_STEP // max(k, 1))
     for start in range(0, q, step):
-        yield start, map.rows(slice(start, start + step))
+        yield start, weights.rows(slice(start, start + step))
 
 
-def _links(seen: SelectedMap, only: int | None) -> tuple[Tensor, Tensor, str]:
-    """Where each line runs, "n 2", its weight, "n", and what was left out. No matrix is formed."""
+def _heaviest_lines(selected: SelectedMap, only: int | None) -> tuple[Tensor, Tensor, str]:
+    """The query and key of each line, "n 2", its weight, "n", and a note on the rest. The whole map is never formed."""
     greatest, total, count = 0.0, 0.0, 0
-    for _, part in _rows(seen.map, only):
-        part = selection.sane(part, seen.one)
-        greatest = max(greatest, float(part.max()) if part.numel() else 0.0)
-        total, count = total + float(part.sum()), count + int((part > 0).sum())
-    least = max(_SHARE * greatest, 1e-9)
-    ends, weights = [torch.zeros(0, 2, dtype=torch.long)], [torch.zeros(0)]
-    for start, part in _rows(seen.map, only):
-        part = selection.sane(part, seen.one)
-        found = (part >= least).nonzero()
-        weights.append(part[found[:, 0], found[:, 1]])
-        ends.append(found + torch.tensor([start, 0]))
-        if sum(map(len, ends)) > 4 * _LINES:  # never more in memory than can be drawn
-            ends, weights = _best(torch.cat(ends), torch.cat(weights))
-    (every,), (weight,) = _best(torch.cat(ends), torch.cat(weights))
-    if len(weight) == _LINES:
-        least = float(weight.min())
-    rest = count - len(weight)
-    said = (
-        f"{len(weight)} lines, for weights of {least:.2g} and more: {_part(float(weight.sum()), total)} of the weight"
-    )
-    return every, weight, said + (f"; {rest} smaller ones are not drawn" if rest else "")
+    for _, block in _row_blocks(selected.map, only):
+        block = selection.drawable_cells(block, selected.recorded_map)
+        greatest = max(greatest, float(block.max()) if block.numel() else 0.0)
+        total, count = total + float(block.sum()), count + int((block > 0).sum())
+    least = max(_MIN_SHARE * greatest, 1e-9)
+    ends, weights = torch.zeros(0, 2, dtype=torch.long), torch.zeros(0)
+    for start, block in _row_blocks(selected.map, only):
+        block = selection.drawable_cells(block, selected.recorded_map)
+        heavy = (block >= least).nonzero()
+        ends = torch.cat([ends, heavy + torch.tensor([start, 0])])
+        weights = torch.cat([weights, block[heavy[:, 0], heavy[:, 1]]])
+        if len(ends) > 4 * _MAX_LINES:  # so that memory stays bounded
+            ends, weights = _keep_heaviest(ends, weights)
+    ends, weights = _keep_heaviest(ends, weights)
+    if len(weights) == _MAX_LINES:
+        least = float(weights.min())
+    rest = count - len(weights)
+    share = _percentage(float(weights.sum()), total)
+    note = f"{len(weights)} lines, for weights of {least:.2g} and more: {share} of the weight"
+    return ends, weights, note + (f"; {rest} smaller ones are not drawn" if rest else "")
 
 
-def _best(ends: Tensor, weights: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+def _keep_heaviest(ends: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """The heaviest lines; of equal ones the earlier."""
-    keep = torch.argsort(weights, descending=True, stable=True)[:_LINES]
-    return [ends[keep]], [weights[keep]]
+    keep = torch.argsort(weights, descending=True, stable=True)[:_MAX_LINES]
+    return ends[keep], weights[keep]
 
 
-def _part(some: float, total: float) -> str:
-    return f"{some / total:.0%}" if total else "none"
+def _percentage(part: float, total: float) -> str:
+    return f"{part / total:.0%}" if total else "none"
 
 
-def lines(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
-          head: int | None = None, query: int | None = None) -> Path:  # fmt: skip
-    """Who looks on the left, what is looked at on the right; the heavier, the thicker and darker a line."""
-    seen = selection.first(recording, layer, sample, head)
-    q, k = seen.map.shape
-    only = None if query is None else selection.query(seen, query)
-    ends, weights, said = _links(seen, only)
-    high = side(max(q, k), 0.5, _HIGH)
-    left, right = ruler(seen.rows, high, path), ruler(seen.columns, high, path)
-    notes = [f"{KINDS[seen.one.kind]}, {q} × {k}, {selection.trust(seen.one)}", said]
-    title = seen.named + selection.mark(seen.one) + ("" if only is None else f" · {seen.asked(only)}")
-    # the words above the columns need room too
-    room, beyond, top = max(left.room + 0.05, 0.45), max(right.room + 0.05, 0.55), 0.16
-    with board(path, title, notes, [*seen.rows, *seen.columns], room + _BETWEEN + beyond, top + high) as b:
-        axes = b.place(room, top, _BETWEEN, high)
-        axes.spines[:].set_visible(False)
-        axes.set(xlim=(0, 1), xticks=[], ylim=(max(q, 1) - 0.5, -0.5))
-        other = axes.twinx()
-        other.spines[:].set_visible(False)
-        other.set(ylim=(max(k, 1) - 0.5, -0.5))
-        for one, axis in ((left, axes.yaxis), (right, other.yaxis)):
+def lines_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
+                 head: int | None = None, query: int | None = None) -> Path:  # fmt: skip
+    """Queries on the left, keys on the right; the greater the weight, the thicker and darker its line."""
+    selected = selection.select_layer(recording, layer, sample, head)
+    recorded_map = selected.recorded_map
+    q, k = selected.map.shape
+    only = None if query is None else selection.query_row(selected, query)
+    ends, weights, lines_note = _heaviest_lines(selected, only)
+    height = axis_length(max(q, k), 0.5, _MAX_HEIGHT)
+    queries, keys = axis_labels(selected.rows, height, path), axis_labels(selected.columns, height, path)
+    notes = [f"{KINDS[recorded_map.kind]}, {q} × {k}, {selection.verification_label(recorded_map)}", lines_note]
+    title = selected.title + selection.unverified_suffix(recorded_map)
+    title += "" if only is None else f" · {selected.query_label(only)}"
+    # the names above the columns of labels need room, too
+    left, right, top = max(queries.width + 0.05, 0.45), max(keys.width + 0.05, 0.55), 0.16
+    words = [*selected.rows, *selected.columns]
+    with open_canvas(path, title, notes, words, left + _BETWEEN + right, top + height) as canvas:
+        query_axes = canvas.add_axes(left, top, _BETWEEN, height)
+        query_axes.spines[:].set_visible(False)
+        query_axes.set(xlim=(0, 1), xticks=[], ylim=(max(q, 1) - 0.5, -0.5))
+        key_axes = query_axes.twinx()
+        key_axes.spines[:].set_visible(False)
+        key_axes.set(ylim=(max(k, 1) - 0.5, -0.5))
+        for names, axis in ((queries, query_axes.yaxis), (keys, key_axes.yaxis)):
             axis.set_tick_params(length=0, pad=1.5)
-            one.lay(axis)
+            names.set_on(axis)
         if only is not None and q:
-            _alone(axes, left, only, b.bold)
-        _strokes(axes, ends, weights, q, k)
-        b.write("looking", room, 0.1, LEAST + 1, ha="right", color="#555555")
-        b.write("looked at", room + _BETWEEN, 0.1, LEAST + 1, ha="left", color="#555555")
+            _emphasize_query(query_axes, queries, only, canvas.bold)
+        _draw_lines(query_axes, ends, weights, q, k)
+        canvas.write("looking", left, 0.1, MIN_FONT + 1, ha="right", color="#555555")
+        canvas.write("looked at", left + _BETWEEN, 0.1, MIN_FONT + 1, ha="left", color="#555555")
     return Path(path)
 
 
-def _alone(axes: Any, left: Ruler, only: int, bold: str) -> None:
-    """The one query that looks stands out; labels that were thinned out give way to it."""
-    kept = [n for n in range(0, len(left.labels), left.step) if n != only and abs(n - only) >= left.step]
-    axes.set_yticks([only, *kept], [left.labels[n] for n in (only, *kept)], fontsize=left.size)
-    for place, text in enumerate(axes.get_yticklabels()):
-        text.set(color="#000000" if place == 0 else "#767676", fontweight=bold if place == 0 else "normal")
+def _emphasize_query(axes: Any, queries: AxisLabels, only: int, bold: str) -> None:
+    """Labels the chosen query in bold, in place of labels that it would cover."""
+    kept = [n for n in range(0, len(queries.labels), queries.step) if n != only and abs(n - only) >= queries.step]
+    axes.set_yticks([only, *kept], [queries.labels[n] for n in (only, *kept)], fontsize=queries.font_size)
+    for n, text in enumerate(axes.get_yticklabels()):
+        text.set(color="#000000" if n == 0 else "#767676", fontweight=bold if n == 0 else "normal")
 
 
-def _strokes(axes: Any, ends: Tensor, weights: Tensor, q: int, k: int) -> None:
+def _draw_lines(axes: Any, ends: Tensor, weights: Tensor, q: int, k: int) -> None:
     from matplotlib.collections import LineCollection
 
     if not len(weights):
         return
-    share = (weights / weights.max()).tolist()
-    # on the scale of the left column, from the heart of one label to that of the other; the heaviest on top
-    to = [((i.item(), (j.item() + 0.5) / k * q - 0.5), s) for (i, j), s in zip(ends, share, strict=True)][::-1]
+    shares = (weights / weights.max()).tolist()
+    # keys on the scale of the queries' axis; the heaviest line is drawn last
+    lines = [((i.item(), (j.item() + 0.5) / k * q - 0.5), s) for (i, j), s in zip(ends, shares, strict=True)][::-1]
     axes.add_collection(
         LineCollection(
-            [[(0.0, a), (1.0, b)] for (a, b), _ in to],
-            linewidths=[0.3 + 2.2 * s for _, s in to],
-            colors=[(*_DARK, 0.15 + 0.8 * s) for _, s in to],
+            [[(0.0, start), (1.0, end)] for (start, end), _ in lines],
+            linewidths=[0.3 + 2.2 * share for _, share in lines],
+            colors=[(*_DARK, 0.15 + 0.8 * share) for _, share in lines],
             capstyle="butt",
         )
     )
