@@ -39,8 +39,9 @@ def text(
 
 
 def _map_list(recording: Recording, sample: int, width: int) -> list[str]:
-    rows = [("", "module", "kind", "heads", "queries × keys", "entropy", "certificate")]
-    rows += [_map_row(n, recorded_map, sample) for n, recorded_map in enumerate(recording.maps[:_MAX_LISTED])]
+    header = ("", "module", "kind", "heads", "queries × keys", "entropy", "certificate")
+    maps = enumerate(recording.maps[:_MAX_LISTED])
+    rows = [header, *(_map_row(number, recorded_map, sample) for number, recorded_map in maps)]
     sizes = [max(labels.display_width(row[n]) for row in rows) for n in range(len(rows[0]))]
     # the names are shortened first
     sizes[1] = max(min(sizes[1], width - sum(sizes) + sizes[1] - 2 * len(sizes) + 2), 8)
