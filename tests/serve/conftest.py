@@ -92,7 +92,7 @@ class Gated:
     name = "shout"
     counted = "sentences"
     unpack = None
-    face = PageSpec("Shout", "alignment/page", "text_form", {"alignments": [], "shown": {}})
+    face = PageSpec("Shout", "alignment/page", "translation_form", {"alignments": [], "shown": {}})
     schema = Schema("Shout a word", WordBody, Shouted)
 
     def __init__(self) -> None:

@@ -75,4 +75,5 @@ class Endpoint(Protocol):
         that makes another Asked of one, beside all other requests; Refused if that cannot be answered."""
 
     def answer(self, asked: Sequence[Any]) -> list[dict[str, object]]:
-        """An answer to each, as JSON, with what is needed to draw it; the same as if each were asked alone."""
+        """An answer to each, as JSON, with what is needed to draw it; the same as if each were asked alone. RequestError
+        if one cannot be answered: then each is asked again, alone."""

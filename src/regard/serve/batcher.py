@@ -145,6 +145,9 @@ class Batcher:
                 for job in jobs:
                     self._answer([job])
                 return
+            if isinstance(error, RequestError):  # the model cannot answer it, and says why
+                jobs[0].answer.set_exception(error)
+                return
             _log.error("a request failed", exc_info=error)
             sentence = "the model failed on this request, which is a fault of the service; its log tells more"
             jobs[0].answer.set_exception(RequestError(500, sentence))

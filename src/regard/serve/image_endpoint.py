@@ -12,7 +12,7 @@ import numpy as np
 from regard.common import image_files
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
-from regard.recording.record import record
+from regard.recording.record import NO_ATTENTION, record
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited
 from regard.serve.spatial_maps import SpatialMap, spatial_maps
@@ -143,7 +143,7 @@ class ImageEndpoint:
         # what a model looks at does not depend on the picture: a black one tells whether there will be maps
         black = np.zeros((1, facts.height, facts.width, facts.channels), np.uint8)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="record found no attention")
+            warnings.filterwarnings("ignore", message=NO_ATTENTION)
             self.attends = bool(self._see(black, True)[0][1])
 
     @property

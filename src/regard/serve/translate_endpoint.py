@@ -58,7 +58,7 @@ class TranslationAnswer(AnswerModel):
     alignment: Annotated[AlignmentAnswer, Field(default=None, description="If the request asks for it.")]
 
 
-class TextAnswer(AnswerModel):
+class TranslationsAnswer(AnswerModel):
     """The translations of one text."""
 
     source: str
@@ -69,7 +69,7 @@ class TextAnswer(AnswerModel):
 class TranslateAnswer(AnswerModel):
     """The answer of POST /v1/translate."""
 
-    answers: Annotated[list[TextAnswer], Field(description="One per text, in their order.")]
+    answers: Annotated[list[TranslationsAnswer], Field(description="One per text, in their order.")]
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,17 @@ class TranslateEndpoint:
     def face(self) -> PageSpec:
         limits = {"characters": self.limits.characters, "texts": self.limits.texts, "pictures": self.limits.pictures}
         empty = {"title": "", "note": "", "text": ["", ""], "source": [], "target": [], "weights": ""}
-        data = {"run": self.run, "attends": self.attends, "beam": self.limits.beam, "limits": limits, "shown": {}}
-        return PageSpec(f"Translate with {self.run}", "alignment/page", "text_form", {**data, "alignments": [empty]})
+        data = {
+            "task": self.name,
+            "run": self.run,
+            "attends": self.attends,
+            "beam": self.limits.beam,
+            "limits": limits,
+            "shown": {},
+        }
+        return PageSpec(
+            f"Translate with {self.run}", "alignment/page", "translation_form", {**data, "alignments": [empty]}
+        )
 
     @property
     def schema(self) -> Schema:

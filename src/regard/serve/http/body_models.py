@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise missing_library() from error
 
-__all__ = ["AnswerModel", "ErrorAnswer", "Field", "RequestModel", "SingleOrList", "limited", "validate"]
+__all__ = ["AnswerModel", "ErrorAnswer", "Field", "RequestModel", "SingleOrList", "limited", "validate", "with_fields"]
 
 Model = TypeVar("Model", bound=BaseModel)
 _TYPES = {"string": "a string", "boolean": "true or false", "integer": "a whole number", "number": "a number"}
@@ -28,6 +28,7 @@ def _describe_request(schema: dict[str, Any], model: "type[RequestModel]") -> No
         schema["example"] = model.example
     if issubclass(model, SingleOrList):
         schema["oneOf"] = [{"required": [name]} for name in model.pair]
+    _omit_null_defaults(schema)
 
 
 def _omit_null_defaults(schema: dict[str, Any]) -> None:
@@ -78,7 +79,11 @@ class SingleOrList(RequestModel):
 def limited(model: type[Model], **constraints: Any) -> type[Model]:
     """The model with more constraints on fields, name=Field(le=5), or other defaults; /openapi.json shows them."""
     hints = get_type_hints(model, include_extras=True)
-    fields: dict[str, Any] = {name: Annotated[hints[name], added] for name, added in constraints.items()}
+    return with_fields(model, {name: Annotated[hints[name], added] for name, added in constraints.items()})
+
+
+def with_fields(model: type[Model], fields: dict[str, Any]) -> type[Model]:
+    """The model with further fields: name -> Annotated[int, Field(default=1)]."""
     return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
 

@@ -10,7 +10,8 @@ from regard.viz.html.page import asset, json_block
 def files(face: PageSpec) -> dict[str, tuple[bytes, str]]:
     """Path -> content and its type."""
     script = "".join(asset(name) for name in ("html/page.js", f"{face.view}.js"))
-    script = f'"use strict";\n(() => {{\n{script}{_asset(f"{face.form}.js")}}})();\n'
+    script += "".join(_asset(f"{name}.js") for name in ("form", face.form))
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
     style = asset("html/page.css") + _asset("serve.css")
     written = _asset("page.html").format(title=html.escape(face.title), data=json_block(face.data))
     return {

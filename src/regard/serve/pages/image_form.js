@@ -1,10 +1,8 @@
-// Dropping and seeing: a picture that is dropped, chosen or pasted is sent as it is, and drawn by overlay.js, whose
-// parts stand above in the same function. Only this service is asked, and nothing is kept.
+// The form of the image page: a picture that is dropped, chosen or pasted is sent as it is, and drawn by
+// image/overlay.js, which stands above in the same function. Only this service is asked, and nothing is kept.
 const KINDS = ["image/png", "image/jpeg"];
 
 const file = make("input", { id: "file", type: "file", accept: KINDS.join() });
-const wrong = make("p", { id: "wrong", role: "alert" });
-const outcome = make("p", { id: "outcome", class: "note", role: "status" });
 const form = make(
   "form",
   { class: "card", id: "ask" },
@@ -18,37 +16,22 @@ const chances = make(
   "section",
   { class: "card", id: "chances", "aria-label": "what it is" },
   make("h2", {}, "What it is"),
-  make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Class"), make("th", { scope: "col" }, "Probability"), make("td"))), list),
+  probabilityTable(list),
 );
 const results = make("div", { id: "results" }, chances, places);
 results.hidden = true;
 document.getElementById("page").append(make("h1", {}, data.title), form, results);
 if (!data.attends) results.append(make("p", { class: "note" }, "This model does not say where it looks, so there is nothing else to see."));
 
-function percent(p) {
-  return `${(100 * p).toFixed(1)} %`;
-}
-function bar(p) {
-  const filled = make("div", { class: "filled" });
-  filled.style.width = percent(p).replace(" ", "");
-  return make("td", { class: "bar", "aria-hidden": "true" }, filled);
-}
-
 function draw(answer, picture) {
   const before = seen.maps[at.map]?.name;
   Object.assign(seen, { picture, words: answer.words || [], path: answer.path || [], maps: answer.maps || [] });
   const classes = answer.classes || [];
-  list.replaceChildren(...classes.map(({ name, probability }) => make("tr", {}, make("th", { scope: "row", dir: "auto", lang: "" }, name), make("td", {}, percent(probability)), bar(probability))));
+  list.replaceChildren(...probabilityRows(classes.map(({ name, probability }) => [name, probability])));
   chances.hidden = !classes.length;
   results.hidden = false;
   outcome.textContent = answer.text !== undefined ? answer.text || "(nothing)" : `${classes[0].name}, ${percent(classes[0].probability)}`;
   look(Math.max(0, seen.maps.findIndex((map) => map.name === before)), 0);
-}
-
-function complain(sentence) {
-  wrong.textContent = sentence;
-  outcome.textContent = "";
-  results.hidden = true;
 }
 
 const encoded = (picked) =>
@@ -59,31 +42,16 @@ const encoded = (picked) =>
     reader.readAsDataURL(picked);
   });
 
-let asking = null; // the question on its way
-async function ask(picked) {
-  asking?.abort();
-  asking = null;
-  form.removeAttribute("aria-busy");
-  const most = Math.floor((data.limits.body - 200) * 0.75); // in base64 it takes a third more
+function ask(picked) {
+  cancel(form);
+  const most = Math.floor((data.limits.body - 200) * 0.75); // base64 takes a third more
   if (picked.size > most) return complain(`the picture may have at most ${most.toLocaleString("en")} bytes, got ${picked.size.toLocaleString("en")}; make it smaller`);
   if (!KINDS.includes(picked.type)) return complain(`the picture must be a PNG or JPEG file, got ${picked.type || "a file of another kind"}`);
-  const mine = (asking = new AbortController());
-  form.setAttribute("aria-busy", "true");
-  try {
-    const body = JSON.stringify({ image: await encoded(picked), maps: data.attends });
-    const got = await fetch(`/v1/${data.task}`, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal: mine.signal });
-    const answer = await got.json();
-    const picture = got.ok ? await createImageBitmap(picked).catch(() => null) : null;
-    if (mine !== asking) return;
-    if (got.ok) {
-      wrong.textContent = "";
-      draw(answer.answers[0], picture);
-    } else complain(answer.error);
-  } catch (error) {
-    if (mine === asking && error.name !== "AbortError") complain("The service does not answer; is it still running?");
-  } finally {
-    if (mine === asking) form.removeAttribute("aria-busy");
-  }
+  const body = encoded(picked).then((image) => JSON.stringify({ image, maps: data.attends }));
+  post(form, body, async (answer, isCurrent) => {
+    const picture = await createImageBitmap(picked).catch(() => null);
+    if (isCurrent()) draw(answer.answers[0], picture);
+  });
 }
 
 // The first file that came in, however it did.

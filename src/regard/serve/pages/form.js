@@ -1,0 +1,76 @@
+// What all forms share. `post` sends a request to this service and shows its error; a new request takes the place of the
+// one that is under way. A form declares `results`, which an error hides.
+const wrong = make("p", { id: "wrong", role: "alert" });
+const outcome = make("p", { id: "outcome", class: "note", role: "status" });
+let underWay = null; // AbortController of the request that was sent last
+
+function complain(sentence) {
+  wrong.textContent = sentence;
+  outcome.textContent = "";
+  results.hidden = true;
+}
+
+function cancel(form) {
+  underWay?.abort();
+  underWay = null;
+  form.removeAttribute("aria-busy");
+}
+
+// `body` is JSON, or a promise of it; `done` gets the answer, and whether no other request took its place since.
+async function post(form, body, done) {
+  cancel(form);
+  const mine = (underWay = new AbortController());
+  const isCurrent = () => mine === underWay;
+  form.setAttribute("aria-busy", "true");
+  try {
+    const headers = { "Content-Type": "application/json" };
+    const response = await fetch(`/v1/${data.task}`, { method: "POST", headers, body: await body, signal: mine.signal });
+    const answer = await response.json();
+    if (!isCurrent()) return;
+    if (response.ok) {
+      wrong.textContent = "";
+      await done(answer, isCurrent);
+    } else complain(answer.error);
+  } catch (error) {
+    if (isCurrent() && error.name !== "AbortError") complain("The service does not answer; is it still running?");
+  } finally {
+    if (isCurrent()) form.removeAttribute("aria-busy");
+  }
+}
+
+// Calls `ask` when the fingers rest after typing, and when the form is sent.
+const REST = 300; // milliseconds
+let waiting = null;
+function askWhileTyping(form, ask) {
+  const later = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(ask, REST);
+  };
+  form.addEventListener("input", (event) => {
+    clearTimeout(waiting);
+    if (!event.isComposing) later();
+  });
+  form.addEventListener("compositionend", later);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    clearTimeout(waiting);
+    ask();
+  });
+}
+
+function percent(p) {
+  return `${(100 * p).toFixed(1)} %`;
+}
+function bar(p) {
+  const filled = make("div", { class: "filled" });
+  filled.style.width = percent(p).replace(" ", "");
+  return make("td", { class: "bar", "aria-hidden": "true" }, filled);
+}
+// Rows of a table: [[name, probability], …]
+function probabilityRows(list) {
+  return list.map(([name, p]) => make("tr", {}, make("th", { scope: "row", dir: "auto", lang: "" }, name), make("td", {}, percent(p)), bar(p)));
+}
+function probabilityTable(rows) {
+  const head = make("tr", {}, make("th", { scope: "col" }, "Class"), make("th", { scope: "col" }, "Probability"), make("td"));
+  return make("table", { class: "chances" }, make("thead", {}, head), rows);
+}

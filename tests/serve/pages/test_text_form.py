@@ -1,0 +1,97 @@
+"""The page of texts in a browser: one types, sees the answer and the words tinted by each hop of attention."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.serve.http.test_h11_timeouts import running
+from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
+from tests.serve.texts import text_endpoint
+
+pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with running(text_endpoint(), seconds=20.0, arrival=5.0) as (port, _):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def seen(chromium: Any, address: str) -> Iterator[Seen]:  # noqa: F811
+    context = chromium.new_context(viewport={"width": 900, "height": 900})
+    made = Seen(context.new_page(), address)
+    made.page.goto(address)
+    yield made
+    context.close()
+    assert made.complaints == []
+    assert all(url.startswith((f"{address}/", "data:")) for url in made.requests)
+
+
+def test_one_types_and_sees(seen: Seen) -> None:
+    page = seen.page
+    assert page.title() == "Classify texts with tiny"
+    assert page.evaluate("document.activeElement.id") == "text"
+    assert not page.locator("#results").is_visible()
+    seen.typed("a <b> c")
+    (answer,) = httpx.post(
+        f"{seen.address}/v1/classify-text", json={"text": "a <b> c", "attention": True}
+    ).json()["answers"]  # fmt: skip
+    classes = list(answer["classes"].items())
+    assert seen.text("#outcome") == f"{classes[0][0]}, {100 * classes[0][1]:.1f} %"
+    assert len([url for url in seen.requests if url.endswith("/v1/classify-text")]) == 1
+    assert page.locator("#answer th[scope=row]").all_text_contents() == [name for name, _ in classes]
+    # one line per hop, every token with its weight
+    (attended,) = answer["attention"]
+    assert page.locator("#lines h3").all_text_contents() == ["hop 1", "hop 2"]
+    for n, row in enumerate(attended["weights"][0]):
+        line = page.locator("#lines .pieces").nth(n)
+        assert line.locator(".piece > span").all_text_contents() == attended["keys"]
+        titles = [float(chip.get_attribute("title")) for chip in line.locator(".piece").all()]
+        assert titles == pytest.approx(row, abs=6e-5)
+        # the greatest weight has the strongest colour
+        colours = [chip.evaluate("(chip) => chip.style.backgroundColor") for chip in line.locator(".piece").all()]
+        assert colours[row.index(max(row))] == "rgb(0, 34, 78)"
+
+
+def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
+    seen.typed("a" * 41)
+    assert seen.text("#wrong") == "the text must have at most 40 letters; send a shorter one"
+    assert not seen.page.locator("#results").is_visible()
+    assert all("422" in complaint for complaint in seen.complaints)
+    seen.complaints.clear()
+    seen.page.locator("#text").fill("a")
+    seen.page.wait_for_selector("#outcome:not(:empty)")
+    assert seen.text("#wrong") == ""
+    seen.page.locator("#text").fill("")
+    seen.page.wait_for_selector("#results", state="hidden")
+    assert seen.text("#outcome") == ""
+
+
+def test_a_model_without_attention(chromium: Any) -> None:  # noqa: F811
+    with running(text_endpoint(attends=False), seconds=20.0, arrival=5.0) as (port, _):
+        context = chromium.new_context()
+        seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
+        seen.page.goto(seen.address)
+        seen.typed("a b")
+        assert seen.page.get_by_text("This model has no attention, so there is nothing else to see.").is_visible()
+        assert not seen.page.locator("#attention").is_visible()
+        context.close()
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:  # noqa: F811
+    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
+    context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
+    seen = Seen(context.new_page(), address)
+    seen.page.goto(address)
+    seen.typed("a b c d")
+    assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    found = axe.run(seen.page)["violations"]
+    serious = {one["id"]: one["nodes"][0]["html"] for one in found if one["impact"] in ("serious", "critical")}
+    assert not serious, json.dumps(serious, indent=1)
+    assert seen.complaints == []
+    context.close()
