@@ -40,7 +40,7 @@ def test_a_sample_of_tensors_with_fewer_leading_axes(leads: tuple[tuple[int, ...
             one = call.sample(n)
             assert one.batch == (1, H)
             close(whole(one), whole(call)[n : n + 1], f"sample {n}")
-            part = one.part(slice(1, 4), slice(None))
+            part = one.slice(slice(1, 4), slice(None))
             close(whole(part), whole(call)[n : n + 1, :, 1:4], f"rows of sample {n}")
 
 
@@ -49,7 +49,7 @@ def test_a_sample_of_numbers_added(shape: tuple[int, ...]) -> None:
     call = a_call((B, H), (B, H), (B, H), bias=torch.randn(shape, dtype=torch.float64))
     for n in range(B):
         close(whole(call.sample(n)), whole(call)[n : n + 1], f"sample {n}")
-    assert call.part(slice(0, 2), torch.tensor([1, 5])).bias is not call.bias
+    assert call.slice(slice(0, 2), torch.tensor([1, 5])).bias is not call.bias
 
 
 def test_a_sample_has_its_own_positions() -> None:
@@ -63,8 +63,8 @@ def test_a_part_of_a_part() -> None:
     terms = Case("dot", "alibi", "window").terms()
     call = a_call((B, H), (B, H), (B, H), **{**terms, "normalize": regard.Sigmoid()})
     rows, columns = torch.tensor([0, 2, 3]), torch.tensor([1, 2, 4, 6])
-    once = call.part(rows, columns)
-    twice = call.part(slice(None), torch.tensor([1, 2, 3, 4, 6])).part(rows, torch.tensor([0, 1, 3, 4]))
+    once = call.slice(rows, columns)
+    twice = call.slice(slice(None), torch.tensor([1, 2, 3, 4, 6])).slice(rows, torch.tensor([0, 1, 3, 4]))
     assert torch.equal(whole(once), whole(twice))
 
 
@@ -73,6 +73,6 @@ def test_the_length_of_each_sample_survives_the_cut() -> None:
     mask = regard.Causal() & regard.Lengths(torch.tensor([3, 9]))
     call = a_call((B, H), (B, H), (B, H), mask=mask, bias=gaussian)
     assert call.total.flatten().tolist() == [3, K]
-    assert call.part(slice(0, 2), slice(0, 4)).total.flatten().tolist() == [3, K]
+    assert call.slice(slice(0, 2), slice(0, 4)).total.flatten().tolist() == [3, K]
     assert call.sample(1).total.flatten().tolist() == [K]
     assert a_call((B, H), (B, H), (B, H), mask=mask).total == K

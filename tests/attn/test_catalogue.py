@@ -75,7 +75,7 @@ def test_shapes(name: str) -> None:
     assert (got.weights >= 0).all()
     if name not in {"sigmoid"}:
         assert (got.weights.sum(-1) <= 1 + 1e-5).all()
-    assert got.log_prob is got.lse is got.map is got.entropy is got.place is None
+    assert got.log_prob is got.lse is got.map is got.entropy is got.key_index is None
     assert module.attend(q, k).weights is None
 
 
@@ -317,15 +317,19 @@ def test_widths_that_cannot_be_compared_are_refused(name: str) -> None:
 def test_a_mistyped_name_is_understood() -> None:
     with pytest.raises(ValueError, match="unknown mechanism 'aditive'; did you mean 'additive'\\? known are: dot, "):
         mechanism("aditive", 8)
+    with pytest.raises(
+        ValueError, match="^luong is a --decoder of regard train translate, whose attention is general;"
+    ):
+        mechanism("luong", 8)
     assert mechanism("additive", 8)(torch.randn(B, Q, 8), torch.randn(B, K, 8)).shape == (B, Q, 8)
 
 
 @pytest.mark.parametrize("name", sorted(CHAINED))
-@pytest.mark.parametrize("wish", ["log_prob", "lse", "map", "place"])
+@pytest.mark.parametrize("wish", ["log_prob", "lse", "map", "key_index"])
 def test_what_cannot_be_told_is_refused(name: str, wish: str) -> None:
     module, (q, k) = built(name), inputs(name, B)
     with pytest.raises(
-        ValueError, match=rf"^{wish} is not known to \w+, which mixes by weights of its own; ask for weights"
+        ValueError, match=rf"^{wish} is not available from \w+, which computes its own weights; ask for weights"
     ):
         module.attend(q, k, need=Need(**{wish: True}))
 

@@ -198,7 +198,7 @@ LAYERS = {
 }
 
 
-def felt(
+def nonfinite_rows(
     layer: MultiHead, x: torch.Tensor, seen: torch.Tensor, mask: regard.Mask | None
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """The output, and the gradients of what `seen` rows give with regard to x and every parameter."""
@@ -222,8 +222,8 @@ def test_padding_of_self_attention_reaches_nothing(kind: str, number: str) -> No
         regard.Causal() & regard.Lengths(lengths),
         regard.BooleanMask(seen[:, None, :]),
     ):
-        clean, wanted = felt(layer, x.masked_fill(~seen[..., None], 0.0), seen, mask)
-        dirty, slopes = felt(layer, x.masked_fill(~seen[..., None], GARBAGE[number]), seen, mask)
+        clean, wanted = nonfinite_rows(layer, x.masked_fill(~seen[..., None], 0.0), seen, mask)
+        dirty, slopes = nonfinite_rows(layer, x.masked_fill(~seen[..., None], GARBAGE[number]), seen, mask)
         close(dirty[seen], clean[seen])
         assert torch.isnan(dirty[~seen]).all()
         for slope, want in zip(slopes, wanted, strict=True):
@@ -239,8 +239,8 @@ def test_what_comes_last_does_not_reach_those_before(where: str, number: str) ->
     x = torch.randn(2, T, DIM, dtype=torch.float64)
     seen = (torch.arange(T) < T - 1).expand(2, T)
     mask = regard.Causal() if where == "call" else None
-    clean, wanted = felt(layer, x.masked_fill(~seen[..., None], 0.0), seen, mask)
-    dirty, slopes = felt(layer, x.masked_fill(~seen[..., None], GARBAGE[number]), seen, mask)
+    clean, wanted = nonfinite_rows(layer, x.masked_fill(~seen[..., None], 0.0), seen, mask)
+    dirty, slopes = nonfinite_rows(layer, x.masked_fill(~seen[..., None], GARBAGE[number]), seen, mask)
     close(dirty[seen], clean[seen])
     assert torch.isnan(dirty[~seen]).all()
     for slope, want in zip(slopes, wanted, strict=True):

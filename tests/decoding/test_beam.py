@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.decoding.toy import BOS, EOS, LIMITS, SENTENCES, Standing, Toy, everything, go, plain_beam, said, score
 from torch import Tensor
 

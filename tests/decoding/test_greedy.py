@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.decoding.toy import EOS, LIMITS, SENTENCES, Always, Toy, go, said
 
 from regard.decoding.greedy import greedy

@@ -4,8 +4,7 @@ from itertools import accumulate
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 

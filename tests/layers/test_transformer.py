@@ -169,7 +169,7 @@ def test_the_input_is_not_mutated() -> None:
 
 def test_what_is_wrong_is_told() -> None:
     layer, x = encoder(), torch.randn(B, T, D).double()
-    with pytest.raises(ValueError, match=r"cache=KVCache\(.*\) is read and extended with use_cache=True alone"):
+    with pytest.raises(ValueError, match=r"cache=KVCache\(.*\) is only read and extended with use_cache=True"):
         layer(x, cache=layer(x, use_cache=True).cache)
     with pytest.raises(ValueError, match="dropout must be 0 or more and below 1, got 1; try 0.1"):
         FeedForward(D, F, dropout=1)

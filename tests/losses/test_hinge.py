@@ -30,5 +30,5 @@ def test_gradient() -> None:
 
 
 def test_as_many_of_both() -> None:
-    with pytest.raises(ValueError, match=r"real \(3\) and fake \(2\) must be scores of as many images; draw one for"):
+    with pytest.raises(ValueError, match=r"real \(3\) and fake \(2\) must be scores of as many images; generate one"):
         hinge(torch.zeros(3), torch.zeros(2))

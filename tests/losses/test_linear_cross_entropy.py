@@ -1,5 +1,6 @@
 """The vocabulary layer with its cross-entropy, held to torch's own."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,8 @@ def theirs(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
 def test_value_and_gradient_are_those_of_torch(
     bias: bool, smoothing: float, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear_cross_entropy, "_ROOM", room)
+    # by sys.modules: the package has the function under the name of its module
+    monkeypatch.setattr(sys.modules["regard.losses.linear_cross_entropy"], "_MAX_LOGITS", room)
     states, weight, offset, targets = given(bias)
     inputs = [t for t in (states, weight, offset) if t is not None]
     total, nll = linear_cross_entropy(states, weight, targets, bias=offset, smoothing=smoothing)
@@ -211,7 +213,9 @@ def test_a_second_backward_is_an_error() -> None:
     states, weight, bias, targets = given()
     total, _ = linear_cross_entropy(states, weight, targets, bias=bias)
     total.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="likelihood has one backward pass, .* call likelihood again"):
+    with pytest.raises(
+        RuntimeError, match="linear_cross_entropy has one backward pass, .* call linear_cross_entropy again"
+    ):
         total.backward()
 
 
@@ -223,12 +227,14 @@ def test_what_is_wrong_is_told() -> None:
         linear_cross_entropy(states, weight[:, :4], targets)
     for size in ((10,), (1,), (1, 11)):
         with pytest.raises(
-            ValueError, match=r"bias must be one number a word of weight, got .* \(11, 5\); .*\(5, 11\)"
+            ValueError, match=r"bias must be one number per word of weight, got .* \(11, 5\); .*\(5, 11\)"
         ):
             linear_cross_entropy(states, weight, targets, bias=torch.zeros(size))
-    with pytest.raises(ValueError, match=r"targets must be one a row of states, got \(6\) .*\(7, 5\).*states\[keep\]"):
+    with pytest.raises(
+        ValueError, match=r"targets must be one per row of states, got \(6\) .*\(7, 5\).*states\[keep\]"
+    ):
         linear_cross_entropy(states, weight, targets[:6])
-    with pytest.raises(ValueError, match=r"targets must be one a row of states, got \(1, 7\) .*\(1, 7, 5\)"):
+    with pytest.raises(ValueError, match=r"targets must be one per row of states, got \(1, 7\) .*\(1, 7, 5\)"):
         linear_cross_entropy(states[None], weight, targets[None])
     with pytest.raises(TypeError, match=r"targets must be int64, the numbers of words, got torch.int32; .*\.long\(\)"):
         linear_cross_entropy(states, weight, targets.int())

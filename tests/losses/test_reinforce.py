@@ -26,9 +26,11 @@ def test_its_mean_gradient_is_that_of_the_expected_reward() -> None:
     prize = torch.tensor([1.0, 5.0, -2.0])
     exact = torch.autograd.grad(-(torch.softmax(logits, -1) * prize).sum(), logits)[0]
     k, q = torch.eye(3), logits.expand(20000, 1, 3)
-    got = regard.attend(q, k, score=regard.Dot(1.0), read=regard.Sample(), need=regard.Need(log_prob=True, place=True))
+    got = regard.attend(
+        q, k, score=regard.Dot(1.0), read=regard.Sample(), need=regard.Need(log_prob=True, key_index=True)
+    )
     for baseline in (0.0, Baseline(1.3)):
-        loss = reinforce(got.log_prob, prize[got.place], baseline)
+        loss = reinforce(got.log_prob, prize[got.key_index], baseline)
         drawn = torch.autograd.grad(loss, logits, retain_graph=True)[0]
         torch.testing.assert_close(drawn, exact, atol=0.06, rtol=0)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.models.convnet import Block, ConvNet
+from regard.models.convnet import ConvNet, ResidualBlock
 
 
 class Double(nn.Module):
@@ -30,7 +30,7 @@ def test_images_of_any_size(size: tuple[int, int], depths: tuple[int, ...]) -> N
 def test_a_block_is_that_of_transformers() -> None:
     from transformers.models.resnet.modeling_resnet import ResNetBasicLayer
 
-    theirs, ours = ResNetBasicLayer(5, 7, stride=2).eval(), Block(5, 7, stride=2, gate=None).eval()
+    theirs, ours = ResNetBasicLayer(5, 7, stride=2).eval(), ResidualBlock(5, 7, stride=2, gate=None).eval()
     for module in (*theirs.modules(), *ours.modules()):
         if isinstance(module, nn.BatchNorm2d):
             for t in (module.weight, module.bias, module.running_mean, module.running_var):
@@ -51,8 +51,8 @@ def test_a_block_is_that_of_transformers() -> None:
 
 def test_the_gate_stands_before_the_sum() -> None:
     torch.manual_seed(0)
-    plain = Block(5, 5, stride=1, gate=None).eval()
-    gated = Block(5, 5, stride=1, gate=Double).eval()
+    plain = ResidualBlock(5, 5, stride=1, gate=None).eval()
+    gated = ResidualBlock(5, 5, stride=1, gate=Double).eval()
     gated.load_state_dict(plain.state_dict())
     x = torch.randn(2, 5, 4, 3)
     inner = plain.second_norm(plain.second(torch.relu(plain.first_norm(plain.first(x)))))

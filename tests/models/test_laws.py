@@ -5,9 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given as drawn
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import given as drawn, settings, strategies as st
 from tests.models.cases import ALL, LENGTHS, SEQ2SEQ, SOURCE, TARGET, TRANSFORMERS, B, S, T, built, given
 from torch import Tensor
 

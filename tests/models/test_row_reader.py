@@ -93,7 +93,7 @@ def test_it_learns_digits() -> None:
         (
             {},
             (2, 3, 7, 11),
-            r"\(images, 3 channels, 11, 7\), got \(2, 3, 7, 11\); the places of a picture are learned, so its size is",
+            r"\(images, 3 channels, 11, 7\), got \(2, 3, 7, 11\); the positions of an image are learned, so its",
         ),
     ],
 )

@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -129,7 +128,7 @@ def test_without_attention_there_is_none() -> None:
 def test_a_discriminator_that_is_still_gives_gradients_and_takes_none() -> None:
     model, (z, y) = small().eval(), asked()
     x = model.draw(z, y)
-    out = model.still()(x, y)
+    out = model.frozen_discriminator()(x, y)
     assert torch.equal(out, model.discriminator(x, y))
     (-out.sum()).backward()
     assert all(p.grad is None for p in model.discriminator.parameters())
@@ -156,7 +155,7 @@ def test_the_average_follows() -> None:
     for p in model.generator.parameters():
         nn.init.normal_(p)
     model.draw(z, y)
-    model.follow(0.75)
+    model.update_ema(0.75)
     own = model.generator.state_dict()
     for name, t in model.average.state_dict().items():
         kept = 0.0 if name.endswith(("._u", "._v", "num_batches_tracked")) else 0.75
@@ -194,8 +193,8 @@ def test_a_model_that_cannot_be(options: dict[str, int], said: str) -> None:
     ("z", "y", "said"),
     [
         (torch.zeros(2, 6), torch.zeros(2).long(), r"z must be \(images, 7 numbers\), got \(2, 6\); try torch.randn"),
-        (torch.zeros(2, 7), torch.zeros(3).long(), r"y must be one whole number an image, 2 of them, got torch.int64"),
-        (torch.zeros(2, 7), torch.zeros(2), r"y must be one whole number .*, got torch.float32 \(2\); give the class"),
+        (torch.zeros(2, 7), torch.zeros(3).long(), r"y must be one integer per image, 2 of them, got torch.int64"),
+        (torch.zeros(2, 7), torch.zeros(2), r"y must be one integer .*, got torch.float32 \(2\); give the class"),
         (torch.zeros(2, 7), torch.tensor([0, 5]), "y must be classes from 0 to 4, got 0 to 5; build the model for"),
         (torch.zeros(2, 7), torch.tensor([-1, 0]), "y must be classes from 0 to 4, got -1 to 0"),
     ],

@@ -33,7 +33,7 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str, decoder
     if name in ("co-attention", "bidaf"):
         with pytest.raises(
             ValueError,
-            match=f"attention='{name}' does not fit decoder='{decoder}': .* needs all queries together, and a decoder "
+            match=f"attention='{name}' does not fit decoder='{decoder}': .* needs all queries together, but a decoder "
             "has one at a time; try attention='general' or attention='additive'",
         ):
             Seq2Seq(SOURCE, TARGET, width=6, hidden=8, decoder=decoder, attention=name)
@@ -59,7 +59,9 @@ def test_what_is_wrong_is_told() -> None:
         ValueError, match=r"hidden must be even to be halved .*, got 9; try hidden=10 or give encoder_hidden"
     ):
         Seq2Seq(SOURCE, TARGET, hidden=9)
-    with pytest.raises(ValueError, match="attention='dot' has no place in decoder='fixed', .* or leave attention out"):
+    with pytest.raises(
+        ValueError, match="attention='dot' cannot be used with decoder='fixed', .* or leave attention out"
+    ):
         Seq2Seq(SOURCE, TARGET, decoder="fixed", attention="dot")
     with pytest.raises(ValueError, match="unknown cell 'rnn'"):
         Seq2Seq(SOURCE, TARGET, cell="rnn")

@@ -44,18 +44,18 @@ def test_learned_places_end_with_a_sentence() -> None:
     source, lengths, target = given()
     with pytest.raises(
         ValueError,
-        match="the source has 7 tokens, but positions='learned' knows longest=5 places; shorten it, or build the model "
-        "with longest=7, or with positions='sinusoidal'",
+        match="the source has 7 tokens, but positions='learned' has longest=5 positions; shorten it, or build the "
+        "model with longest=7, or with positions='sinusoidal'",
     ):
         model(source, lengths, target)
     source, lengths = source[:, :5], lengths.clamp_max(5)
     model(source, lengths, target)
-    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' knows longest=5 places"):
+    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' has longest=5 positions"):
         model(source, lengths, torch.ones(B, 6, dtype=torch.long))
     state = model.init_state(source, lengths)
     for t in range(5):
         state = model.step(target[:, t : t + 1], state).state
-    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' knows longest=5 places"):
+    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' has longest=5 positions"):
         model.step(target[:, :1], state)
 
 
@@ -72,13 +72,13 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None
         assert len(transformer(attention=name)().decoder) == 2
         return
     reason = {
-        "hard": "it learns by REINFORCE, to which the draws of so many heads are noise",
-        "location": "it knows keys by their number in a memory, where the hypotheses of a beam stand side by side",
+        "hard": "it is trained by REINFORCE, to which the samples of so many heads are noise",
+        "location": "it identifies keys by their index in a cache, which the hypotheses of a beam share",
     }.get(name, "it is a .*, more than one equation")
     for attention in (name, ["dot", "dot", name]):
         with pytest.raises(
             ValueError,
-            match=f"attention='{name}' cannot be that of a Transformer's heads, as {reason}; "
+            match=f"attention='{name}' cannot be used in the heads of a Transformer: {reason}; "
             f"try one of {', '.join(HEADS)}",
         ):
             transformer(attention=attention)()
@@ -93,7 +93,9 @@ def test_what_is_wrong_is_told() -> None:
         transformer(width=13, positions="learned")()
     with pytest.raises(ValueError, match="dim must be even for Sinusoidal, .* got 9"):
         transformer(width=9)()
-    with pytest.raises(ValueError, match="attention must be one, or one for each of 3 heads, got 2; add or drop some"):
+    with pytest.raises(
+        ValueError, match="attention must be one layer, or one per head for 3 heads, got 2; add or drop some"
+    ):
         transformer(attention=["dot", "entmax"])()
     for size in ("width", "layers", "heads", "feed", "longest"):
         with pytest.raises(ValueError, match=f"{size} must be a whole number, 1 or more, for Transformer, got 0"):

@@ -1,1 +1,1 @@
-"""The equation assembled."""
+"""The attention equation: terms, calls, backends, maps, mechanisms and the layers built on them."""

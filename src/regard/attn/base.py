@@ -1,4 +1,4 @@
-"""AttentionModule: the signature that the attentions of the library share, written once."""
+"""AttentionModule: the abstract base class with the call signature that all attention layers share."""
 
 from abc import ABC, abstractmethod
 
@@ -34,7 +34,7 @@ class AttentionModule(nn.Module, ABC):
         positions: Positions | None = None,
         need: Need = NOTHING,
     ) -> Attended:
-        """The same, with what `need` asks for beside the output."""
+        """Like `forward`, and returns the results that `need` requests beside the output."""
         return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need))
 
     def explain(
@@ -47,12 +47,12 @@ class AttentionModule(nn.Module, ABC):
         positions: Positions | None = None,
         need: Need = NOTHING,
     ) -> str:
-        """Which backend runs this call and, for each one passed over, why."""
+        """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
         return self.explain_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need))
 
     @abstractmethod
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        """The output, "*b q v", and what `inputs.need` asks for."""
+        """Returns the output, "*b q v", and the results that `inputs.need` requests."""
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
         return f"{type(self).__name__} computes its weights itself: no backend is chosen"

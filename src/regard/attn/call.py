@@ -1,4 +1,4 @@
-"""The call: one attention, checked and resolved, as backends get it; and the equation itself, written once."""
+"""AttentionCall: the checked and projected arguments of one attention; and the equation itself."""
 
 import math
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn.kv_cache import KVCache
-from regard.attn.terms.bias import Added, Bias
-from regard.attn.terms.mask import Mask, Rows, lead
+from regard.attn.terms.bias import Bias, TensorBias
+from regard.attn.terms.mask import Mask, Rows, insert_head_axes
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Need:
-    """What `attend` is asked for beside the output."""
+    """The results that `attend` returns beside the output."""
 
     weights: bool = False
     log_prob: bool = False
     lse: bool = False
     map: bool = False
     entropy: bool = False
-    place: bool = False
+    key_index: bool = False
 
     @property
-    def drawn(self) -> bool:
-        """Is anything asked for that only the weights themselves can tell?"""
-        return self.weights or self.log_prob or self.entropy or self.place
+    def needs_weights(self) -> bool:
+        """Whether a requested result can only be computed from the weight matrix."""
+        return self.weights or self.log_prob or self.entropy or self.key_index
 
 
 class Attended(NamedTuple):
-    """What was asked for by name, otherwise None."""
+    """The output and the requested results; fields that were not requested are None."""
 
     out: Tensor  # "*b q v"
     weights: Tensor | None = None  # "*b q k", before dropout
@@ -47,7 +47,7 @@ class Attended(NamedTuple):
     lse: Tensor | None = None  # "*b q", log Σ exp of the scores
     map: "AttentionMap | tuple[AttentionMap, ...] | None" = None  # several where every head has its own attention
     entropy: Tensor | None = None  # "*b q"
-    place: Tensor | None = None  # "*b q", where a hard read went; -1: nowhere
+    key_index: Tensor | None = None  # "*b q", the key that a hard read selected; -1: no key
 
 
 Compare = Callable[[Tensor, Tensor], Tensor]
@@ -56,7 +56,7 @@ DOT, SOFTMAX, MIX = Dot(), Softmax(), WeightedSum()
 
 
 class AttentionInputs(NamedTuple):
-    """The arguments of one call, as every attention of the library takes them."""
+    """The arguments of one call in the form that every attention layer takes."""
 
     q: Tensor  # "*b q d"
     k: Tensor | KVCache  # "*b k e"
@@ -67,7 +67,7 @@ class AttentionInputs(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The terms of the equation but the mask, and the dropout of its weights."""
+    """The terms of the equation except the mask, and the dropout of the weights."""
 
     score: Score = DOT
     bias: Bias | Tensor | None = None
@@ -84,16 +84,18 @@ class Terms(NamedTuple):
         read: Read | None = None,
         dropout: float = 0.0,
     ) -> "Terms":
-        """Dot(), Softmax() and WeightedSum() where there is None."""
+        """Replaces None by Dot(), Softmax() and WeightedSum()."""
         score, normalize = DOT if score is None else score, SOFTMAX if normalize is None else normalize
         return cls(score, bias, normalize, MIX if read is None else read, dropout)
 
 
 @dataclass(slots=True, eq=False)
 class AttentionCall:
-    """One attention: projected tensors and terms. A part of it, some queries and some keys, is again a call."""
+    """Projected tensors and terms of one attention. `slice` restricts it to some queries and keys and returns a call
+    again.
+    """
 
-    q: Tensor  # "*b q d", as it came: what a bias reads
+    q: Tensor  # "*b q d", before projection: the input of a bias
     queries: Tensor  # "*b q c"
     keys: Tensor  # "*b k c"
     v: Tensor  # "*b k v"
@@ -105,33 +107,33 @@ class AttentionCall:
     dropout: float
     need: Need
     batch: tuple[int, ...]
-    group: int  # how many query heads share a key head
-    total: int | Tensor  # how many keys the whole call has, or each sample, "*b 1 1": what a bias may read
-    given: Positions | None  # None: the queries are the last keys
+    group: int  # number of query heads per key head
+    total: int | Tensor  # number of keys of the whole call, or per sample, "*b 1 1": input of a bias
+    explicit_positions: Positions | None  # None: the queries are the last keys
 
     def positions(self) -> Positions:
-        if self.given is not None:
-            return self.given
+        if self.explicit_positions is not None:
+            return self.explicit_positions
         return default_positions(self.q.shape[-2], self.keys.shape[-2], self.q.device)
 
     def weights(self) -> int:
-        """How many weights the call has in all."""
+        """The number of weights of the whole call."""
         return math.prod(self.batch) * self.queries.shape[-2] * self.keys.shape[-2]
 
-    def spread(self, t: Tensor) -> Tensor:
-        """Keys or values with every head repeated for the query heads that share it."""
+    def expand_kv_heads(self, t: Tensor) -> Tensor:
+        """Repeats every head of keys or values for the query heads that share it."""
         return t if self.group == 1 else t.repeat_interleave(self.group, dim=-3)
 
     def allowed(self) -> Tensor | None:
         """The mask as a boolean tensor that broadcasts to the scores."""
-        return None if self.mask is None else lead(self.mask.dense(*self.positions()), len(self.batch) + 2)
+        return None if self.mask is None else insert_head_axes(self.mask.dense(*self.positions()), len(self.batch) + 2)
 
-    def part(self, rows: Rows, columns: Rows) -> "AttentionCall":
-        """The same call for some of its queries and keys, by index."""
+    def slice(self, rows: Rows, columns: Rows) -> "AttentionCall":
+        """The same call for the queries `rows` and the keys `columns`, given by index."""
         i, j = self.positions()
         bias = self.bias
-        if isinstance(bias, Added):
-            bias = Added(_cut(_cut(bias.values, -2, rows), -1, columns))
+        if isinstance(bias, TensorBias):
+            bias = TensorBias(_cut(_cut(bias.values, -2, rows), -1, columns))
         queries = self.queries[..., rows, :]
         return replace(
             self,
@@ -140,34 +142,34 @@ class AttentionCall:
             keys=self.keys[..., columns, :],
             v=self.v[..., columns, :],
             bias=bias,
-            mask=None if self.mask is None else self.mask.part(rows, columns),
-            given=(i[..., rows], j[..., columns]),
+            mask=None if self.mask is None else self.mask.slice(rows, columns),
+            explicit_positions=(i[..., rows], j[..., columns]),
         )
 
     def sample(self, n: int) -> "AttentionCall":
         """The same call for sample n of the first batch axis, which stays as an axis of size one."""
         i, j = self.positions()
         bias = self.bias
-        if isinstance(bias, Added):
-            bias = Added(_nth(bias.values, n, len(self.batch) + 2))
-        own = len(self.batch) + 2
-        queries = _nth(self.queries, n, own)
+        if isinstance(bias, TensorBias):
+            bias = TensorBias(_nth(bias.values, n, len(self.batch) + 2))
+        axes = len(self.batch) + 2
+        queries = _nth(self.queries, n, axes)
         return replace(
             self,
-            q=queries if self.q is self.queries else _nth(self.q, n, own),
+            q=queries if self.q is self.queries else _nth(self.q, n, axes),
             queries=queries,
-            keys=_nth(self.keys, n, own),
-            v=_nth(self.v, n, own),
+            keys=_nth(self.keys, n, axes),
+            v=_nth(self.v, n, axes),
             bias=bias,
             mask=None if self.mask is None else self.mask.sample(n),
             batch=(1, *self.batch[1:]),
-            total=_nth(self.total, n, own) if isinstance(self.total, Tensor) else self.total,
-            given=(_nth(i, n, max(i.ndim, 2)), _nth(j, n, max(j.ndim, 2))),
+            total=_nth(self.total, n, axes) if isinstance(self.total, Tensor) else self.total,
+            explicit_positions=(_nth(i, n, max(i.ndim, 2)), _nth(j, n, max(j.ndim, 2))),
         )
 
 
 def _nth(t: Tensor, n: int, axes: int) -> Tensor:
-    """Sample n of a tensor that has all its `axes`; one with fewer, or with one sample, serves every sample."""
+    """Sample n of a tensor that has all `axes`; a tensor with fewer axes, or with one sample, serves every sample."""
     return t[n : n + 1] if t.ndim == axes and t.shape[0] > 1 else t
 
 
@@ -179,18 +181,18 @@ def _cut(t: Tensor, dim: int, index: Rows) -> Tensor:
 
 def scores(call: AttentionCall, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
     """score(q, k) + bias."""
-    s = (call.score.compare if compare is None else compare)(call.queries, call.spread(call.keys))
+    s = (call.score.compare if compare is None else compare)(call.queries, call.expand_kv_heads(call.keys))
     if call.bias is not None:
         s = s + call.bias(call.q, *call.positions(), call.total)
     return s
 
 
 def allowed_for(call: AttentionCall, s: Tensor) -> Tensor | None:
-    """The mask, and a given bias of −inf counts as one."""
+    """The mask; entries of −inf in a tensor bias count as masked."""
     allowed = call.allowed()
-    if isinstance(call.bias, Added) and not call.normalize.hides_infinite:
-        seen = s > -torch.inf
-        return seen if allowed is None else seen & allowed
+    if isinstance(call.bias, TensorBias) and not call.normalize.hides_infinite:
+        is_finite = s > -torch.inf
+        return is_finite if allowed is None else is_finite & allowed
     return allowed
 
 
@@ -200,21 +202,21 @@ def equation(call: AttentionCall, generator: torch.Generator | None = None, comp
     s = scores(call, compare)
     allowed = allowed_for(call, s)
     weights = call.normalize.weights(s, allowed)
-    kept = weights if call.dropout == 0.0 else drop(weights, call.dropout, generator)
-    taken = call.read.take(kept, call.spread(call.v), generator)
+    dropped = weights if call.dropout == 0.0 else drop(weights, call.dropout, generator)
+    result = call.read.read(dropped, call.expand_kv_heads(call.v), generator)
     return Attended(
-        taken.out,
+        result.out,
         weights.to(call.v.dtype) if need.weights else None,
-        taken.log_prob if need.log_prob else None,
+        result.log_prob if need.log_prob else None,
         call.normalize.lse(s, allowed) if need.lse and isinstance(call.normalize, Softmax) else None,
         None,
         entropy(weights) if need.entropy else None,
-        taken.place if need.place else None,
+        result.key_index if need.key_index else None,
     )
 
 
 def drop(weights: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
-    """Dropout of weights  (Srivastava et al. 2014), from a generator that can be replayed."""
+    """Dropout of the weights  (Srivastava et al. 2014), from a generator that can be replayed."""
     if generator is None:
         return F.dropout(weights, p)
     keep = torch.empty_like(weights).bernoulli_(1 - p, generator=generator)

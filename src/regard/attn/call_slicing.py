@@ -1,4 +1,4 @@
-"""A call cut to some of its samples and heads, so that what is not looked at is not computed."""
+"""Restricts an AttentionCall to some of its samples and heads, so that the others are not computed."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -8,73 +8,80 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall
-from regard.attn.terms.bias import Added, Bias
-from regard.attn.terms.mask import Mask, Rows, Span, lead
+from regard.attn.terms.bias import Bias, TensorBias
+from regard.attn.terms.mask import Mask, Rows, Span, insert_head_axes
 from regard.attn.terms.normalizer import Normalizer
 
 Index = tuple[int | slice, ...]
-# the copy of a tensor, by what it is: queries, keys, mask, bias, positions, weights
-Copied = Callable[[str, Tensor], Tensor]
+# copies a tensor; the first argument is its role: queries, keys, mask, bias, positions or weights
+CopyTensor = Callable[[str, Tensor], Tensor]
 
 
-def picked(call: AttentionCall, index: Index) -> tuple[AttentionCall, Index]:
-    """The call of what `index` picks from the leading axes, and what is still to be picked from its weights."""
-    left: list[int | slice] = []
-    for axis, one in enumerate(index):
+def pick(call: AttentionCall, index: Index) -> tuple[AttentionCall, Index]:
+    """Applies `index` to the leading axes. Returns the smaller call and the index that remains to be applied to its
+    weights.
+    """
+    remaining: list[int | slice] = []
+    for axis, item in enumerate(index):
         size = call.batch[axis]
-        if isinstance(one, slice):
-            taken = range(size)[one]
-            left.append(slice(None))
+        if isinstance(item, slice):
+            selected = range(size)[item]
+            remaining.append(slice(None))
         else:
-            taken = range(one, one + 1)
-            left.append(0)
-        if len(taken) == size and taken.step == 1:
+            selected = range(item, item + 1)
+            remaining.append(0)
+        if len(selected) == size and selected.step == 1:
             continue
         if knows_heads(call) and axis == len(call.batch) - 1:
-            left[-1] = one
+            remaining[-1] = item
         else:
-            call = some(call, axis, taken)
-    return call, tuple(left)
+            call = select(call, axis, selected)
+    return call, tuple(remaining)
 
 
 def knows_heads(call: AttentionCall) -> bool:
-    """Could a term, written elsewhere, tell the heads apart?"""
+    """Whether a term defined outside of regard may treat heads differently."""
     return any(not type(term).__module__.startswith("regard.") for term in (call.score, call.normalize))
 
 
-def some(call: AttentionCall, axis: int, taken: Sequence[int]) -> AttentionCall:
-    """The call for some of what lies on one of its leading axes."""
+def select(call: AttentionCall, axis: int, selected: Sequence[int]) -> AttentionCall:
+    """The call for the entries `selected` of one leading axis."""
     axes = len(call.batch) + 2
     heads = axis == axes - 3
-    index = torch.tensor(taken, device=call.q.device)
+    index = torch.tensor(selected, device=call.q.device)
     key_index = index // call.group if heads else index
-    queries = _along(call.queries, axis - axes, index)
-    bias, q, total = call.bias, _along(call.q, axis - axes, index), call.total
+    queries = _select_axis(call.queries, axis - axes, index)
+    bias, q, total = call.bias, _select_axis(call.q, axis - axes, index), call.total
     if isinstance(total, Tensor):
-        total = _along(total, axis - axes, index)
-    if isinstance(bias, Added):
-        bias = Added(_along(bias.values, axis - axes, index))
+        total = _select_axis(total, axis - axes, index)
+    if isinstance(bias, TensorBias):
+        bias = TensorBias(_select_axis(bias.values, axis - axes, index))
     elif bias is not None and heads:
-        # a bias knows heads by the axis of q: it is asked for all of them
-        bias, q, total = _SomeHeads(bias, index), call.q, call.total
+        # a bias identifies heads by the axis of q: compute it for all heads and select afterwards
+        bias, q, total = _SelectedHeads(bias, index), call.q, call.total
     return replace(
         call,
         q=queries if call.q is call.queries and q is not call.q else q,
         queries=queries,
-        keys=_along(call.keys, axis - axes, key_index),
-        v=_along(call.v, axis - axes, key_index),
+        keys=_select_axis(call.keys, axis - axes, key_index),
+        v=_select_axis(call.v, axis - axes, key_index),
         bias=bias,
-        mask=None if call.mask is None else _mask(call.mask, axis, index, axes),
-        normalize=_of_heads(call.normalize, call.batch[axis], index) if heads else call.normalize,
-        batch=(*call.batch[:axis], len(taken), *call.batch[axis + 1 :]),
+        mask=None if call.mask is None else _select_mask(call.mask, axis, index, axes),
+        normalize=_restrict_to_heads(call.normalize, call.batch[axis], index) if heads else call.normalize,
+        batch=(*call.batch[:axis], len(selected), *call.batch[axis + 1 :]),
         group=1 if heads else call.group,
         total=total,
-        given=None if call.given is None else (_first(call.given[0], axis, index), _first(call.given[1], axis, index)),
+        explicit_positions=None
+        if call.explicit_positions is None
+        else (
+            _select_positions(call.explicit_positions[0], axis, index),
+            _select_positions(call.explicit_positions[1], axis, index),
+        ),
     )
 
 
-def _along(t: Tensor, axis: int, index: Tensor) -> Tensor:
-    """Some of `t` along an axis counted from the end; where it has none or one of size one, it serves all."""
+def _select_axis(t: Tensor, axis: int, index: Tensor) -> Tensor:
+    """Selects from `t` along an axis counted from the end; a missing axis, or one of size one, serves all."""
     if t.ndim < -axis or t.shape[axis] == 1:
         return t
     if len(index) == 1:
@@ -82,35 +89,37 @@ def _along(t: Tensor, axis: int, index: Tensor) -> Tensor:
     return t.index_select(axis, index)
 
 
-def _first(t: Tensor, axis: int, index: Tensor) -> Tensor:
-    """Positions, "*b n", whose axes are the first of the batch."""
+def _select_positions(t: Tensor, axis: int, index: Tensor) -> Tensor:
+    """Selects positions, "*b n", whose leading axes are the first axes of the batch."""
     return t if t.ndim - 1 <= axis or t.shape[axis] == 1 else t.index_select(axis, index)
 
 
-def _mask(mask: Mask, axis: int, index: Tensor, axes: int) -> Mask:
-    return mask.sample(int(index)) if axis == 0 and len(index) == 1 else SomeOf(mask, axis - axes, index, axes)
+def _select_mask(mask: Mask, axis: int, index: Tensor, axes: int) -> Mask:
+    return mask.sample(int(index)) if axis == 0 and len(index) == 1 else SelectedMask(mask, axis - axes, index, axes)
 
 
-class SomeOf(Mask):
-    """Some samples or heads of a mask."""
+class SelectedMask(Mask):
+    """A mask restricted to some samples or heads."""
 
     def __init__(self, mask: Mask, axis: int, index: Tensor, axes: int) -> None:
         self.mask, self.axis, self.index, self.axes = mask, axis, index, axes
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         allowed = self.mask.dense(i, j)
-        return allowed if allowed.ndim == 2 else _along(lead(allowed, self.axes), self.axis, self.index)
+        return (
+            allowed if allowed.ndim == 2 else _select_axis(insert_head_axes(allowed, self.axes), self.axis, self.index)
+        )
 
     def span(self, i: Tensor) -> Span | None:
-        found = self.mask.span(i)  # known only if it is the same for all of them
-        return found if i.ndim == 1 else None
+        span = self.mask.span(i)  # only if it is the same for all samples and heads
+        return span if i.ndim == 1 else None
 
-    def part(self, rows: Rows, columns: Rows) -> Mask:
-        return SomeOf(self.mask.part(rows, columns), self.axis, self.index, self.axes)
+    def slice(self, rows: Rows, columns: Rows) -> Mask:
+        return SelectedMask(self.mask.slice(rows, columns), self.axis, self.index, self.axes)
 
 
-class _SomeHeads(Bias):
-    """Some heads of a bias that is asked for all."""
+class _SelectedHeads(Bias):
+    """A bias computed for all heads and restricted to some."""
 
     def __init__(self, bias: Bias, index: Tensor) -> None:
         super().__init__()
@@ -121,28 +130,32 @@ class _SomeHeads(Bias):
         return self.bias.content(q)
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
-        return _along(self.bias(q, i, j, total), -3, self.index)
+        return _select_axis(self.bias(q, i, j, total), -3, self.index)
 
 
-def _of_heads(normalize: Normalizer, heads: int, index: Tensor) -> Normalizer:
-    """With numbers that are trained for each head, those of some heads."""
-    own = [name for name, p in normalize.named_parameters() if p.shape == (heads, 1, 1) and heads > 1]
-    if not own:
+def _restrict_to_heads(normalize: Normalizer, heads: int, index: Tensor) -> Normalizer:
+    """The normalizer with only the per-head parameters of the selected heads."""
+    per_head = [name for name, p in normalize.named_parameters() if p.shape == (heads, 1, 1) and heads > 1]
+    if not per_head:
         return normalize
-    few = copy.deepcopy(normalize)
-    for name in own:
-        setattr(few, name, torch.nn.Parameter(few.get_parameter(name).index_select(0, index), requires_grad=False))
-    return few
+    restricted = copy.deepcopy(normalize)
+    for name in per_head:
+        setattr(
+            restricted,
+            name,
+            torch.nn.Parameter(restricted.get_parameter(name).index_select(0, index), requires_grad=False),
+        )
+    return restricted
 
 
-def own(mask: Mask, copied: Copied) -> Mask:
-    """A mask with its own tensors."""
-    mine = copy.copy(mask)
+def snapshot_mask(mask: Mask, copy_tensor: CopyTensor) -> Mask:
+    """A copy of the mask that owns its tensors."""
+    snapshot = copy.copy(mask)
     for name, value in vars(mask).items():
         if isinstance(value, Tensor):
-            setattr(mine, name, copied("mask", value))
+            setattr(snapshot, name, copy_tensor("mask", value))
         elif isinstance(value, Mask):
-            setattr(mine, name, own(value, copied))
+            setattr(snapshot, name, snapshot_mask(value, copy_tensor))
         elif isinstance(value, tuple) and value and isinstance(value[0], Mask):
-            setattr(mine, name, tuple(own(one, copied) for one in value))
-    return mine
+            setattr(snapshot, name, tuple(snapshot_mask(part, copy_tensor) for part in value))
+    return snapshot

@@ -1,14 +1,15 @@
-"""MECHANISMS: every attention by its name.
+"""MECHANISMS: every attention mechanism by its name.
 
-A factory takes the widths of queries and keys and gives a module that is called as Attention is:
+A factory takes the widths of queries and keys and returns a module with the call signature of Attention:
 
     module(q, k, v=None, *, mask=None, positions=None)         "*b q d", "*b k e", "*b k v" -> "*b q width"
     module.attend(q, k, v=None, ..., need=Need(weights=True))  -> Attended
 
-The width is that of v (of k without one), except where a mechanism has its own: the heads and the hop give the queries'
-width, key-value half of the keys', co-attention both together, bidaf four times the queries'. `width` tells it. A
-mechanism that compares q and k as they are raises where their widths differ; one that reads k itself where v is given.
-All but co-attention and bidaf, which need the queries together, also go step by step: `regard.attn.stepwise`.
+The output is as wide as v (as k without v), with these exceptions: multi-head attention and the memory hop return the
+width of the queries, key-value half the width of the keys, co-attention the sum of both widths, bidaf four times the
+width of the queries. The function `width` computes it. A mechanism that compares q and k directly raises if their
+widths differ; one that reads k itself raises if v is given. All mechanisms except co-attention and bidaf, which need
+all queries together, can also run step by step: `regard.attn.stepwise`.
 """
 
 from collections.abc import Callable
@@ -60,12 +61,12 @@ from regard.attn.terms.score import (
 Factory = Callable[[int, int], nn.Module]
 
 HEADS = 4
-# how far a window reaches, and how many places `location` knows
-WINDOW, PLACES = 10, 512
+# radius of a window, and the number of positions of `location`
+WINDOW, MAX_POSITIONS = 10, 512
 
 
 def _head_dim(dim: int) -> int:
-    """A width for each head, even, so that it can be turned."""
+    """The width per head, even, so that Rotary can rotate pairs."""
     return 2 * max(1, -(-dim // (2 * HEADS)))
 
 
@@ -78,7 +79,7 @@ def _heads(
     mask: Mask | None = None,
     rotate: Callable[[int], Rotary] | None = None,
 ) -> MultiHead:
-    """MultiHead with a bias or a rotation made for the width of its heads."""
+    """MultiHead with a bias or a rotation built for the width of its heads."""
     width = _head_dim(query_dim)
     return MultiHead(
         query_dim,
@@ -92,7 +93,7 @@ def _heads(
 
 
 def _general(query_dim: int, key_dim: int, normalize: Normalizer | None = None, read: Read | None = None) -> Attention:
-    """The general score, which takes any two widths, with a normalizer or a read to look at."""
+    """The general score, which takes any two widths, with a normalizer or a read."""
     return Attention(Bilinear(query_dim, key_dim), normalize=normalize, read=read)
 
 
@@ -108,7 +109,7 @@ MECHANISMS: dict[str, Factory] = {
     "euclid": lambda q, k: Attention(Distance(power=1)),
     "trilinear": lambda q, k: Attention(Trilinear(q)),
     "linear": lambda q, k: Attention(Kernel(), normalize=Sum()),
-    "location": lambda q, k: Attention(Location(q, PLACES)),
+    "location": lambda q, k: Attention(Location(q, MAX_POSITIONS)),
     # normalizers
     "temperature": lambda q, k: _general(q, k, Softmax(Learnable(1.0))),
     "sparsemax": lambda q, k: _general(q, k, Sparsemax()),
@@ -122,7 +123,7 @@ MECHANISMS: dict[str, Factory] = {
     "hard-argmax": lambda q, k: _general(q, k, read=Argmax()),
     "gumbel": lambda q, k: _general(q, k, read=Gumbel()),
     "straight-through": lambda q, k: _general(q, k, read=StraightThrough()),
-    # places and steps
+    # windows, positions and steps
     "window": lambda q, k: Attention(Bilinear(q, k), mask=Window(WINDOW, WINDOW)),
     "local-m": lambda q, k: Local(Bilinear(q, k), Diagonal(WINDOW)),
     "local-p": lambda q, k: Local(Bilinear(q, k), LocalGaussian(q, q, WINDOW)),
@@ -130,7 +131,7 @@ MECHANISMS: dict[str, Factory] = {
     "location-smooth": lambda q, k: LocationAttention(LocationSensitive(q, k, q), normalize=NormalizedSigmoid()),
     "monotonic": lambda q, k: Monotonic(NormedAdditive(q, k, q)),
     "mocha": lambda q, k: Monotonic(NormedAdditive(q, k, q), chunk=ChunkwiseSoftmax(Additive(q, k, q), width=2)),
-    # whose query, whose values
+    # learned queries, split values, both directions
     "key-value": lambda q, k: KeyValue(Attention(Additive(q, k // 2, q))),
     "pooling": lambda q, k: BroadcastPool(Pool(Attention(Additive(k, k, k)), k)),
     "co-attention": lambda q, k: DynamicCoAttention(CoAttention(Bilinear(q, k))),
@@ -147,15 +148,22 @@ MECHANISMS: dict[str, Factory] = {
     "rotary": lambda q, k: _heads(q, k, rotate=Rotary),
 }
 
+# decoders of translators, by their authors, and their attention: names that are taken for mechanisms
+_OF_DECODER = {"bahdanau": "additive", "luong": "general", "luong-feeding": "general"}
+
 
 def mechanism(name: str, query_dim: int, key_dim: int | None = None) -> nn.Module:
     """The mechanism of that name in `MECHANISMS`, for queries and keys of these widths (one width serves both)."""
+    if (attention := _OF_DECODER.get(name)) is not None:
+        raise ValueError(
+            f"{name} is a --decoder of regard train translate, whose attention is {attention}; try {attention}"
+        )
     checks.known("mechanism", name, MECHANISMS)
     return MECHANISMS[name](query_dim, query_dim if key_dim is None else key_dim)
 
 
 @torch.no_grad()
 def width(module: nn.Module, query_dim: int, key_dim: int) -> int:
-    """How wide the output of a mechanism is, by asking it with keys that are their own values."""
+    """The output width of a mechanism, measured by a call with zeros."""
     like = next(module.parameters(), torch.empty(0))
     return module(like.new_zeros(1, 1, query_dim), like.new_zeros(1, 1, key_dim)).shape[-1]

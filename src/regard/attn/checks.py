@@ -1,4 +1,4 @@
-"""Sentences for bad input: the argument, its value, the way out. Each check stands where the value is used."""
+"""Argument checks. Every error names the argument, its value and a way to fix it."""
 
 import torch
 from torch import Tensor, nn
@@ -11,43 +11,46 @@ def shape(t: Tensor) -> str:
 
 
 def width(name: str, t: Tensor | None, expected: int, owner: object) -> None:
-    """The last axis of `t`, if it is there, is as wide as `owner` was built for."""
+    """Raises if the last axis of `t` does not have the width that `owner` was built for; None passes."""
     if t is not None and t.shape[-1] != expected:
         raise ValueError(
-            f"{name} must be {expected} wide for {said(owner)}, got {shape(t)}; "
+            f"{name} must be {expected} wide for {describe(owner)}, got {shape(t)}; "
             f"pass {name} with last axis {expected} or build {type(owner).__name__} for width {t.shape[-1]}"
         )
 
 
-def said(owner: object) -> str:
-    """The owner as it prints, by its class alone where that takes several lines."""
+def describe(owner: object) -> str:
+    """The repr of `owner`, or the name of its class if the repr has several lines."""
     return type(owner).__name__ if "\n" in repr(owner) else repr(owner)
 
 
-def kin(owner: nn.Module, t: Tensor) -> None:
-    """The parameters of `owner` are of the type and on the device of `t`."""
-    own = next(owner.parameters(), None)
-    if own is None or (own.dtype == t.dtype and own.device == t.device):
+def same_dtype_and_device(owner: nn.Module, t: Tensor) -> None:
+    """Raises if the parameters of `owner` do not have the dtype and the device of `t`."""
+    parameter = next(owner.parameters(), None)
+    if parameter is None or (parameter.dtype == t.dtype and parameter.device == t.device):
         return
-    if own.device != t.device:
+    if parameter.device != t.device:
         raise ValueError(
-            f"{said(owner)} is on {own.device}, q on {t.device}; move one of them, as in layer.to({str(t.device)!r})"
+            f"{describe(owner)} is on {parameter.device}, q on {t.device}; "
+            f"move one of them, as in layer.to({str(t.device)!r})"
         )
-    raise TypeError(f"{said(owner)} has parameters of {own.dtype}, q is {t.dtype}; cast one, as in layer.to({t.dtype})")
+    raise TypeError(
+        f"{describe(owner)} has parameters of {parameter.dtype}, q is {t.dtype}; cast one, as in layer.to({t.dtype})"
+    )
 
 
 def heads(t: Tensor, expected: int, owner: object) -> None:
-    """Axis -3 of `t` counts the heads that `owner` was built for."""
+    """Raises if axis -3 of `t` does not count the heads that `owner` was built for."""
     if t.ndim < 3 or t.shape[-3] != expected:
-        found = t.shape[-3] if t.ndim > 2 else "none"
+        count = t.shape[-3] if t.ndim > 2 else "none"
         raise ValueError(
-            f"{owner!r} is for {expected} heads, but axis -3 of {shape(t)} counts {found}; "
+            f"{owner!r} is for {expected} heads, but axis -3 of {shape(t)} counts {count}; "
             f"build {type(owner).__name__} for that many, or give the queries {expected} heads"
         )
 
 
 def same_device(name: str, t: Tensor, device: torch.device, of: str = "q") -> None:
-    """Is it where the argument `of` is?"""
+    """Raises if `t` is not on the device of argument `of`."""
     if t.device != device:
         raise ValueError(f"{name} is on {t.device}, {of} on {device}; move it with .to({str(device)!r})")
 
@@ -65,9 +68,9 @@ def number(name: str, value: object, owner: str) -> None:
         raise TypeError(f"{name} must be a number for {owner}, got {value!r}; try {name}=1.0")
 
 
-def sizes(owner: str, **named: int) -> None:
-    """Widths, heads and counts: whole numbers, 1 or more."""
-    for name, value in named.items():
+def positive_ints(owner: str, **values: int) -> None:
+    """Raises unless all widths, heads and counts are integers of 1 or more."""
+    for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise (ValueError if isinstance(value, int) else TypeError)(
                 f"{name} must be a whole number, 1 or more, for {owner}, got {value!r}; try {name}=8"
@@ -80,14 +83,14 @@ def positive(name: str, value: float, owner: str) -> None:
         raise ValueError(f"{name} must be positive for {owner}, got {value}; try {name}=1")
 
 
-def term(name: str, value: object, kind: type, example: str) -> None:
-    """`value` is a term of its kind, not the class of one, not its name."""
+def instance_of(name: str, value: object, kind: type, example: str) -> None:
+    """Raises unless `value` is an instance of `kind`; a class or a name is not one."""
     if not isinstance(value, kind):
-        got = f"the class {value.__name__}" if isinstance(value, type) else said(value)
+        description = f"the class {value.__name__}" if isinstance(value, type) else describe(value)
         if isinstance(value, type) and issubclass(value, kind):
             example = f"{value.__name__}(...)"
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise TypeError(f"{name} must be {article} {kind.__name__}, got {got}; write {name}={example}")
+        raise TypeError(f"{name} must be {article} {kind.__name__}, got {description}; write {name}={example}")
 
 
 def floating(name: str, t: Tensor) -> None:
@@ -103,6 +106,6 @@ def floating(name: str, t: Tensor) -> None:
         )
 
 
-def widened(dtype: torch.dtype) -> torch.dtype:
-    """The type in which weights are computed: float32 at least."""
+def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which weights are computed: float32 at least."""
     return dtype if dtype == torch.float64 else torch.float32

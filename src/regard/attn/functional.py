@@ -35,14 +35,14 @@ def attention(
 ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
-    Without choices: softmax(q kᵀ/√d) v. v=None means v = k. Where k and v have fewer heads than q (axis -3), each
-    serves as many neighbouring heads of q as it takes. Queries are taken to be the last of the keys, unless
-    `positions=(i, j)` says where both stand.
+    The defaults compute softmax(q kᵀ/√d) v. v=None means v = k. If k and v have fewer heads than q (axis -3), each of
+    their heads serves a group of neighbouring heads of q. Queries are the last of the keys, unless `positions=(i, j)`
+    gives the positions of both.
     """
-    bare = score is None and bias is None and mask is None and normalize is None and read is None and dropout == 0.0
-    bare = bare and observer.listener() is None
-    if bare and positions is None and backend is None and isinstance(k, Tensor) and isinstance(v, Tensor):
-        out = fused.plain(q, k, v)
+    is_plain = score is None and bias is None and mask is None and normalize is None and read is None and dropout == 0.0
+    is_plain = is_plain and observer.current_observer() is None
+    if is_plain and positions is None and backend is None and isinstance(k, Tensor) and isinstance(v, Tensor):
+        out = fused.plain_attention(q, k, v)
         if out is not None:
             return out
     return attend(
@@ -75,41 +75,49 @@ def attend(
     backend: str | None = None,
     need: Need = NOTHING,
 ) -> Attended:
-    """The same, with what `need` asks for beside the output."""
-    checks.term("need", need, Need, "Need(weights=True)")
+    """Like `attention`, and returns the results that `need` requests beside the output."""
+    checks.instance_of("need", need, Need, "Need(weights=True)")
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return attend_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 
 
 def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Attended:
     """`attend` with its arguments in two values."""
-    ear = observer.listener()
-    if ear is None:
-        call, felt = resolve(inputs, terms)
+    attention_observer = observer.current_observer()
+    if attention_observer is None:
+        call, nonfinite_rows = resolve(inputs, terms)
     else:
-        with ear.quiet():
-            call, felt = resolve(inputs, terms)
+        with attention_observer.muted():
+            call, nonfinite_rows = resolve(inputs, terms)
     need = inputs.need
     if need is not NOTHING:
         _check_need(call)
-    got = backends.choose(call, backend).run(call) if ear is None else _overheard(call, backend, ear)
-    if felt is not None:
-        got = poisoned(got, felt)
-    return got._replace(map=LazyMap(call)) if need.map else got
+    result = (
+        backends.choose(call, backend).run(call)
+        if attention_observer is None
+        else _observed_run(call, backend, attention_observer)
+    )
+    if nonfinite_rows is not None:
+        result = set_rows_nan(result, nonfinite_rows)
+    return result._replace(map=LazyMap(call)) if need.map else result
 
 
-def _overheard(call: AttentionCall, backend: str | None, ear: observer.AttentionObserver) -> Attended:
-    """The same while somebody listens, to whom dropout is told apart."""
-    with ear.quiet():
-        got = backends.choose(call, backend).run(call)
-        plain: Tensor | None = got.out
+def _observed_run(call: AttentionCall, backend: str | None, attention_observer: observer.AttentionObserver) -> Attended:
+    """The same while an observer is installed. It also gets the output without dropout, unless the read is random."""
+    with attention_observer.muted():
+        result = backends.choose(call, backend).run(call)
+        plain: Tensor | None = result.out
         if call.dropout:
-            # a read that draws would draw again, and what comes after it would not be what it is unheard
-            still = replace(call, dropout=0.0, need=NOTHING)
+            # a random read would sample again and advance the generator, so that recording would change later results
+            without_dropout = replace(call, dropout=0.0, need=NOTHING)
             with torch.no_grad():
-                plain = None if call.read.draws else backends.choose(still, backend).run(still).out
-    ear.heard(call, got.out, plain)
-    return got
+                plain = (
+                    None
+                    if call.read.is_stochastic
+                    else backends.choose(without_dropout, backend).run(without_dropout).out
+                )
+    attention_observer.on_attention(call, result.out, plain)
+    return result
 
 
 def explain(
@@ -127,7 +135,7 @@ def explain(
     backend: str | None = None,
     need: Need = NOTHING,
 ) -> str:
-    """Which backend runs this call and, for each one passed over, why."""
+    """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 
@@ -147,9 +155,9 @@ def explain_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -
 
 def _check_need(call: AttentionCall) -> None:
     need = call.need
-    if (need.log_prob or need.place) and not call.read.hard:
+    if (need.log_prob or need.key_index) and not call.read.hard:
         raise ValueError(
-            f"log_prob and place are those of a hard read, but read={call.read!r}; "
+            f"log_prob and key_index are those of a hard read, but read={call.read!r}; "
             "use Sample(), Argmax(), Gumbel() or StraightThrough()"
         )
     if need.lse and type(call.normalize) is not Softmax:
@@ -158,16 +166,16 @@ def _check_need(call: AttentionCall) -> None:
         )
 
 
-def poisoned(got: Attended, felt: Tensor) -> Attended:
-    """NaN in the rows that look at something that is not a number."""
+def set_rows_nan(attended: Attended, nonfinite_rows: Tensor) -> Attended:
+    """Sets the rows that see a NaN or inf to NaN."""
     rows = {
-        name: value.masked_fill(felt, torch.nan)
+        name: value.masked_fill(nonfinite_rows, torch.nan)
         for name in ("log_prob", "lse", "entropy")
-        if (value := getattr(got, name)) is not None
+        if (value := getattr(attended, name)) is not None
     }
-    whole = {
-        name: value.masked_fill(felt.unsqueeze(-1), torch.nan)
+    matrices = {
+        name: value.masked_fill(nonfinite_rows.unsqueeze(-1), torch.nan)
         for name in ("out", "weights")
-        if (value := getattr(got, name)) is not None
+        if (value := getattr(attended, name)) is not None
     }
-    return got._replace(**rows, **whole)
+    return attended._replace(**rows, **matrices)

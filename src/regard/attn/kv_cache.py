@@ -1,4 +1,4 @@
-"""KVCache: projected keys and values as a value that the caller owns.  A layer never keeps one."""
+"""KVCache: projected keys and values, owned by the caller, never by a layer. Segment: states of Transformer-XL."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from regard.attn.nonfinite import finite
 
 @dataclass(eq=False)
 class _Store:
-    """Room for growing: tensors longer than what is used of them."""
+    """Preallocated storage: tensors longer than their used part."""
 
     keys: Tensor
     values: Tensor
@@ -23,21 +23,21 @@ class _Store:
 class KVCache:
     """Keys "*b k c" as the score projected them, values "*b k v", and the keys' positions "k" (0, 1, … if None).
 
-    `extend` gives a longer cache and leaves this one as it was. Under torch.no_grad() the longer one shares
-    its storage, which doubles when it is full: n steps copy O(n) keys in all, not O(n²).
+    `extend` returns a longer cache and leaves this one unchanged. Under torch.no_grad() the longer one shares its
+    storage, which doubles when it is full: n steps copy O(n) keys in all, not O(n²).
     """
 
     keys: Tensor
     values: Tensor
     positions: Tensor | None = None
     _store: _Store | None = None
-    _like: "KVCache | None" = None  # one of the same numbers
+    _like: "KVCache | None" = None  # a cache with the same numbers, whose `finite` is reused
 
     def __post_init__(self) -> None:
         if self.keys.shape[-2] != self.values.shape[-2]:
             raise ValueError(
-                f"keys and values must be as many, got {checks.shape(self.keys)} and {checks.shape(self.values)}; "
-                "both count along the last axis but one"
+                f"keys and values must have the same length, "
+                f"got {checks.shape(self.keys)} and {checks.shape(self.values)}; axis -2 counts the positions"
             )
 
     def __repr__(self) -> str:
@@ -48,11 +48,11 @@ class KVCache:
 
     @cached_property
     def finite(self) -> bool:
-        """Surely no NaN, no inf?  Looked at once, however many steps ask."""
+        """Whether keys and values surely contain no NaN or inf. Computed once per cache."""
         return finite(self.keys, self.values) if self._like is None else self._like.finite
 
     def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "KVCache":
-        """This cache with more keys and values behind it."""
+        """This cache with more keys and values appended."""
         for name, new, old in (("keys", keys, self.keys), ("values", values, self.values)):
             if new.dtype != old.dtype or new.device != old.device:
                 raise TypeError(
@@ -62,35 +62,35 @@ class KVCache:
             if new.shape[:-2] != old.shape[:-2] or new.shape[-1] != old.shape[-1]:
                 raise ValueError(
                     f"{name} {checks.shape(new)} do not continue a cache of {checks.shape(old)}; "
-                    "all axes but the last but one must agree"
+                    "all axes except -2 must agree"
                 )
         length = len(self) + keys.shape[-2]
         if (positions is None) != (self.positions is None):
-            raise ValueError("positions must be given to every extend or to none; pass those of the new keys")
+            raise ValueError("positions must be given to every extend or to none; pass the positions of the new keys")
         joined = None if positions is None or self.positions is None else torch.cat([self.positions, positions], dim=-1)
-        # a backward to come may need these very keys: storage is shared only where there will be none
+        # a later backward may need these very keys: storage is shared only without gradients
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return KVCache(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), joined)
         store = self._store
-        # somebody may have extended this same memory before: what lies behind it is then not ours to write
+        # another cache may have been extended from this one: the storage behind it is then not free
         if store is None or store.used != len(self) or length > store.keys.shape[-2]:
-            store = _Store(_grown(self.keys, length), _grown(self.values, length), 0)
-        # by .data: what is written lies behind everything that a graph may have kept of this storage
+            store = _Store(_grow(self.keys, length), _grow(self.values, length), 0)
+        # by .data: the written part lies behind everything that a graph may have saved of this storage
         store.keys.data[..., len(self) : length, :] = keys
         store.values.data[..., len(self) : length, :] = values
         store.used = length
         return KVCache(store.keys[..., :length, :], store.values[..., :length, :], joined, store)
 
     def reorder(self, index: Tensor) -> "KVCache":
-        """The samples `index` of the first batch axis: what a beam keeps."""
+        """The samples `index` of the first batch axis, as a beam search selects them."""
         positions = self.positions
         if positions is not None and positions.ndim > 1:
             positions = positions.index_select(0, index)
         return KVCache(self.keys.index_select(0, index), self.values.index_select(0, index), positions)
 
 
-def _grown(old: Tensor, length: int) -> Tensor:
-    """A tensor of twice the length needed that starts with `old`."""
+def _grow(old: Tensor, length: int) -> Tensor:
+    """A tensor of twice the needed length that starts with `old`."""
     new = old.new_zeros(*old.shape[:-2], max(2 * length, 16), old.shape[-1])
     new[..., : old.shape[-2], :] = old
     return new
@@ -98,7 +98,7 @@ def _grown(old: Tensor, length: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """The last `keep` states of what went before, cut off from the gradient  (Dai et al. 2019, eq. for h̃)."""
+    """The last `keep` states of the previous segments, detached from the graph  (Dai et al. 2019, eq. for h̃)."""
 
     keep: int
     states: Tensor | None = None  # "*b m d"
@@ -108,10 +108,10 @@ class Segment:
             raise ValueError(f"keep must be 0 or more for Segment, got {self.keep}; try {-self.keep}")
 
     def before(self, x: Tensor) -> Tensor:  # "*b n d" -> "*b m+n d"
-        """What the segment x may look at: the past, then x itself."""
+        """The keys of the segment x: the past states, then x itself."""
         return x if self.states is None else torch.cat([self.states.to(x.dtype), x], dim=-2)
 
     def extend(self, x: Tensor) -> "Segment":
-        """The past of the segment after x."""
+        """The segment state after x."""
         states = self.before(x).detach()
         return Segment(self.keep, states[..., max(states.shape[-2] - self.keep, 0) :, :])

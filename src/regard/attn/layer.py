@@ -1,4 +1,4 @@
-"""Attention: the equation as a layer, its terms chosen once."""
+"""Attention: the equation as a layer with fixed terms."""
 
 from torch import Tensor
 
@@ -17,8 +17,8 @@ from regard.attn.terms.score import Dot, Score
 class Attention(AttentionModule):
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
-    `mask` here is one that every call has, such as Causal(); what a call passes is joined to it by `&`. In evaluation
-    there is no dropout, and reads that draw to be trained (Sample, Gumbel) settle on the greatest weight.
+    `mask` applies to every call, such as Causal(); the mask of a call is combined with it by `&`. In evaluation mode
+    there is no dropout, and reads that sample in training (Sample, Gumbel) read the greatest weight.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Attention(AttentionModule):
             ("mask", mask, Mask, "Causal()"),
         ):
             if value is not None:
-                checks.term(name, value, kind, example)
+                checks.instance_of(name, value, kind, example)
         self.score = Dot() if score is None else score
         self.bias = bias
         self.normalize = Softmax() if normalize is None else normalize
@@ -51,29 +51,29 @@ class Attention(AttentionModule):
         self.backend = backend
 
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
-        """Keys projected once, to be looked at by many calls: `layer(q, memory)`."""
+        """Projects the keys once, for many calls: `layer(q, cache)`."""
         checks.floating("k", k)
         self.score.check(None, k)
         return KVCache(self.score.keys(k), k if v is None else v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        return attend_inputs(inputs._replace(mask=self.joined(inputs.mask)), self._terms(), self.backend)
+        return attend_inputs(inputs._replace(mask=self.combine_masks(inputs.mask)), self._terms(), self.backend)
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
-        return explain_inputs(inputs._replace(mask=self.joined(inputs.mask)), self._terms(), self.backend)
+        return explain_inputs(inputs._replace(mask=self.combine_masks(inputs.mask)), self._terms(), self.backend)
 
     def _terms(self) -> Terms:
-        read = self.read if self.training else self.read.settled()
+        read = self.read if self.training else self.read.in_eval()
         return Terms(self.score, self.bias, self.normalize, read, self.dropout if self.training else 0.0)
 
-    def joined(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
-        """The mask of every call and that of this one."""
+    def combine_masks(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+        """The mask of the layer and the mask of this call, combined."""
         if self.mask is None or mask is None:
             return self.mask if mask is None else mask
         return self.mask & as_mask(mask)
 
     def extra_repr(self) -> str:
-        said = [f"mask={self.mask!r}"] if self.mask is not None else []
-        said += [f"read={self.read!r}"] if not isinstance(self.read, WeightedSum) else []
-        said += [f"dropout={self.dropout:g}"] if self.dropout else []
-        return ", ".join(said)
+        options = [f"mask={self.mask!r}"] if self.mask is not None else []
+        options += [f"read={self.read!r}"] if not isinstance(self.read, WeightedSum) else []
+        options += [f"dropout={self.dropout:g}"] if self.dropout else []
+        return ", ".join(options)

@@ -1,4 +1,4 @@
-"""MultiHead: several attentions side by side, each on its own part of the width."""
+"""MultiHead: multi-head, grouped-query and multi-query attention."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from regard.attn import checks, observer
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
-from regard.attn.functional import poisoned
+from regard.attn.functional import set_rows_nan
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
-from regard.attn.nonfinite import cleaned, finite
+from regard.attn.nonfinite import finite, zero_nonfinite
 from regard.attn.resolve import check_positions
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
 from regard.attn.terms.position import Positions, Rotary
@@ -22,14 +22,14 @@ from regard.kernels.dispatch import is_autocasting, values_are_readable
 class MultiHead(AttentionModule):
     """[head₁; …; head_h] W_O, head_n = attention(q W_Q, k W_K, v W_V)  (Vaswani et al. 2017, 3.2.2).
 
-    `kv_heads` below `heads`: each key head serves as many neighbouring query heads (grouped, Ainslie et al. 2023; 1 is
-    multi-query, Shazeer 2019). `attention` is one for all heads, or a list with one for each. `rotate` turns queries
-    and keys by their positions.
+    With `kv_heads` below `heads`, each key head serves a group of neighbouring query heads (grouped, Ainslie et al.
+    2023; 1 is multi-query, Shazeer 2019). `attention` is one layer for all heads, or a list with one per head. `rotate`
+    rotates queries and keys by their positions.
 
         heads(x)                      self-attention
         heads(x, source)              cross-attention
-        heads(q, k, v)                all three apart
-        past = heads.project_kv(x)      keys and values as a value; heads(y, past); past = heads.project_kv(z, past)
+        heads(q, k, v)                queries, keys and values from three tensors
+        past = heads.project_kv(x)    keys and values as a value; heads(y, past); past = heads.project_kv(z, past)
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class MultiHead(AttentionModule):
                 "what position adds to the scores goes into attention=Attention(bias=...)"
             )
         if rotate is not None:
-            checks.term("rotate", rotate, Rotary, "Rotary(head_dim)")
+            checks.instance_of("rotate", rotate, Rotary, "Rotary(head_dim)")
         kv_heads = heads if kv_heads is None else kv_heads
-        checks.sizes("MultiHead", dim=dim, heads=heads, kv_heads=kv_heads)
+        checks.positive_ints("MultiHead", dim=dim, heads=heads, kv_heads=kv_heads)
         if head_dim is None and dim % heads:
             raise ValueError(
                 f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; "
@@ -78,11 +78,12 @@ class MultiHead(AttentionModule):
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
         else:
-            for one in attention if isinstance(attention, list | tuple) else [attention]:
-                checks.term("attention", one, Attention, "Attention(...), or a list with one for each head")
+            for layer in attention if isinstance(attention, list | tuple) else [attention]:
+                checks.instance_of("attention", layer, Attention, "Attention(...), or a list with one per head")
             if len(attention) != heads:
                 raise ValueError(
-                    f"attention must be one, or one for each of {heads} heads, got {len(attention)}; add or drop some"
+                    f"attention must be one layer, or one per head for {heads} heads, "
+                    f"got {len(attention)}; add or drop some"
                 )
             self.attention = nn.ModuleList(attention)
         if attention is not None and dropout:
@@ -102,7 +103,7 @@ class MultiHead(AttentionModule):
     def project_kv(
         self, k: Tensor, past: KVCache | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
     ) -> KVCache:  # "*b k e"
-        """The heads' keys and values of k, behind those of `past`: what a step or a cross-attention looks at."""
+        """The heads' keys and values of k, appended to `past`: the input of a decoding step or a cross-attention."""
         for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
             if t is not None:
                 checks.floating(name, t)
@@ -112,51 +113,54 @@ class MultiHead(AttentionModule):
         values = self._split(self.value(k if v is None else v), self.kv_heads)
         if self.rotate is not None:
             keys = self.rotate(keys, positions, start=start)
-        if isinstance(self.attention, Attention):  # heads with scores of their own project when they look
+        if isinstance(self.attention, Attention):  # per-head attentions project their keys at every call
             self.attention.score.check(None, keys)
-            keys = self.attention.score.later(self.attention.score.keys(keys), start)
+            keys = self.attention.score.shift_keys(self.attention.score.keys(keys), start)
         if past is None:
             return KVCache(keys, values, positions)
         return past.extend(keys, values, positions)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
-        ear = observer.listener()
-        if ear is None:
+        attention_observer = observer.current_observer()
+        if attention_observer is None:
             return self._attend_heads(inputs)
-        with ear.quiet():  # the attention inside is heard for itself
+        with attention_observer.muted():  # the inner attention is observed by itself
             return self._attend_heads(inputs)
 
     def _attend_heads(self, inputs: AttentionInputs) -> Attended:
         q, k, v, mask, positions, need = inputs
         self._check(q, k, v)
-        q, k, v, lost = self._cleaned(q, k, v, mask, positions)
-        queries, memory = self._prepared(q, k, v, positions)
+        q, k, v, nan_rows = self._zero_nonfinite(q, k, v, mask, positions)
+        queries, memory = self._project(q, k, v, positions)
         if isinstance(self.attention, Attention):
-            got = self.attention.attend(queries, memory, mask=mask, positions=positions, need=need)
+            result = self.attention.attend(queries, memory, mask=mask, positions=positions, need=need)
         else:
-            got = self._apart(queries, memory, mask, positions, need)
-        out = self.out(got.out.transpose(-2, -3).flatten(-2))
-        if lost is not None:  # the projection's gradient must not meet the NaN: it is put in behind
-            got, out = poisoned(got, lost.unsqueeze(-2)), out.masked_fill(lost.unsqueeze(-1), torch.nan)
-        return got._replace(out=out)
+            result = self._attend_per_head(queries, memory, mask, positions, need)
+        out = self.out(result.out.transpose(-2, -3).flatten(-2))
+        if nan_rows is not None:  # NaN is filled in after the projection, so that its gradient does not see it
+            result, out = (
+                set_rows_nan(result, nan_rows.unsqueeze(-2)),
+                out.masked_fill(nan_rows.unsqueeze(-1), torch.nan),
+            )
+        return result._replace(out=out)
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
         q, k, v, mask, positions, need = inputs
         self._check(q, k, v)
-        queries, memory = self._prepared(q, k, v, positions)
+        queries, memory = self._project(q, k, v, positions)
         if isinstance(self.attention, Attention):
             return self.attention.explain(queries, memory, mask=mask, positions=positions, need=need)
         return "\n".join(
             f"head {n}: "
-            + layer.explain(one_q, one_k, one_v, mask=_mask_of(mask, n, one_q.ndim), positions=positions, need=need)
-            for n, (layer, one_q, one_k, one_v) in enumerate(self._each(queries, memory))
+            + layer.explain(head_q, head_k, head_v, mask=_mask_of(mask, n, head_q.ndim), positions=positions, need=need)
+            for n, (layer, head_q, head_k, head_v) in enumerate(self._per_head(queries, memory))
         )
 
     def _check(self, q: Tensor, k: Tensor | KVCache, v: Tensor | None) -> None:
         checks.floating("q", q)
         checks.width("q", q, self.query.in_features, self)
         if not is_autocasting(q):
-            checks.kin(self, q)
+            checks.same_dtype_and_device(self, q)
         if isinstance(k, KVCache):
             if v is not None:
                 raise ValueError(
@@ -169,7 +173,7 @@ class MultiHead(AttentionModule):
                 checks.floating(name, t)
             checks.width(name, t, linear.in_features, self)
 
-    def _prepared(
+    def _project(
         self, q: Tensor, k: Tensor | KVCache, v: Tensor | None, positions: Positions | None
     ) -> tuple[Tensor, KVCache]:
         i, j = (None, None) if positions is None else positions
@@ -187,7 +191,7 @@ class MultiHead(AttentionModule):
             queries = self.rotate(queries, i, start=len(memory) - q.shape[-2])
         return queries, memory
 
-    def _cleaned(
+    def _zero_nonfinite(
         self,
         q: Tensor,
         k: Tensor | KVCache,
@@ -195,11 +199,11 @@ class MultiHead(AttentionModule):
         mask: Mask | Tensor | None,
         positions: Positions | None,
     ) -> tuple[Tensor, Tensor | KVCache, Tensor | None, Tensor | None]:
-        """q, k and v without NaN and inf, and the rows that are NaN for it; without a mask all rows would be.
+        """q, k and v without NaN and inf, and the rows that become NaN; without a mask every row would.
 
-        The projections' gradient multiplies what came in: it must not meet a NaN that nobody may look at.
+        The gradient of the projections multiplies their input: it must not meet a NaN that is masked for all queries.
         """
-        mask = self._seen_by_some(mask)
+        mask = self._union_mask(mask)
         if mask is None or isinstance(k, KVCache) or not values_are_readable(q):
             return q, k, v, None
         if finite(q, k, q if v is None else v):
@@ -207,50 +211,52 @@ class MultiHead(AttentionModule):
         batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), self.heads)
         fitted = as_mask(mask).fit(batch, q.shape[-2], k.shape[-2], q.device)
         values = k if v is None else v
-        keys, clean, felt = cleaned(k.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch)
-        keys, clean = keys.squeeze(-3), clean.squeeze(-3)
-        lost = None if felt is None else felt.any(-2)  # (*b, q)
-        asked = torch.isfinite(q).all(-1)
-        if not bool(asked.all()):
-            lost = ~asked if lost is None else lost | ~asked
-            q = q.masked_fill(~asked.unsqueeze(-1), 0.0)
-        return q, keys, None if v is None else clean, lost
+        keys, clean_values, nonfinite_rows = zero_nonfinite(
+            k.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch
+        )
+        keys, clean_values = keys.squeeze(-3), clean_values.squeeze(-3)
+        nan_rows = None if nonfinite_rows is None else nonfinite_rows.any(-2)  # (*b, q)
+        is_finite = torch.isfinite(q).all(-1)
+        if not bool(is_finite.all()):
+            nan_rows = ~is_finite if nan_rows is None else nan_rows | ~is_finite
+            q = q.masked_fill(~is_finite.unsqueeze(-1), 0.0)
+        return q, keys, None if v is None else clean_values, nan_rows
 
-    def _seen_by_some(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
-        """What any of the heads may look at, each with the mask that its attention always has."""
+    def _union_mask(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
+        """The union of the heads' masks, each with the mask of its own attention."""
         if isinstance(self.attention, Attention):
-            return self.attention.joined(mask)
-        masks = [layer.joined(mask) for layer in self._layers()]
+            return self.attention.combine_masks(mask)
+        masks = [layer.combine_masks(mask) for layer in self._layers()]
         return None if any(m is None for m in masks) else Or(*[as_mask(m) for m in masks if m is not None])
 
     def _layers(self) -> list[Attention]:
         assert isinstance(self.attention, nn.ModuleList)
         return [layer for layer in self.attention if isinstance(layer, Attention)]
 
-    def _each(self, queries: Tensor, memory: KVCache) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
+    def _per_head(self, queries: Tensor, memory: KVCache) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
         group = self.heads // self.kv_heads
         return [
             (layer, _head(queries, n), _head(memory.keys, n // group), _head(memory.values, n // group))
             for n, layer in enumerate(self._layers())
         ]
 
-    def _apart(
+    def _attend_per_head(
         self, queries: Tensor, memory: KVCache, mask: Mask | Tensor | None, positions: Positions | None, need: Need
     ) -> Attended:
-        """Every head by its own attention."""
+        """Runs each head with its own attention."""
         if positions is None and memory.positions is not None:
             positions = (memory.positions[..., len(memory) - queries.shape[-2] :], memory.positions)
-        got = [
+        results = [
             layer.attend(q, k, v, mask=_mask_of(mask, n, q.ndim), positions=positions, need=need)
-            for n, (layer, q, k, v) in enumerate(self._each(queries, memory))
+            for n, (layer, q, k, v) in enumerate(self._per_head(queries, memory))
         ]
         fields: dict[str, Any] = {}
         for name in Attended._fields:
-            values = [getattr(one, name) for one in got]
+            values = [getattr(result, name) for result in results]
             if name == "map" and need.map:
-                fields[name] = tuple(one.pick(*[slice(None)] * (queries.ndim - 3), 0) for one in values)
+                fields[name] = tuple(result.pick(*[slice(None)] * (queries.ndim - 3), 0) for result in values)
             elif isinstance(values[0], Tensor):
-                fields[name] = torch.cat(values, dim=-2 if name in ("log_prob", "lse", "entropy", "place") else -3)
+                fields[name] = torch.cat(values, dim=-2 if name in ("log_prob", "lse", "entropy", "key_index") else -3)
         return Attended(**fields)
 
     def __repr__(self) -> str:
@@ -263,7 +269,7 @@ def _head(t: Tensor, n: int) -> Tensor:  # "*b h n d" -> "*b 1 n d"
 
 
 def _mask_of(mask: Mask | Tensor | None, n: int, axes: int) -> Mask | Tensor | None:
-    """The mask for head n alone: a tensor with an axis for the heads is cut, all others serve every head."""
-    given = mask.allowed if isinstance(mask, BooleanMask) else mask
-    several = isinstance(given, Tensor) and given.ndim == axes and given.shape[-3] > 1
-    return _head(given, n) if several and isinstance(given, Tensor) else mask
+    """The mask of head n: a tensor with a head axis is sliced, every other mask serves all heads."""
+    allowed = mask.allowed if isinstance(mask, BooleanMask) else mask
+    has_head_axis = isinstance(allowed, Tensor) and allowed.ndim == axes and allowed.shape[-3] > 1
+    return _head(allowed, n) if has_head_axis and isinstance(allowed, Tensor) else mask

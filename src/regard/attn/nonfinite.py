@@ -1,14 +1,14 @@
-"""What may not be looked at is not felt, even if it is NaN: it is taken out before a matrix product can meet it."""
+"""Keeps NaN and inf in masked keys from reaching the output: they are zeroed before any matrix product."""
 
 import torch
 from torch import Tensor
 
-from regard.attn.terms.mask import Mask, lead, tiles
+from regard.attn.terms.mask import Mask, insert_head_axes, tiles
 from regard.attn.terms.position import Positions, default_positions
 from regard.kernels.dispatch import values_are_readable
 
 
-def without_hidden(
+def hide_nonfinite(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -17,39 +17,51 @@ def without_hidden(
     batch: tuple[int, ...],
     sound: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """q, k and v without NaN and inf, and the rows that are to be NaN for it (None: none); `sound` k and v have none.
+    """q, k and v without NaN and inf, and the rows that must become NaN (None: none). With `sound`, k and v are known
+    finite.
 
-    Where values may not be read, keys and values that no query of a sample may look at are made zero, whatever they
-    hold; what is hidden from some rows only is then left as it is.
+    If values cannot be read (compiled code), keys and values that are masked for all queries of a sample are set to
+    zero; those that are masked for some queries only are left unchanged.
     """
     if not values_are_readable(q):
-        return q, *_unseen(q, k, v, mask, positions, batch), None
-    felt = None
+        return q, *_zero_masked(q, k, v, mask, positions, batch), None
+    nonfinite_rows = None
     if not sound:
-        k, v, felt = cleaned(k, v, mask, positions, q.shape[-2], batch)
+        k, v, nonfinite_rows = zero_nonfinite(k, v, mask, positions, q.shape[-2], batch)
     if finite(q):
-        return q, k, v, felt
-    lost = ~torch.isfinite(q).all(-1)  # a query that is no number: its row, but not the gradient of what it looks at
-    return q.masked_fill(lost.unsqueeze(-1), 0.0), k, v, lost if felt is None else lost | felt
+        return q, k, v, nonfinite_rows
+    nan_queries = ~torch.isfinite(q).all(
+        -1
+    )  # a non-finite query makes its own row NaN, but must not reach the gradient of the keys
+    return (
+        q.masked_fill(nan_queries.unsqueeze(-1), 0.0),
+        k,
+        v,
+        nan_queries if nonfinite_rows is None else nan_queries | nonfinite_rows,
+    )
 
 
-def _unseen(
+def _zero_masked(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, positions: Positions | None, batch: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
     queries, keys = q.shape[-2], k.shape[-2]
     if queries == 0 or keys == 0:
         return k, v
     i, j = default_positions(queries, keys, k.device) if positions is None else positions
-    seen = lead(mask.tiled(tiles(i, queries), tiles(j, 1)).some, len(batch) + 2)  # (*b, 1, k)
-    if seen.shape[-1] != keys:
+    is_visible = insert_head_axes(
+        mask.tile_coverage(tiles(i, queries), tiles(j, 1)).any_allowed, len(batch) + 2
+    )  # (*b, 1, k)
+    if is_visible.shape[-1] != keys:
         return k, v
-    hidden = ~seen.transpose(-1, -2)
+    hidden = ~is_visible.transpose(-1, -2)
     clean = k.masked_fill(_for_all(hidden, k), 0)
     return clean, clean if v is k else v.masked_fill(_for_all(hidden, v), 0)
 
 
 def _for_all(hidden: Tensor, t: Tensor) -> Tensor:
-    """`hidden` for the leading axes of t: where t serves several samples or heads, what is hidden from all of them."""
+    """`hidden` reduced to the leading axes of t: an entry that serves several samples or heads is hidden if it is
+    hidden from all.
+    """
     while hidden.ndim > t.ndim:
         hidden = hidden.all(0)
     for axis in range(hidden.ndim - 2):
@@ -58,31 +70,33 @@ def _for_all(hidden: Tensor, t: Tensor) -> Tensor:
     return hidden
 
 
-def cleaned(
+def zero_nonfinite(
     k: Tensor, v: Tensor, mask: Mask, positions: Positions | None, queries: int, batch: tuple[int, ...]
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Keys and values without NaN and inf, and the rows that may look at one.
+    """Keys and values without NaN and inf, and the rows that may attend to one.
 
-    What a query may not look at must not reach it; but 0 · NaN is NaN in every matrix product, forward and backward. So
-    whatever is not a number is taken out first, and the rows that do look at it are made NaN afterwards.
+    A masked key must not reach the query; but 0 · NaN is NaN in every matrix product, forward and backward. So all
+    non-finite numbers are zeroed first, and the rows that may attend to one are set to NaN afterwards.
     """
     if finite(*((k,) if v is k else (k, v))):
         return k, v, None
     with torch.no_grad():
-        good = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)  # (*b, k)
-        columns = (~good.reshape(-1, good.shape[-1]).all(0)).nonzero().squeeze(-1)
+        is_finite = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)  # (*b, k)
+        columns = (~is_finite.reshape(-1, is_finite.shape[-1]).all(0)).nonzero().squeeze(-1)
         i, j = default_positions(queries, k.shape[-2], k.device) if positions is None else positions
-        seen = lead(mask.part(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
-        wrong = ~good[..., columns].unsqueeze(-2)
-        if wrong.ndim > 2 and wrong.shape[-3] not in (1, batch[-1]):  # heads that share a key
-            wrong = wrong.repeat_interleave(batch[-1] // wrong.shape[-3], dim=-3)
-        felt = (seen & wrong).any(-1)
-    hidden = ~good.unsqueeze(-1)
+        is_visible = insert_head_axes(mask.slice(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
+        is_nonfinite = ~is_finite[..., columns].unsqueeze(-2)
+        if is_nonfinite.ndim > 2 and is_nonfinite.shape[-3] not in (1, batch[-1]):  # heads that share a key
+            is_nonfinite = is_nonfinite.repeat_interleave(batch[-1] // is_nonfinite.shape[-3], dim=-3)
+        nonfinite_rows = (is_visible & is_nonfinite).any(-1)
+    hidden = ~is_finite.unsqueeze(-1)
     clean = k.masked_fill(hidden, 0)
-    return clean, clean if v is k else v.masked_fill(hidden, 0), felt if bool(felt.any()) else None
+    return clean, clean if v is k else v.masked_fill(hidden, 0), nonfinite_rows if bool(nonfinite_rows.any()) else None
 
 
 def finite(*tensors: Tensor) -> bool:
-    """Surely no NaN, no inf?  A sum feels every one of them, in one pass; one too great for its type looks like one."""
+    """Whether the tensors surely contain no NaN or inf, by one sum each. A sum that overflows its dtype counts as
+    non-finite.
+    """
     with torch.no_grad():
         return all(bool(torch.isfinite(t.sum())) for t in tensors)

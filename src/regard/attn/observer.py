@@ -1,4 +1,4 @@
-"""A tap: where the equation runs, somebody may listen.  Nobody does, unless `regard.record` is on in this thread."""
+"""The observer interface of regard.record: it is called wherever the equation runs. None is installed by default."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
@@ -12,62 +12,64 @@ from regard.attn.kv_cache import KVCache
 
 
 class AttentionObserver(ABC):
-    """What hears every attention of this library."""
+    """Receives every attention, gate and glimpse computed by this library in its context."""
 
     @abstractmethod
-    def quiet(self) -> AbstractContextManager[None]:
-        """What runs inside is part of an attention that is heard as a whole."""
+    def muted(self) -> AbstractContextManager[None]:
+        """Calls inside belong to an attention that is reported as a whole and are not reported themselves."""
 
     @abstractmethod
-    def heard(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
-        """The equation ran and gave `out`; `plain` is what it gives without dropout, if that could be had."""
+    def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
+        """Called after the equation gave `out`; `plain` is the output without dropout, None if it is not available."""
 
     @abstractmethod
-    def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
-        """weights · v of a layer that makes its own weights, "*b q k"."""
+    def mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
+        """Returns weights · v for a layer that computes its own weights, "*b q k"."""
 
     @abstractmethod
-    def gated(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
-        """A gate weighed a map in place, out = weights · x "b c *s"; the weights broadcast to x."""
+    def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        """Called after a gate scaled a feature map, out = weights · x "b c *s"; the weights broadcast to x."""
 
     @abstractmethod
-    def glimpsed(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
-        """A glimpse of x "b c h w" at one place each: weights "b h w" of an average cell, whose value is out "b c"."""
+    def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        """Called after a glimpse of x "b c h w" at one location per image: weights "b h w" of an average cell with
+        value out "b c".
+        """
 
     @abstractmethod
-    def lying(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
-        """The keys of what runs inside are the places of a map of this size."""
+    def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
+        """The keys of attentions inside are the cells of a feature map of this size."""
 
     @abstractmethod
-    def aligned(self, memory: KVCache | None) -> AbstractContextManager[None]:
-        """What runs inside are steps of a decoder that looks at a source: one alignment.
+    def alignment_steps(self, memory: KVCache | None) -> AbstractContextManager[None]:
+        """Attentions inside are the steps of a decoder over one source: one alignment.
 
-        `memory`, where steps do not say their number, tells one source from another.
+        `memory` distinguishes sources where steps do not carry their number.
         """
 
 
-_LISTENER: ContextVar[AttentionObserver | None] = ContextVar("regard.listener", default=None)
+_OBSERVER: ContextVar[AttentionObserver | None] = ContextVar("regard.observer", default=None)
 
 
-def listener() -> AttentionObserver | None:
-    """Who listens; nobody in a graph that is being compiled, which outlives those who listen."""
-    return None if torch.compiler.is_compiling() else _LISTENER.get()
+def current_observer() -> AttentionObserver | None:
+    """The installed observer; None while compiling, because the compiled graph outlives the observer."""
+    return None if torch.compiler.is_compiling() else _OBSERVER.get()
 
 
-def listen(ear: AttentionObserver | None) -> AttentionObserver | None:
-    """`ear` listens from now on; who did before?"""
-    before = _LISTENER.get()
-    _LISTENER.set(ear)
-    return before
+def set_observer(observer: AttentionObserver | None) -> AttentionObserver | None:
+    """Installs `observer` for this context and returns the previous one."""
+    previous = _OBSERVER.get()
+    _OBSERVER.set(observer)
+    return previous
 
 
-def aligned(memory: KVCache | None = None) -> AbstractContextManager[None]:
-    """Steps of a decoder that belong together."""
-    ear = listener()
-    return nullcontext() if ear is None else ear.aligned(memory)
+def alignment_steps(memory: KVCache | None = None) -> AbstractContextManager[None]:
+    """Groups the attention steps of a decoder into one alignment."""
+    observer = current_observer()
+    return nullcontext() if observer is None else observer.alignment_steps(memory)
 
 
-def lying(space: tuple[int, ...]) -> AbstractContextManager[None]:
-    """An attention over the places of a map."""
-    ear = listener()
-    return nullcontext() if ear is None else ear.lying(space)
+def spatial_keys(space: tuple[int, ...]) -> AbstractContextManager[None]:
+    """Marks the keys as the cells of a feature map."""
+    observer = current_observer()
+    return nullcontext() if observer is None else observer.spatial_keys(space)

@@ -1,4 +1,4 @@
-"""Checks the arguments of an attention and joins them to one AttentionCall."""
+"""Checks the arguments of an attention and combines them into one AttentionCall."""
 
 import torch
 from torch import Tensor
@@ -6,9 +6,9 @@ from torch import Tensor
 from regard.attn import checks
 from regard.attn.call import AttentionCall, AttentionInputs, Terms
 from regard.attn.kv_cache import KVCache
-from regard.attn.nonfinite import without_hidden
-from regard.attn.terms.bias import Added, Bias
-from regard.attn.terms.mask import Mask, as_mask, lead
+from regard.attn.nonfinite import hide_nonfinite
+from regard.attn.terms.bias import Bias, TensorBias
+from regard.attn.terms.mask import Mask, as_mask, insert_head_axes
 from regard.attn.terms.normalizer import Normalizer
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read
@@ -17,86 +17,86 @@ from regard.kernels.dispatch import is_autocasting, values_are_readable
 
 
 def resolve(inputs: AttentionInputs, terms: Terms, read_values: bool = True) -> tuple[AttentionCall, Tensor | None]:
-    """The call, checked, and the rows that see a NaN or inf (None: no row; with read_values=False unknown).
+    """The checked call, and the rows that see a NaN or inf (None: no row; unknown with read_values=False).
 
-    Every attention runs this: it is kept short, because a small attention takes less time than a few checks.
+    Every attention runs this function. It is kept short because the checks can take longer than a small attention.
     """
     q, k, v, mask, positions, need = inputs
     score, bias, normalize, read, dropout = terms
-    checks.term("score", score, Score, "Dot()")
-    checks.term("normalize", normalize, Normalizer, "Softmax()")
-    checks.term("read", read, Read, "WeightedSum()")
-    memory = k if isinstance(k, KVCache) else None
-    kept = memory is not None
+    checks.instance_of("score", score, Score, "Dot()")
+    checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
+    checks.instance_of("read", read, Read, "WeightedSum()")
+    cache = k if isinstance(k, KVCache) else None
+    is_cached = cache is not None
     if isinstance(k, KVCache):
-        k, v, positions = _remembered(k, v, q, positions)
+        k, v, positions = _from_cache(k, v, q, positions)
     elif v is None:
         v = k
-    check_tensors(q, k, v, kept)
+    check_tensors(q, k, v, is_cached)
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}; try dropout=0.1")
-    score.check(q, None if kept else k)
+    score.check(q, None if is_cached else k)
     if not is_autocasting(q):
-        checks.kin(score, q)
+        checks.same_dtype_and_device(score, q)
     count = v.shape[-2]
     batch, group = batch_of(q, k, v)
     if positions is not None:
         check_positions(positions, batch, q.shape[-2], count, q.device)
-    felt = None
+    nonfinite_rows = None
     total: int | Tensor = count
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
         if read_values:
-            sound = memory is not None and values_are_readable(q) and memory.finite
-            q, k, v, felt = without_hidden(q, k, v, mask, positions, batch, sound)
+            is_known_finite = cache is not None and values_are_readable(q) and cache.finite
+            q, k, v, nonfinite_rows = hide_nonfinite(q, k, v, mask, positions, batch, is_known_finite)
     if isinstance(bias, Tensor):
-        bias = _added(bias, batch, q, count)
+        bias = _tensor_bias(bias, batch, q, count)
     elif bias is not None:
-        checks.term("bias", bias, Bias, "ALiBi(heads) or a tensor")
+        checks.instance_of("bias", bias, Bias, "ALiBi(heads) or a tensor")
     if bias is not None:
-        q = q.expand(*batch, *q.shape[-2:])  # a bias knows heads and samples by the axes of q
+        q = q.expand(*batch, *q.shape[-2:])  # a bias identifies heads and samples by the axes of q
         if bias.reads_total and mask is not None and count:
-            total = _end(mask, positions or default_positions(q.shape[-2], count, q.device), len(batch) + 2)
+            total = _keys_per_sample(mask, positions or default_positions(q.shape[-2], count, q.device), len(batch) + 2)
     queries = score.queries(q if bias is None else bias.content(q))
-    keys = k if kept else score.keys(k)
-    if kept and score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
+    keys = k if is_cached else score.keys(k)
+    if is_cached and score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
         raise ValueError(
             f"the cached keys {checks.shape(keys)} are not as wide as the queries {checks.shape(queries)} "
             f"of {score!r}; project them with project_kv of the layer that reads them"
         )
     if is_autocasting(q):
-        kind = torch.get_autocast_dtype(q.device.type)
-        queries, keys, v = queries.to(kind), keys.to(kind) if keys.is_floating_point() else keys, v.to(kind)
+        dtype = torch.get_autocast_dtype(q.device.type)
+        queries, keys, v = queries.to(dtype), keys.to(dtype) if keys.is_floating_point() else keys, v.to(dtype)
     return AttentionCall(
         q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, total, positions
-    ), felt
+    ), nonfinite_rows
 
 
-def _end(mask: Mask, positions: Positions, axes: int) -> Tensor:  # -> "*b 1 1"
-    """How many keys each sample has: one more than the last place that one of its queries may look at."""
-    seen = lead(mask.dense(*positions), axes).any(-2, keepdim=True)
-    places = lead(positions[1].unsqueeze(-2), axes) + 1
-    return (seen * places).amax(-1, keepdim=True)
+def _keys_per_sample(mask: Mask, positions: Positions, axes: int) -> Tensor:  # -> "*b 1 1"
+    """The number of keys per sample: one more than the last position that one of its queries may attend to."""
+    is_visible = insert_head_axes(mask.dense(*positions), axes).any(-2, keepdim=True)
+    ends = insert_head_axes(positions[1].unsqueeze(-2), axes) + 1
+    return (is_visible * ends).amax(-1, keepdim=True)
 
 
-def _remembered(
-    memory: KVCache, v: Tensor | None, q: Tensor, positions: Positions | None
+def _from_cache(
+    cache: KVCache, v: Tensor | None, q: Tensor, positions: Positions | None
 ) -> tuple[Tensor, Tensor, Positions | None]:
     if v is not None:
         raise ValueError(
             f"v must be None when k is a KVCache, which has its own values, got v {checks.shape(v)}; leave v out"
         )
-    if positions is None and memory.positions is not None:
-        here = q.shape[-2]
-        if len(memory) < here:
-            raise ValueError(f"positions must be given: {here} queries cannot be the last of {len(memory)} cached keys")
-        positions = (memory.positions[..., len(memory) - here :], memory.positions)
-    return memory.keys, memory.values, positions
+    if positions is None and cache.positions is not None:
+        count = q.shape[-2]
+        if len(cache) < count:
+            raise ValueError(f"positions must be given: {count} queries cannot be the last of {len(cache)} cached keys")
+        positions = (cache.positions[..., len(cache) - count :], cache.positions)
+    return cache.keys, cache.values, positions
 
 
-def check_tensors(q: Tensor, k: Tensor, v: Tensor, kept: bool) -> None:
+def check_tensors(q: Tensor, k: Tensor, v: Tensor, is_cached: bool) -> None:
     checks.floating("q", q)
-    if not kept:
+    if not is_cached:
         checks.floating("k", k)
     checks.floating("v", v)
     if q.device != k.device or q.device != v.device:
@@ -104,8 +104,8 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, kept: bool) -> None:
             f"q, k and v must be on one device, got {q.device}, {k.device} and {v.device}; "
             f"move them with .to({str(q.device)!r})"
         )
-    unlike = (q.dtype != k.dtype and not kept) or q.dtype != v.dtype
-    if unlike and not is_autocasting(q):
+    has_mixed_dtypes = (q.dtype != k.dtype and not is_cached) or q.dtype != v.dtype
+    if has_mixed_dtypes and not is_autocasting(q):
         raise TypeError(
             f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}; cast them with .to({q.dtype})"
         )
@@ -116,14 +116,14 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, kept: bool) -> None:
 
 
 def batch_of(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], int]:
-    """The leading axes of the scores, and how many query heads share a key head."""
+    """The leading axes of the scores, and the number of query heads per key head."""
     lead_q, lead_k, lead_v = tuple(q.shape[:-2]), tuple(k.shape[:-2]), tuple(v.shape[:-2])
     if lead_q == lead_k == lead_v:
         return lead_q, 1
-    heads, shared = lead_q[-1:], lead_k[-1:]
+    heads, kv_heads = lead_q[-1:], lead_k[-1:]
     group = 1
-    if heads and shared == lead_v[-1:] and 1 < sum(shared) < heads[0] and heads[0] % shared[0] == 0:
-        group = heads[0] // shared[0]
+    if heads and kv_heads == lead_v[-1:] and 1 < sum(kv_heads) < heads[0] and heads[0] % kv_heads[0] == 0:
+        group = heads[0] // kv_heads[0]
         lead_k, lead_v = lead_k[:-1] + heads, lead_v[:-1] + heads
     try:
         return tuple(torch.broadcast_shapes(lead_q, lead_k, lead_v)), group
@@ -153,17 +153,17 @@ def check_positions(
         checks.same_device("positions", t, device)
 
 
-def _added(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> Added:
-    whole = (*batch, q.shape[-2], keys)
-    fits = bias.ndim <= len(whole) and all(
-        n in (1, m) for n, m in zip(reversed(bias.shape), reversed(whole), strict=False)
+def _tensor_bias(bias: Tensor, batch: tuple[int, ...], q: Tensor, keys: int) -> TensorBias:
+    shape = (*batch, q.shape[-2], keys)
+    fits = bias.ndim <= len(shape) and all(
+        n in (1, m) for n, m in zip(reversed(bias.shape), reversed(shape), strict=False)
     )
     checks.same_device("bias", bias, q.device)
     if not bias.is_floating_point():
         raise TypeError(f"bias must be a floating tensor, got {bias.dtype}; a boolean mask is passed as mask=")
     if not fits:
         raise ValueError(
-            f"bias of shape {checks.shape(bias)} does not broadcast to the scores {whole}; "
+            f"bias of shape {checks.shape(bias)} does not broadcast to the scores {shape}; "
             "its last axes are (heads, queries, keys)"
         )
-    return Added(bias)
+    return TensorBias(bias)

@@ -1,12 +1,13 @@
-"""Any mechanism one query at a time, as a decoder calls it: what a step needs of those before is a value.
+"""Runs any mechanism one query at a time, as a decoder does; the state between steps is a value.
 
-    memory = steps.project_kv(layer, k)                         keys are projected once
-    state = steps.start(layer, memory)
-    got, state = steps.step(layer, q, memory, state)          "*b 1 d" -> "*b 1 v"
+    cache = stepwise.project_kv(layer, k)                         keys are projected once
+    state = stepwise.start(layer, cache)
+    attended, state = stepwise.step(layer, q, cache, state)       "*b 1 d" -> "*b 1 v"
 
-A layer with `start` and `step` of its own (LocationAttention, Monotonic) keeps its own state; to any other the state is
-the number of the step, which is the query's position, as keys stand at 0, 1, …: the steps together equal
-`layer(q, k, positions=(arange(queries), arange(keys)))`, not the default of a whole call, whose queries are the last.
+A layer with its own `start` and `step` (LocationAttention, Monotonic) has its own state. For all other layers the state
+is the step number, which is the position of the query; keys have the positions 0, 1, …: the steps together equal
+`layer(q, k, positions=(arange(queries), arange(keys)))`, not the default of a whole call, whose queries are the last
+keys.
 """
 
 from typing import Any
@@ -15,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import one_step
+from regard.attn.explicit_weights import check_one_step
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 
 
 def project_kv(layer: nn.Module, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
-    """What the layer's steps look at."""
+    """Projects the keys that all steps attend to."""
     if not callable(getattr(layer, "project_kv", None)):
         raise TypeError(
             f"{type(layer).__name__} cannot go step by step, it needs all queries together; call layer(q, k) instead"
@@ -46,7 +47,7 @@ def step(
     """One step, and the state after it."""
     if hasattr(layer, "step"):
         return layer.step(q, memory, state, mask=mask, need=need)  # type: ignore[operator]
-    one_step(q)
-    places = torch.arange(len(memory), device=q.device)
-    at = torch.tensor([state], device=q.device)
-    return layer.attend(q, memory, mask=mask, positions=(at, places), need=need), state + 1  # type: ignore[operator]
+    check_one_step(q)
+    key_positions = torch.arange(len(memory), device=q.device)
+    query_position = torch.tensor([state], device=q.device)
+    return layer.attend(q, memory, mask=mask, positions=(query_position, key_positions), need=need), state + 1  # type: ignore[operator]

@@ -106,7 +106,7 @@ def beam(
 def _continuations(
     log_p: Tensor, candidates: Tensor, end: Tensor, log_prob: Tensor, eos: int, others: int, greedy_first: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # "r n k", "r n k", "r n", "r n" -> "r n", then "r m" each
-    """log p of hypotheses that end here (or minus infinity), and of those that go on, with their slot and token."""
+    """log p of hypotheses that end here (or minus infinity), and of the continued ones, with their slot and token."""
     k = log_p.shape[-1]
     end = end + log_prob
     counts = torch.zeros_like(end, dtype=torch.bool)
@@ -183,7 +183,7 @@ def _coverage(covered: Tensor, lengths: Tensor | None, rows: Tensor) -> Tensor: 
 
 
 def _check(size: int, length_penalty: float, coverage: float, source_lengths: Tensor | None, nbest: int) -> None:
-    checks.sizes("beam", size=size, nbest=nbest)
+    checks.positive_ints("beam", size=size, nbest=nbest)
     checks.number("length_penalty", length_penalty, "beam")
     checks.number("coverage", coverage, "beam")
     if nbest > size:

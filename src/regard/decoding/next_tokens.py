@@ -19,7 +19,7 @@ def log_probs(
     """log p of every token, minus infinity for forbidden ones; not renormalised: the decoder's own."""
     _check_logits(step, alive, eos, forbidden)
     logits = step.logits
-    log_p = logits.log_softmax(-1, dtype=checks.widened(logits.dtype))
+    log_p = logits.log_softmax(-1, dtype=checks.accumulate_dtype(logits.dtype))
     # One NaN or plus infinity makes its whole row NaN, so one column is enough.
     broken = log_p[..., 0].isnan()
     if bool(broken.any()):

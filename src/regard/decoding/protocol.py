@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from torch import Tensor, nn
 
-from regard.layers.hooks import bare
+from regard.layers.hooks import is_plain_linear
 
 
 class DecodingState(Protocol):
@@ -34,7 +34,7 @@ class LazyLogits(NamedTuple):
     @staticmethod
     def of(layer: nn.Module, states: Tensor) -> "LazyLogits | Tensor":
         """The logits of a vocabulary layer: lazy, unless the layer is more than a product or has forward hooks."""
-        return LazyLogits(states, layer.weight, layer.bias) if bare(layer) else layer(states)
+        return LazyLogits(states, layer.weight, layer.bias) if is_plain_linear(layer) else layer(states)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -33,10 +33,10 @@ def sample(
     `chance` decides: one number from 0 up to 1 per step of each path, sampled by torch where it is left out.
     `log_prob` is that of the decoder's own distribution, not of the one that was sampled from.
     """
-    checks.sizes("sample", count=count)
+    checks.positive_ints("sample", count=count)
     checks.positive("temperature", temperature, "sample")
     if top_k is not None:
-        checks.sizes("sample", top_k=top_k)
+        checks.positive_ints("sample", top_k=top_k)
     if top_p is not None:
         checks.number("top_p", top_p, "sample")
         if not 0 < top_p <= 1:

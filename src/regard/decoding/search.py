@@ -1,4 +1,4 @@
-"""Searches as values: which one a command, a request or a configuration asks for, and `run_search`, which runs it."""
+"""Search methods as values, as commands, requests and configurations choose them; `run_search` runs one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

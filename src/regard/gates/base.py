@@ -30,7 +30,7 @@ class Gate(nn.Module, ABC):
     def __init__(self, channels: int | None = None, dims: int | None = None) -> None:
         super().__init__()
         if channels is not None:
-            checks.sizes(type(self).__name__, channels=channels)
+            checks.positive_ints(type(self).__name__, channels=channels)
         if dims is not None and dims not in AXES:
             raise ValueError(
                 f"dims must be 1, 2 or 3 for {type(self).__name__}, got {dims!r}; images have 2, signals 1, volumes 3"
@@ -48,11 +48,11 @@ class Gate(nn.Module, ABC):
         """`forward` with the weights, which broadcast to x, if `need` asks for them."""
         check_map(x, self.channels, self.dims, self)
         check_only_weights(need, self)
-        ear = observer.listener()
-        with nullcontext() if ear is None else ear.quiet():
-            out, weights = self.apply_gate(x, need.weights or ear is not None)
-        if ear is not None and weights is not None:
-            ear.gated(self, weights, x, out)
+        attention_observer = observer.current_observer()
+        with nullcontext() if attention_observer is None else attention_observer.muted():
+            out, weights = self.apply_gate(x, need.weights or attention_observer is not None)
+        if attention_observer is not None and weights is not None:
+            attention_observer.on_gate(self, weights, x, out)
         return Attended(out, weights if need.weights else None)
 
     def weights(self, x: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def check_map(x: Tensor, channels: int | None, dims: int | None, owner: nn.Modul
 
 def check_only_weights(need: Need, owner: nn.Module) -> None:
     """Raises if `need` asks for anything but the weights."""
-    for name in ("log_prob", "lse", "map", "entropy", "place"):
+    for name in ("log_prob", "lse", "map", "entropy", "key_index"):
         if getattr(need, name):
             raise ValueError(
                 f"need.{name} does not exist for {type(owner).__name__}; ask for Need(weights=True), "
@@ -119,18 +119,18 @@ def scale_map(x: Tensor, w: Tensor | None, m: Tensor | None, need_weights: bool)
 
 def wide_sigmoid(t: Tensor, like: Tensor) -> Tensor:
     """σ(t) in float32 at least, in the width that a map like `like` is computed in."""
-    return torch.sigmoid(t.to(checks.widened(like.dtype)))
+    return torch.sigmoid(t.to(checks.accumulate_dtype(like.dtype)))
 
 
 def hidden_width(channels: int, reduction: int) -> int:
     """channels / reduction, at least one: a map may have fewer channels than the reduction."""
-    checks.sizes("a gate", reduction=reduction)
+    checks.positive_ints("a gate", reduction=reduction)
     return max(1, channels // reduction)
 
 
 def check_odd(kernel: int, owner: str) -> int:
     """The kernel size; raises if it is even."""
-    checks.sizes(owner, kernel=kernel)
+    checks.positive_ints(owner, kernel=kernel)
     if kernel % 2 == 0:
         raise ValueError(
             f"kernel must be odd for {owner}, got {kernel}: an even one would change the size of the map; "

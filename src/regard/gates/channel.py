@@ -20,7 +20,7 @@ class SqueezeExcite(Gate):
     def __init__(self, channels: int, reduction: int = 16, *, hidden: int | None = None, bias: bool = True) -> None:
         super().__init__(channels)
         hidden = hidden_width(channels, reduction) if hidden is None else hidden
-        checks.sizes("SqueezeExcite", hidden=hidden)
+        checks.positive_ints("SqueezeExcite", hidden=hidden)
         self.down = nn.Linear(channels, hidden, bias=bias)
         self.up = nn.Linear(hidden, channels, bias=bias)
 

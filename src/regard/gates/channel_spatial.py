@@ -57,7 +57,7 @@ class BAM(Gate):
     ) -> None:
         super().__init__(channels, dims)
         checks.known("combine", combine, COMBINE)
-        checks.sizes("BAM", dilation=dilation)
+        checks.positive_ints("BAM", dilation=dilation)
         self.combine = combine
         hidden = hidden_width(channels, reduction)
         self.down = nn.Linear(channels, hidden)
@@ -88,14 +88,14 @@ class Coordinate(Gate):
 
     def __init__(self, channels: int, reduction: int = 32, *, min_hidden: int = 8, dims: int = 2) -> None:
         super().__init__(channels, dims)
-        checks.sizes("Coordinate", min_hidden=min_hidden)
+        checks.positive_ints("Coordinate", min_hidden=min_hidden)
         hidden = max(min_hidden, hidden_width(channels, reduction))
         self.down = nn.Conv1d(channels, hidden, 1)
         self.norm = BatchNorm(hidden)
         self.up = nn.ModuleList(nn.Conv1d(hidden, channels, 1) for _ in range(dims))
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        axes, wide = range(2, x.ndim), x.to(checks.widened(x.dtype))
+        axes, wide = range(2, x.ndim), x.to(checks.accumulate_dtype(x.dtype))
         lines = []
         for axis in axes:
             others = [a for a in axes if a != axis]

@@ -39,7 +39,7 @@ class CSRA(nn.Module):
         temperatures: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        checks.sizes("CSRA", channels=channels, classes=classes, heads=heads)
+        checks.positive_ints("CSRA", channels=channels, classes=classes, heads=heads)
         checks.number("strength", strength, "CSRA")
         if temperatures is None:
             if heads not in TEMPERATURES:
@@ -65,7 +65,7 @@ class CSRA(nn.Module):
         """`forward` with the weights "b heads classes n" of the scores s if `need` asks for them."""
         check_map(x, self.channels, None, self)
         check_only_weights(need, self)
-        dtype = checks.widened(x.dtype)
+        dtype = checks.accumulate_dtype(x.dtype)
         directions = F.normalize(self.weight.to(dtype), dim=-1).flatten(0, 1)
         scores = (
             (directions.to(x.dtype) @ x.flatten(2)).unflatten(1, self.weight.shape[:2]).to(dtype)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import mixed
+from regard.attn.explicit_weights import mix
 from regard.gates.base import BatchNorm, check_map, check_only_weights
 
 
@@ -16,7 +16,7 @@ def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s"
     In logarithms the division is a softmax over the slots, which does not overflow. A position that `mask` hides is
     left out of the first and gets zeros from the second.
     """
-    scores = scores.to(checks.widened(scores.dtype))
+    scores = scores.to(checks.accumulate_dtype(scores.dtype))
     if mask is None:
         return torch.softmax(torch.log_softmax(scores, -2), -1)
     hidden = ~mask.unsqueeze(-1)
@@ -29,8 +29,10 @@ def _flat_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:  # "b *s" -> "b
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask must be a boolean tensor, True where a position is real, got {got}; try mask > 0")
+        description = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(
+            f"mask must be a boolean tensor, True where a position is real, got {description}; try mask > 0"
+        )
     if tuple(mask.shape) != (x.shape[0], *x.shape[2:]):
         raise ValueError(
             f"mask must have the batch and spatial axes of x, {(x.shape[0], *x.shape[2:])}, got {checks.shape(mask)}; "
@@ -48,7 +50,7 @@ class External(nn.Module):
 
     def __init__(self, channels: int, slots: int = 64) -> None:
         super().__init__()
-        checks.sizes("External", channels=channels, slots=slots)
+        checks.positive_ints("External", channels=channels, slots=slots)
         self.channels, self.slots = channels, slots
         self.keys = nn.Parameter(torch.randn(slots, channels) / channels**0.5)
         self.values = nn.Parameter(torch.randn(slots, channels))
@@ -62,7 +64,7 @@ class External(nn.Module):
         check_only_weights(need, self)
         scores = F.linear(x.flatten(2).transpose(1, 2), self.keys)
         weights = double_normalize(scores, _flat_mask(mask, x)).to(scores.dtype)
-        out = mixed(weights, self.values.to(scores.dtype).expand(x.shape[0], -1, -1), self)
+        out = mix(weights, self.values.to(scores.dtype).expand(x.shape[0], -1, -1), self)
         return Attended(out.transpose(1, 2).reshape(x.shape), weights if need.weights else None)
 
     def extra_repr(self) -> str:
@@ -78,7 +80,7 @@ class MultiHeadExternal(nn.Module):
 
     def __init__(self, channels: int, heads: int = 8, slots: int = 64, *, widen: int = 4) -> None:
         super().__init__()
-        checks.sizes("MultiHeadExternal", channels=channels, heads=heads, slots=slots, widen=widen)
+        checks.positive_ints("MultiHeadExternal", channels=channels, heads=heads, slots=slots, widen=widen)
         if channels % heads:
             raise ValueError(
                 f"channels must split evenly over heads: {channels} over {heads} leaves {channels % heads}; "
@@ -104,7 +106,7 @@ class MultiHeadExternal(nn.Module):
         split = self.wide(x.flatten(2).transpose(1, 2)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         weights = double_normalize(self.keys(split), None if flat is None else flat.unsqueeze(1)).to(split.dtype)
         memory = self.values.weight.T.to(split.dtype).expand(*split.shape[:2], -1, -1)
-        read = mixed(weights, memory, self) + self.values.bias.to(split.dtype)
+        read = mix(weights, memory, self) + self.values.bias.to(split.dtype)
         out = self.narrow(read.transpose(1, 2).flatten(2)).transpose(1, 2)
         if flat is not None:
             out = out.masked_fill(~flat.unsqueeze(1), 0.0)
@@ -119,10 +121,10 @@ class ExternalBlock(nn.Module):
 
     def __init__(self, channels: int, attention: External | MultiHeadExternal | None = None) -> None:
         super().__init__()
-        checks.sizes("ExternalBlock", channels=channels)
+        checks.positive_ints("ExternalBlock", channels=channels)
         if attention is not None and not isinstance(attention, External | MultiHeadExternal):
             raise TypeError(
-                f"attention must be External or MultiHeadExternal, got {checks.said(attention)}; "
+                f"attention must be External or MultiHeadExternal, got {checks.describe(attention)}; "
                 f"write attention=External({channels})"
             )
         self.channels = channels

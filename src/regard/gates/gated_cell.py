@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks, observer
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import mixed
+from regard.attn.explicit_weights import mix
 from regard.attn.terms.normalizer import Softmax
 from regard.gates.base import check_only_weights
 
@@ -43,7 +43,7 @@ class GatedHeads(nn.Module):
 
     def __init__(self, dim: int, heads: int, width: int) -> None:
         super().__init__()
-        checks.sizes("GatedHeads", dim=dim, heads=heads, width=width)
+        checks.positive_ints("GatedHeads", dim=dim, heads=heads, width=width)
         self.dim, self.heads, self.width = dim, heads, width
         self.squash = nn.Linear(dim, heads * width)
         self.key = nn.Linear(width, width)
@@ -88,8 +88,8 @@ class GatedHeads(nn.Module):
         blocks = torch.block_diag(*self.query.unsqueeze(-1))  # "h·w h"
         scores = (keys.flatten(2) @ blocks).transpose(1, 2) / math.sqrt(self.width)
         weights = self.normalize.weights(scores, None if mask is None else mask.unsqueeze(1)).to(states.dtype)
-        if observer.listener() is not None:
-            return mixed(weights.unsqueeze(-2), states.transpose(1, 2), self).squeeze(-2), weights
+        if observer.current_observer() is not None:
+            return mix(weights.unsqueeze(-2), states.transpose(1, 2), self).squeeze(-2), weights
         # equals weights @ states, and is about twice as fast
         return (weights.transpose(1, 2).unsqueeze(-1) * states).sum(1), weights
 
@@ -193,7 +193,7 @@ class GatedCell(nn.Module):
         state = self._checked_state(first, state)
         steps = self._project(sequence.transpose(0, 1), None)
         outs = []
-        with observer.aligned():
+        with observer.alignment_steps():
             # unbind once: the gradient of every single slice would be as large as the whole
             for inputs in zip(*(part.unbind() for part in steps), strict=True):
                 _, state = self._step(CellInputs(*inputs), state, None)

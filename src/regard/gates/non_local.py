@@ -28,12 +28,12 @@ class NonLocal(nn.Module):
         attention: Attention | None = None,
     ) -> None:
         super().__init__()
-        checks.sizes("NonLocal", channels=channels)
+        checks.positive_ints("NonLocal", channels=channels)
         hidden = hidden_width(channels, 8) if hidden is None else hidden
         value = hidden_width(channels, 2) if value is None else value
-        checks.sizes("NonLocal", hidden=hidden, value=value)
+        checks.positive_ints("NonLocal", hidden=hidden, value=value)
         if attention is not None:
-            checks.term("attention", attention, Attention, "Attention(Dot(scale=1.0))")
+            checks.instance_of("attention", attention, Attention, "Attention(Dot(scale=1.0))")
         self.channels = channels
         self.query = nn.Linear(channels, hidden, bias=False)
         self.key = nn.Linear(channels, hidden, bias=False)
@@ -51,7 +51,7 @@ class NonLocal(nn.Module):
         check_only_weights(need, self)
         tokens = x.flatten(2).transpose(1, 2).unsqueeze(1)  # "b 1 n c": one head
         q, k, v = self.query(tokens), self.key(tokens), self.value(tokens)
-        with observer.lying(tuple(x.shape[2:])):
+        with observer.spatial_keys(tuple(x.shape[2:])):
             attended = self.attention.attend(q, k, v, need=need)
         read = attended.out.squeeze(1).transpose(1, 2).unflatten(2, x.shape[2:])
         return attended._replace(out=x + (self.residual * linear(self.out, read)).to(x.dtype))

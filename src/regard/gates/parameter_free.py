@@ -43,7 +43,7 @@ class MaxSaliency(Gate):
     def __init__(self, window: int | None = None) -> None:
         super().__init__()
         if window is not None:
-            checks.sizes("MaxSaliency", window=window)
+            checks.positive_ints("MaxSaliency", window=window)
         self.window = window
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
@@ -79,7 +79,7 @@ class MagnitudeSaliency(Gate):
         self.power = float(power)
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        size = x.to(checks.widened(x.dtype)).abs()
+        size = x.to(checks.accumulate_dtype(x.dtype)).abs()
         # divided by the maximum, so that no power overflows
         top = size.flatten(1).amax(1).view(-1, *[1] * (x.ndim - 1))
         size = size / torch.where(top > 0, top, 1)

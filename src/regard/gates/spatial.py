@@ -47,11 +47,11 @@ class Spatial(Gate):
     def __init__(self, channels: int, *, normalize: Normalizer | None = None) -> None:
         super().__init__(channels)
         if normalize is not None:
-            checks.term("normalize", normalize, Normalizer, "Sigmoid()")
+            checks.instance_of("normalize", normalize, Normalizer, "Sigmoid()")
         self.query = nn.Linear(channels, 1)
         self.normalize = Sigmoid() if normalize is None else normalize
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         scores = self.query(x.flatten(2).transpose(1, 2)).transpose(1, 2)  # "b 1 n"
-        w = self.normalize.weights(scores, None).to(checks.widened(x.dtype))
+        w = self.normalize.weights(scores, None).to(checks.accumulate_dtype(x.dtype))
         return scale_map(x, None, w.reshape(x.shape[0], 1, *x.shape[2:]), need_weights)

@@ -1,1 +1,1 @@
-"""Blocks that models are built of: recurrent decoders that attend, Transformer layers, the search for a translation."""
+"""Building blocks of models: recurrent encoders and decoders, Transformer layers, query pooling, dropout."""

@@ -1,4 +1,4 @@
-"""Dropout that draws few random bits: on a CPU drawing them costs more than using them."""
+"""Dropout that samples few random bits: on a CPU sampling them takes longer than applying them."""
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +11,8 @@ from regard.kernels.dropout import PROBABILITY_STEPS, native_dropout
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """x ∘ m / (1 − p), m ~ Bernoulli(1 − p)  (Srivastava et al. 2014).
 
-    On a CPU one draw of 64 bits serves four numbers; torch draws once for each. The law is the same with p rounded to
-    1/65536; the stream of draws is another, and that of the native kernel another again.
+    On a CPU one random number of 64 bits serves four elements; torch samples one per element. The distribution is the
+    same, with p rounded to 1/65536; the random stream differs from torch's, and that of the native kernel from both.
     """
     if not training or p == 0.0:
         return x
@@ -22,9 +22,9 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     if can_run_native(x):
         return native_dropout(x, threshold)
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
-    drawn = bits.view(torch.int16)[: x.numel()].view(x.shape)
+    random = bits.view(torch.int16)[: x.numel()].view(x.shape)
     # a signed number below this has probability p
-    keep = drawn.ge(threshold - PROBABILITY_STEPS // 2).to(x.dtype)
+    keep = random.ge(threshold - PROBABILITY_STEPS // 2).to(x.dtype)
     return x * keep.mul_(PROBABILITY_STEPS / (PROBABILITY_STEPS - threshold))
 
 

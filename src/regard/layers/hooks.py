@@ -1,4 +1,6 @@
-"""Does somebody listen to a layer?  Then it is called itself, and no shorter way is taken."""
+"""Whether a layer has forward hooks. Such a layer is called itself, because an equivalent product would bypass its
+hooks.
+"""
 
 from typing import TypeGuard
 
@@ -7,12 +9,12 @@ from torch import nn
 from torch.nn.modules import module
 
 
-def heard(layer: nn.Module) -> bool:
-    """By hooks of its own, or by those of all modules."""
-    own = layer._forward_hooks, layer._forward_pre_hooks
-    return any((*own, module._global_forward_hooks, module._global_forward_pre_hooks))
+def has_forward_hooks(layer: nn.Module) -> bool:
+    """Whether the layer, or torch for all modules, has forward hooks."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks
+    return any((*hooks, module._global_forward_hooks, module._global_forward_pre_hooks))
 
 
-def bare(layer: nn.Module) -> TypeGuard[nn.Linear]:
-    """Is it W x + b and nothing else, so that others may multiply by W?"""
-    return type(layer) is nn.Linear and not heard(layer) and not torch.compiler.is_compiling()
+def is_plain_linear(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether the layer is W x + b and nothing else, so that callers may multiply by W themselves."""
+    return type(layer) is nn.Linear and not has_forward_hooks(layer) and not torch.compiler.is_compiling()

@@ -12,8 +12,8 @@ from regard.attn.layer import Attention
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Dot
 
-# the weights of these depend on how far a key is from its query, and a learned query has no place among the keys
-_PLACED = frozenset({"window", "local-m", "alibi", "t5", "shaw", "transformer-xl", "rotary"})
+# their weights depend on the distance between key and query, and a learned query has no position among the keys
+_POSITIONAL = frozenset({"window", "local-m", "alibi", "t5", "shaw", "transformer-xl", "rotary"})
 
 
 class QueryPooling(nn.Module):
@@ -21,7 +21,7 @@ class QueryPooling(nn.Module):
 
     Lin has several queries and no b, Yang (eq. 5-7) one query and b. `hidden` is the width of tanh(W h + b). With
     `attention`, a name of MECHANISMS or a factory like those in it, the queries are as wide as the states and read H by
-    that mechanism; they all stand at position 0. `out_features` is the width of what one query reads.
+    that mechanism; all queries have position 0. `out_features` is the output width per query.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class QueryPooling(nn.Module):
         attention: str | Factory | None = None,
     ) -> None:
         super().__init__()
-        checks.sizes("QueryPooling", dim=dim, queries=queries)
+        checks.positive_ints("QueryPooling", dim=dim, queries=queries)
         self.key: nn.Linear | None = None
         self.attention: nn.Module
         if attention is None:
             hidden = dim if hidden is None else hidden
-            checks.sizes("QueryPooling", hidden=hidden)
+            checks.positive_ints("QueryPooling", hidden=hidden)
             self.key = nn.Linear(dim, hidden, bias=bias)
             self.attention = Attention(Dot(scale=1.0))
             self.out_features = dim
@@ -58,18 +58,20 @@ class QueryPooling(nn.Module):
         return self.attend(states, lengths).out
 
     def attend(self, states: Tensor, lengths: Tensor, need: Need = NOTHING) -> Attended:
-        """The same, with what `need` asks for; weights are "b r t", the mean of the heads where there are heads."""
+        """Like `forward`, and returns the results that `need` requests; weights are "b r t", the mean over heads if
+        there are heads.
+        """
         checks.floating("states", states)
         q = self.query.to(states.dtype).expand(len(states), -1, -1)
-        places = torch.arange(states.shape[1], device=states.device)
-        positions = (places.new_zeros(q.shape[1]), places)
+        key_positions = torch.arange(states.shape[1], device=states.device)
+        positions = (key_positions.new_zeros(q.shape[1]), key_positions)
         k, v = (states, None) if self.key is None else (torch.tanh(self.key(states)), states)
-        got: Attended = self.attention.attend(  # type: ignore[operator]
+        attended: Attended = self.attention.attend(  # type: ignore[operator]
             q.to(k.dtype), k, v, mask=Lengths(lengths), positions=positions, need=need
         )
-        if got.weights is not None and got.weights.ndim > got.out.ndim:
-            return got._replace(weights=got.weights.mean(-3))
-        return got
+        if attended.weights is not None and attended.weights.ndim > attended.out.ndim:
+            return attended._replace(weights=attended.weights.mean(-3))
+        return attended
 
     def extra_repr(self) -> str:
         return f"queries={len(self.query)}"
@@ -79,9 +81,9 @@ def _mechanism(attention: str | Factory, dim: int) -> nn.Module:
     if not isinstance(attention, str):
         return attention(dim, dim)
     checks.known("attention", attention, MECHANISMS)
-    if attention in _PLACED:
+    if attention in _POSITIONAL:
         raise ValueError(
-            f"attention={attention!r} weighs keys by their distance from the query, and a learned query has no place "
-            "among the keys; try attention='additive'"
+            f"attention={attention!r} weighs keys by their distance from the query, and a learned query has no "
+            "position among the keys; try attention='additive'"
         )
     return MECHANISMS[attention](dim, dim)

@@ -1,4 +1,4 @@
-"""Words: what the hypotheses of a search said last.  Many said the same, and what is made of a word is made once."""
+"""TokenBatch: the last token of every hypothesis, with each distinct token embedded once."""
 
 from typing import NamedTuple
 
@@ -6,24 +6,24 @@ import torch
 from torch import Tensor, nn
 
 from regard.kernels.dispatch import in_functorch_transform
-from regard.layers.hooks import heard
+from regard.layers.hooks import has_forward_hooks
 
 
 class TokenBatch(NamedTuple):
-    """Words as vectors, and which of them each hypothesis said."""
+    """The vectors of the distinct tokens, and the row of each hypothesis."""
 
     vectors: Tensor  # "u e"
-    at: Tensor  # "b n"
+    rows: Tensor  # "b n"
 
     @staticmethod
     def of(tokens: Tensor, embedding: nn.Module) -> "TokenBatch":  # "b n"
-        # a graph does not know how many there are, and who listens is to hear what was said
-        if torch.compiler.is_compiling() or in_functorch_transform() or heard(embedding):
-            every = torch.arange(tokens.numel(), device=tokens.device)
-            return TokenBatch(embedding(tokens).flatten(0, 1), every.view_as(tokens))
-        words, at = tokens.unique(return_inverse=True)
-        return TokenBatch(embedding(words), at)
+        # compiled code has no dynamic shapes, and forward hooks of the embedding must get the original tokens
+        if torch.compiler.is_compiling() or in_functorch_transform() or has_forward_hooks(embedding):
+            rows = torch.arange(tokens.numel(), device=tokens.device)
+            return TokenBatch(embedding(tokens).flatten(0, 1), rows.view_as(tokens))
+        distinct, rows = tokens.unique(return_inverse=True)
+        return TokenBatch(embedding(distinct), rows)
 
-    def each(self, made: Tensor) -> Tensor:  # "u d" -> "b·n d"
-        """What was made of the words, for each hypothesis."""
-        return made.index_select(0, self.at.flatten())
+    def expand(self, values: Tensor) -> Tensor:  # "u d" -> "b·n d"
+        """Values computed per distinct token, for each hypothesis."""
+        return values.index_select(0, self.rows.flatten())

@@ -1,8 +1,8 @@
-"""Transformer layers: multi-head attention and a feed-forward net, each with a residual connection and a norm.
+"""Transformer layers: multi-head attention and a feed-forward network, each with a residual connection and a norm.
 
-Models choose the parts: `norm` builds a norm of a width (`functools.partial(nn.LayerNorm, eps=1e-12)`), `norm_first`
-says where it stands, `activation` is that of the feed-forward net. Caches are values: a layer takes the one of the
-tokens before and gives a longer one back.
+Models choose the parts: `norm` builds a norm for a width (`functools.partial(nn.LayerNorm, eps=1e-12)`), `norm_first`
+places it before the sublayer, `activation` is that of the feed-forward network. Caches are values: a layer takes the
+cache of the earlier tokens and returns a longer one.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Sublayer(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """W₂ max(0, W₁ x + b₁) + b₂  (Vaswani et al. 2017, 3.3), with `activation` in the place of max(0, ·)."""
+    """W₂ max(0, W₁ x + b₁) + b₂  (Vaswani et al. 2017, 3.3), with `activation` instead of max(0, ·)."""
 
     def __init__(self, dim: int, hidden: int, *, dropout: float, activation: Activation = torch.relu_) -> None:
         super().__init__()
@@ -63,11 +63,11 @@ class EncoderLayerOutput(NamedTuple):
 
     out: Tensor  # "b s d"
     cache: KVCache | None  # keys and values of the tokens so far, with use_cache
-    weights: Tensor | None  # "b h s s", if they were asked for
+    weights: Tensor | None  # "b h s s", if requested
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward net: a layer of an encoder, and with a causal mask of a language model."""
+    """Self-attention and a feed-forward network: a layer of an encoder or, with a causal mask, of a language model."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class EncoderLayer(nn.Module):
         use_cache: bool = False,
         need: Need = NOTHING,
     ) -> EncoderLayerOutput:  # "b s d"
-        """All of a sequence, or with `use_cache` the tokens behind `cache`.
+        """Runs a whole sequence or, with `use_cache`, the tokens behind `cache`.
 
-        `positions` are those of x and of all keys, those of the cache included; None: x are the last of the keys.
+        `positions` are those of x and of all keys, including the cache; None: x are the last keys.
         """
         attended, cache = _self_attend(
             self.attention, self.around_attention.enter(x), mask, positions, cache, use_cache, need
@@ -114,12 +114,12 @@ class DecoderLayerOutput(NamedTuple):
 
     out: Tensor  # "b t d"
     cache: KVCache | None  # keys and values of the target's tokens so far, with use_cache
-    weights: Tensor | None  # "b h t s", of the attention to the source, if they were asked for
-    self_weights: Tensor | None  # "b h t t", of self-attention, if they were asked for
+    weights: Tensor | None  # "b h t s", of the attention to the source, if requested
+    self_weights: Tensor | None  # "b h t t", of the self-attention, if requested
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the target so far, attention to the source, a feed-forward net."""
+    """Self-attention over the target so far, attention to the source, a feed-forward network."""
 
     def __init__(
         self,
@@ -154,21 +154,21 @@ class DecoderLayer(nn.Module):
         need: Need = NOTHING,
         self_need: Need = NOTHING,
     ) -> DecoderLayerOutput:  # "b t d", "b s d"
-        """All of a target, or with `use_cache` the tokens behind `cache`.
+        """Runs a whole target or, with `use_cache`, the tokens behind `cache`.
 
-        `positions` are those of x and of all keys, those of the cache included; None: x are the last of the keys.
-        `need` is asked of the attention to the source, `self_need` of self-attention.
+        `positions` are those of x and of all keys, including the cache; None: x are the last keys. `need` applies to
+        the attention to the source, `self_need` to the self-attention.
         """
-        own, cache = _self_attend(
+        self_attended, cache = _self_attend(
             self.self_attention, self.around_self.enter(x), mask, positions, cache, use_cache, self_need
         )
-        x = self.around_self.leave(x, own.out)
-        cross = self.cross_attention.attend(
+        x = self.around_self.leave(x, self_attended.out)
+        cross_attended = self.cross_attention.attend(
             self.around_cross.enter(x), source, mask=source_mask, positions=source_positions, need=need
         )
-        x = self.around_cross.leave(x, cross.out)
+        x = self.around_cross.leave(x, cross_attended.out)
         x = self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
-        return DecoderLayerOutput(x, cache, cross.weights, own.weights)
+        return DecoderLayerOutput(x, cache, cross_attended.weights, self_attended.weights)
 
 
 def _self_attend(
@@ -180,14 +180,14 @@ def _self_attend(
     use_cache: bool,
     need: Need,
 ) -> tuple[Attended, KVCache | None]:  # "b t d"
-    """Self-attention of x on itself, or on `cache` with x behind it; the longer cache."""
+    """Self-attention over x, or over `cache` with x appended; returns the longer cache, too."""
     if cache is not None and not use_cache:
-        raise ValueError(f"cache={cache!r} is read and extended with use_cache=True alone; pass both or neither")
+        raise ValueError(f"cache={cache!r} is only read and extended with use_cache=True; pass both or neither")
     keys = None
     if use_cache:
-        # a cache keeps positions for rotary alone: all other terms are given theirs at every call
+        # a cache stores positions for rotary alone: all other terms get theirs at every call
         rotated = positions[0] if positions is not None and attention.rotate is not None else None
         keys = cache = attention.project_kv(x, cache, positions=rotated)
-    if need == NOTHING:  # by its forward, so that forward hooks see it
+    if need == NOTHING:  # by its forward, so that forward hooks fire
         return Attended(attention(x, keys, mask=mask, positions=positions)), cache
     return attention.attend(x, keys, mask=mask, positions=positions, need=need), cache

@@ -1,4 +1,4 @@
-"""Losses that attention needs beside those of torch."""
+"""Losses for attention models beside those of torch."""
 
 from regard.losses.doubly_stochastic import doubly_stochastic
 from regard.losses.frobenius_penalty import frobenius_penalty

@@ -1,4 +1,4 @@
-"""The penalty that keeps the hops of a structured self-attention apart."""
+"""The penalty that makes the hops of a structured self-attention differ."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The vocabulary layer and its cross-entropy in one: the widest product of a small model, and its widest memory."""
+"""The vocabulary layer and its cross-entropy in one function, which never holds all logits."""
 
 from typing import Any
 
@@ -11,60 +11,66 @@ from regard.kernels.cross_entropy import cross_entropy_grad
 from regard.kernels.dispatch import choose_route
 from regard.kernels.native_library import resolve_native
 
-# logits at once, in elements: 16 MB of float32 stay near the processor
-_ROOM = 1 << 22
+# logits computed at a time, in elements: 16 MB of float32 stay in the cache
+_MAX_LOGITS = 1 << 22
 
 
-class _Likelihood(torch.autograd.Function):
-    """The gradient is taken while the logits are there, so that they are computed once and kept never."""
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Computes the gradient together with the logits, so that they are computed once and never stored."""
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, back: bool
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        need_grad: bool,
     ) -> tuple[Tensor, Tensor]:
-        wanted = [back and one for one in ctx.needs_input_grad]
+        needed = [need_grad and needs for needs in ctx.needs_input_grad]
         vocabulary = weight.shape[0]
-        rows = max(_ROOM // vocabulary, 1)
+        rows = max(_MAX_LOGITS // vocabulary, 1)
         total = states.new_zeros((), dtype=torch.float32 if states.dtype != torch.float64 else torch.float64)
         matrix = weight.to(states.dtype)
         nll = total.new_empty(states.shape[0])
-        to_states = torch.empty_like(states) if wanted[0] else None
-        to_weight = (torch.empty_like if len(states) else torch.zeros_like)(matrix) if wanted[1] else None
-        to_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else None
-        # what smoothing adds is the same for every word: a mean of W, no pass over the logits
+        states_grad = torch.empty_like(states) if needed[0] else None
+        weight_grad = (torch.empty_like if len(states) else torch.zeros_like)(matrix) if needed[1] else None
+        bias_grad = torch.zeros_like(bias) if needed[2] and bias is not None else None
+        # the smoothing term is linear in the logits: it needs a mean of W, no pass over the logits
         mean = matrix.mean(0) if smoothing else None
-        level = 0.0 if bias is None else bias.mean().to(total.dtype)
-        lift = None if bias is None else bias.to(total.dtype)
+        bias_mean = 0.0 if bias is None else bias.mean().to(total.dtype)
+        wide_bias = None if bias is None else bias.to(total.dtype)
         native = (
             choose_route(states, weight, bias, targets) == "direct" and resolve_native(None, total) and targets.is_cpu
         )
         for start in range(0, states.shape[0], rows):
-            here = slice(start, start + rows)
-            some = states[here]
-            logits = (some @ matrix.T).to(total.dtype)
-            found = cross_entropy_grad(logits, lift, targets[here], 1 - smoothing, any(wanted), native)
-            nll[here] = found.nll
-            total += found.nll.sum()
+            block = slice(start, start + rows)
+            block_states = states[block]
+            logits = (block_states @ matrix.T).to(total.dtype)
+            result = cross_entropy_grad(logits, wide_bias, targets[block], 1 - smoothing, any(needed), native)
+            nll[block] = result.nll
+            total += result.nll.sum()
             if mean is not None:
-                total += smoothing * (found.target_logits - (some @ mean).to(total.dtype) - level).sum()
-            if not any(wanted):
+                total += smoothing * (result.target_logits - (block_states @ mean).to(total.dtype) - bias_mean).sum()
+            if not any(needed):
                 continue
-            slope = logits.to(states.dtype)
-            if to_states is not None:
-                torch.mm(slope, matrix, out=to_states[here])
-            if to_weight is not None and start:
-                to_weight.addmm_(slope.T, some)
-            elif to_weight is not None:
-                torch.mm(slope.T, some, out=to_weight)
-            if to_bias is not None and found.row_sums is not None:
-                to_bias += found.row_sums.to(to_bias.dtype)
-        if mean is not None and to_states is not None:
-            to_states -= smoothing * mean
-        if smoothing and to_weight is not None:
-            to_weight -= smoothing / vocabulary * states.sum(0)
-        if smoothing and to_bias is not None:
-            to_bias -= smoothing * states.shape[0] / vocabulary
-        ctx.gradients = (to_states, None if to_weight is None else to_weight.to(weight.dtype), to_bias)
+            logits_grad = logits.to(states.dtype)
+            if states_grad is not None:
+                torch.mm(logits_grad, matrix, out=states_grad[block])
+            if weight_grad is not None and start:
+                weight_grad.addmm_(logits_grad.T, block_states)
+            elif weight_grad is not None:
+                torch.mm(logits_grad.T, block_states, out=weight_grad)
+            if bias_grad is not None and result.row_sums is not None:
+                bias_grad += result.row_sums.to(bias_grad.dtype)
+        if mean is not None and states_grad is not None:
+            states_grad -= smoothing * mean
+        if smoothing and weight_grad is not None:
+            weight_grad -= smoothing / vocabulary * states.sum(0)
+        if smoothing and bias_grad is not None:
+            bias_grad -= smoothing * states.shape[0] / vocabulary
+        ctx.gradients = (states_grad, None if weight_grad is None else weight_grad.to(weight.dtype), bias_grad)
         ctx.mark_non_differentiable(nll)
         return total, nll
 
@@ -73,8 +79,8 @@ class _Likelihood(torch.autograd.Function):
     def backward(ctx: Any, total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.gradients is None:
             raise RuntimeError(
-                "likelihood has one backward pass, which uses up the gradients it computed with the logits; "
-                "call likelihood again for another, or add the losses up before backward"
+                "linear_cross_entropy has one backward pass, which uses up the gradients it computed with the logits; "
+                "call linear_cross_entropy again for another, or add the losses up before backward"
             )
         scaled = [None if t is None else t.mul_(total.to(t.dtype)) for t in ctx.gradients]
         ctx.gradients = None
@@ -96,25 +102,25 @@ def linear_cross_entropy(
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(
-            f"bias must be one number a word of weight, got {checks.shape(bias)} for weight {checks.shape(weight)}; "
+            f"bias must be one number per word of weight, got {checks.shape(bias)} for weight {checks.shape(weight)}; "
             f"try the bias of nn.Linear({states.shape[-1]}, {weight.shape[0]})"
         )
     if targets.shape != states.shape[:-1] or states.ndim != 2:
         raise ValueError(
-            f"targets must be one a row of states, got {checks.shape(targets)} for states {checks.shape(states)}; "
-            "choose the rows that are no padding first: states[keep], targets[keep]"
+            f"targets must be one per row of states, got {checks.shape(targets)} for states {checks.shape(states)}; "
+            "select the rows without padding first: states[keep], targets[keep]"
         )
     if targets.dtype != torch.int64:
         raise TypeError(f"targets must be int64, the numbers of words, got {targets.dtype}; call targets.long()")
-    # a GPU would wait for this, and looks itself; what is traced has no values
+    # on CPU only: on a GPU this would synchronise (and CUDA checks the range itself); traced tensors have no values
     if targets.is_cpu and choose_route(states, weight, bias, targets) == "direct":
-        beyond = targets[(targets < 0) | (targets >= weight.shape[0])]
-        if len(beyond):
+        invalid = targets[(targets < 0) | (targets >= weight.shape[0])]
+        if len(invalid):
             raise ValueError(
-                f"targets must be words 0 to {weight.shape[0] - 1} of weight, got {int(beyond[0])}; "
-                "choose the rows that count first: states[keep], targets[keep]"
+                f"targets must be words 0 to {weight.shape[0] - 1} of weight, got {int(invalid[0])}; "
+                "select the valid rows first: states[keep], targets[keep]"
             )
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing must be 0 or more and below 1, got {smoothing}; try 0.1")
-    # inside a Function gradients are always off, and what it is told of its inputs does not know of torch.no_grad
-    return _Likelihood.apply(states, weight, bias, targets, smoothing, torch.is_grad_enabled())
+    # gradients are always disabled inside a Function, and needs_input_grad ignores torch.no_grad
+    return _LinearCrossEntropy.apply(states, weight, bias, targets, smoothing, torch.is_grad_enabled())

@@ -1,4 +1,4 @@
-"""REINFORCE: the gradient of an expected reward through draws."""
+"""REINFORCE: the gradient of an expected reward through samples."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,9 @@ from regard.attn import checks
 
 @dataclass(frozen=True)
 class Baseline:
-    """b ← (1 − rate) b + rate · mean reward: the moving average that makes REINFORCE quieter  (Xu et al. 2015, 4.1)."""
+    """b ← (1 − rate) b + rate · mean reward: a moving average that reduces the variance of REINFORCE  (Xu et al.
+    2015, 4.1).
+    """
 
     value: float = 0.0
     rate: float = 0.1
@@ -40,7 +42,7 @@ def reinforce(
     if log_prob.shape[: reward.ndim] != reward.shape:
         raise ValueError(
             f"reward {checks.shape(reward)} must have the first axes of log_prob {checks.shape(log_prob)}; "
-            "sum log_prob over the draws of a sample, or give a reward to each"
+            "sum log_prob over the samples of an example, or give a reward to each"
         )
     if entropy_weight and entropy is None:
         raise ValueError(
@@ -51,8 +53,10 @@ def reinforce(
             f"baseline {checks.shape(baseline)} must be one number or have the shape of reward {checks.shape(reward)}; "
             "squeeze it or take its mean"
         )
-    base = baseline.value if isinstance(baseline, Baseline) else baseline
-    advantage = (reward - base).detach() if isinstance(base, Tensor) else reward.detach() - base
+    baseline_value = baseline.value if isinstance(baseline, Baseline) else baseline
+    advantage = (
+        (reward - baseline_value).detach() if isinstance(baseline_value, Tensor) else reward.detach() - baseline_value
+    )
     advantage = advantage.reshape(*advantage.shape, *[1] * (log_prob.ndim - advantage.ndim))
     loss = -(advantage * log_prob).mean()
     return loss if entropy is None else loss - entropy_weight * torch.mean(entropy)

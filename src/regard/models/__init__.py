@@ -1,4 +1,4 @@
-"""Landmark models, one a file."""
+"""Landmark models, one per file."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""ConvNet: a small residual network whose gate is an argument."""
+"""ConvNet: a small residual network with an attention gate in every block."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 
-Gate = Callable[[int], nn.Module]  # of so many channels
+MakeGate = Callable[[int], nn.Module]  # takes the number of channels
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """relu(skip(x) + gate(norm(conv(relu(norm(conv(x)))))))  (He et al. 2016; the gate: Hu et al. 2018)."""
 
-    def __init__(self, dim: int, width: int, *, stride: int, gate: Gate | None) -> None:
+    def __init__(self, dim: int, width: int, *, stride: int, gate: MakeGate | None) -> None:
         super().__init__()
         self.first = nn.Conv2d(dim, width, 3, stride=stride, padding=1, bias=False)
         self.first_norm = nn.BatchNorm2d(width)
@@ -27,18 +27,18 @@ class Block(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w"
-        made = torch.relu(self.first_norm(self.first(x)))
-        # places are left out before the skip's convolution: as its stride they break torch 2.13's memory, where a
+        hidden = torch.relu(self.first_norm(self.first(x)))
+        # positions are dropped before the convolution of the skip: as its stride they corrupt memory in torch 2.13 if a
         # map with few channels has them last
-        kept = x[:, :, :: self.stride, :: self.stride]
-        return torch.relu(self.skip(kept) + self.gate(self.second_norm(self.second(made))))
+        strided = x[:, :, :: self.stride, :: self.stride]
+        return torch.relu(self.skip(strided) + self.gate(self.second_norm(self.second(hidden))))
 
 
 class ConvNet(nn.Module):
     """logits = W mean_hw(blocks(x)) + b: stages of residual blocks.
 
-    `depths` counts the blocks of every stage; stage n has `width`·2ⁿ channels, and all but the first halve the map.
-    `gate` makes what stands at the end of every block, before the sum, of its number of channels.
+    `depths` holds the number of blocks per stage; stage n has `width`·2ⁿ channels, and all but the first halve the map.
+    `gate` builds the gate at the end of every block, before the sum, from the number of channels.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class ConvNet(nn.Module):
         *,
         width: int = 32,
         depths: Sequence[int] = (1, 1, 1),
-        gate: Gate | None = None,
+        gate: MakeGate | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        checks.sizes("ConvNet", channels=channels, classes=classes, width=width)
+        checks.positive_ints("ConvNet", channels=channels, classes=classes, width=width)
         if not depths or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in depths):
             raise ValueError(f"depths must be blocks of each stage, 1 or more, got {depths!r}; try depths=(1, 1, 1)")
         self.stem = nn.Sequential(
@@ -63,7 +63,7 @@ class ConvNet(nn.Module):
         for stage, depth in enumerate(depths):
             for n in range(depth):
                 wide = width << stage
-                blocks.append(Block(dim, wide, stride=2 if stage and not n else 1, gate=gate))
+                blocks.append(ResidualBlock(dim, wide, stride=2 if stage and not n else 1, gate=gate))
                 dim = wide
         self.blocks = nn.Sequential(*blocks)
         self.dropout = nn.Dropout(dropout)
@@ -73,7 +73,7 @@ class ConvNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def features(self, x: Tensor) -> Tensor:  # "b c h w" -> "b d h' w'"
-        """The map that is pooled."""
+        """The feature map before pooling."""
         if x.ndim != 4 or x.shape[1] != self.stem[0].in_channels:
             raise ValueError(
                 f"x must be (images, {self.stem[0].in_channels} channels, height, width), got {checks.shape(x)}; "

@@ -1,4 +1,4 @@
-"""Translator: what every model that turns one sequence into another can do, for training, for decoding, for looking."""
+"""EncoderDecoder: the base class of sequence-to-sequence models, for training, decoding and alignments."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -14,27 +14,29 @@ from regard.layers.rnn.decoder_base import DecoderOutput
 class EncoderDecoder(nn.Module, ABC):
     """p(y | x) = Π_t p(y_t | y_<t, x).
 
-    `teach` runs over a known target; `start` and `step` go one token at a time, n hypotheses for each of b sentences,
-    on a state that is a value: `state.reorder(index)` picks hypotheses, `state.select_sentences(index)` sentences.
+    `teacher_force` runs over a known target; `init_state` and `step` decode one token at a time, n hypotheses for each
+    of b sentences, with a state that is a value: `state.reorder(index)` selects hypotheses,
+    `state.select_sentences(index)` sentences.
     """
 
     output: nn.Linear
 
     @abstractmethod
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
-        """What the vocabulary layer reads at every step: "b s", "b", "b t" -> "b t d"; the target starts with BOS."""
+        """The inputs of the vocabulary layer at every step: "b s", "b", "b t" -> "b t d"; the target starts with
+        BOS.
+        """
 
     @abstractmethod
     def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> Any:  # "b s", "b"
-        """The state before the first step, one hypothesis a sentence.
+        """The state before the first step, with one hypothesis per sentence.
 
-        `hypotheses`: how many of each sentence will be searched, about. It changes no number, but what it pays to make
-        beforehand.
+        `hypotheses` is roughly the number of hypotheses per sentence. It changes no result, only what is precomputed.
         """
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        """The logits of the token behind these, and the state with these."""
+        """The logits of the token after these, and the next state."""
 
     def logits(self, states: Tensor) -> Tensor:  # "… d" -> "… v"
         return self.output(states)
@@ -49,7 +51,9 @@ TIED = ("none", "target", "all")
 def embeddings(
     source_size: int, target_size: int, width: int, tied: str, padding: int
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
-    """Embeddings of both sides and the vocabulary layer; `tied` says which share their matrix  (Press & Wolf 2017)."""
+    """The embeddings of source and target and the vocabulary layer; `tied` says which share a matrix  (Press & Wolf
+    2017).
+    """
     checks.known("tied", tied, TIED)
     if tied == "all" and source_size != target_size:
         raise ValueError(

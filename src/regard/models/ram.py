@@ -1,4 +1,4 @@
-"""RAM: the recurrent attention model, which looks at a picture through a few glimpses and learns where to."""
+"""RAM: the recurrent attention model, which classifies an image by a few glimpses at learned locations."""
 
 import math
 from typing import NamedTuple
@@ -13,24 +13,26 @@ State = tuple[Tensor, ...]  # h, or h and c, each "b h"
 
 
 class GlimpseOutput(NamedTuple):
-    """What RAM saw: its answer, and the path of its glimpses."""
+    """The logits of RAM and the path of its glimpses."""
 
     logits: Tensor  # "b k", after the last glimpse
     places: Tensor  # "b t 2", (x, y) of every glimpse; no gradient
-    log_prob: Tensor  # "b t", of the draws; 0 where the mean was taken instead
-    baseline: Tensor  # "b t", the reward to be expected before each draw
+    log_prob: Tensor  # "b t", of the sampled locations; 0 where the mean was used instead
+    baseline: Tensor  # "b t", the expected reward before each sample
 
 
 class GlimpseNetwork(nn.Module):
-    """g = relu(W₁ relu(W_ρ ρ) + W₂ relu(W_l l) + b): what was seen, and where  (Mnih et al. 2014, 4)."""
+    """g = relu(W₁ relu(W_ρ ρ) + W₂ relu(W_l l) + b): the contents and the location of a glimpse  (Mnih et al. 2014,
+    4).
+    """
 
     def __init__(self, pixels: int, what: int, where: int, out: int) -> None:
         super().__init__()
         self.what, self.where = nn.Linear(pixels, what), nn.Linear(2, where)
         self.what_out, self.where_out = nn.Linear(what, out), nn.Linear(where, out, bias=False)
 
-    def forward(self, seen: Tensor, place: Tensor) -> Tensor:  # "b n", "b 2" -> "b g"
-        what, where = torch.relu(self.what(seen)), torch.relu(self.where(place))
+    def forward(self, contents: Tensor, place: Tensor) -> Tensor:  # "b n", "b 2" -> "b g"
+        what, where = torch.relu(self.what(contents)), torch.relu(self.where(place))
         return torch.relu(self.what_out(what) + self.where_out(where))
 
 
@@ -56,26 +58,27 @@ class LSTMCore(nn.Module):
         return self.cell(x, state)
 
 
-# the core, and how many tensors its state has
+# the core, and the number of tensors in its state
 CORES: dict[str, tuple[type[RNNCore] | type[LSTMCore], int]] = {"rnn": (RNNCore, 1), "lstm": (LSTMCore, 2)}
 
 
 class RAM(nn.Module):
     """h_t = core(g(ρ(x, l_t), l_t), h_{t−1}), l_t ~ N(tanh(W h_{t−1} + b), σ²); logits = W h_T + b  (Mnih et al. 2014).
 
-    In training places are drawn, in evaluation their means are taken; `look(x, draw=True)` draws in either. A draw that
-    leaves the picture is moved to its border, and `log_prob` is that of the draw itself: the density of what was moved
-    would be another one's. The first place too is a draw, of a mean that is learned.
+    In training locations are sampled, in evaluation their means are used; `look(x, draw=True)` samples in both. A
+    sample outside of the image is moved to its border, and `log_prob` is that of the sample before: the moved one would
+    have another density. The first location is sampled too, from a learned mean.
 
-    The location network and the baseline read h, and no gradient of theirs reaches it; no gradient reaches a place
-    through what was seen there. So the answer teaches glimpses and core, and REINFORCE alone teaches where to look:
+    The location network and the baseline read h, but their gradients do not reach it; no gradient reaches a location
+    through the contents of its glimpse. So the classification loss trains glimpse network and core, and REINFORCE alone
+    trains the locations:
 
-        seen = model.look(x)
-        reward = (seen.logits.argmax(-1) == y).float().unsqueeze(-1).expand_as(seen.log_prob)
-        loss = cross_entropy(seen.logits, y) + reinforce(seen.log_prob, reward, seen.baseline)
-        loss = loss + mse_loss(seen.baseline, reward)
+        glimpses = model.look(x)
+        reward = (glimpses.logits.argmax(-1) == y).float().unsqueeze(-1).expand_as(glimpses.log_prob)
+        loss = cross_entropy(glimpses.logits, y) + reinforce(glimpses.log_prob, reward, glimpses.baseline)
+        loss = loss + mse_loss(glimpses.baseline, reward)
 
-    `baseline[:, t]` is of h_{t−1}, as place t is: one that knew of the draw would bend the gradient.
+    `baseline[:, t]` depends on h_{t−1}, as location t does: a baseline that knew the sample would bias the gradient.
     """
 
     def __init__(
@@ -95,8 +98,8 @@ class RAM(nn.Module):
         outside: str = "zeros",
     ) -> None:
         super().__init__()
-        checks.sizes("RAM", channels=channels, classes=classes, glimpses=glimpses, what=what, where=where)
-        checks.sizes("RAM", glimpse=glimpse, hidden=hidden)
+        checks.positive_ints("RAM", channels=channels, classes=classes, glimpses=glimpses, what=what, where=where)
+        checks.positive_ints("RAM", glimpse=glimpse, hidden=hidden)
         checks.known("core", core, CORES)
         checks.positive("std", std, "RAM")
         self.channels, self.glimpses, self.hidden, self.std = channels, glimpses, hidden, std
@@ -112,7 +115,7 @@ class RAM(nn.Module):
         return self.look(x).logits
 
     def look(self, x: Tensor, *, draw: bool | None = None) -> GlimpseOutput:  # "b c h w"
-        """The answer and how it was found; None draws in training."""
+        """The logits and the path of the glimpses; draw=None samples in training only."""
         if x.ndim != 4 or x.shape[1] != self.channels:
             raise ValueError(
                 f"x must be (images, {self.channels} channels, height, width), got {checks.shape(x)}; "
@@ -120,25 +123,25 @@ class RAM(nn.Module):
             )
         draw = self.training if draw is None else draw
         state: State = tuple(x.new_zeros(len(x), self.hidden) for _ in range(self._parts))
-        places, logs, expected = [], [], []
-        with observer.aligned():
+        places, log_probs, baselines = [], [], []
+        with observer.alignment_steps():
             for _ in range(self.glimpses):
-                before = state[0].detach()
-                place, log_prob = self._place(before, draw)
-                expected.append(self.expect(before).squeeze(-1).to(log_prob.dtype))
-                seen = self.retina(x, place)
-                state = self.core(self.glimpse(seen.flatten(1), place.to(seen.dtype)), state)
+                previous = state[0].detach()
+                place, log_prob = self._next_location(previous, draw)
+                baselines.append(self.expect(previous).squeeze(-1).to(log_prob.dtype))
+                glimpse = self.retina(x, place)
+                state = self.core(self.glimpse(glimpse.flatten(1), place.to(glimpse.dtype)), state)
                 places.append(place)
-                logs.append(log_prob)
+                log_probs.append(log_prob)
         return GlimpseOutput(
-            self.head(state[0]), torch.stack(places, 1), torch.stack(logs, 1), torch.stack(expected, 1)
+            self.head(state[0]), torch.stack(places, 1), torch.stack(log_probs, 1), torch.stack(baselines, 1)
         )
 
-    def _place(self, h: Tensor, draw: bool) -> tuple[Tensor, Tensor]:  # "b h" -> "b 2", "b"
-        # a place is a number to be exact about, also where products are narrow
-        mean = torch.tanh(self.locate(h).to(checks.widened(h.dtype)))
+    def _next_location(self, h: Tensor, draw: bool) -> tuple[Tensor, Tensor]:  # "b h" -> "b 2", "b"
+        # locations keep their precision under autocast
+        mean = torch.tanh(self.locate(h).to(checks.accumulate_dtype(h.dtype)))
         if not draw:
             return mean.detach(), mean.new_zeros(len(mean))
-        drawn = mean.detach() + self.std * torch.randn_like(mean)
-        far = ((drawn - mean) / self.std).square().sum(-1)
-        return drawn.clamp(-1, 1), -far / 2 - 2 * math.log(self.std * math.sqrt(2 * math.pi))
+        location = mean.detach() + self.std * torch.randn_like(mean)
+        distance = ((location - mean) / self.std).square().sum(-1)
+        return location.clamp(-1, 1), -distance / 2 - 2 * math.log(self.std * math.sqrt(2 * math.pi))

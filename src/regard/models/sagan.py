@@ -1,4 +1,4 @@
-"""SelfAttentionGAN: a generator and a discriminator that look at whole maps, each asked for a class."""
+"""SelfAttentionGAN: a class-conditional generator and discriminator with self-attention over feature maps."""
 
 import copy
 import itertools
@@ -14,15 +14,15 @@ from regard.attn import checks
 from regard.common.averaging import can_average
 from regard.gates.non_local import NonLocal
 
-# maps on the way from noise to image: a quarter of its size, half of it, all of it
+# maps between noise and image: a quarter of its size, half of it, all of it
 _MAPS = 3
 
 
 class ConditionalBatchNorm(nn.Module):
     """γ_y (x − μ) / √(σ² + ε) + β_y: scale and shift of each class  (Dumoulin et al. 2017; de Vries et al. 2017)."""
 
-    # vectors, one a class: a training pulls them to zero no more than those of another norm
-    undecayed = ("scale", "shift")
+    # one vector per class: weight decay must not pull them to zero, as for the parameters of other norms
+    no_weight_decay = ("scale", "shift")
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
@@ -35,16 +35,16 @@ class ConditionalBatchNorm(nn.Module):
 
 
 def _conv(before: int, after: int, kernel: int) -> nn.Module:
-    """A convolution that keeps the size of a map, its matrix divided by its largest singular value."""
-    made = nn.Conv2d(before, after, kernel, padding=kernel // 2)
-    nn.init.xavier_uniform_(made.weight)
-    assert made.bias is not None
-    nn.init.zeros_(made.bias)
-    return spectral_norm(made)
+    """A convolution that keeps the size of a map, with spectral normalization."""
+    conv = nn.Conv2d(before, after, kernel, padding=kernel // 2)
+    nn.init.xavier_uniform_(conv.weight)
+    assert conv.bias is not None
+    nn.init.zeros_(conv.bias)
+    return spectral_norm(conv)
 
 
 def _attention(channels: int) -> NonLocal:
-    """x + γ W_o attention(W_q x, W_k x, W_v x), γ = 0 at first, of matrices whose largest singular value is one."""
+    """x + γ W_o attention(W_q x, W_k x, W_v x), γ = 0 at first, with spectral normalization."""
     block = NonLocal(channels)
     for layer in (block.query, block.key, block.value, block.out):
         spectral_norm(layer)
@@ -63,8 +63,8 @@ class GeneratorBlock(nn.Module):
         self.skip = _conv(before, after, 1)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "b c h w", "b" -> "b d 2h 2w"
-        made = self.first(_doubled(torch.relu(self.first_norm(x, y))))
-        return _doubled(self.skip(x)) + self.second(torch.relu(self.second_norm(made, y)))
+        hidden = self.first(_upsample(torch.relu(self.first_norm(x, y))))
+        return _upsample(self.skip(x)) + self.second(torch.relu(self.second_norm(hidden, y)))
 
 
 class DiscriminatorBlock(nn.Module):
@@ -80,20 +80,20 @@ class DiscriminatorBlock(nn.Module):
         return F.avg_pool2d(self.skip(x) + self.second(torch.relu(self.first(torch.relu(x)))), 2)
 
 
-def _doubled(x: Tensor) -> Tensor:
+def _upsample(x: Tensor) -> Tensor:
     return F.interpolate(x, scale_factor=2.0, mode="nearest")
 
 
 class Generator(nn.Module):
-    """x = tanh(conv(relu(norm(grow(… W z)))), with an attention block behind one of the maps  (Zhang et al. 2019)."""
+    """x = tanh(conv(relu(norm(block(… W z)))), with an attention block after one of the maps  (Zhang et al. 2019)."""
 
     def __init__(self, size: int, channels: int, classes: int, *, noise: int, width: int, place: int | None) -> None:
         super().__init__()
         self.noise, self.start, self.place = noise, size // 4, place
-        wide = [4 * width, 2 * width, width]
-        self.first = spectral_norm(nn.Linear(noise, wide[0] * self.start**2))
-        self.blocks = nn.ModuleList([GeneratorBlock(a, b, classes) for a, b in itertools.pairwise(wide)])
-        self.attention = nn.Identity() if place is None else _attention(wide[place])
+        widths = [4 * width, 2 * width, width]
+        self.first = spectral_norm(nn.Linear(noise, widths[0] * self.start**2))
+        self.blocks = nn.ModuleList([GeneratorBlock(a, b, classes) for a, b in itertools.pairwise(widths)])
+        self.attention = nn.Identity() if place is None else _attention(widths[place])
         self.norm = nn.BatchNorm2d(width)
         self.last = _conv(width, channels, 3)
 
@@ -108,43 +108,42 @@ class Generator(nn.Module):
 class Discriminator(nn.Module):
     """D(x, y) = (u + v_y) · Σ relu(φ(x)) + b: the projection discriminator  (Miyato & Koyama 2018, eq. 3).
 
-    φ mirrors the generator, with an attention block behind the map of the same size.
+    φ mirrors the generator, with an attention block after the map of the same size.
     """
 
     def __init__(self, size: int, channels: int, classes: int, *, width: int, place: int | None) -> None:
         super().__init__()
         self.channels, self.size, self.place = channels, size, None if place is None else _MAPS - 1 - place
-        wide = [width, 2 * width, 4 * width]
+        widths = [width, 2 * width, 4 * width]
         self.first = _conv(channels, width, 3)
-        self.blocks = nn.ModuleList([DiscriminatorBlock(a, b) for a, b in itertools.pairwise(wide)])
-        self.attention = nn.Identity() if self.place is None else _attention(wide[self.place])
-        self.real = spectral_norm(nn.Linear(wide[-1], 1))
-        self.of_class = spectral_norm(nn.Embedding(classes, wide[-1]))
+        self.blocks = nn.ModuleList([DiscriminatorBlock(a, b) for a, b in itertools.pairwise(widths)])
+        self.attention = nn.Identity() if self.place is None else _attention(widths[self.place])
+        self.real = spectral_norm(nn.Linear(widths[-1], 1))
+        self.of_class = spectral_norm(nn.Embedding(classes, widths[-1]))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "b c h w", "b" -> "b"
         if x.ndim != 4 or tuple(x.shape[1:]) != (self.channels, self.size, self.size):
-            wanted = f"{self.channels} channels, {self.size}, {self.size}"
-            raise ValueError(f"x must be (images, {wanted}), got {checks.shape(x)}; scale the images to that size")
+            expected = f"{self.channels} channels, {self.size}, {self.size}"
+            raise ValueError(f"x must be (images, {expected}), got {checks.shape(x)}; scale the images to that size")
         x = self.first(x)
         for n in range(_MAPS):
             x = self.blocks[n - 1](x) if n else x
             x = self.attention(x) if n == self.place else x
-        seen = torch.relu(x).sum((2, 3))  # "b d"
-        return self.real(seen).squeeze(1) + (self.of_class(y) * seen).sum(1)
+        features = torch.relu(x).sum((2, 3))  # "b d"
+        return self.real(features).squeeze(1) + (self.of_class(y) * features).sum(1)
 
 
 class SelfAttentionGAN(nn.Module):
     """min_D E[relu(1 − D(x, y))] + E[relu(1 + D(G(z, y), y))], min_G −E[D(G(z, y), y)]  (Zhang et al. 2019, eq. 4).
 
     Every matrix of G and D has the largest singular value one; y enters G by conditional batch norm and D by a
-    projection. `place` says which map the attention block looks at: 0, 1 and 2 are a quarter, half and all of `size`;
-    None leaves it out.
-    The model called, model(z, y), draws with `average`: the generator whose weights are a moving average of those that
-    are trained, which makes better images  (Yazıcı et al. 2019).
+    projection. `place` is the map after which the attention block stands: 0, 1 and 2 are a quarter, half and all of
+    `size`; None leaves it out. model(z, y) generates with `average`: the generator whose weights are an exponential
+    moving average of the trained ones, which makes better images  (Yazıcı et al. 2019).
     """
 
     # two time scales: the discriminator learns four times as fast  (Zhang et al. 2019, 4.2; Heusel et al. 2017)
-    rates: Mapping[str, float]
+    lr_multipliers: Mapping[str, float]
 
     def __init__(
         self,
@@ -155,10 +154,12 @@ class SelfAttentionGAN(nn.Module):
         noise: int = 64,
         width: int = 32,
         place: int | None = 1,
-        faster: float = 4.0,
+        discriminator_lr_ratio: float = 4.0,
     ) -> None:
         super().__init__()
-        checks.sizes("SelfAttentionGAN", size=size, channels=channels, classes=classes, noise=noise, width=width)
+        checks.positive_ints(
+            "SelfAttentionGAN", size=size, channels=channels, classes=classes, noise=noise, width=width
+        )
         if size % 4:
             raise ValueError(
                 f"size must be a multiple of 4 for SelfAttentionGAN, which doubles a map twice, got {size}; "
@@ -167,7 +168,7 @@ class SelfAttentionGAN(nn.Module):
         if place is not None and place not in range(_MAPS):
             raise ValueError(f"place must be 0, 1, 2 or None for SelfAttentionGAN, got {place!r}; try 1, half the size")
         self.noise, self.classes = noise, classes
-        self.rates = {"generator": 1.0, "discriminator": faster}
+        self.lr_multipliers = {"generator": 1.0, "discriminator": discriminator_lr_ratio}
         self.generator = Generator(size, channels, classes, noise=noise, width=width, place=place)
         self.discriminator = Discriminator(size, channels, classes, width=width, place=place)
         self.average = copy.deepcopy(self.generator).requires_grad_(False)
@@ -177,31 +178,31 @@ class SelfAttentionGAN(nn.Module):
         return self.average(z, y)
 
     def draw(self, z: Tensor, y: Tensor) -> Tensor:
-        """The images of the generator that is trained."""
+        """The images of the trained generator."""
         self._check(z, y)
         return self.generator(z, y)
 
-    def still(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The discriminator as it is: what comes in gets a gradient, its own parameters get none."""
-        fixed = {name: p.detach() for name, p in self.discriminator.named_parameters()}
-        return lambda x, y: functional_call(self.discriminator, fixed, (x, y))
+    def frozen_discriminator(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The discriminator with detached parameters: its input gets a gradient, its parameters get none."""
+        parameters = {name: p.detach() for name, p in self.discriminator.named_parameters()}
+        return lambda x, y: functional_call(self.discriminator, parameters, (x, y))
 
     @torch.no_grad()
-    def follow(self, keep: float) -> None:
-        """average ← keep · average + (1 − keep) · generator, also of its running statistics."""
-        own = self.generator.state_dict()
-        for name, held in self.average.state_dict().items():
-            if can_average(name, held):
-                held.lerp_(own[name], 1 - keep)
+    def update_ema(self, decay: float) -> None:
+        """average ← decay · average + (1 − decay) · generator, including its running statistics."""
+        current = self.generator.state_dict()
+        for name, average in self.average.state_dict().items():
+            if can_average(name, average):
+                average.lerp_(current[name], 1 - decay)
             else:
-                held.copy_(own[name])
+                average.copy_(current[name])
 
     def _check(self, z: Tensor, y: Tensor) -> None:
         if z.ndim != 2 or z.shape[1] != self.noise:
             raise ValueError(f"z must be (images, {self.noise} numbers), got {checks.shape(z)}; try torch.randn")
         if y.shape != z.shape[:1] or y.is_floating_point():
             raise ValueError(
-                f"y must be one whole number an image, {len(z)} of them, got {y.dtype} {checks.shape(y)}; "
+                f"y must be one integer per image, {len(z)} of them, got {y.dtype} {checks.shape(y)}; "
                 "give the class of each"
             )
         if len(y) and not 0 <= int(y.min()) <= int(y.max()) < self.classes:

@@ -11,14 +11,14 @@ from regard.attn.catalogue import MECHANISMS, Factory
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput, IncompatibleAttention, RecurrentDecoder, RecurrentState
-from regard.layers.rnn.decoders import Bahdanau, Fixed, Luong
-from regard.layers.rnn.encoder import Encoded, Encoder
+from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
+from regard.layers.rnn.encoder import Encoder, EncoderOutput
 from regard.layers.token_batch import TokenBatch
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
-# how a decoder attends, and the attention of its paper
+# the decoder class, and the attention of its paper
 DECODERS: dict[str, tuple[Callable[..., RecurrentDecoder], str | None]] = {
-    "fixed": (Fixed, None),
+    "fixed": (FixedContext, None),
     "bahdanau": (Bahdanau, "additive"),
     "luong": (functools.partial(Luong, feeding=False), "general"),
     "luong-feeding": (functools.partial(Luong, feeding=True), "general"),
@@ -29,11 +29,11 @@ class Seq2Seq(EncoderDecoder):
     """p(y_t | y_<t, x) = softmax(W_o r_t + b), r_t of a recurrent decoder on a recurrent encoder.
 
     `decoder`: "bahdanau" attends before each step (Bahdanau et al. 2015), "luong" after it, all steps at once,
-    "luong-feeding" after it, and what was found goes into the next step (Luong et al. 2015), "fixed" not at all: every
-    step is fed the encoder's last state (Cho et al. 2014). `attention` is a name of MECHANISMS or a factory like those
-    in it; None is the paper's. A bidirectional encoder has `encoder_hidden` units each way; None halves `hidden`, so
-    that keys are as wide as queries, which some mechanisms need. `tied` shares the target's embedding with the
-    vocabulary layer ("target") and with the source's embedding too ("all").
+    "luong-feeding" after it, feeding the attentional vector to the next step (Luong et al. 2015), "fixed" does not
+    attend: every step gets the encoder's last state (Cho et al. 2014). `attention` is a name of MECHANISMS or a factory
+    like those in it; None is the paper's. A bidirectional encoder has `encoder_hidden` units per direction; None halves
+    `hidden`, so that keys are as wide as queries, which some mechanisms need. `tied` shares the target's embedding with
+    the vocabulary layer ("target") and with the source's embedding too ("all").
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Seq2Seq(EncoderDecoder):
     ) -> None:
         super().__init__()
         checks.known("decoder", decoder, DECODERS)
-        checks.sizes("Seq2Seq", source_size=source_size, target_size=target_size, width=width, hidden=hidden)
+        checks.positive_ints("Seq2Seq", source_size=source_size, target_size=target_size, width=width, hidden=hidden)
         if encoder_hidden is None:
             encoder_hidden = hidden // 2 if bidirectional else hidden
             if bidirectional and hidden % 2:
@@ -67,22 +67,22 @@ class Seq2Seq(EncoderDecoder):
         self.encoder = Encoder(
             width, encoder_hidden, layers=layers, cell=cell, bidirectional=bidirectional, dropout=dropout
         )
-        make, usual = DECODERS[decoder]
+        decoder_class, default = DECODERS[decoder]
         sizes = {"layers": layers, "cell": cell, "dropout": dropout, "out_features": width}
-        if usual is None:
+        if default is None:
             if attention is not None:
                 raise ValueError(
-                    f"attention={attention!r} has no place in decoder='{decoder}', which does not attend; "
+                    f"attention={attention!r} cannot be used with decoder='{decoder}', which does not attend; "
                     "choose decoder='bahdanau', 'luong' or 'luong-feeding', or leave attention out"
                 )
-            self.decoder = make(width, self.encoder.out_features, hidden, **sizes)
+            self.decoder = decoder_class(width, self.encoder.out_features, hidden, **sizes)
         else:
-            attention = usual if attention is None else attention
+            attention = default if attention is None else attention
             if isinstance(attention, str):
                 checks.known("attention", attention, MECHANISMS)
             factory = MECHANISMS[attention] if isinstance(attention, str) else attention
             try:
-                self.decoder = make(width, self.encoder.out_features, hidden, attention=factory, **sizes)
+                self.decoder = decoder_class(width, self.encoder.out_features, hidden, attention=factory, **sizes)
             except IncompatibleAttention as error:
                 raise ValueError(
                     f"attention={attention!r} does not fit decoder='{decoder}': {error}; "
@@ -90,19 +90,19 @@ class Seq2Seq(EncoderDecoder):
                 ) from error
         self.dropout = Dropout(dropout)
 
-    def encode(self, source: Tensor, lengths: Tensor) -> Encoded:  # "b s", "b"
+    def encode(self, source: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s", "b"
         return self.encoder(self.dropout(self.source(source)), lengths)
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         y = self.dropout(self.target(target))
         encoded = self.encode(source, lengths)
-        with observer.aligned():
-            taught = self.decoder.teacher_force(y, encoded, lengths, need)
-        return taught._replace(states=self.dropout(taught.states))
+        with observer.alignment_steps():
+            output = self.decoder.teacher_force(y, encoded, lengths, need)
+        return output._replace(states=self.dropout(output.states))
 
     def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self.decoder.init_state(self.encode(source, lengths), lengths, hypotheses)
 
     def step(self, tokens: Tensor, state: RecurrentState, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        made = self.decoder.step(TokenBatch.of(tokens, self.target), state, weights)
-        return Step(LazyLogits.of(self.output, made.out), made.state, made.weights)
+        decoder_step = self.decoder.step(TokenBatch.of(tokens, self.target), state, weights)
+        return Step(LazyLogits.of(self.output, decoder_step.out), decoder_step.state, decoder_step.weights)

@@ -1,4 +1,4 @@
-"""Transformer: the encoder-decoder that only attends."""
+"""Transformer: the encoder-decoder of Vaswani et al., with the attention of its heads as an argument."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import BooleanMask, Causal, Lengths
-from regard.attn.terms.position import Learned, Rotary, Sinusoidal
+from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
 from regard.attn.terms.read import Sample
 from regard.attn.terms.score import Location
 from regard.decoding.protocol import LazyLogits, Step
@@ -29,21 +29,21 @@ POSITIONS = ("sinusoidal", "learned", "rotary")
 
 @dataclass(frozen=True, eq=False)
 class TransformerState:
-    """Where n hypotheses of each of b sentences stand.
+    """The state of n hypotheses for each of b sentences.
 
-    The keys that the hypotheses of a sentence have made stand side by side in one memory, and `visible` says which of
-    them are a hypothesis's own past: picking hypotheses copies a few bits, never keys.
+    The keys of all hypotheses of a sentence stand side by side in one cache, and `visible` marks those in a
+    hypothesis's own past: selecting hypotheses copies a few bits, never keys.
     """
 
     lengths: Tensor  # "b"
     sources: tuple[KVCache, ...]  # of every layer, "b h s d"
     pasts: tuple[KVCache | None, ...]  # of every layer, "b h m d"
-    times: Tensor  # "m", when each key was made
+    times: Tensor  # "m", the step of each key
     visible: Tensor | None  # bool "b n m"; None with one hypothesis: all
     count: int  # n
 
     def reorder(self, index: Tensor) -> "TransformerState":  # "b n2"
-        """Slot j of sentence i continues what was slot index[i, j]."""
+        """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
         count = index.shape[1]
         if self.visible is None:
             visible = None if count == 1 else index.new_ones(*index.shape, len(self.times), dtype=torch.bool)
@@ -52,7 +52,7 @@ class TransformerState:
         return replace(self, visible=visible, count=count)
 
     def select_sentences(self, index: Tensor) -> "TransformerState":  # "b2"
-        """These sentences alone."""
+        """The state of these sentences only."""
         return replace(
             self,
             lengths=self.lengths[index],
@@ -63,12 +63,12 @@ class TransformerState:
 
 
 class Transformer(EncoderDecoder):
-    """Encoder and decoder of self-attention, attention to the source, and feed-forward nets  (Vaswani et al. 2017).
+    """Encoder and decoder of self-attention, attention to the source, and feed-forward networks  (Vaswani et al. 2017).
 
-    `norm` stands before each sublayer ("pre", which trains without care) or behind it ("post", as in the paper).
-    `positions`: "sinusoidal" and "learned" are added to the embeddings, "rotary" turns the queries and keys of
-    self-attention. `attention` is a name of MECHANISMS for all heads, or a list with one for each; None is the scaled
-    dot product. The alignment is the mean over the heads of the last layer but one  (Garg et al. 2019).
+    `norm` stands before each sublayer ("pre", which trains robustly) or after it ("post", as in the paper).
+    `positions`: "sinusoidal" and "learned" are added to the embeddings, "rotary" rotates the queries and keys of
+    self-attention. `attention` is a name of MECHANISMS for all heads, or a list with one per head; None is the scaled
+    dot product. The alignment is the mean over the heads of the second to last layer  (Garg et al. 2019).
     """
 
     def __init__(
@@ -92,8 +92,10 @@ class Transformer(EncoderDecoder):
         checks.known("positions", positions, POSITIONS)
         checks.known("norm", norm, NORMS)
         feed = 4 * width if feed is None else feed
-        checks.sizes("Transformer", source_size=source_size, target_size=target_size, width=width, layers=layers)
-        checks.sizes("Transformer", heads=heads, feed=feed, longest=longest)
+        checks.positive_ints(
+            "Transformer", source_size=source_size, target_size=target_size, width=width, layers=layers
+        )
+        checks.positive_ints("Transformer", heads=heads, feed=feed, longest=longest)
         if width % heads:
             raise ValueError(
                 f"width must split evenly over heads, got width={width} and heads={heads}; "
@@ -103,28 +105,28 @@ class Transformer(EncoderDecoder):
         self.width = width
         self.longest = longest if positions == "learned" else None
 
-        def many(rotate: bool) -> MultiHead:
-            turn = Rotary(width // heads) if rotate else None
-            return MultiHead(width, heads, attention=_heads(attention, heads, width // heads), rotate=turn)
+        def multi_head(rotate: bool) -> MultiHead:
+            rotary = Rotary(width // heads) if rotate else None
+            return MultiHead(width, heads, attention=_heads(attention, heads, width // heads), rotate=rotary)
 
-        turned = positions == "rotary"
-        added = {"sinusoidal": lambda: Sinusoidal(width), "learned": lambda: Learned(longest, width)}
-        self.source_place = nn.Identity() if turned else added[positions]()
-        self.target_place = nn.Identity() if turned else added[positions]()
+        is_rotary = positions == "rotary"
+        encodings = {"sinusoidal": lambda: Sinusoidal(width), "learned": lambda: LearnedPositions(longest, width)}
+        self.source_place = nn.Identity() if is_rotary else encodings[positions]()
+        self.target_place = nn.Identity() if is_rotary else encodings[positions]()
         first = norm == "pre"
         self.encoder = nn.ModuleList(
-            EncoderLayer(width, feed, many(turned), norm_first=first, dropout=dropout) for _ in range(layers)
+            EncoderLayer(width, feed, multi_head(is_rotary), norm_first=first, dropout=dropout) for _ in range(layers)
         )
         self.decoder = nn.ModuleList(
-            DecoderLayer(width, feed, many(turned), many(False), norm_first=first, dropout=dropout)
+            DecoderLayer(width, feed, multi_head(is_rotary), multi_head(False), norm_first=first, dropout=dropout)
             for _ in range(layers)
         )
-        # without a norm behind the last sublayer, what reads it would see sums that grow with depth
+        # without a norm after the last sublayer, the output would be a sum that grows with depth
         self.source_norm, self.target_norm = (nn.LayerNorm(width) if norm == "pre" else nn.Identity() for _ in range(2))
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
-        self._room("source", source.shape[1])
+        self._check_length("source", source.shape[1])
         x = self.dropout(self.source_place(math.sqrt(self.width) * self.source(source)))
         mask = Lengths(lengths)
         for layer in self.encoder:
@@ -132,27 +134,29 @@ class Transformer(EncoderDecoder):
         return self.source_norm(x)
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
-        self._room("target", target.shape[1])
+        self._check_length("target", target.shape[1])
         encoded, source_mask = self.encode(source, lengths), Lengths(lengths)
         x = self.dropout(self.target_place(math.sqrt(self.width) * self.target(target)))
         mask, weights = Causal(), None
-        places = tuple(torch.arange(n, device=x.device) for n in (target.shape[1], source.shape[1]))
+        positions = tuple(torch.arange(n, device=x.device) for n in (target.shape[1], source.shape[1]))
         for n, layer in enumerate(self.decoder):
-            wanted = Need(weights=need.weights and n == self._aligned)
-            got = layer(x, encoded, mask=mask, source_mask=source_mask, source_positions=places, need=wanted)
-            x = got.out
-            weights = got.weights if wanted.weights else weights
+            layer_need = Need(weights=need.weights and n == self._alignment_layer)
+            layer_output = layer(
+                x, encoded, mask=mask, source_mask=source_mask, source_positions=positions, need=layer_need
+            )
+            x = layer_output.out
+            weights = layer_output.weights if layer_need.weights else weights
         return DecoderOutput(self.target_norm(x), None if weights is None else weights.mean(1))
 
-    def _room(self, side: str, tokens: int) -> None:
+    def _check_length(self, side: str, tokens: int) -> None:
         if self.longest is not None and tokens > self.longest:
             raise ValueError(
-                f"the {side} has {tokens} tokens, but positions='learned' knows longest={self.longest} places; "
+                f"the {side} has {tokens} tokens, but positions='learned' has longest={self.longest} positions; "
                 f"shorten it, or build the model with longest={tokens}, or with positions='sinusoidal'"
             )
 
     @property
-    def _aligned(self) -> int:
+    def _alignment_layer(self) -> int:
         """The layer whose attention to the source is the alignment."""
         return max(len(self.decoder) - 2, 0)
 
@@ -163,64 +167,65 @@ class Transformer(EncoderDecoder):
 
     def step(self, tokens: Tensor, state: TransformerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         count = tokens.shape[1]
-        now = int(state.times[-1]) + 1 if len(state.times) else 0
-        self._room("target", now + 1)
-        here = torch.full((count,), now, device=tokens.device)
-        times = torch.cat([state.times, here])
+        time = int(state.times[-1]) + 1 if len(state.times) else 0
+        self._check_length("target", time + 1)
+        query_positions = torch.full((count,), time, device=tokens.device)
+        times = torch.cat([state.times, query_positions])
         visible = None
-        # of several hypotheses that became one, the keys of the others are still there
+        # if several hypotheses were reduced to one, the keys of the others are still in the cache
         if count > 1 or state.visible is not None:
-            own = torch.eye(count, dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
-            visible = own if state.visible is None else torch.cat([state.visible, own], dim=-1)
+            is_own = torch.eye(count, dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
+            visible = is_own if state.visible is None else torch.cat([state.visible, is_own], dim=-1)
         x = math.sqrt(self.width) * self.target(tokens)
         if not isinstance(self.target_place, nn.Identity):
-            x = self.target_place(x, here)
-        places = torch.arange(len(state.sources[0]), device=tokens.device)
-        pasts, looked = [], None
+            x = self.target_place(x, query_positions)
+        source_positions = torch.arange(len(state.sources[0]), device=tokens.device)
+        pasts, alignment = [], None
         for n, (layer, source, past) in enumerate(zip(self.decoder, state.sources, state.pasts, strict=True)):
-            wanted = Need(weights=weights and n == self._aligned)
-            got = layer(
+            layer_need = Need(weights=weights and n == self._alignment_layer)
+            layer_output = layer(
                 x,
                 source,
                 mask=None if visible is None else BooleanMask(visible),
                 source_mask=Lengths(state.lengths),
-                positions=(here, times),
-                source_positions=(here, places),
+                positions=(query_positions, times),
+                source_positions=(query_positions, source_positions),
                 cache=past,
                 use_cache=True,
-                need=wanted,
+                need=layer_need,
             )
-            x = got.out
-            pasts.append(got.cache)
-            looked = got.weights.mean(1) if wanted.weights else looked
-        after = replace(state, pasts=tuple(pasts), times=times, visible=visible)
-        return Step(LazyLogits.of(self.output, self.target_norm(x)), after, looked)
+            x = layer_output.out
+            pasts.append(layer_output.cache)
+            alignment = layer_output.weights.mean(1) if layer_need.weights else alignment
+        next_state = replace(state, pasts=tuple(pasts), times=times, visible=visible)
+        return Step(LazyLogits.of(self.output, self.target_norm(x)), next_state, alignment)
 
 
 def _heads(attention: str | Sequence[str] | None, heads: int, dim: int) -> Attention | list[Attention] | None:
-    """The attention of all heads, or one for each."""
+    """The attention of all heads, or one per head."""
     if attention is None:
         return None
-    made = []
+    attentions = []
     for name in [attention] if isinstance(attention, str) else attention:
         checks.known("attention", name, MECHANISMS)
-        one = MECHANISMS[name](dim, dim)
-        if reason := _unfit(one):
-            fits = [known for known, make in MECHANISMS.items() if not _unfit(make(dim, dim))]
+        attention_layer = MECHANISMS[name](dim, dim)
+        if reason := _unsupported_reason(attention_layer):
+            supported = [known for known, make in MECHANISMS.items() if not _unsupported_reason(make(dim, dim))]
             raise ValueError(
-                f"attention={name!r} cannot be that of a Transformer's heads, as {reason}; try one of {', '.join(fits)}"
+                f"attention={name!r} cannot be used in the heads of a Transformer: {reason}; "
+                f"try one of {', '.join(supported)}"
             )
-        assert isinstance(one, Attention)
-        made.append(one)
-    return made[0] if isinstance(attention, str) else made
+        assert isinstance(attention_layer, Attention)
+        attentions.append(attention_layer)
+    return attentions[0] if isinstance(attention, str) else attentions
 
 
-def _unfit(made: nn.Module) -> str | None:
-    """Why this cannot be the attention of a head."""
-    if not isinstance(made, Attention):
-        return f"it is a {type(made).__name__}, more than one equation"
-    if isinstance(made.read, Sample):
-        return "it learns by REINFORCE, to which the draws of so many heads are noise"
-    if isinstance(made.score, Location):
-        return "it knows keys by their number in a memory, where the hypotheses of a beam stand side by side"
+def _unsupported_reason(mechanism: nn.Module) -> str | None:
+    """The reason why this cannot be the attention of a head; None if it can."""
+    if not isinstance(mechanism, Attention):
+        return f"it is a {type(mechanism).__name__}, more than one equation"
+    if isinstance(mechanism.read, Sample):
+        return "it is trained by REINFORCE, to which the samples of so many heads are noise"
+    if isinstance(mechanism.score, Location):
+        return "it identifies keys by their index in a cache, which the hypotheses of a beam share"
     return None

@@ -229,7 +229,7 @@ def willing(q: Tensor, k: Any, v: Tensor | None = None, *, need: Need = NOTHING,
     """The backends that would run the call."""
     leaves(terms)
     call = resolved(q, k, v, need=need, **terms)
-    return [name for name, backend in BACKENDS.items() if backend.refuse(call) is None]
+    return [name for name, backend in BACKENDS.items() if backend.unsupported_reason(call) is None]
 
 
 def leaves(terms: dict[str, Any]) -> dict[str, Tensor]:

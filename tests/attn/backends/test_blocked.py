@@ -197,7 +197,7 @@ def test_no_block_that_is_empty_is_computed() -> None:
 
 def test_a_read_of_ones_own_draws_the_same_again() -> None:
     class Thinned(regard.Read):
-        def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
+        def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
             return ReadResult((weights * torch.empty_like(weights).bernoulli_(0.5, generator=generator)) @ v)
 
     q, k = (torch.randn(1, 1, 9, 4, dtype=torch.float64) for _ in range(2))

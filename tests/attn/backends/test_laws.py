@@ -98,7 +98,7 @@ def test_a_masked_key_equals_an_absent_key_whatever_it_holds(case: Case) -> None
     i, j = torch.arange(SIZES.k - SIZES.q, SIZES.k), torch.arange(SIZES.k)
     mask = as_mask(torch.ones(1, SIZES.k, dtype=torch.bool) if terms["mask"] is None else terms["mask"])
     mask = mask.fit((SIZES.b, SIZES.h), SIZES.q, SIZES.k, q.device)
-    short = dict(terms, mask=mask.part(slice(None), slice(0, kept)))
+    short = dict(terms, mask=mask.slice(slice(None), slice(0, kept)))
     if isinstance(terms["bias"], torch.Tensor):
         short["bias"] = terms["bias"][..., :kept]
     absent, wanted = run(q, k[..., :kept, :], v[..., :kept, :], short, "eager", positions=(i, j[:kept]))

@@ -172,15 +172,15 @@ def test_draws_follow_the_weights(backend: str) -> None:
     q, k = torch.randn(1, 4), torch.randn(5, 4)
     wanted = regard.attend(q, k, need=Need(weights=True)).weights
     got = regard.attend(
-        q.expand(3000, 1, 4), k, read=regard.Sample(), backend=backend, need=Need(place=True, log_prob=True)
+        q.expand(3000, 1, 4), k, read=regard.Sample(), backend=backend, need=Need(key_index=True, log_prob=True)
     )
-    assert got.place is not None
+    assert got.key_index is not None
     assert got.log_prob is not None
-    shares = torch.bincount(got.place.flatten(), minlength=5) / 3000
+    shares = torch.bincount(got.key_index.flatten(), minlength=5) / 3000
     assert wanted is not None
     close(shares, wanted[0], "shares", rtol=0, atol=0.04)
-    close(got.log_prob.exp(), wanted[0][got.place], "log_prob", rtol=1e-5, atol=1e-6)
-    close(got.out, k[got.place], "out")
+    close(got.log_prob.exp(), wanted[0][got.key_index], "log_prob", rtol=1e-5, atol=1e-6)
+    close(got.out, k[got.key_index], "out")
 
 
 @pytest.mark.parametrize(("n", "mask"), list(itertools.product([1, 130, 300], ["causal", "window", "documents"])))

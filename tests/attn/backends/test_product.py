@@ -66,9 +66,9 @@ def test_every_combination_agrees_with_the_equation(score: str) -> None:
             normalize = NORMALIZERS[name](TINY).double()
             whole = BACKENDS["eager"].run(replace(first, normalize=normalize, need=Need(weights=True)))
             for read in reads:
-                want = read.take(whole.weights, first.v).out
+                want = read.read(whole.weights, first.v).out
                 call = replace(first, normalize=normalize, read=read)
                 for backend, module in BACKENDS.items():
-                    if module.refuse(call) is None and (backend != "eager" or read is reads[0]):
+                    if module.unsupported_reason(call) is None and (backend != "eager" or read is reads[0]):
                         far = (module.run(call).out - want).abs().amax()
                         assert far < 1e-8, f"{Case(score, bias, mask, name)} {read!r}: {backend} is off by {far:.2g}"

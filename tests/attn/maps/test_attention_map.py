@@ -36,7 +36,7 @@ def test_every_view_of_a_map_is_a_view_of_the_weights(case: Case) -> None:
     close(seen.entropy(), torch.special.entr(share).sum(-1), "entropy")
     rows = torch.arange(SIZES.q) * 2 // SIZES.q
     columns = torch.arange(SIZES.k) * 3 // SIZES.k
-    coarse = seen.coarse(2, 3)
+    coarse = seen.pooled(2, 3)
     for r in range(2):
         for c in range(3):
             cell = weights[..., rows == r, :][..., columns == c].sum(-1).mean(-1)
@@ -66,7 +66,7 @@ def test_a_long_map_is_looked_at_without_the_square() -> None:
 
     type(seen).rows = watched
     try:
-        cells = seen.coarse(4, 8)
+        cells = seen.pooled(4, 8)
         entropy = seen.entropy()
         top = seen.topk(2)
     finally:
@@ -89,7 +89,7 @@ def test_maps_of_nought_and_one(n: int, m: int) -> None:
     seen = regard.attend(torch.randn(2, n, 3), torch.randn(2, m, 3), need=Need(map=True)).map
     assert seen.dense().shape == (2, n, m)
     assert seen.entropy().shape == (2, n)
-    assert seen.coarse(3, 3).shape == (2, max(min(3, n), 1), max(min(3, m), 1))
+    assert seen.pooled(3, 3).shape == (2, max(min(3, n), 1), max(min(3, m), 1))
     if m:
         assert seen.topk(1).weights.shape == (2, n, 1)
     assert "AttentionMap" in repr(seen)
@@ -138,4 +138,4 @@ def test_one_head_of_a_map() -> None:
     assert one.shape == (5, 7)
     torch.testing.assert_close(one.dense(), got.weights[1, 2])
     torch.testing.assert_close(got.map.pick(1).topk(2).weights, got.weights[1].topk(2).values)
-    torch.testing.assert_close(one.coarse(2, 3).sum(-1), torch.ones(2))
+    torch.testing.assert_close(one.pooled(2, 3).sum(-1), torch.ones(2))

@@ -105,7 +105,7 @@ def test_what_is_no_number_and_may_be_looked_at_is_felt() -> None:
 
 def test_sentences() -> None:
     with pytest.raises(
-        ValueError, match="lse is not known to CoAttention, which mixes by weights of its own; ask for weights"
+        ValueError, match="lse is not available from CoAttention, which computes its own weights; ask for weights"
     ):
         CoAttention(Bilinear(D, E)).attend(torch.randn(B, Q, D), torch.randn(B, K, E), need=Need(lse=True))
     layer = mechanism("co-attention", D, E)

@@ -99,6 +99,6 @@ def test_sentences() -> None:
         Diagonal(0)
     layer = Local(Bilinear(D, E), LocalGaussian(D, 7))
     with pytest.raises(
-        ValueError, match="map is not known to Local, which mixes by weights of its own; ask for weights"
+        ValueError, match="map is not available from Local, which computes its own weights; ask for weights"
     ):
         layer.attend(torch.randn(B, Q, D), torch.randn(B, K, E), need=Need(map=True))

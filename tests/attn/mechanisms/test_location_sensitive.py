@@ -87,7 +87,7 @@ def test_sentences() -> None:
         layer.step(torch.randn(B, Q, D), memory, layer.start(memory))
     with pytest.raises(ValueError, match=r"q must be 3 wide for LocationSensitive\(3, 4, 11\), got \(2, 1, 4\)"):
         layer.step(torch.randn(B, 1, E), memory, layer.start(memory))
-    with pytest.raises(ValueError, match="lse is not known to LocationAttention, which mixes by weights of its own"):
+    with pytest.raises(ValueError, match="lse is not available from LocationAttention, which computes its own weights"):
         layer.attend(torch.randn(B, Q, D), torch.randn(B, K, E), need=Need(lse=True))
 
 

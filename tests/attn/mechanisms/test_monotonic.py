@@ -312,7 +312,7 @@ def test_chunks_by_brute_force(width: int) -> None:
     lengths = [7, 4]
     allowed = torch.arange(K) < torch.tensor(lengths)[:, None, None]
     alpha = alpha * allowed
-    got = chunk.spread(alpha, u, allowed.expand(B, Q, K))
+    got = chunk.key_weights(alpha, u, allowed.expand(B, Q, K))
     for b, i in itertools.product(range(B), range(Q)):
         want = torch.zeros(K, dtype=torch.float64)
         for t in range(lengths[b]):
@@ -330,7 +330,7 @@ def test_chunks_far_below_the_greatest_score_do_not_vanish() -> None:
     chunk = ChunkwiseSoftmax(Additive(D, E, 11), width=2)
     u = torch.tensor([[500.0, 0.0, -500.0, -501.0, -500.0]], requires_grad=True)
     alpha = torch.eye(5)[3:4]
-    got = chunk.spread(alpha, u, None)
+    got = chunk.key_weights(alpha, u, None)
     share = torch.softmax(torch.tensor([-500.0, -501.0]), 0)
     torch.testing.assert_close(got[0], torch.cat([torch.zeros(2), share, torch.zeros(1)]))
     got.square().sum().backward()
@@ -374,5 +374,5 @@ def test_sentences() -> None:
         layer(torch.randn(B, Q, E), torch.randn(B, K, E))
     with pytest.raises(ValueError, match=r"k must be 4 wide for NormedAdditive\(3, 4, 11\), got \(2, 7, 3\)"):
         layer(torch.randn(B, Q, D), torch.randn(B, K, D))
-    with pytest.raises(ValueError, match="map is not known to Monotonic, which mixes by weights of its own"):
+    with pytest.raises(ValueError, match="map is not available from Monotonic, which computes its own weights"):
         layer.attend(torch.randn(B, Q, D), torch.randn(B, K, E), need=Need(map=True))

@@ -37,12 +37,12 @@ def test_several_queries_are_lin_et_al() -> None:
 def test_one_query_has_no_axis() -> None:
     pool = Pool(Attention(Bilinear(3, E), read=Sample()), 3)
     got = pool.attend(
-        torch.randn(B, 2, K, E), need=Need(weights=True, log_prob=True, entropy=True, place=True, lse=True)
+        torch.randn(B, 2, K, E), need=Need(weights=True, log_prob=True, entropy=True, key_index=True, lse=True)
     )
     assert got.out.shape == (B, 2, E)
     assert got.weights is not None
     assert got.weights.shape == (B, 2, K)
-    for name in ("log_prob", "entropy", "place", "lse"):
+    for name in ("log_prob", "entropy", "key_index", "lse"):
         assert getattr(got, name).shape == (B, 2), name
 
 

@@ -6,8 +6,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 import regard
@@ -146,9 +145,9 @@ def test_it_is_compiled_into_one_graph() -> None:
         ({"patch": 0}, None, None, ValueError, "patch must be a whole number, 1 or more, for Retina, got 0"),
         ({"scales": 1.5}, None, None, TypeError, "scales must be a whole number, 1 or more, for Retina, got 1.5"),
         ({"outside": "edges"}, None, None, ValueError, "unknown outside 'edges'; did you mean 'edge'"),
-        ({}, (2, 7, 5), (2, 2), ValueError, r"x must be pictures \(batch, channels, height, width\) for Retina, got"),
-        ({}, (2, 1, 0, 5), (2, 2), ValueError, r"x must be pictures .* got \(2, 1, 0, 5\); x.unsqueeze\(0\) adds"),
-        ({}, (2, 1, 7, 5), (3, 2), ValueError, r"place must be one \(x, y\) for each of the 2 pictures, got \(3, 2\)"),
+        ({}, (2, 7, 5), (2, 2), ValueError, r"x must be images \(batch, channels, height, width\) for Retina, got"),
+        ({}, (2, 1, 0, 5), (2, 2), ValueError, r"x must be images .* got \(2, 1, 0, 5\); x.unsqueeze\(0\) adds"),
+        ({}, (2, 1, 7, 5), (3, 2), ValueError, r"place must be one \(x, y\) per image for 2 images, got \(3, 2\)"),
     ],
 )
 def test_bad_input(

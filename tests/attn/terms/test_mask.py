@@ -9,7 +9,7 @@ from tests.attn.backends.cases import resolved
 import regard
 from regard import BooleanMask, Causal, Documents, Lengths, Mask, Prefix, Window
 from regard.attn.backends._block_plan import spans
-from regard.attn.terms.mask import lead, tiles
+from regard.attn.terms.mask import insert_head_axes, tiles
 
 B, H = 2, 3
 CPU = torch.device("cpu")
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 def dense(mask: Mask, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
     """All pairs, as (b, h, q, k)."""
-    return lead(mask.dense(i, j), 4).expand(B, H, i.shape[-1], j.shape[-1])
+    return insert_head_axes(mask.dense(i, j), 4).expand(B, H, i.shape[-1], j.shape[-1])
 
 
 def leaves(q: int, k: int) -> st.SearchStrategy[Mask]:
@@ -79,7 +79,8 @@ def test_a_verdict_on_a_tile_is_never_wrong(square: tuple[Mask, Mask, int, int],
     i, j = torch.arange(at, at + q), torch.arange(k)
     whole = dense(mask, i, j)
     some, every = (
-        lead(t, 4).expand(B, H, -(-q // rows), -(-k // step)) for t in mask.tiled(tiles(i, rows), tiles(j, step))
+        insert_head_axes(t, 4).expand(B, H, -(-q // rows), -(-k // step))
+        for t in mask.tile_coverage(tiles(i, rows), tiles(j, step))
     )
     for r in range(some.shape[-2]):
         for c in range(some.shape[-1]):
@@ -98,12 +99,12 @@ def test_part_and_sample_are_slices(square: tuple[Mask, Mask, int, int], data: s
     start = data.draw(st.integers(0, q - 1))
     rows = slice(start, data.draw(st.integers(start + 1, q)))
     columns = torch.tensor(sorted(data.draw(st.sets(st.integers(0, k - 1), min_size=1))))
-    part = mask.part(rows, columns)
+    part = mask.slice(rows, columns)
     assert torch.equal(dense(part, i[rows], j[columns]), whole[..., rows, :][..., columns])
     for n in range(B):
-        one = lead(part.sample(n).dense(i[rows], j[columns]), 4)
+        one = insert_head_axes(part.sample(n).dense(i[rows], j[columns]), 4)
         assert torch.equal(one.expand(1, H, len(i[rows]), len(columns)), whole[n : n + 1, :, rows][..., columns])
-        other = lead(mask.sample(n).part(rows, columns).dense(i[rows], j[columns]), 4)
+        other = insert_head_axes(mask.sample(n).slice(rows, columns).dense(i[rows], j[columns]), 4)
         assert torch.equal(other, one)
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard import HalfWave, Learned, Rotary, Sinusoidal
+from regard import HalfWave, LearnedPositions, Rotary, Sinusoidal
 
 
 def test_sinusoidal_is_the_formula() -> None:
@@ -34,7 +34,7 @@ def test_half_wave_is_the_formula() -> None:
 
 
 def test_learned_is_a_table() -> None:
-    layer = Learned(11, 3)
+    layer = LearnedPositions(11, 3)
     x = torch.randn(2, 5, 3)
     assert torch.equal(layer(x, start=4), x + layer.table.weight[4:9])
     assert torch.equal(layer(x, torch.tensor([0, 2, 4, 6, 8])), x + layer.table.weight[0:10:2])
@@ -74,6 +74,6 @@ def test_rotary_takes_a_row_of_positions_for_each_sample() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_positions_keep_the_type(dtype: torch.dtype) -> None:
     x = torch.randn(2, 5, 4, dtype=dtype)
-    for layer in (Sinusoidal(4), HalfWave(4).to(dtype), Learned(9, 4).to(dtype), Rotary(4)):
+    for layer in (Sinusoidal(4), HalfWave(4).to(dtype), LearnedPositions(9, 4).to(dtype), Rotary(4)):
         assert layer(x).dtype == dtype
         assert layer(x[:, :0]).shape == (2, 0, 4)

@@ -7,8 +7,7 @@ import pytest
 import torch
 from benchmarks import memory
 from benchmarks.additive import attend_job
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 

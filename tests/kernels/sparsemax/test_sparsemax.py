@@ -5,8 +5,7 @@ from collections.abc import Callable
 import entmax as package
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 

@@ -14,8 +14,8 @@ from regard import MECHANISMS
 from regard.attn.call import Need
 from regard.layers.rnn import source_projection
 from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
-from regard.layers.rnn.decoders import Bahdanau, Fixed, Luong
-from regard.layers.rnn.encoder import Encoded
+from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
+from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.token_batch import TokenBatch
 
 # sizes that share no factor: a swapped axis must fail; keys have 8, as one mechanism halves them
@@ -48,7 +48,7 @@ def built(kind: str, name: str, layers: int = 1, cell: str = "gru", dropout: flo
     hidden, source = dims(name)
     sizes = {"layers": layers, "cell": cell, "dropout": dropout, "out_features": R}
     if kind == "fixed":
-        return Fixed(D, source, hidden, **sizes)
+        return FixedContext(D, source, hidden, **sizes)
     if kind == "bahdanau":
         made: RecurrentDecoder = Bahdanau(D, source, hidden, attention=MECHANISMS[name], **sizes)
     else:
@@ -63,12 +63,12 @@ class Given:
     """A target and an encoded source."""
 
     y: Tensor  # "b t d"
-    encoded: Encoded
+    encoded: EncoderOutput
     lengths: Tensor
 
     def rows(self, index: Tensor, places: int | None = None) -> "Given":
         outputs = self.encoded.outputs[index]
-        encoded = Encoded(outputs if places is None else outputs[:, :places], self.encoded.summary[index])
+        encoded = EncoderOutput(outputs if places is None else outputs[:, :places], self.encoded.summary[index])
         return Given(self.y[index], encoded, self.lengths[index])
 
 
@@ -77,7 +77,7 @@ def given(name: str, lengths: Tensor = LENGTHS) -> Given:
     source = dims(name)[1]
     y, outputs, summary = torch.randn(len(lengths), T, D), torch.randn(len(lengths), S, source), torch.randn(B, source)
     there = torch.arange(S)[None, :, None] < lengths[:, None, None]
-    return Given(y, Encoded(outputs * there, summary), lengths)
+    return Given(y, EncoderOutput(outputs * there, summary), lengths)
 
 
 def words(y: Tensor) -> TokenBatch:  # "b n d"
@@ -201,7 +201,7 @@ def test_gradients_are_those_of_the_states(kind: str, cell: str) -> None:
             self.decoder = decoder
 
         def forward(self, y: Tensor, outputs: Tensor, summary: Tensor) -> Tensor:
-            return self.decoder.teacher_force(y, Encoded(outputs, summary), g.lengths).states
+            return self.decoder.teacher_force(y, EncoderOutput(outputs, summary), g.lengths).states
 
     def run(y: Tensor, outputs: Tensor, summary: Tensor, *values: Tensor) -> Tensor:
         named = {f"decoder.{key}": value for key, value in zip(parameters, values, strict=True)}
@@ -257,7 +257,7 @@ def test_what_is_wrong_is_told() -> None:
         fixed.step(words(g.y[:, :1]), fixed.init_state(g.encoded, g.lengths), weights=True)
     for kind in ATTENDING:
         with pytest.raises(
-            ValueError, match="DynamicCoAttention needs all queries together, and a decoder has one at a time"
+            ValueError, match="DynamicCoAttention needs all queries together, but a decoder has one at a time"
         ):
             built(kind, "co-attention")
         made = {"bahdanau": Bahdanau, "luong": Luong}[kind.removesuffix("-feeding")]
@@ -352,7 +352,7 @@ def test_luong_as_the_paper_has_it(feeding: bool) -> None:
 def test_fixed_as_the_paper_has_it() -> None:
     """Cho et al. 2014: the last state of the encoder goes into every step."""
     decoder, g = stirred(built("fixed", "")), given("")
-    assert isinstance(decoder, Fixed)
+    assert isinstance(decoder, FixedContext)
     taught = decoder.teacher_force(g.y, g.encoded, g.lengths)
     for b in range(B):
         c, bridge = g.encoded.summary[b].tolist(), decoder.bridge.linear
@@ -366,7 +366,7 @@ def test_fixed_as_the_paper_has_it() -> None:
 @pytest.fixture(params=[True, False], ids=["projected", "whole"])
 def pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Sources go through the matrices wherever that is possible, or nowhere."""
-    monkeypatch.setattr("regard.layers.rnn.source_projection.pays", lambda *_: request.param)
+    monkeypatch.setattr("regard.layers.rnn.source_projection.projection_is_cheaper", lambda *_: request.param)
     return bool(request.param)
 
 
@@ -389,9 +389,9 @@ def wide(kind: str, name: str, layers: int = 1, cell: str = "gru") -> tuple[Recu
 
 @pytest.mark.parametrize("kind", ATTENDING)
 def test_only_sums_of_values_are_projected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.layers.rnn.source_projection.pays", lambda *_: True)
+    monkeypatch.setattr("regard.layers.rnn.source_projection.projection_is_cheaper", lambda *_: True)
     made = {name: wide(kind, name) for name in STEPWISE}
-    assert {name for name, (one, g) in made.items() if one.init_state(g.encoded, g.lengths).projected} == SUMS[kind]
+    assert {name for name, (one, g) in made.items() if one.init_state(g.encoded, g.lengths).is_projected} == SUMS[kind]
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -399,7 +399,7 @@ def test_only_sums_of_values_are_projected(kind: str, monkeypatch: pytest.Monkey
 def test_a_source_that_went_through_the_matrices_says_the_same(kind: str, name: str, cell: str, pays: bool) -> None:
     """W Σ α h = Σ α W h, in every step of a search and in its gradients."""
     decoder, g = wide(kind, name, 2, cell)
-    assert decoder.init_state(g.encoded, g.lengths).projected == pays
+    assert decoder.init_state(g.encoded, g.lengths).is_projected == pays
     taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     state = decoder.init_state(g.encoded, g.lengths).reorder(torch.zeros(B, 2, dtype=torch.long))
     out, seen = [], []
@@ -423,28 +423,28 @@ def test_a_source_that_went_through_the_matrices_says_the_same(kind: str, name: 
 
 def test_projecting_pays_where_contexts_are_many() -> None:
     # Bahdanau's gates and readout of 256 on states of 512: a beam of five, but no greedy search; no document
-    assert source_projection.pays(places=14, k=512, m=1280, contexts=70)
-    assert not source_projection.pays(places=14, k=512, m=1280, contexts=14)
-    assert not source_projection.pays(places=400, k=512, m=1280, contexts=2000)
+    assert source_projection.projection_is_cheaper(positions=14, k=512, m=1280, contexts=70)
+    assert not source_projection.projection_is_cheaper(positions=14, k=512, m=1280, contexts=14)
+    assert not source_projection.projection_is_cheaper(positions=400, k=512, m=1280, contexts=2000)
     # Luong's readout makes values narrower
-    assert source_projection.pays(places=14, k=512, m=256, contexts=14)
-    assert not source_projection.pays(places=400, k=512, m=256, contexts=20)
+    assert source_projection.projection_is_cheaper(positions=14, k=512, m=256, contexts=14)
+    assert not source_projection.projection_is_cheaper(positions=400, k=512, m=256, contexts=20)
 
 
 @pytest.mark.parametrize("kind", ATTENDING)
 def test_who_listens_hears_whole_contexts_and_the_readout(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `record`, and by a hook on the readout, which is then called itself, in steps and in teaching."""
-    monkeypatch.setattr("regard.layers.rnn.source_projection.pays", lambda *_: True)
+    monkeypatch.setattr("regard.layers.rnn.source_projection.projection_is_cheaper", lambda *_: True)
     decoder, g = wide(kind, "additive")
-    assert decoder.init_state(g.encoded, g.lengths).projected
+    assert decoder.init_state(g.encoded, g.lengths).is_projected
     heard: list[int] = []
     with torch.no_grad():
         want = stepped(decoder, g, False)[0]
         with regard.record(decoder):
-            assert not decoder.init_state(g.encoded, g.lengths).projected
+            assert not decoder.init_state(g.encoded, g.lengths).is_projected
             torch.testing.assert_close(stepped(decoder, g, False)[0], want)
         handle = decoder.readout.register_forward_hook(lambda _m, came, _out: heard.append(came[0].shape[-1]))  # type: ignore[union-attr, func-returns-value]
-        assert not decoder.init_state(g.encoded, g.lengths).projected
+        assert not decoder.init_state(g.encoded, g.lengths).is_projected
         torch.testing.assert_close(stepped(decoder, g, False)[0], want)
         assert len(heard) == T
         torch.testing.assert_close(decoder.teacher_force(g.y, g.encoded, g.lengths).states, want)
@@ -458,12 +458,12 @@ def test_a_word_said_by_many_is_one_row_unless_somebody_listens() -> None:
     embedding = nn.Embedding(5, D)
     got = TokenBatch.of(tokens, embedding)
     assert got.vectors.shape == (3, D)
-    assert torch.equal(got.each(got.vectors), embedding(tokens).flatten(0, 1))
+    assert torch.equal(got.expand(got.vectors), embedding(tokens).flatten(0, 1))
     heard: list[Tensor] = []
     embedding.register_forward_hook(lambda _m, came, _out: heard.append(came[0]))  # type: ignore[func-returns-value]
     got = TokenBatch.of(tokens, embedding)
     assert torch.equal(heard[0], tokens)
-    assert torch.equal(got.each(got.vectors), embedding(tokens).flatten(0, 1))
+    assert torch.equal(got.expand(got.vectors), embedding(tokens).flatten(0, 1))
 
 
 @pytest.mark.parametrize("name", ["additive", "location-sensitive", "monotonic"])

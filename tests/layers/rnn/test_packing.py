@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.layers.rnn.encoder import Encoder
@@ -33,7 +32,7 @@ def test_gradients() -> None:
 def test_lengths_that_cannot_be(lengths: list[int]) -> None:
     wrong = next(n for n in lengths if not 1 <= n <= 5)
     with pytest.raises(
-        ValueError, match=rf"lengths must be 1 to 5, the steps of x, got {wrong}; leave out what is empty"
+        ValueError, match=rf"lengths must be 1 to 5, the steps of x, got {wrong}; leave out empty sequences"
     ):
         Packing.of(torch.tensor(lengths), 5)
 
@@ -55,13 +54,13 @@ def test_lengths_that_are_no_whole_numbers(dtype: torch.dtype) -> None:
 
 
 def test_a_batch_of_nothing() -> None:
-    said = "lengths must be those of one sequence or more, got none; leave a batch of nothing out"
+    said = "lengths must be those of one sequence or more, got none; leave out empty batches"
     with pytest.raises(ValueError, match=said):
         Encoder(3, 2)(torch.zeros(0, 5, 3), torch.zeros(0, dtype=torch.long))
 
 
 @pytest.mark.parametrize("lengths", [[3], [3, 5, 1]])
 def test_lengths_of_other_rows(lengths: list[int]) -> None:
-    said = rf"lengths must be one for each row of x, got {len(lengths)} for x \(2, 5, 3\); give 2 lengths, or"
+    said = rf"lengths must be one per row of x, got {len(lengths)} for x \(2, 5, 3\); give 2 lengths, or"
     with pytest.raises(ValueError, match=said):
         Encoder(3, 2)(torch.zeros(2, 5, 3), torch.tensor(lengths))

@@ -6,21 +6,20 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
 import regard
 from regard.attn.call import Need
 from regard.attn.layer import Attention
-from regard.attn.terms.read import Read, ReadResult, Sample, _at
+from regard.attn.terms.read import Read, ReadResult, Sample, _read_at
 from regard.attn.terms.score import Additive
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.models.show_attend_tell.encoder import AnnotationEncoder
 from regard.models.show_attend_tell.model import ShowAttendTell
-from regard.tasks.caption.task import drawn
+from regard.tasks._text_generation import TokenLoss, hard_attention_loss
 
 # sizes that share no factor: a swapped axis must fail
 B, D, W, V, H, T = 3, 7, 5, 13, 11, 4
@@ -177,10 +176,10 @@ class Forced(Sample):
 
     places: "itertools.cycle[int]"
 
-    def take(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
+    def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
         # the probe of its width has one place
         at = next(self.places) if weights.shape[-1] > 1 else 0
-        return _at(weights, v, torch.full(weights.shape[:-1], at))
+        return _read_at(weights, v, torch.full(weights.shape[:-1], at))
 
     def settled(self) -> Read:
         return self
@@ -208,7 +207,8 @@ def test_reinforce_is_unbiased() -> None:
         chance = taught.log_prob.sum().exp()
         truth = torch.autograd.grad(chance * log_p.sum(), list(names.values()), retain_graph=True, allow_unused=True)
         base = torch.tensor(-3.0, dtype=torch.float64)
-        loss = -log_p.sum() + drawn(base, taught, -log_p.detach().flatten(), keep, 0.0)
+        tokens = TokenLoss(-log_p.sum(), -log_p.detach().flatten(), keep, taught)
+        loss = tokens.total + hard_attention_loss(tokens, base, 0.0)
         guess = torch.autograd.grad(-loss, list(names.values()), allow_unused=True)
         for name, a, b in zip(names, truth, guess, strict=True):
             exact[name] += 0 if a is None else a
@@ -306,7 +306,7 @@ def test_places_differ_by_where_they_lie() -> None:
     [
         (
             lambda: ShowAttendTell(Rows(), V),
-            "encoder Rows does not say how wide it is .*; give example, a batch of pictures to call it with",
+            "encoder Rows does not declare its width .*; give example, a batch of images to call it with",
         ),
         (
             lambda: ShowAttendTell(len, V),  # type: ignore[arg-type]
@@ -317,11 +317,11 @@ def test_places_differ_by_where_they_lie() -> None:
         (lambda: ShowAttendTell(Map(), 0), "vocabulary must be a whole number, 1 or more, for ShowAttendTell, got 0"),
         (
             lambda: ShowAttendTell(nn.Flatten(), V, example=torch.zeros(2, 3, 4)),
-            r'encoder must make a map "b d h w" or rows "b n d" of pictures, got \(2, 12\); wrap it',
+            r'encoder must return a map "b d h w" or rows "b n d", got \(2, 12\); wrap it',
         ),
         (
             lambda: AnnotationEncoder(1, 4)(torch.zeros(2, 3, 8, 8)),
-            r"images must be \(pictures, 1 channels, height, width\)",
+            r"images must be \(images, 1 channels, height, width\)",
         ),
         (lambda: AnnotationEncoder(1, 4)(torch.zeros(2, 1, 3, 8)), "images must be 4 × 4 pixels or more"),
     ],
@@ -334,13 +334,13 @@ def test_what_cannot_be_is_said(act: object, said: str) -> None:
 def test_a_width_that_is_none_is_told() -> None:
     liar = Map()
     liar.out_channels = D + 1
-    with pytest.raises(ValueError, match=r"gave annotation vectors of \(1, 7, 1, 1\), and its width was said to be 8"):
+    with pytest.raises(ValueError, match=r"gave annotation vectors of \(1, 7, 1, 1\), but its declared width is 8"):
         ShowAttendTell(liar, V).encode(torch.zeros(1, 2, 3, 3))
 
 
 def test_what_learns_slowly_is_what_looks() -> None:
     """Training multiplies its rate by these, which begin the names of parameters that are there."""
-    assert built().rates == {"decoder.gate": 0.1, "decoder.attention": 0.1}
+    assert built().lr_multipliers == {"decoder.gate": 0.1, "decoder.attention": 0.1}
     # the mechanism may have nothing to learn
     plain = ShowAttendTell(Map(), V, width=W, hidden=D, attention=lambda query, key: Attention())
-    assert plain.rates == {"decoder.gate": 0.1}
+    assert plain.lr_multipliers == {"decoder.gate": 0.1}

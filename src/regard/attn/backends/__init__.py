@@ -1,4 +1,6 @@
-"""Backends: ways to compute the equation. Each refuses, with a sentence, or runs; the first that is willing runs."""
+"""Backends: implementations of the equation. Each gives the reason why it cannot run a call, or runs it; the first that
+can is used.
+"""
 
 from types import ModuleType
 
@@ -17,32 +19,32 @@ BACKENDS: dict[str, ModuleType] = {
 
 
 def choose(call: AttentionCall, forced: str | None = None) -> ModuleType:
-    """The backend that runs the call; one that is forced may not refuse it."""
+    """The backend that runs the call; raises if a forced backend cannot run it."""
     if forced is not None:
         checks.known("backend", forced, BACKENDS)
-        reason = BACKENDS[forced].refuse(call)
+        reason = BACKENDS[forced].unsupported_reason(call)
         if reason is not None:
             raise ValueError(
                 f"backend {forced!r} cannot run this: {reason}; leave backend out, or use 'eager', which can"
             )
         return BACKENDS[forced]
     for backend in BACKENDS.values():
-        if backend.refuse(call) is None and backend.pass_over(call) is None:
+        if backend.unsupported_reason(call) is None and backend.skip_reason(call) is None:
             return backend
     raise AssertionError("eager refuses nothing")
 
 
 def explain(call: AttentionCall, forced: str | None = None) -> str:
-    """Which backend runs and, for each one passed over, why. Reads shapes and types, never values."""
+    """Names the backend that runs and gives, for every other one, the reason. Reads shapes and types, never values."""
     chosen = choose(call, forced)
     lines = []
     for name, backend in BACKENDS.items():
-        refused = backend.refuse(call)
+        unsupported = backend.unsupported_reason(call)
         if backend is chosen:
             lines.append(f"  {name:8} runs: {backend.describe(call)}")
-        elif refused is not None:
-            lines.append(f"  {name:8} cannot: {refused}")
+        elif unsupported is not None:
+            lines.append(f"  {name:8} cannot: {unsupported}")
         else:
-            passed = backend.pass_over(call)
-            lines.append(f"  {name:8} could, but " + (passed or f"{chosen.__name__.rsplit('.', 1)[-1]} comes first"))
+            skipped = backend.skip_reason(call)
+            lines.append(f"  {name:8} could, but " + (skipped or f"{chosen.__name__.rsplit('.', 1)[-1]} comes first"))
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from regard.kernels import additive, native_library
 from regard.kernels.dispatch import in_functorch_transform
 
 
-def refuse(call: AttentionCall) -> str | None:
+def unsupported_reason(call: AttentionCall) -> str | None:
     if not isinstance(call.score, TanhScore):
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a tanh"
     if in_functorch_transform():
@@ -20,43 +20,43 @@ def refuse(call: AttentionCall) -> str | None:
     return None
 
 
-def pass_over(call: AttentionCall) -> str | None:
+def skip_reason(call: AttentionCall) -> str | None:
     return None
 
 
-def _whole(call: AttentionCall) -> bool:
-    """Can one kernel do score, mask, softmax and mix?"""
+def _fits_one_kernel(call: AttentionCall) -> bool:
+    """Whether one kernel can compute score, mask, softmax and weighted sum."""
     soft = type(call.normalize) is Softmax and call.normalize.temperature is not None
     return (
         soft
         and isinstance(call.read, WeightedSum)
         and call.bias is None
         and call.dropout == 0.0
-        and not call.need.drawn
+        and not call.need.needs_weights
     )
 
 
 def describe(call: AttentionCall) -> str:
-    absent = native_library.unavailable_reason()
-    where = (
+    unavailable = native_library.unavailable_reason()
+    implementation = (
         f"native kernels ({native_library.instruction_set()})"
-        if absent is None
-        else f"the same algorithm in torch ({absent})"
+        if unavailable is None
+        else f"the same algorithm in torch ({unavailable})"
     )
     if call.q.device.type != "cpu":
-        where = f"the same algorithm in torch (native kernels are for CPUs, q is on {call.q.device})"
-    return where + (
-        ", score, mask and softmax in one" if _whole(call) else ", scores by the kernel, the rest as written"
+        implementation = f"the same algorithm in torch (native kernels are for CPUs, q is on {call.q.device})"
+    return implementation + (
+        ", score, mask and softmax in one" if _fits_one_kernel(call) else ", scores by the kernel, the rest as written"
     )
 
 
 def run(call: AttentionCall) -> Attended:
     assert isinstance(call.score, TanhScore)
     energy = call.score.energy.to(call.queries.dtype)
-    if not _whole(call):
+    if not _fits_one_kernel(call):
         return equation(call, compare=functools.partial(_scores, energy=energy))
     assert isinstance(call.normalize, Softmax)
-    keys, v = call.spread(call.keys), call.spread(call.v)
+    keys, v = call.expand_kv_heads(call.keys), call.expand_kv_heads(call.v)
     out, lse = additive.attend(call.queries, keys, energy / (call.normalize.temperature or 1.0), v, call.allowed())
     return Attended(out, lse=lse if call.need.lse else None)
 

@@ -1,13 +1,13 @@
-"""eager: the equation as written. Refuses nothing; the reference for all others."""
+"""eager: the equation as written. Runs every call; the reference for all other backends."""
 
 from regard.attn.call import Attended, AttentionCall, equation
 
 
-def refuse(call: AttentionCall) -> str | None:
+def unsupported_reason(call: AttentionCall) -> str | None:
     return None
 
 
-def pass_over(call: AttentionCall) -> str | None:
+def skip_reason(call: AttentionCall) -> str | None:
     return None
 
 

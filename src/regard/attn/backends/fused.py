@@ -1,7 +1,7 @@
-"""fused: torch's scaled_dot_product_attention, for everything that reduces to a dot product with softmax.
+"""fused: torch's scaled_dot_product_attention, for every call that reduces to a dot product with softmax.
 
-It knows the traps: a value width unlike the key width falls off the fast kernel (padded here), causality is counted
-from the upper left corner (used only where that is right), a bias that needs a gradient falls to the slow kernel
+It handles the known pitfalls: unequal widths of keys and values leave the fast kernel (padded here), causality is
+counted from the upper left corner (used only where that is correct), a bias that needs a gradient uses the slow kernel
 (refused).
 """
 
@@ -12,22 +12,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn.backends._block_plan import BlockSpan
-from regard.attn.backends._flash_cpu import Flash, available, widened
+from regard.attn.backends._flash_cpu import Flash, available, pad_to_same_width
 from regard.attn.call import Attended, AttentionCall
-from regard.attn.terms.bias import Added, Bias
+from regard.attn.terms.bias import Bias, TensorBias
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
 from regard.kernels.dispatch import in_functorch_transform
 
-# above this many numbers a bias is worth computing block by block
+# above this many numbers a bias should be computed block by block
 _DENSE = 1 << 24
 
 
-def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
-    """softmax(q kᵀ/√d) v without resolving a call, which takes longer than a small attention; None if not so plain.
+def plain_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+    """softmax(q kᵀ/√d) v without resolving a call, which takes longer than a small attention; None if it does not
+    apply.
 
-    Only what needs no check, no choice and no gradient: one shape, one type, one device.
+    Only for calls that need no check, no choice and no gradient: one shape, one dtype, one device.
     """
     if not isinstance(q, Tensor) or not (
         q.shape == k.shape == v.shape and q.dtype == k.dtype == v.dtype and q.device == k.device == v.device
@@ -41,7 +42,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
 
 
 def not_dot_softmax(call: AttentionCall) -> str | None:
-    """Why the call is no softmax of dot products, mixed."""
+    """The reason why the call is not a weighted sum by a softmax of dot products; None if it is."""
     if call.score.comparison != "dot":
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
     if type(call.normalize) is not Softmax:
@@ -49,9 +50,9 @@ def not_dot_softmax(call: AttentionCall) -> str | None:
     if call.normalize.temperature is None:
         return "the temperature is trained, its kernel takes a fixed one"
     if not isinstance(call.read, WeightedSum):
-        return f"its kernel only mixes values, {type(call.read).__name__} goes to one place"
-    if call.need.drawn:
-        return "its kernel never forms the weights that are asked for"
+        return f"its kernel only computes weighted sums, {type(call.read).__name__} selects one key"
+    if call.need.needs_weights:
+        return "its kernel never forms the requested weights"
     return None
 
 
@@ -60,20 +61,20 @@ def scale(call: AttentionCall) -> float:
     return call.score.scale_of(call.queries.shape[-1]) / (call.normalize.temperature or 1.0)
 
 
-def refuse(call: AttentionCall) -> str | None:
+def unsupported_reason(call: AttentionCall) -> str | None:
     reason = not_dot_softmax(call)
     if reason is not None:
         return reason
     if call.bias is not None and torch.is_grad_enabled() and _bias_needs_grad(call.bias, call.q):
-        return "the bias needs a gradient, which its fast kernel does not give"
+        return "the bias needs a gradient, which its fast kernel does not compute"
     if call.need.lse and (call.mask is not None or call.bias is not None):
-        return "with a mask or a bias it does not give the rows' constants"
-    if call.need.lse and not (_plain(call) and available(call.q) and not _needs_grad(call)):
-        return "it gives the rows' constants only on a CPU, without dropout and without gradient"
+        return "with a mask or a bias it does not return lse"
+    if call.need.lse and not (_has_no_dropout(call) and available(call.q) and not _needs_grad(call)):
+        return "it returns lse only on a CPU, without dropout and without gradient"
     if in_functorch_transform():
         return "torch.func has no rule for its kernel"
     if 0 in call.q.shape or 0 in call.keys.shape or 0 in call.v.shape:
-        return "there is nothing to look at, and its kernel wants something"
+        return "a tensor is empty, which its kernel does not take"
     return None
 
 
@@ -82,16 +83,16 @@ def _needs_grad(call: AttentionCall) -> bool:
 
 
 def _bias_needs_grad(bias: Bias, q: Tensor) -> bool:
-    if isinstance(bias, Added):
+    if isinstance(bias, TensorBias):
         return bias.values.requires_grad
     return (bias.reads_query and q.requires_grad) or any(p.requires_grad for p in bias.parameters())
 
 
-def _plain(call: AttentionCall) -> bool:
+def _has_no_dropout(call: AttentionCall) -> bool:
     return call.dropout == 0.0 and not torch.compiler.is_compiling()
 
 
-def pass_over(call: AttentionCall) -> str | None:
+def skip_reason(call: AttentionCall) -> str | None:
     if call.dropout and available(call.q):
         return "with dropout torch's CPU kernel forms all weights"
     if call.bias is not None and call.weights() > _DENSE:
@@ -100,26 +101,26 @@ def pass_over(call: AttentionCall) -> str | None:
 
 
 def describe(call: AttentionCall) -> str:
-    how = "torch's scaled_dot_product_attention"
+    description = "torch's scaled_dot_product_attention"
     if call.queries.shape[-1] != call.v.shape[-1]:
-        how += f", widths made equal ({call.queries.shape[-1]} and {call.v.shape[-1]})"
-    if call.mask is not None and not _corner(call):
-        how += ", with the mask as a dense tensor"
-    return how
+        description += f", widths made equal ({call.queries.shape[-1]} and {call.v.shape[-1]})"
+    if call.mask is not None and not _is_corner_causal(call):
+        description += ", with the mask as a dense tensor"
+    return description
 
 
-def _corner(call: AttentionCall) -> bool:
-    """Is the mask the causality that the kernel counts from the upper left corner?"""
-    square = call.given is None and call.q.shape[-2] == call.keys.shape[-2]
-    return type(call.mask) is Causal and square and call.bias is None
+def _is_corner_causal(call: AttentionCall) -> bool:
+    """Whether the mask is the causality that the kernel counts from the upper left corner."""
+    is_square = call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2]
+    return type(call.mask) is Causal and is_square and call.bias is None
 
 
-def four(t: Tensor, call: AttentionCall, heads: int) -> Tensor:  # "*b n m" -> "b h n m"
-    """Two leading axes, as the kernel wants them; the second keeps `heads` of its own, 1 serves all."""
+def as_four_axes(t: Tensor, call: AttentionCall, heads: int) -> Tensor:  # "*b n m" -> "b h n m"
+    """Two leading axes, as the kernel takes them; the second keeps its `heads`, 1 serves all."""
     batch, last = call.batch, t.shape[-2:]
     if len(batch) == 0:
         return t[None, None]
-    if len(batch) == 1:  # one axis: of heads where they share keys, of samples otherwise
+    if len(batch) == 1:  # one axis: of heads if they share keys, otherwise of samples
         return t.expand(heads, *last).unsqueeze(0) if call.group > 1 else t.expand(*batch, *last).unsqueeze(1)
     t = t.expand(*batch[:-1], heads, *last)
     return t if len(batch) == 2 else t.flatten(0, len(batch) - 2)
@@ -129,17 +130,17 @@ def _heads(t: Tensor) -> int:
     return t.shape[-3] if t.ndim > 2 else 1
 
 
-def prepared(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of one width and two leading axes."""
-    q, k, v = widened(call.queries, call.keys, call.v)
+def kernel_inputs(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one width with two leading axes."""
+    q, k, v = pad_to_same_width(call.queries, call.keys, call.v)
     if len(call.batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         return q, k, v
     heads = call.batch[-1] if call.batch else 1
-    kept = _heads(k) if _heads(k) == _heads(v) else heads
-    return four(q, call, heads), four(k, call, kept), four(v, call, kept)
+    kv_heads = _heads(k) if _heads(k) == _heads(v) else heads
+    return as_four_axes(q, call, heads), as_four_axes(k, call, kv_heads), as_four_axes(v, call, kv_heads)
 
 
-def added(call: AttentionCall) -> Tensor:
+def additive_mask(call: AttentionCall) -> Tensor:
     """Bias and mask as the one tensor that the kernel adds: boolean without a bias."""
     allowed = call.allowed()
     if call.bias is None:
@@ -152,34 +153,36 @@ def added(call: AttentionCall) -> Tensor:
 
 
 def run(call: AttentionCall) -> Attended:
-    q, k, v = prepared(call)
-    causal = call.mask is not None and _corner(call)
+    q, k, v = kernel_inputs(call)
+    causal = call.mask is not None and _is_corner_causal(call)
     mask = None
     if not causal and (call.mask is not None or call.bias is not None):
-        mask = added(call)
-        mask = four(mask, call, _heads(mask))
-    if _plain(call) and available(q) and (call.need.lse or _needs_grad(call)):
+        mask = additive_mask(call)
+        mask = as_four_axes(mask, call, _heads(mask))
+    if _has_no_dropout(call) and available(q) and (call.need.lse or _needs_grad(call)):
         spans = [BlockSpan(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), mask is None)]
-        biases = None if mask is None else functools.partial(_whole_bias, _numbers(mask, q, k))
-        return finished(call, *Flash.apply(q, k, v, spans, biases, scale(call), causal))
-    shared = q.shape[1] != k.shape[1]
-    out = F.scaled_dot_product_attention(q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=shared)
-    return finished(call, out, None)
+        biases = None if mask is None else functools.partial(_constant_bias, _float_mask(mask, q, k))
+        return to_attended(call, *Flash.apply(q, k, v, spans, biases, scale(call), causal))
+    has_shared_heads = q.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(
+        q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=has_shared_heads
+    )
+    return to_attended(call, out, None)
 
 
-def _numbers(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """The mask as the flash kernel takes it: numbers to be added to (b, h, q, k)."""
+def _float_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The mask as the flash kernel takes it: numbers added to the scores (b, h, q, k)."""
     if mask.dtype == torch.bool:
         mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
     return mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2])
 
 
-def _whole_bias(numbers: Tensor, span: BlockSpan) -> Tensor:
+def _constant_bias(numbers: Tensor, span: BlockSpan) -> Tensor:
     return numbers
 
 
-def finished(call: AttentionCall, out: Tensor, lse: Tensor | None) -> Attended:
-    """The kernel's output in the shape that was asked for."""
+def to_attended(call: AttentionCall, out: Tensor, lse: Tensor | None) -> Attended:
+    """The kernel's output in the shape of the call."""
     if out.shape[-1] != call.v.shape[-1]:
         out = out[..., : call.v.shape[-1]]
     if len(call.batch) != 2:

@@ -1,13 +1,13 @@
-"""linear: sums taken apart: φ(q) (Σ_j φ(k_j) v_jᵀ) / φ(q) Σ_j φ(k_j)  (Katharopoulos et al. 2020, eq. 5).
+"""linear: factored sums, φ(q) (Σ_j φ(k_j) v_jᵀ) / φ(q) Σ_j φ(k_j)  (Katharopoulos et al. 2020, eq. 5).
 
-Causal calls go chunk by chunk: the square inside a chunk, the sum of all chunks before.
+Causal calls run chunk by chunk: the full matrix inside a chunk, the running sum over all earlier chunks.
 """
 
 import torch
 from torch import Tensor
 
 from regard.attn.call import Attended, AttentionCall
-from regard.attn.checks import widened
+from regard.attn.checks import accumulate_dtype
 from regard.attn.terms.mask import And, Causal, Lengths, Mask
 from regard.attn.terms.normalizer import Sum
 from regard.attn.terms.read import WeightedSum
@@ -21,32 +21,32 @@ def _leaves(mask: Mask | None) -> list[Mask]:
     return [leaf for m in mask.masks for leaf in _leaves(m)] if isinstance(mask, And) else [mask]
 
 
-def refuse(call: AttentionCall) -> str | None:
+def unsupported_reason(call: AttentionCall) -> str | None:
     if call.score.comparison != "dot":
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
     if not isinstance(call.normalize, Sum):
-        return f"only sums can be taken apart, {type(call.normalize).__name__} needs the whole row"
+        return f"only sums can be factored, {type(call.normalize).__name__} needs the whole row"
     if not isinstance(call.read, WeightedSum):
-        return f"it only mixes values, {type(call.read).__name__} goes to one place"
+        return f"it only computes weighted sums, {type(call.read).__name__} selects one key"
     if call.bias is not None:
-        return "a bias for every pair cannot be taken apart"
+        return "a bias per pair cannot be factored"
     if call.dropout:
-        return "it never forms the weights that dropout would thin"
-    if call.need.drawn or call.need.lse:
-        return "it never forms the weights that are asked for"
+        return "it never forms the weights that dropout needs"
+    if call.need.needs_weights or call.need.lse:
+        return "it never forms the requested weights"
     for leaf in _leaves(call.mask):
         if not (
             isinstance(leaf, Lengths)
-            or (type(leaf) is Causal and call.given is None and call.q.shape[-2] == call.keys.shape[-2])
+            or (type(leaf) is Causal and call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2])
         ):
             return f"{leaf!r} is neither Lengths nor Causal over as many queries as keys"
     return None
 
 
-def pass_over(call: AttentionCall) -> str | None:
+def skip_reason(call: AttentionCall) -> str | None:
     pairs, width = call.q.shape[-2] * call.keys.shape[-2], call.queries.shape[-1]
     if pairs < (call.q.shape[-2] + call.keys.shape[-2]) * min(width, 64):
-        return "the square is smaller than the sums that would replace it"
+        return "the weight matrix is smaller than the sums that would replace it"
     return None
 
 
@@ -55,16 +55,16 @@ def describe(call: AttentionCall) -> str:
 
 
 def run(call: AttentionCall) -> Attended:
-    kind = widened(call.v.dtype)
-    q, k, v = call.queries.to(kind), call.spread(call.keys).to(kind), call.spread(call.v).to(kind)
+    dtype = accumulate_dtype(call.v.dtype)
+    q, k, v = call.queries.to(dtype), call.expand_kv_heads(call.keys).to(dtype), call.expand_kv_heads(call.v).to(dtype)
     for leaf in _leaves(call.mask):
         if isinstance(leaf, Lengths):
             i, j = call.positions()
             dense = leaf.dense(i, j)  # (*b, 1, k)
-            seen = dense.reshape(
+            is_visible = dense.reshape(
                 *dense.shape[:-2], *[1] * (len(call.batch) + 2 - dense.ndim), *dense.shape[-2:]
             ).transpose(-1, -2)
-            k = k.masked_fill(~seen, 0.0)
+            k = k.masked_fill(~is_visible, 0.0)
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last column sums the weights
     causal = any(type(leaf) is Causal for leaf in _leaves(call.mask))
     out = _causal(q, k, v) if causal else q @ (k.transpose(-1, -2) @ v)

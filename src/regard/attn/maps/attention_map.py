@@ -1,4 +1,4 @@
-"""AttentionMap: weights that are computed when they are looked at, so that no (q, k) matrix is ever kept."""
+"""AttentionMap: attention weights computed on demand, so that no (q, k) matrix is stored."""
 
 import copy
 import math
@@ -12,21 +12,22 @@ from torch import Tensor
 
 from regard.attn import call_slicing, checks
 from regard.attn.call import SOFTMAX, AttentionCall, allowed_for, scores
-from regard.attn.call_slicing import Copied
+from regard.attn.call_slicing import CopyTensor
 from regard.attn.maps import indexing as index_of
-from regard.attn.terms.bias import Added
+from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.read import entropy as entropy_of
 from regard.attn.terms.score import Dot
 from regard.kernels.dispatch import autocast_disabled
 
-# what is added to a score that nobody may have: −inf, or the least number of a type, or ten thousand, as some do
+# a bias this far below the greatest of its row counts as a mask: libraries add −inf, the least number of a dtype, or
+# −10,000
 HIDDEN = -1e4
-# how many weights are formed at a time: 16 MB of float32
+# weights computed at a time: 16 MB of float32
 _AT_ONCE = 1 << 22
 
 
 class Top(NamedTuple):
-    """The greatest weights of some rows and where they lie."""
+    """The greatest weights of some rows and their columns."""
 
     weights: Tensor  # "*b rows n"
     columns: Tensor  # "*b rows n"
@@ -34,7 +35,7 @@ class Top(NamedTuple):
 
 class AttentionMap(ABC):
     """weights[i, j], whole rows on demand: `map[rows, columns]` as on a tensor's last two axes, `map.rows(index)`,
-    `map.topk(n)`, `map.entropy()`, `map.coarse(height, width)`, `map.dense()`; before them `map.pick(sample, head)`.
+    `map.topk(n)`, `map.entropy()`, `map.pooled(height, width)`, `map.dense()`; before them `map.pick(sample, head)`.
     """
 
     @property
@@ -51,22 +52,22 @@ class AttentionMap(ABC):
         """The whole weights of some queries, in float32 at least."""
 
     @abstractmethod
-    def _at(self, index: tuple[int | slice, ...]) -> "AttentionMap":
-        """The map of some of the leading axes."""
+    def _select(self, index: tuple[int | slice, ...]) -> "AttentionMap":
+        """The map restricted to some entries of the leading axes."""
 
     def pick(self, *index: int | slice) -> "AttentionMap":
-        """The map of one sample, of one head: `map.pick(0, 3)` takes axes away from the front, as an index does."""
+        """The map of one sample, of one head: `map.pick(0, 3)` removes axes from the front, as an index does."""
         if len(index) > len(self.shape) - 2:
             raise IndexError(
                 f"pick takes at most the {len(self.shape) - 2} leading axes of {self}, got {len(index)}; see shape"
             )
-        return self._at(index)
+        return self._select(index)
 
     def __repr__(self) -> str:
         return f"AttentionMap{self.shape}"
 
     def __getitem__(self, index: object) -> Tensor:
-        """map[rows, columns] on the last two axes; map[rows] has all columns. An integer takes its axis away."""
+        """map[rows, columns] on the last two axes; map[rows] has all columns. An integer removes its axis."""
         rows, columns = (
             (*index, slice(None))[:2] if isinstance(index, tuple) and len(index) <= 2 else (index, slice(None))
         )
@@ -74,61 +75,68 @@ class AttentionMap(ABC):
             raise IndexError(
                 f"a map is indexed by [rows, columns], got {len(rows)} indices; pick(sample, head) comes before"
             )
-        one_row, one_column = index_of.whole(rows), index_of.whole(columns)
-        chosen = self.rows(index_of.several(rows, self.shape[-2], self.device))
-        if one_column is None and not isinstance(columns, slice):
+        row, column = index_of.as_int(rows), index_of.as_int(columns)
+        chosen = self.rows(index_of.row_index(rows, self.shape[-2], self.device))
+        if column is None and not isinstance(columns, slice):
             columns = torch.as_tensor(columns, device=chosen.device)
-        chosen = chosen[..., columns if one_column is None else one_column]
-        return chosen if one_row is None else chosen.select(-2 if one_column is None else -1, 0)
+        chosen = chosen[..., columns if column is None else column]
+        return chosen if row is None else chosen.select(-2 if column is None else -1, 0)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:  # -> bool "*b rows k"
-        """The keys that these queries may look at; None where no mask is known."""
+        """The keys that these queries may attend to; None if no mask is known."""
         return None
 
     def spans(self) -> tuple[Tensor, Tensor] | None:  # -> "q", "q"
-        """Of the map of one head, "q k": the first key that each query may look at, and the one behind its last, where
-        a rule tells it without looking at pairs; nothing is from 0 to 0."""
+        """For the map of one head, "q k": the first allowed key of each query and the end of its allowed keys, if the
+        mask is one interval per query and known without testing pairs; a query without an allowed key has 0 and 0. None
+        otherwise.
+        """
         return None
 
-    def _pieces(self, rows: Tensor) -> Iterator[Tensor]:
-        """Weights of `rows`, some at a time."""
-        step = max(1, _AT_ONCE // max(self._each(), 1))
+    def _chunks(self, rows: Tensor) -> Iterator[Tensor]:
+        """The weights of `rows`, some rows at a time."""
+        step = max(1, _AT_ONCE // max(self._weights_per_row(), 1))
         for start in range(0, len(rows), step):
             yield self.rows(rows[start : start + step])
 
-    def _each(self) -> int:
-        """How many weights a row costs."""
+    def _weights_per_row(self) -> int:
+        """The number of weights computed per row."""
         return math.prod(self.shape[:-2]) * self.shape[-1]
 
-    def _all(self) -> Tensor:
+    def _all_rows(self) -> Tensor:
         return torch.arange(self.shape[-2], device=self.device)
 
     def topk(self, n: int, rows: Tensor | slice | list[int] | None = None) -> Top:
-        """The n greatest weights of every row, or of some."""
+        """The n greatest weights of every row, or of `rows`."""
         if not 0 < n <= self.shape[-1]:
             raise ValueError(
                 f"n must be between 1 and the number of keys, {self.shape[-1]}, got {n}; try {min(5, self.shape[-1])}"
             )
-        index = self._all() if rows is None else self._all()[index_of.several(rows, self.shape[-2], self.device)]
-        best = [torch.topk(piece, n, dim=-1) for piece in self._pieces(index)]
-        if not best:
+        index = (
+            self._all_rows()
+            if rows is None
+            else self._all_rows()[index_of.row_index(rows, self.shape[-2], self.device)]
+        )
+        tops = [torch.topk(piece, n, dim=-1) for piece in self._chunks(index)]
+        if not tops:
             empty = torch.zeros(*self.shape[:-2], 0, n, device=self.device)
             return Top(empty, empty.long())
-        return Top(torch.cat([b.values for b in best], dim=-2), torch.cat([b.indices for b in best], dim=-2))
+        return Top(torch.cat([b.values for b in tops], dim=-2), torch.cat([b.indices for b in tops], dim=-2))
 
     def entropy(self) -> Tensor:  # -> "*b q"
         """−Σ_j w_j log w_j of every row, in nats."""
-        found = [entropy_of(piece) for piece in self._pieces(self._all())]
-        return torch.cat(found, dim=-1) if found else torch.zeros(self.shape[:-1], device=self.device)
+        entropies = [entropy_of(piece) for piece in self._chunks(self._all_rows())]
+        return torch.cat(entropies, dim=-1) if entropies else torch.zeros(self.shape[:-1], device=self.device)
 
-    def coarse(self, height: int, width: int) -> Tensor:  # -> "*b height width"
-        """The map in few cells: each is the weight that an average query of its rows gives to all its columns together.
+    def pooled(self, height: int, width: int) -> Tensor:  # -> "*b height width"
+        """The map reduced to few cells: a cell is the weight that its rows, on average, give to all its columns
+        together.
 
-        So a row of cells sums to what a row of weights sums to.
+        So a row of cells has the same sum as a row of weights.
         """
         for name, n in (("height", height), ("width", width)):
             if n < 1:
-                raise ValueError(f"{name} must be 1 or more, got {n}; try coarse(256, 256)")
+                raise ValueError(f"{name} must be 1 or more, got {n}; try pooled(256, 256)")
         *batch, q, k = self.shape
         height, width = min(height, max(q, 1)), min(width, max(k, 1))
         rows = torch.arange(q, device=self.device)
@@ -138,11 +146,11 @@ class AttentionMap(ABC):
         )
         cells = torch.zeros(*batch, height, width, device=rows.device)
         start = 0
-        for piece in self._pieces(rows):
-            cells = cells.to(piece.dtype)
-            narrow = piece.new_zeros(*piece.shape[:-1], width).index_add_(-1, cell_of_column, piece)
-            cells.index_add_(-2, cell_of_row[start : start + piece.shape[-2]], narrow)
-            start += piece.shape[-2]
+        for weights in self._chunks(rows):
+            cells = cells.to(weights.dtype)
+            pooled_columns = weights.new_zeros(*weights.shape[:-1], width).index_add_(-1, cell_of_column, weights)
+            cells.index_add_(-2, cell_of_row[start : start + weights.shape[-2]], pooled_columns)
+            start += weights.shape[-2]
         return cells / torch.bincount(cell_of_row, minlength=height).clamp_min(1).unsqueeze(-1)
 
     def dense(self) -> Tensor:  # -> "*b q k"
@@ -151,40 +159,40 @@ class AttentionMap(ABC):
 
 
 class SnapshotMap(AttentionMap):
-    """A map that still looks at somebody's tensors, and can be cut and copied before they change."""
+    """A map over tensors that the model owns, which can be restricted and copied before they change."""
 
     @property
     @abstractmethod
-    def rule(self) -> AttentionMap | None:
-        """What is known of its mask, without the rest: a map that is only asked what is allowed."""
+    def mask_only(self) -> AttentionMap | None:
+        """A map that only answers `allowed` and `spans`; None if no mask is known."""
 
     @abstractmethod
-    def of_rows(self, rows: Sequence[int]) -> "SnapshotMap":
-        """The map of some of its queries."""
+    def select_rows(self, rows: Sequence[int]) -> "SnapshotMap":
+        """The map of some queries."""
 
     @abstractmethod
-    def of_heads(self, heads: Sequence[int]) -> "SnapshotMap":
-        """The map of some of its heads, which are the last of the leading axes."""
+    def select_heads(self, heads: Sequence[int]) -> "SnapshotMap":
+        """The map of some heads, the last of the leading axes."""
 
     @abstractmethod
-    def own(self, copied: Copied) -> "SnapshotMap":
-        """The same map of tensors that are its own: what a model does to its own later does not reach it."""
+    def snapshot(self, copied: CopyTensor) -> "SnapshotMap":
+        """The same map over copies of its tensors, which later changes by the model do not reach."""
 
 
 class LazyMap(SnapshotMap):
-    """weights = normalize(score(q, k) + bias, mask), kept as projected queries and keys: linear memory.
+    """weights = normalize(score(q, k) + bias, mask), stored as projected queries and keys: linear memory.
 
-    `pick` cuts the call, so that one head of a long map costs what one head costs.
+    `pick` restricts the call, so that one head of a long map costs no more than one head.
     """
 
     def __init__(self, call: AttentionCall, freeze: Callable[[Any], Any] | None = None) -> None:
-        """`freeze` gives terms that no training step will change: copies, unless somebody keeps such copies already."""
-        self.call = _still(call, frozen if freeze is None else freeze)
-        self.picked: tuple[int | slice, ...] = ()
+        """`freeze` returns a term that no training step will change: a copy, unless the caller already has one."""
+        self.call = _detached(call, freeze_term if freeze is None else freeze)
+        self.picked_index: tuple[int | slice, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        whole = torch.empty(self.call.batch, device="meta")[self.picked] if self.picked else None
+        whole = torch.empty(self.call.batch, device="meta")[self.picked_index] if self.picked_index else None
         batch = self.call.batch if whole is None else tuple(whole.shape)
         return (*batch, self.call.queries.shape[-2], self.call.keys.shape[-2])
 
@@ -195,105 +203,114 @@ class LazyMap(SnapshotMap):
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
         with autocast_disabled(self.device):
-            part = widened(self._part(rows))
-            s = scores(part)
-            weights = part.normalize.weights(s, allowed_for(part, s))
-        return weights.expand(*self.call.batch, *weights.shape[-2:])[self.picked]
+            restricted = in_float32(self._call_of_rows(rows))
+            s = scores(restricted)
+            weights = restricted.normalize.weights(s, allowed_for(restricted, s))
+        return weights.expand(*self.call.batch, *weights.shape[-2:])[self.picked_index]
 
     @torch.no_grad()
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        """By the mask, and by what is added: so much below the greatest of its row is one too.
+        """Allowed by the mask and by a tensor bias, which masks the numbers far below the greatest of their row.
 
-        A row that is hidden as a whole by a finite number is one that looks at all its keys."""
-        if self.call.mask is None and not isinstance(self.call.bias, Added):
+        A row whose keys are all hidden by one finite number attends to all of them.
+        """
+        if self.call.mask is None and not isinstance(self.call.bias, TensorBias):
             return None
-        part = self.call.part(rows, slice(None))
-        found = part.allowed()
-        if isinstance(part.bias, Added):
-            values = part.bias.values
-            if found is not None:
-                values = values.masked_fill(~found, -torch.inf)
-            # of a row of −inf alone no number is above any
-            found = values - values.amax(-1, keepdim=True) > HIDDEN
-        assert found is not None
-        return found.expand(*self.call.batch, part.queries.shape[-2], part.keys.shape[-2])[self.picked]
+        restricted = self.call.slice(rows, slice(None))
+        allowed = restricted.allowed()
+        if isinstance(restricted.bias, TensorBias):
+            values = restricted.bias.values
+            if allowed is not None:
+                values = values.masked_fill(~allowed, -torch.inf)
+            # in a row of −inf alone, no entry is allowed
+            allowed = values - values.amax(-1, keepdim=True) > HIDDEN
+        assert allowed is not None
+        return allowed.expand(*self.call.batch, restricted.queries.shape[-2], restricted.keys.shape[-2])[
+            self.picked_index
+        ]
 
     def spans(self) -> tuple[Tensor, Tensor] | None:
         call = self.call
-        if call.mask is None or isinstance(call.bias, Added) or len(self.shape) != 2:
+        if call.mask is None or isinstance(call.bias, TensorBias) or len(self.shape) != 2:
             return None
         i, j = (t.reshape(-1) if t.numel() == t.shape[-1] else None for t in call.positions())
         count = call.keys.shape[-2]
         if i is None or j is None or not count or not bool((j.diff() == 1).all()):
             return None
-        found = call.mask.span(i)
-        if found is None:
+        span = call.mask.span(i)
+        if span is None:
             return None
-        first = torch.zeros_like(i) if found.first is None else (found.first - j[0]).clamp(0, count)
-        end = torch.full_like(i, count) if found.end is None else (found.end - j[0]).clamp(0, count)
-        seen = first < end
-        return first * seen, end * seen
+        first = torch.zeros_like(i) if span.first is None else (span.first - j[0]).clamp(0, count)
+        end = torch.full_like(i, count) if span.end is None else (span.end - j[0]).clamp(0, count)
+        has_keys = first < end
+        return first * has_keys, end * has_keys
 
     @property
-    def rule(self) -> "LazyMap | None":
+    def mask_only(self) -> "LazyMap | None":
         call = self.call
-        bias = call.bias if isinstance(call.bias, Added) else None
+        bias = call.bias if isinstance(call.bias, TensorBias) else None
         if call.mask is None and bias is None:
             return None
-        mine, queries = copy.copy(self), call.queries[..., :0].expand(*call.batch, -1, 0)
+        mask_map, queries = copy.copy(self), call.queries[..., :0].expand(*call.batch, -1, 0)
         keys = call.keys[..., :0]
-        mine.call = replace(call, q=queries, queries=queries, keys=keys, score=Dot(1.0), bias=bias, normalize=SOFTMAX)
-        return mine
+        mask_map.call = replace(
+            call, q=queries, queries=queries, keys=keys, score=Dot(1.0), bias=bias, normalize=SOFTMAX
+        )
+        return mask_map
 
-    def _part(self, rows: Tensor | slice) -> AttentionCall:
+    def _call_of_rows(self, rows: Tensor | slice) -> AttentionCall:
         call = self.call
         if call.mask is not None or call.bias is not None:
-            return call.part(rows, slice(None))
-        return replace(call, queries=call.queries[..., rows, :])  # nobody asks where they stand
+            return call.slice(rows, slice(None))
+        return replace(call, queries=call.queries[..., rows, :])  # no term depends on the positions
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        picked = copy.copy(self)
-        picked.call, picked.picked = call_slicing.picked(self.call, index_of.after(self.picked, index, self.call.batch))
-        return picked
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        restricted = copy.copy(self)
+        restricted.call, restricted.picked_index = call_slicing.pick(
+            self.call, index_of.compose(self.picked_index, index, self.call.batch)
+        )
+        return restricted
 
-    def _each(self) -> int:
-        return math.prod(self.call.batch) * self.shape[-1]  # what could not be cut is computed all the same
+    def _weights_per_row(self) -> int:
+        return math.prod(self.call.batch) * self.shape[-1]  # heads that could not be sliced are computed, too
 
-    def of_rows(self, rows: Sequence[int]) -> "LazyMap":
-        few = copy.copy(self)
-        few.call = self.call.part(torch.tensor(rows, device=self.device), slice(None))
-        return few
+    def select_rows(self, rows: Sequence[int]) -> "LazyMap":
+        restricted = copy.copy(self)
+        restricted.call = self.call.slice(torch.tensor(rows, device=self.device), slice(None))
+        return restricted
 
-    def of_heads(self, heads: Sequence[int]) -> "LazyMap":
-        assert not self.picked, "heads come before what is picked"
+    def select_heads(self, heads: Sequence[int]) -> "LazyMap":
+        assert not self.picked_index, "heads come before what is picked"
         if call_slicing.knows_heads(self.call):
             raise ValueError(
                 f"heads={list(heads)} cannot be taken from {self}: {self.call.score!r} or {self.call.normalize!r} "
                 "was written elsewhere and may tell heads apart; leave heads out"
             )
-        few = copy.copy(self)
-        few.call = call_slicing.some(self.call, len(self.call.batch) - 1, heads)
-        return few
+        restricted = copy.copy(self)
+        restricted.call = call_slicing.select(self.call, len(self.call.batch) - 1, heads)
+        return restricted
 
-    def own(self, copied: Copied) -> "LazyMap":
-        mine, call = copy.copy(self), self.call
-        bias = Added(copied("bias", call.bias.values)) if isinstance(call.bias, Added) else call.bias
-        queries = copied("queries", call.queries)
-        apart = call.q is not call.queries and bias is not None and not isinstance(bias, Added)
-        mine.call = replace(
+    def snapshot(self, copy_tensor: CopyTensor) -> "LazyMap":
+        copied_map, call = copy.copy(self), self.call
+        bias = TensorBias(copy_tensor("bias", call.bias.values)) if isinstance(call.bias, TensorBias) else call.bias
+        queries = copy_tensor("queries", call.queries)
+        has_own_q = call.q is not call.queries and bias is not None and not isinstance(bias, TensorBias)
+        copied_map.call = replace(
             call,
-            q=copied("queries", call.q) if apart else queries,
+            q=copy_tensor("queries", call.q) if has_own_q else queries,
             queries=queries,
-            keys=copied("keys", call.keys),
+            keys=copy_tensor("keys", call.keys),
             bias=bias,
-            mask=None if call.mask is None else call_slicing.own(call.mask, copied),
-            given=None if call.given is None else tuple(copied("positions", t) for t in call.given),  # type: ignore[arg-type]
+            mask=None if call.mask is None else call_slicing.snapshot_mask(call.mask, copy_tensor),
+            explicit_positions=None
+            if call.explicit_positions is None
+            else tuple(copy_tensor("positions", t) for t in call.explicit_positions),  # type: ignore[arg-type]
         )
-        return mine
+        return copied_map
 
 
-def widened(call: AttentionCall) -> AttentionCall:
-    """Queries and keys of a half type in float32, where the score compares them as they are."""
+def in_float32(call: AttentionCall) -> AttentionCall:
+    """Queries and keys of half types in float32, if the score is a plain dot product."""
     half = call.queries.dtype in (torch.float16, torch.bfloat16)
     if not half or call.score.comparison != "dot" or not call.keys.is_floating_point():
         return call
@@ -301,22 +318,22 @@ def widened(call: AttentionCall) -> AttentionCall:
 
 
 class DenseMap(SnapshotMap):
-    """Weights that are there: of an attention that is not the equation, or that forms its matrix anyway.
+    """A stored weight matrix, of an attention that is not the equation or that forms its matrix anyway.
 
-    A `rule`, which is a map as large, is asked what is allowed.
+    `mask_only`, a map of the same shape, answers which keys are allowed.
     """
 
-    def __init__(self, weights: Tensor, rule: AttentionMap | None = None) -> None:  # "*b q k"
+    def __init__(self, weights: Tensor, mask_only: AttentionMap | None = None) -> None:  # "*b q k"
         if weights.ndim < 2 or not weights.is_floating_point():
             raise TypeError(
                 f"weights must be floating, (…, queries, keys), got {weights.dtype} {checks.shape(weights)}; "
                 "give a vector an axis of one query, weights.unsqueeze(-2)"
             )
-        self.weights, self._rule = weights.detach(), rule
+        self.weights, self._mask_only = weights.detach(), mask_only
 
     @property
-    def rule(self) -> AttentionMap | None:
-        return self._rule
+    def mask_only(self) -> AttentionMap | None:
+        return self._mask_only
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -327,33 +344,39 @@ class DenseMap(SnapshotMap):
         return self.weights.device
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        chosen = self.weights[..., rows, :]
-        return chosen.to(checks.widened(chosen.dtype))
+        weights = self.weights[..., rows, :]
+        return weights.to(checks.accumulate_dtype(weights.dtype))
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        return None if self.rule is None else self.rule.allowed(rows)
+        return None if self.mask_only is None else self.mask_only.allowed(rows)
 
     def spans(self) -> tuple[Tensor, Tensor] | None:
-        return None if self.rule is None else self.rule.spans()
+        return None if self.mask_only is None else self.mask_only.spans()
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return DenseMap(self.weights[index], None if self.rule is None else self.rule.pick(*index))
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        return DenseMap(self.weights[index], None if self.mask_only is None else self.mask_only.pick(*index))
 
-    def of_rows(self, rows: Sequence[int]) -> "DenseMap":
-        return DenseMap(self.weights[..., list(rows), :], self._ruled(lambda rule: rule.of_rows(rows)))
+    def select_rows(self, rows: Sequence[int]) -> "DenseMap":
+        return DenseMap(
+            self.weights[..., list(rows), :], self._cut_mask_only(lambda mask_only: mask_only.select_rows(rows))
+        )
 
-    def of_heads(self, heads: Sequence[int]) -> "DenseMap":
-        return DenseMap(self.weights[..., list(heads), :, :], self._ruled(lambda rule: rule.of_heads(heads)))
+    def select_heads(self, heads: Sequence[int]) -> "DenseMap":
+        return DenseMap(
+            self.weights[..., list(heads), :, :], self._cut_mask_only(lambda mask_only: mask_only.select_heads(heads))
+        )
 
-    def own(self, copied: Copied) -> "DenseMap":
-        return DenseMap(copied("weights", self.weights), self._ruled(lambda rule: rule.own(copied)))
+    def snapshot(self, copy_tensor: CopyTensor) -> "DenseMap":
+        return DenseMap(
+            copy_tensor("weights", self.weights), self._cut_mask_only(lambda mask_only: mask_only.snapshot(copy_tensor))
+        )
 
-    def _ruled(self, cut: Callable[[SnapshotMap], SnapshotMap]) -> AttentionMap | None:
-        return cut(self.rule) if isinstance(self.rule, SnapshotMap) else self.rule
+    def _cut_mask_only(self, cut: Callable[[SnapshotMap], SnapshotMap]) -> AttentionMap | None:
+        return cut(self.mask_only) if isinstance(self.mask_only, SnapshotMap) else self.mask_only
 
 
-def _still(call: AttentionCall, freeze: Callable[[Any], Any]) -> AttentionCall:
-    """The call as it is now: no graph, no values, and parameters that no training step will change."""
+def _detached(call: AttentionCall, freeze: Callable[[Any], Any]) -> AttentionCall:
+    """The call without its graph and its values, and with parameters that no training step will change."""
     q = call.q.detach()
     return replace(
         call,
@@ -362,18 +385,20 @@ def _still(call: AttentionCall, freeze: Callable[[Any], Any]) -> AttentionCall:
         keys=call.keys.detach(),
         v=call.v.detach()[..., :0],
         score=freeze(call.score),
-        bias=Added(call.bias.values.detach()) if isinstance(call.bias, Added) else freeze(call.bias),
+        bias=TensorBias(call.bias.values.detach()) if isinstance(call.bias, TensorBias) else freeze(call.bias),
         normalize=freeze(call.normalize),
         total=call.total.detach() if isinstance(call.total, Tensor) else call.total,
     )
 
 
-def frozen(term: Any) -> Any:
-    """A term with copies of its parameters; itself if it has none."""
-    learned = [] if term is None else list(term.parameters())
-    if not learned:
+def freeze_term(term: Any) -> Any:
+    """A copy of the term with its own parameters; the term itself if it has none."""
+    parameters = [] if term is None else list(term.parameters())
+    if not parameters:
         return term
-    still: dict[int, Any] = {id(p): torch.nn.Parameter(p.detach().clone(), requires_grad=False) for p in learned}
-    for module in term.modules():  # who listens to the model does not listen to its copy
-        still |= {id(hooks): type(hooks)() for name, hooks in vars(module).items() if name.endswith("_hooks")}
-    return copy.deepcopy(term, still)
+    replacements: dict[int, Any] = {
+        id(p): torch.nn.Parameter(p.detach().clone(), requires_grad=False) for p in parameters
+    }
+    for module in term.modules():  # forward hooks of the original must not fire on the copy
+        replacements |= {id(hooks): type(hooks)() for name, hooks in vars(module).items() if name.endswith("_hooks")}
+    return copy.deepcopy(term, replacements)

@@ -1,4 +1,4 @@
-"""Indices of a map: one whole number, several rows, what is picked of what was picked before."""
+"""Index arithmetic of attention maps: integers, rows, and an index applied to an already indexed map."""
 
 import operator
 
@@ -6,42 +6,42 @@ import torch
 from torch import Tensor
 
 
-def whole(index: object) -> int | None:
-    """An index that is one whole number, however it is written."""
+def as_int(index: object) -> int | None:
+    """The index as an int if it is a single integer of any type; otherwise None."""
     if isinstance(index, slice | list | tuple) or getattr(index, "ndim", 0) > 0:
         return None
     return operator.index(index)  # type: ignore[arg-type]
 
 
-def several(rows: object, count: int, device: torch.device) -> Tensor | slice:
-    """Rows as an index that keeps the axis."""
-    one = whole(rows)
-    if one is not None:
-        if not -count <= one < count:
-            raise IndexError(f"row {one} is not in a map of {count} rows; use 0 to {count - 1}")
-        return slice(one % count, one % count + 1)
+def row_index(rows: object, count: int, device: torch.device) -> Tensor | slice:
+    """The rows as an index that keeps the axis."""
+    row = as_int(rows)
+    if row is not None:
+        if not -count <= row < count:
+            raise IndexError(f"row {row} is not in a map of {count} rows; use 0 to {count - 1}")
+        return slice(row % count, row % count + 1)
     if isinstance(rows, slice):
         return rows
-    found = torch.as_tensor(rows, device=device)
-    if found.dtype != torch.bool and found.numel() and not (-count <= found.min() and found.max() < count):
-        raise IndexError(f"rows {found.tolist()} are not all in a map of {count} rows; use 0 to {count - 1}")
-    return found
+    index = torch.as_tensor(rows, device=device)
+    if index.dtype != torch.bool and index.numel() and not (-count <= index.min() and index.max() < count):
+        raise IndexError(f"rows {index.tolist()} are not all in a map of {count} rows; use 0 to {count - 1}")
+    return index
 
 
-def after(
+def compose(
     picked: tuple[int | slice, ...], index: tuple[int | slice, ...], batch: tuple[int, ...]
 ) -> tuple[int | slice, ...]:
-    """What `index` takes of what was `picked` before, as one index of all axes."""
-    whole = [*picked, *[slice(None)] * (len(batch) - len(picked))]
-    left = [(axis, range(batch[axis])[one]) for axis, one in enumerate(whole) if isinstance(one, slice)]
-    for (axis, before), one in zip(left, index, strict=False):
-        if isinstance(one, slice):
-            taken = before[one]
-            whole[axis] = slice(taken.start, taken.stop, taken.step)
-        elif -len(before) <= one < len(before):
-            whole[axis] = before[one]
+    """Composes `index` with the index `picked` that was applied before, as one index of all axes."""
+    composed = [*picked, *[slice(None)] * (len(batch) - len(picked))]
+    remaining = [(axis, range(batch[axis])[item]) for axis, item in enumerate(composed) if isinstance(item, slice)]
+    for (axis, entries), item in zip(remaining, index, strict=False):
+        if isinstance(item, slice):
+            selected = entries[item]
+            composed[axis] = slice(selected.start, selected.stop, selected.step)
+        elif -len(entries) <= item < len(entries):
+            composed[axis] = entries[item]
         else:
             raise IndexError(
-                f"{one} is not on axis {axis} of a map, which has {len(before)}; use 0 to {len(before) - 1}"
+                f"{item} is not on axis {axis} of a map, which has {len(entries)}; use 0 to {len(entries) - 1}"
             )
-    return tuple(whole)
+    return tuple(composed)

@@ -1,1 +1,1 @@
-"""Mechanisms that are uses of the equation, one file each."""
+"""Attention mechanisms built on the equation, one per file."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import attended, mixed, no_values, whole_mask
-from regard.attn.mechanisms.coattention import pairs_of
+from regard.attn.explicit_weights import mix, no_values, read_by_weights, whole_mask
+from regard.attn.mechanisms.coattention import pair_scores
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.position import Positions
@@ -15,18 +15,18 @@ from regard.attn.terms.score import Trilinear
 
 
 class Flow(NamedTuple):
-    """BiDAF's output and both of its attentions."""
+    """The output of BiDAF and the weights of both directions."""
 
     out: Tensor  # "*b q 4d"
-    weights: Tensor  # "*b q k": each word of the context over the question
-    back: Tensor  # "*b q": the question over the context
+    weights: Tensor  # "*b q k": from each word of the context to the question
+    back: Tensor  # "*b q": from the question to the context
 
 
 class AttentionFlow(nn.Module):
     """[h; ũ; h∘ũ; h∘h̃], ũ = Σ_j softmax_j(S) u_j, h̃ = Σ_t softmax_t(max_j S) h_t  (Seo et al. 2017, BiDAF).
 
-    q is the context h, k the question u, of one width; the score is Trilinear and is never tiled. `mask` says which
-    words of the question there are, `back` which of the context.
+    q is the context h and k the question u, of one width; the score is Trilinear, without a (q, k, 3d) tensor. `mask`
+    marks the words of the question, `back` the words of the context.
     """
 
     def __init__(self, dim: int) -> None:
@@ -56,7 +56,7 @@ class AttentionFlow(nn.Module):
         positions: Positions | None = None,
         need: Need = NOTHING,
     ) -> Attended:
-        """The same, with what `need` asks for beside the output; weights are those over k, `flow` has the others."""
+        """Like `forward`, and returns the results that `need` requests; weights are those over k, `flow` has both."""
         no_values(v, "AttentionFlow")
         flow, read = self._flow(q, k, mask, back, positions, need)
         return read._replace(out=flow.out)
@@ -82,33 +82,38 @@ class AttentionFlow(nn.Module):
         positions: Positions | None,
         need: Need,
     ) -> tuple[Flow, Attended]:
-        pairs = pairs_of(self.score, q, k, mask, back, positions)
-        softmax, scores, allowed = Softmax(), pairs.scores, whole_mask(pairs.there)
+        pairs = pair_scores(self.score, q, k, mask, back, positions)
+        softmax, scores, allowed = Softmax(), pairs.scores, whole_mask(pairs.q_to_k)
         weights = softmax.weights(scores, allowed)
-        read = attended(pairs.there, weights, pairs.there_felt, need, self)
-        best, rows = _best(scores, allowed, whole_mask(pairs.back))
-        home = softmax.weights(best, rows)  # (*b, q)
-        context = pairs.back.v
-        pooled = mixed(home.to(context.dtype).unsqueeze(-2), context, self)  # (*b, 1, d)
-        if pairs.back_felt is not None:  # one pool for all rows: it is lost with any word that it may look at
-            lost = (rows & ~torch.isfinite(q).all(-1)).any(-1, keepdim=True)
-            home, pooled = home.masked_fill(lost, torch.nan), pooled.masked_fill(lost.unsqueeze(-1), torch.nan)
+        read = read_by_weights(pairs.q_to_k, weights, pairs.q_to_k_nonfinite, need, self)
+        row_max, rows = _row_max(scores, allowed, whole_mask(pairs.k_to_q))
+        back_weights = softmax.weights(row_max, rows)  # (*b, q)
+        context = pairs.k_to_q.v
+        pooled = mix(back_weights.to(context.dtype).unsqueeze(-2), context, self)  # (*b, 1, d)
+        if (
+            pairs.k_to_q_nonfinite is not None
+        ):  # one pooled vector for all rows: it becomes NaN with any visible word that is not finite
+            is_nan = (rows & ~torch.isfinite(q).all(-1)).any(-1, keepdim=True)
+            back_weights, pooled = (
+                back_weights.masked_fill(is_nan, torch.nan),
+                pooled.masked_fill(is_nan.unsqueeze(-1), torch.nan),
+            )
         out = torch.cat([context.expand(read.out.shape), read.out, context * read.out, context * pooled], dim=-1)
-        return Flow(out, weights.to(q.dtype), home.to(q.dtype)), read
+        return Flow(out, weights.to(q.dtype), back_weights.to(q.dtype)), read
 
     def extra_repr(self) -> str:
         return f"back=max, out={4 * self.score.query.numel()}"
 
 
-def _best(scores: Tensor, allowed: Tensor | None, back: Tensor | None) -> tuple[Tensor, Tensor]:
-    """max_j S for every row, and the rows that can be looked at: those that may look at something themselves."""
+def _row_max(scores: Tensor, allowed: Tensor | None, back: Tensor | None) -> tuple[Tensor, Tensor]:
+    """max_j S of every row, and the rows that can be attended to: those with an allowed key."""
     if scores.shape[-1] == 0:
-        nothing = scores.new_zeros(scores.shape[:-1])
-        return nothing, nothing.bool()
+        zeros = scores.new_zeros(scores.shape[:-1])
+        return zeros, zeros.bool()
     if allowed is None:
-        best = scores.amax(-1)
-        rows = torch.ones_like(best, dtype=torch.bool)
+        row_max = scores.amax(-1)
+        rows = torch.ones_like(row_max, dtype=torch.bool)
     else:
-        best = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).amax(-1)
+        row_max = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).amax(-1)
         rows = allowed.any(-1)
-    return best, rows if back is None else rows & back.any(-2)
+    return row_max, rows if back is None else rows & back.any(-2)

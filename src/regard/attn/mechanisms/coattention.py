@@ -1,4 +1,4 @@
-"""CoAttention: one matrix of scores, read in both directions."""
+"""CoAttention: one score matrix, read in both directions."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
-from regard.attn.explicit_weights import attended, compared, looked, no_values, whole_mask
+from regard.attn.explicit_weights import no_values, read_by_weights, resolve_bare, score_pairs, whole_mask
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
@@ -17,42 +17,42 @@ from regard.attn.terms.score import Score
 
 
 class CoAttended(NamedTuple):
-    """What each side read from the other."""
+    """The outputs and weights of both directions."""
 
     of_q: Attended  # out "*b q e", weights "*b q k"
     of_k: Attended  # out "*b k d", weights "*b k q"
 
 
-class Pairs(NamedTuple):
-    """Every q with every k: scored once, masked twice."""
+class PairScores(NamedTuple):
+    """One score matrix for q and k, with the calls of both directions."""
 
     scores: Tensor  # "*b q k"
-    there: AttentionCall  # q looks at k
-    there_felt: Tensor | None
-    back: AttentionCall  # k looks at q
-    back_felt: Tensor | None
+    q_to_k: AttentionCall  # q attends to k
+    q_to_k_nonfinite: Tensor | None
+    k_to_q: AttentionCall  # k attends to q
+    k_to_q_nonfinite: Tensor | None
 
 
-def pairs_of(
+def pair_scores(
     score: Score,
     q: Tensor,
     k: Tensor,
     mask: Mask | Tensor | None,
     back: Mask | Tensor | None,
     positions: Positions | None,
-) -> Pairs:
-    there, there_felt = looked(q, k, None, mask, positions)
-    reverse, back_felt = looked(k, q, None, back, None if positions is None else positions[::-1])
+) -> PairScores:
+    q_to_k, q_to_k_nonfinite = resolve_bare(q, k, None, mask, positions)
+    k_to_q, k_to_q_nonfinite = resolve_bare(k, q, None, back, None if positions is None else positions[::-1])
     score.check(q, k)
-    # the keys of either direction are free of what may not be looked at and is not a number
-    scores = compared(score, score.queries(reverse.keys), score.keys(there.keys))
-    return Pairs(scores, there, there_felt, reverse, back_felt)
+    # the keys of either direction have their masked non-finite numbers zeroed
+    scores = score_pairs(score, score.queries(k_to_q.keys), score.keys(q_to_k.keys))
+    return PairScores(scores, q_to_k, q_to_k_nonfinite, k_to_q, k_to_q_nonfinite)
 
 
 class CoAttention(nn.Module):
     """normalize(S) k and normalize(Sᵀ) q of one score matrix S  (Lu et al. 2016, parallel; Parikh et al. 2016, attend).
 
-    `mask` says who in k may be looked at by q, `back` who in q by k: usually the Lengths of each.
+    `mask` says which of k may be attended to by q, `back` which of q by k: usually the Lengths of each.
     """
 
     def __init__(self, score: Score, *, normalize: Normalizer | None = None) -> None:
@@ -69,8 +69,8 @@ class CoAttention(nn.Module):
         back: Mask | Tensor | None = None,
         positions: Positions | None = None,
     ) -> tuple[Tensor, Tensor]:  # "*b q d", "*b k e" -> "*b q e", "*b k d"
-        got = self.attend(q, k, mask=mask, back=back, positions=positions)
-        return got.of_q.out, got.of_k.out
+        attended = self.attend(q, k, mask=mask, back=back, positions=positions)
+        return attended.of_q.out, attended.of_k.out
 
     def attend(
         self,
@@ -82,18 +82,18 @@ class CoAttention(nn.Module):
         positions: Positions | None = None,
         need: Need = NOTHING,
     ) -> CoAttended:
-        """The same, with what `need` asks for beside either output."""
-        pairs = pairs_of(self.score, q, k, mask, back, positions)
-        there = self.normalize.weights(pairs.scores, whole_mask(pairs.there))
-        home = self.normalize.weights(pairs.scores.transpose(-1, -2), whole_mask(pairs.back))
+        """Like `forward`, and returns the results that `need` requests beside either output."""
+        pairs = pair_scores(self.score, q, k, mask, back, positions)
+        weights = self.normalize.weights(pairs.scores, whole_mask(pairs.q_to_k))
+        back_weights = self.normalize.weights(pairs.scores.transpose(-1, -2), whole_mask(pairs.k_to_q))
         return CoAttended(
-            attended(pairs.there, there, pairs.there_felt, need, self),
-            attended(pairs.back, home, pairs.back_felt, need, self),
+            read_by_weights(pairs.q_to_k, weights, pairs.q_to_k_nonfinite, need, self),
+            read_by_weights(pairs.k_to_q, back_weights, pairs.k_to_q_nonfinite, need, self),
         )
 
 
 class DynamicCoAttention(AttentionModule):
-    """A [k; Bᵀq]: what q reads from k, and from what k reads from q  (Xiong et al. 2017, dynamic coattention)."""
+    """A [k; Bᵀq]: q reads k and the vectors that k read from q  (Xiong et al. 2017, dynamic coattention)."""
 
     def __init__(self, both: CoAttention) -> None:
         super().__init__()
@@ -106,8 +106,8 @@ class DynamicCoAttention(AttentionModule):
             raise TypeError(
                 "k must be a tensor for co-attention, which reads it from both sides; pass the keys themselves"
             )
-        got = self.both.attend(q, k, mask=mask, positions=positions, need=replace(need, weights=True))
-        there = got.of_q
-        assert there.weights is not None
-        out = torch.cat([there.out, there.weights @ got.of_k.out], dim=-1)
-        return there._replace(out=out, weights=there.weights if need.weights else None)
+        attended = self.both.attend(q, k, mask=mask, positions=positions, need=replace(need, weights=True))
+        of_q = attended.of_q
+        assert of_q.weights is not None
+        out = torch.cat([of_q.out, of_q.weights @ attended.of_k.out], dim=-1)
+        return of_q._replace(out=out, weights=of_q.weights if need.weights else None)

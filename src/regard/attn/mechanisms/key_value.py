@@ -1,4 +1,4 @@
-"""KeyValue: one part of a state is matched with the query, another is read."""
+"""KeyValue: attention over states split into a key part and a value part."""
 
 from typing import NamedTuple
 
@@ -13,18 +13,18 @@ from regard.attn.layer import Attention
 
 
 class KeyValueParts(NamedTuple):
-    """A state taken apart."""
+    """The parts of a state."""
 
     key: Tensor  # "*b k e/parts"
     value: Tensor
-    predict: Tensor | None  # only of three parts
+    predict: Tensor | None  # only with three parts
 
 
 class KeyValue(AttentionModule):
     """attention(q, key, value) of states [key; value], or [key; value; predict]  (Daniluk et al. 2017).
 
-    One part of a state is found by, another is read; of three parts the last is left to predict with. In
-    self-attention the query is the state's own key: `layer(layer.split(states).key, states)`.
+    One part of a state is compared with the query, another is read; with three parts the last one is left for the
+    prediction. In self-attention the query is the state's own key: `layer(layer.split(states).key, states)`.
     """
 
     def __init__(self, attention: Attention, parts: int = 2) -> None:
@@ -38,17 +38,17 @@ class KeyValue(AttentionModule):
 
     def split(self, states: Tensor) -> KeyValueParts:  # "*b k e"
         checks.floating("k", states)
-        left = states.shape[-1] % self.parts
-        if left:
+        remainder = states.shape[-1] % self.parts
+        if remainder:
             raise ValueError(
-                f"k must split evenly into {self.parts} parts, got {checks.shape(states)}, which leaves {left}; "
-                f"try states of width {states.shape[-1] - left}"
+                f"k must split evenly into {self.parts} parts, got {checks.shape(states)}, which leaves {remainder}; "
+                f"try states of width {states.shape[-1] - remainder}"
             )
         key, value, *predict = states.chunk(self.parts, dim=-1)
         return KeyValueParts(key, value, predict[0] if predict else None)
 
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e"
-        """Keys projected once, to be looked at by many calls."""
+        """Projects the keys once, for many calls."""
         no_values(v, "KeyValue")
         parts = self.split(k)
         return self.attention.project_kv(parts.key, parts.value)

@@ -1,4 +1,4 @@
-"""Local: attention inside a window whose place is given or predicted."""
+"""Local: attention inside a window whose centre is fixed or predicted."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs
-from regard.attn.explicit_weights import attended, looked, matrix, whole_mask
+from regard.attn.explicit_weights import read_by_weights, resolve_bare, score_matrix, whole_mask
 from regard.attn.functional import attend
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import LocalGaussian
-from regard.attn.terms.mask import Mask, Window, lead
+from regard.attn.terms.mask import Mask, Window, insert_head_axes
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Score
@@ -20,7 +20,7 @@ from regard.attn.terms.score import Score
 
 @dataclass(frozen=True)
 class Diagonal:
-    """p = t: the window lies around the key of the query's own number  (Luong et al. 2015, local-m)."""
+    """p = t: the window is centred at the key with the query's own number  (Luong et al. 2015, local-m)."""
 
     window: int = 10
 
@@ -31,10 +31,10 @@ class Diagonal:
 class Local(AttentionModule):
     """softmax(score) over |j − p| ≤ D, times exp(−(j − p)² / 2(D/2)²) where p is predicted  (Luong et al. 2015, 3.2).
 
-    `place` says where p is: `Diagonal(window=D)`, local-m, p = t without the Gaussian; `LocalGaussian(dim, hidden,
-    window=D)`, local-p, p = S σ(v · tanh(W q)). S is the place behind the last key that may be looked at, so that
-    padding does not move p. Weights of local-p are not normalized again and sum to less than one; p is trained
-    through the Gaussian alone. Queries count from 0: a step t passes positions=([t], [0, …, S − 1]).
+    `place` defines p: `Diagonal(window=D)`, local-m, p = t without the Gaussian; `LocalGaussian(dim, hidden,
+    window=D)`, local-p, p = S σ(v · tanh(W q)). S is the position behind the last key that may be attended to, so that
+    padding does not move p. Weights of local-p are not normalized again and sum to less than one; p is trained through
+    the Gaussian alone. Queries count from 0: a step t passes positions=([t], [0, …, S − 1]).
     """
 
     def __init__(
@@ -46,32 +46,32 @@ class Local(AttentionModule):
         self.normalize = Softmax() if normalize is None else normalize
 
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
-        """Keys projected once, to be looked at by many calls."""
+        """Projects the keys once, for many calls."""
         return KVCache(self.score.keys(k), k if v is None else v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
         q, k, v, mask, positions, need = inputs
-        i, j = _places(q, k) if positions is None else positions
+        i, j = _default_positions(q, k) if positions is None else positions
         if isinstance(self.place, Diagonal):
-            near: Mask = Window(self.place.window, self.place.window)
-            near = near if mask is None else near & mask
+            window: Mask = Window(self.place.window, self.place.window)
+            window = window if mask is None else window & mask
             score, normalize = self.score, self.normalize
-            return attend(q, k, v, score=score, mask=near, normalize=normalize, positions=(i, j), need=need)
-        call, felt = looked(q, k, v, mask, (i, j))
+            return attend(q, k, v, score=score, mask=window, normalize=normalize, positions=(i, j), need=need)
+        call, nonfinite_rows = resolve_bare(q, k, v, mask, (i, j))
         allowed = whole_mask(call)
-        here = lead(j.unsqueeze(-2), len(call.batch) + 2)  # (*b, 1, k)
-        centre = self.place.centre(q, _end(here, allowed))  # (*b, q, 1)
-        inside = (here - centre).abs() <= self.place.window
-        scores = matrix(self.score, call, isinstance(k, KVCache))
-        weights = self.normalize.weights(scores, inside if allowed is None else inside & allowed)
+        key_positions = insert_head_axes(j.unsqueeze(-2), len(call.batch) + 2)  # (*b, 1, k)
+        centre = self.place.centre(q, _end(key_positions, allowed))  # (*b, q, 1)
+        is_inside = (key_positions - centre).abs() <= self.place.window
+        scores = score_matrix(self.score, call, isinstance(k, KVCache))
+        weights = self.normalize.weights(scores, is_inside if allowed is None else is_inside & allowed)
         weights = weights * self.place.log_density(centre, j).exp()
-        return attended(call, weights, felt, need, self)
+        return read_by_weights(call, weights, nonfinite_rows, need, self)
 
     def extra_repr(self) -> str:
         return f"place={self.place!r}" if isinstance(self.place, Diagonal) else ""
 
 
-def _places(q: Tensor, k: Tensor | KVCache) -> Positions:
+def _default_positions(q: Tensor, k: Tensor | KVCache) -> Positions:
     if isinstance(k, KVCache):
         j = torch.arange(len(k), device=q.device) if k.positions is None else k.positions
     else:
@@ -79,7 +79,7 @@ def _places(q: Tensor, k: Tensor | KVCache) -> Positions:
     return torch.arange(q.shape[-2], device=q.device), j
 
 
-def _end(here: Tensor, allowed: Tensor | None) -> Tensor:  # "*b 1 k", bool "*b q k" -> "*b q 1"
-    """One place behind the last that may be looked at; 0 where there is none."""
-    behind = here + 1 if allowed is None else (here + 1).where(allowed, 0)
-    return torch.nn.functional.pad(behind, (1, 0)).amax(-1, keepdim=True)
+def _end(key_positions: Tensor, allowed: Tensor | None) -> Tensor:  # "*b 1 k", bool "*b q k" -> "*b q 1"
+    """The position behind the last key that may be attended to; 0 if there is none."""
+    ends = key_positions + 1 if allowed is None else (key_positions + 1).where(allowed, 0)
+    return torch.nn.functional.pad(ends, (1, 0)).amax(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""MemoryHop: a query reads a memory, and the result is added to it."""
+"""MemoryHop: one hop of an end-to-end memory network."""
 
 from torch import Tensor, nn
 
@@ -12,8 +12,8 @@ from regard.attn.terms.score import Dot
 class MemoryHop(AttentionModule):
     """u' = u + Σ_i p_i c_i, p = softmax(u · m)  (Sukhbaatar et al. 2015, end-to-end memory networks).
 
-    k holds m, v holds c, as wide as u. `carry`, a linear map H, gives u' = H u + o: the hops of one map that a
-    recurrent network would make (layer-wise tying). `Attention(Dot(scale=1.0), normalize=Identity())` starts linearly.
+    k holds m, v holds c, as wide as u. With `carry`, a linear map H, u' = H u + o: layer-wise tying, the hops of a
+    recurrent network. `Attention(Dot(scale=1.0), normalize=Identity())` gives the paper's linear start.
     """
 
     def __init__(self, attention: Attention | None = None, *, carry: nn.Linear | None = None) -> None:
@@ -22,19 +22,19 @@ class MemoryHop(AttentionModule):
         self.carry = carry
 
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k d"
-        """Keys projected once, to be looked at by many calls."""
+        """Projects the keys once, for many calls."""
         return self.attention.project_kv(k, v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        got, q = self.attention.attend_inputs(inputs), inputs.q
+        attended, q = self.attention.attend_inputs(inputs), inputs.q
         carried = q if self.carry is None else self.carry(q)
-        width, value_width = carried.shape[-1], got.out.shape[-1]
+        width, value_width = carried.shape[-1], attended.out.shape[-1]
         if width != value_width:
             raise ValueError(
                 f"v must be {width} wide for MemoryHop, which adds it to the query, got {value_width}; "
                 f"pass v with last axis {width} or carry=nn.Linear({q.shape[-1]}, {value_width})"
             )
-        return got._replace(out=carried + got.out)
+        return attended._replace(out=carried + attended.out)
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
         return self.attention.explain_inputs(inputs)

@@ -1,4 +1,4 @@
-"""Monotonic: attention that only moves forward, as an expectation to train and by hard stops to decode."""
+"""Monotonic attention and MoChA: trained as an expectation, decoded by hard stops."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
-from regard.attn.explicit_weights import attended, compared, looked, one_step, whole_mask
+from regard.attn.explicit_weights import check_one_step, read_by_weights, resolve_bare, score_pairs, whole_mask
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
@@ -28,15 +28,15 @@ class ChunkwiseSoftmax(nn.Module):
         self.score = score
         self.width = width
 
-    def spread(self, alignment: Tensor, scores: Tensor, allowed: Tensor | None) -> Tensor:  # all "*b q k"
-        """The weights of keys, given those of the stops. Each window has its own softmax: nothing underflows."""
+    def key_weights(self, alignment: Tensor, scores: Tensor, allowed: Tensor | None) -> Tensor:  # all "*b q k"
+        """The weights of the keys, from those of the stops. Each window has its own softmax: nothing underflows."""
         keys, w = scores.shape[-1], self.width
         if keys == 0:
             return alignment
-        seen = torch.ones_like(scores, dtype=torch.bool) if allowed is None else allowed
-        windows, inside = (F.pad(t, (w - 1, 0)).unfold(-1, w, 1) for t in (scores, seen))  # (*b, q, k, w)
-        share = Softmax().weights(windows, inside) * alignment.unsqueeze(-1)
-        # the key m places before a stop has the window's place w - 1 - m
+        is_visible = torch.ones_like(scores, dtype=torch.bool) if allowed is None else allowed
+        windows, inside_allowed = (F.pad(t, (w - 1, 0)).unfold(-1, w, 1) for t in (scores, is_visible))  # (*b, q, k, w)
+        share = Softmax().weights(windows, inside_allowed) * alignment.unsqueeze(-1)
+        # the key m positions before a stop has index w - 1 - m in the window
         return torch.stack([F.pad(share[..., m:, w - 1 - m], (0, m)) for m in range(min(w, keys))]).sum(0)
 
     def extra_repr(self) -> str:
@@ -44,63 +44,63 @@ class ChunkwiseSoftmax(nn.Module):
 
 
 class StopRule(ABC):
-    """log α_i from log α_{i−1} and the energies of a step: where do the steps of Monotonic stop?"""
+    """log α_i from log α_{i−1} and the energies of a step: the rule by which the steps of Monotonic stop."""
 
     @abstractmethod
     def after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each -> "*b k"
-        """The state after a step. A key that may not be looked at is never stopped at and always passed."""
+        """The state after a step. A masked key is never stopped at and always passed."""
 
 
 @dataclass(frozen=True)
 class FirstStop(StopRule):
-    """At the first j with p_j ≥ 1/2 from the last stop on, there alone; nowhere if there is none, nor ever after.
+    """At the first j with p_j ≥ 1/2 from the last stop on; if there is none, this and all later steps stop nowhere.
 
-    (Raffel et al. 2017, algorithm 1, with the threshold in place of the draw.)
+    (Raffel et al. 2017, algorithm 1, with a threshold instead of a sample.)
     """
 
     def after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:
-        # p ≥ 1/2 is e ≥ 0; who meets NaN on the way cannot say, and all from there on is NaN, ever after
+        # p ≥ 1/2 is e ≥ 0; a NaN before the stop makes everything from there on NaN, in all later steps
         ready = (state.exp().cumsum(-1) > 0.5) & ~(energies < 0)
         if allowed is not None:
             ready = ready & allowed
         first = ready & (ready.cumsum(-1) == 1)
-        lost = ((first & energies.isnan()) | state.isnan()).cumsum(-1) > 0
-        return torch.zeros_like(state).masked_fill(~first, -math.inf).masked_fill(lost, math.nan)
+        is_nan = ((first & energies.isnan()) | state.isnan()).cumsum(-1) > 0
+        return torch.zeros_like(state).masked_fill(~first, -math.inf).masked_fill(is_nan, math.nan)
 
 
 @dataclass(frozen=True)
 class ExpectedStop(StopRule):
     """log α_j = log σ(e_j) + L_j + log Σ_{l≤j} exp(log α_prev,l − L_l), L_j = Σ_{l<j} log(1 − σ(e_l)).
 
-    The recursion of the paper, closed and in logarithms: the products of 1 − p by which others divide vanish after a
-    few hundred keys, their logarithms do not.
+    The closed form of the paper's recursion, in logarithms: the products of 1 − p by which other implementations divide
+    vanish after a few hundred keys, their logarithms do not.
     """
 
     def after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:
         energies = energies.to(state.dtype)
         stop, go = F.logsigmoid(energies), F.logsigmoid(-energies)
-        # instead of -inf: far below all that adds up here, and its differences are numbers
+        # instead of -inf: far below every sum, and its differences are finite
         least = torch.finfo(state.dtype).min / 8
         if allowed is not None:
             stop, go = stop.masked_fill(~allowed, least), go.masked_fill(~allowed, 0.0)
-        passed = go.cumsum(-1) - go
-        return stop + passed + torch.logcumsumexp(state.clamp_min(least) - passed, dim=-1)
+        log_passed = go.cumsum(-1) - go
+        return stop + log_passed + torch.logcumsumexp(state.clamp_min(least) - log_passed, dim=-1)
 
 
 class Monotonic(AttentionModule):
     """α_ij = p_ij q_ij, q_ij = (1 − p_{i,j−1}) q_{i,j−1} + α_{i−1,j}, p = σ(score + r)  (Raffel et al. 2017).
 
-    From where the last step stopped, a step goes on key by key and stops at j with probability p_ij; α is the
-    expectation of its stops. A step may go past the end: its weights then sum to less than one. With `chunk` the step
-    looks at the keys that end at the stop  (MoChA, Chiu and Raffel 2018). In training, energies get Gaussian noise of
-    deviation `noise`, which drives p to 0 and 1; `offset` is what r starts from. In evaluation there is no noise, and a
-    step stops by `stop`: `FirstStop()`, hard, unless told; `ExpectedStop()` keeps the expectation. The state of both is
-    the logarithm of the last step's alignment, "*b k".
+    From the last stop, a step moves on key by key and stops at j with probability p_ij; α is the expectation of the
+    stops. A step may pass the last key: its weights then sum to less than one. With `chunk` the step attends to the
+    keys that end at the stop  (MoChA, Chiu and Raffel 2018). In training, energies get Gaussian noise of deviation
+    `noise`, which drives p to 0 and 1; `offset` is the initial value of r. In evaluation there is no noise, and `stop`
+    decides where a step stops: `FirstStop()`, hard, by default; `ExpectedStop()` keeps the expectation. The state of
+    both is the logarithm of the last step's alignment, "*b k".
 
-        memory = layer.project_kv(h);  state = layer.start(memory)
-        got, state = layer.step(s, memory, state)          "*b 1 d" -> "*b 1 v"
+        cache = layer.project_kv(h);  state = layer.start(cache)
+        attended, state = layer.step(s, cache, state)          "*b 1 d" -> "*b 1 v"
 
-    `layer(q, h)` takes all steps in turn.
+    `layer(q, h)` runs all steps in order.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Monotonic(AttentionModule):
         self.stop = FirstStop() if stop is None else stop
 
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
-        """Keys projected once, the chunk's beside the others, to be looked at by many steps."""
+        """Projects the keys once, with those of the chunk behind them, for many steps."""
         keys = [self.score.keys(k)] + ([] if self.chunk is None else [self.chunk.score.keys(k)])
         return KVCache(torch.cat(keys, dim=-1), k if v is None else v)
 
@@ -142,20 +142,20 @@ class Monotonic(AttentionModule):
         positions: Positions | None = None,
         need: Need = NOTHING,
     ) -> tuple[Attended, Tensor]:  # "*b 1 d", "*b k" -> "*b 1 v"
-        """One step, and the state after it; a step past the end reads zeros, as do all that follow."""
-        one_step(q)
-        call, felt = looked(q, memory, None, mask, positions)
-        energies, scores = self._energies(call, kept=True)
+        """One step, and the state after it; a step past the last key reads zeros, as do all later steps."""
+        check_one_step(q)
+        call, nonfinite_rows = resolve_bare(q, memory, None, mask, positions)
+        energies, scores = self._energies(call, is_cached=True)
         allowed = whole_mask(call)
         state = self._after(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
         weights = self._weights(state.exp().unsqueeze(-2), scores, allowed)
-        return attended(call, weights, felt, need, self), state
+        return read_by_weights(call, weights, nonfinite_rows, need, self), state
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        """All energies at once, then step after step."""
+        """Computes all energies at once, then runs step after step."""
         q, k, v, mask, positions, need = inputs
-        call, felt = looked(q, k, v, mask, positions)
-        energies, scores = self._energies(call, kept=isinstance(k, KVCache))
+        call, nonfinite_rows = resolve_bare(q, k, v, mask, positions)
+        energies, scores = self._energies(call, is_cached=isinstance(k, KVCache))
         allowed = whole_mask(call)
         state = _start((*call.batch, energies.shape[-1]), energies)
         steps = [state.unsqueeze(-2)[..., :0, :]]
@@ -163,26 +163,27 @@ class Monotonic(AttentionModule):
             state = self._after(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
             steps.append(state.exp().unsqueeze(-2))
         weights = self._weights(torch.cat(steps, dim=-2), scores, allowed)
-        return attended(call, weights, felt, need, self)
+        return read_by_weights(call, weights, nonfinite_rows, need, self)
 
     def _after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each
-        # what stops hard has no slope: training expects
+        # a hard stop has no gradient: training uses the expectation
         stop = ExpectedStop() if self.training else self.stop
         return stop.after(energies, allowed, state)
 
-    def _energies(self, call: AttentionCall, kept: bool) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
-        """The energies of stopping at a key, and the chunk's scores of it."""
-        parts = [self.score] + ([] if self.chunk is None else [self.chunk.score])
+    def _energies(self, call: AttentionCall, is_cached: bool) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
+        """The energy of stopping at each key, and the chunk's score of it."""
+        all_scores = [self.score] + ([] if self.chunk is None else [self.chunk.score])
         queries = []
-        for score in parts:
-            score.check(call.q, None if kept else call.keys)
+        for score in all_scores:
+            score.check(call.q, None if is_cached else call.keys)
             queries.append(score.queries(call.q))
-        if kept:
+        if is_cached:
             keys = list(call.keys.split([q.shape[-1] for q in queries], dim=-1))
         else:
-            keys = [score.keys(call.keys) for score in parts]
+            keys = [score.keys(call.keys) for score in all_scores]
         energies, *scores = [
-            compared(score, one, call.spread(two)) for score, one, two in zip(parts, queries, keys, strict=True)
+            score_pairs(score, score_queries, call.expand_kv_heads(score_keys))
+            for score, score_queries, score_keys in zip(all_scores, queries, keys, strict=True)
         ]
         energies = energies + self.offset.to(energies.dtype)
         if self.training and self.noise:
@@ -192,19 +193,19 @@ class Monotonic(AttentionModule):
     def _weights(self, alignment: Tensor, scores: Tensor | None, allowed: Tensor | None) -> Tensor:
         if self.chunk is None or scores is None:
             return alignment
-        return self.chunk.spread(alignment, scores.to(alignment.dtype), allowed)
+        return self.chunk.key_weights(alignment, scores.to(alignment.dtype), allowed)
 
     def extra_repr(self) -> str:
         return f"noise={self.noise:g}, stop={self.stop}"
 
 
-def _precise(t: Tensor) -> torch.dtype:
-    """Sums over the keys grow long: float64 wherever there is one."""
+def _state_dtype(t: Tensor) -> torch.dtype:
+    """sums over the keys are long: float64 wherever the device has it"""
     return torch.float32 if t.device.type == "mps" else torch.float64
 
 
 def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """log of one at the first key and zero elsewhere."""
-    state = torch.full(shape, -math.inf, dtype=_precise(like), device=like.device)
+    """log of an alignment that is one at the first key and zero elsewhere."""
+    state = torch.full(shape, -math.inf, dtype=_state_dtype(like), device=like.device)
     state[..., :1] = 0.0
     return state

@@ -1,4 +1,4 @@
-"""Pool: attention by a learned query."""
+"""Pool: attention pooling by a learned query."""
 
 import math
 
@@ -16,8 +16,8 @@ from regard.attn.terms.mask import Mask
 class Pool(nn.Module):
     """attention(u, k, v) with a learned query u: a sequence becomes one vector  (Yang et al. 2016, eq. 5-7).
 
-    With `queries` there are so many of them, and as many vectors  (Lin et al. 2017: several hops). Yang's score is
-    Additive: W u is the bias that the paper writes b.
+    With `queries` there are several learned queries and one vector per query  (Lin et al. 2017: several hops). Yang's
+    score is Additive: W u is the bias that the paper writes b.
 
         Pool(Attention(Additive(64, 128, 64)), 64)(k)      "*b k e" -> "*b e"
         Pool(Attention(Dot()), 128, queries=4)(k)          "*b k e" -> "*b 4 e"
@@ -39,24 +39,24 @@ class Pool(nn.Module):
     def attend(
         self, k: Tensor, v: Tensor | None = None, *, mask: Mask | Tensor | None = None, need: Need = NOTHING
     ) -> Attended:  # "*b k e", "*b k v" -> "*b v", or "*b queries v"
-        """The same, with what `need` asks for beside the output; one query alone has no axis."""
+        """Like `forward`, and returns the results that `need` requests; without `queries` there is no query axis."""
         checks.floating("k", k)
         q = self.query.to(k.dtype).expand(*k.shape[:-2], -1, -1)
-        got = self.attention.attend(q, k, v, mask=mask, need=need)
+        attended = self.attention.attend(q, k, v, mask=mask, need=need)
         if self.queries is not None:
-            return got
-        wide = {name: t.squeeze(-2) for name in ("out", "weights") if (t := getattr(got, name)) is not None}
+            return attended
+        wide = {name: t.squeeze(-2) for name in ("out", "weights") if (t := getattr(attended, name)) is not None}
         thin = {
             name: t.squeeze(-1)
-            for name in ("log_prob", "lse", "entropy", "place")
-            if (t := getattr(got, name)) is not None
+            for name in ("log_prob", "lse", "entropy", "key_index")
+            if (t := getattr(attended, name)) is not None
         }
-        return got._replace(**wide, **thin)
+        return attended._replace(**wide, **thin)
 
     def explain(
         self, k: Tensor, v: Tensor | None = None, *, mask: Mask | Tensor | None = None, need: Need = NOTHING
     ) -> str:
-        """Which backend runs this call and, for each one passed over, why."""
+        """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
         q = self.query.to(k.dtype).expand(*k.shape[:-2], -1, -1)
         return self.attention.explain(q, k, v, mask=mask, need=need)
 
@@ -65,22 +65,22 @@ class Pool(nn.Module):
 
 
 class BroadcastPool(AttentionModule):
-    """Pool for every query: all get what one learned query finds, whatever they ask."""
+    """Pool for every query: all get the output of one learned query, whatever they contain."""
 
     def __init__(self, pool: Pool) -> None:
         super().__init__()
         self.pool = pool
 
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
-        """Keys projected once, to be looked at by many calls."""
+        """Projects the keys once, for many calls."""
         return self.pool.attention.project_kv(k, v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        return self.pool.attention.attend_inputs(self._learned(inputs))
+        return self.pool.attention.attend_inputs(self._with_learned_query(inputs))
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
-        return self.pool.attention.explain_inputs(self._learned(inputs))
+        return self.pool.attention.explain_inputs(self._with_learned_query(inputs))
 
-    def _learned(self, inputs: AttentionInputs) -> AttentionInputs:
+    def _with_learned_query(self, inputs: AttentionInputs) -> AttentionInputs:
         checks.floating("q", inputs.q)
         return inputs._replace(q=self.pool.query.to(inputs.q.dtype).expand(*inputs.q.shape[:-1], -1))

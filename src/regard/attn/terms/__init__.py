@@ -1,1 +1,1 @@
-"""The terms of the equation, memory, positions and the call that joins them."""
+"""The terms of the equation: scores, biases, masks, normalizers, reads and positions."""

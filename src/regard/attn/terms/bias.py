@@ -1,6 +1,6 @@
-"""Biases: what does position add to a score?  A bias may read the query, never the key.
+"""Biases: terms that depend on positions and are added to the scores. A bias may read the query, never the key.
 
-Its axes before (q, k) are the last ones of the batch, the heads first of all: (h, q, k) serves scores (b, h, q, k).
+Its axes before (q, k) are the last axes of the batch, first of all the heads: (h, q, k) serves scores (b, h, q, k).
 """
 
 import math
@@ -10,31 +10,31 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.mask import lead
+from regard.attn.terms.mask import insert_head_axes
 
 
 class Bias(nn.Module):
     """bias(q, i, j) is added to the scores of queries at positions i and keys at positions j."""
 
-    # does it depend on the query, or on positions alone?
+    # whether it depends on the query, or on positions alone
     reads_query: bool = True
-    # does it depend on how many keys a sample has?
+    # whether it depends on the number of keys of a sample
     reads_total: bool = False
 
     def content(self, q: Tensor) -> Tensor:
-        """The query as the score sees it."""
+        """The query as the score gets it."""
         return q
 
     @abstractmethod
     def forward(
         self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor
     ) -> Tensor:  # "*b q d", "*b q", "*b k" -> "*b q k"
-        """What is added to the scores; `total` is how many keys the whole call has, or each sample, "*b 1 1"."""
+        """The numbers added to the scores; `total` is the number of keys of the whole call, or per sample, "*b 1 1"."""
 
 
-def _ahead(i: Tensor, j: Tensor, q: Tensor) -> Tensor:
-    """j − i for every pair; where positions differ from sample to sample, with an axis for the heads of q."""
-    return lead(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim)
+def _offsets(i: Tensor, j: Tensor, q: Tensor) -> Tensor:
+    """j − i for every pair; if positions differ between samples, with an axis for the heads of q."""
+    return insert_head_axes(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim)
 
 
 class ALiBi(Bias):
@@ -53,8 +53,8 @@ class ALiBi(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.heads(q, len(self.slopes), self)
-        # in float32: a half type does not tell far places apart
-        return (-self.slopes.float()[:, None, None] * _ahead(i, j, q).abs()).to(q.dtype)
+        # in float32: half types cannot distinguish far positions
+        return (-self.slopes.float()[:, None, None] * _offsets(i, j, q).abs()).to(q.dtype)
 
     def extra_repr(self) -> str:
         return f"heads={len(self.slopes)}"
@@ -67,7 +67,7 @@ class T5Buckets(Bias):
 
     def __init__(self, heads: int, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> None:
         super().__init__()
-        checks.sizes("T5Buckets", heads=heads, buckets=buckets, max_distance=max_distance)
+        checks.positive_ints("T5Buckets", heads=heads, buckets=buckets, max_distance=max_distance)
         if buckets < 4 or buckets % 2:
             raise ValueError(f"buckets must be even and at least 4 for T5Buckets, got {buckets}; try 32")
         if max_distance <= buckets:
@@ -93,12 +93,12 @@ class T5Buckets(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.heads(q, self.table.embedding_dim, self)
-        ahead = lead(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim - 1)  # the heads' axis comes from the table
+        ahead = insert_head_axes(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim - 1)  # the heads' axis comes from the table
         return self.table(self.bucket(ahead)).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
 
     def __repr__(self) -> str:
-        ways = "" if self.bidirectional else ", bidirectional=False"
-        return f"T5Buckets({self.table.embedding_dim}, buckets={self.table.num_embeddings}{ways})"
+        direction = "" if self.bidirectional else ", bidirectional=False"
+        return f"T5Buckets({self.table.embedding_dim}, buckets={self.table.num_embeddings}{direction})"
 
 
 class Shaw(Bias):
@@ -106,7 +106,7 @@ class Shaw(Bias):
 
     def __init__(self, dim: int, clip: int = 16, *, scale: float | None = None) -> None:
         super().__init__()
-        checks.sizes("Shaw", dim=dim)
+        checks.positive_ints("Shaw", dim=dim)
         checks.positive("clip", clip, "Shaw")
         self.table = nn.Parameter(torch.randn(2 * clip + 1, dim) / math.sqrt(dim))
         self.clip = clip
@@ -115,28 +115,29 @@ class Shaw(Bias):
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.width("q", q, self.table.shape[1], self)
         by_distance = (q * self.scale) @ self.table.to(q.dtype).T  # (*b, q, 2 clip + 1)
-        index = _ahead(i, j, q).clamp(-self.clip, self.clip) + self.clip
-        return _pick(by_distance, index)
+        index = _offsets(i, j, q).clamp(-self.clip, self.clip) + self.clip
+        return _gather_distances(by_distance, index)
 
     def __repr__(self) -> str:
         return f"Shaw({self.table.shape[1]}, clip={self.clip})"
 
 
-def _pick(by_distance: Tensor, index: Tensor) -> Tensor:  # "*b q n", "*b q k" -> "*b q k"
+def _gather_distances(by_distance: Tensor, index: Tensor) -> Tensor:  # "*b q n", "*b q k" -> "*b q k"
     """by_distance[..., i, index[..., i, j]] for every pair."""
-    lead = torch.broadcast_shapes(by_distance.shape[:-2], index.shape[:-2])
-    return by_distance.expand(*lead, -1, -1).gather(-1, index.expand(*lead, -1, -1))
+    leading = torch.broadcast_shapes(by_distance.shape[:-2], index.shape[:-2])
+    return by_distance.expand(*leading, -1, -1).gather(-1, index.expand(*leading, -1, -1))
 
 
 class RelativeXL(Bias):
-    """(q_i + v) · W R_{i−j} · scale, and the score sees q_i + u  (Dai et al. 2019, Transformer-XL, section 3.3).
+    """(q_i + v) · W R_{i−j} · scale, and the score gets q_i + u  (Dai et al. 2019, Transformer-XL, section 3.3).
 
-    R_n = [sin(n ω); cos(n ω)], ω_k = 10000^(−2k/d). Right for keys ahead of the query, too: no shift is done.
+    R_n = [sin(n ω); cos(n ω)], ω_k = 10000^(−2k/d). Also correct for keys ahead of the query: there is no relative
+    shift.
     """
 
     def __init__(self, dim: int, heads: int, head_dim: int, *, scale: float | None = None) -> None:
         super().__init__()
-        checks.sizes("RelativeXL", dim=dim, heads=heads, head_dim=head_dim)
+        checks.positive_ints("RelativeXL", dim=dim, heads=heads, head_dim=head_dim)
         if dim % 2:
             raise ValueError(
                 f"dim must be even for RelativeXL, a sine and a cosine for every frequency, got {dim}; try {dim + 1}"
@@ -152,26 +153,26 @@ class RelativeXL(Bias):
         return q + self.u.to(q.dtype)
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
-        behind = -_ahead(i, j, q)
-        if behind.numel() == 0:
-            return q.new_zeros(1) * behind
-        first = behind.amin()
-        # compiled code cannot read the farthest distance: there positions are taken to be consecutive
+        distance = -_offsets(i, j, q)
+        if distance.numel() == 0:
+            return q.new_zeros(1) * distance
+        least = distance.amin()
+        # compiled code cannot read the greatest distance: positions are then assumed to be consecutive
         compiling = torch.compiler.is_compiling()
-        count = i.shape[-1] + j.shape[-1] - 1 if compiling else int(behind.amax() - first) + 1
-        distances = first + torch.arange(count, device=i.device)
+        count = i.shape[-1] + j.shape[-1] - 1 if compiling else int(distance.amax() - least) + 1
+        distances = least + torch.arange(count, device=i.device)
         heads, _, head_dim = self.u.shape
-        relative = self.position(waves(distances, self.position.in_features).to(q.dtype))
+        relative = self.position(sinusoids(distances, self.position.in_features).to(q.dtype))
         relative = relative.view(count, heads, head_dim).permute(1, 2, 0)  # (h, d, n)
         by_distance = ((q + self.v.to(q.dtype)) * self.scale) @ relative
-        return _pick(by_distance, behind - first)
+        return _gather_distances(by_distance, distance - least)
 
     def __repr__(self) -> str:
         heads, _, head_dim = self.u.shape
         return f"RelativeXL({self.position.in_features}, heads={heads}, head_dim={head_dim})"
 
 
-def waves(positions: Tensor, dim: int) -> Tensor:  # "*p" -> "*p dim"
+def sinusoids(positions: Tensor, dim: int) -> Tensor:  # "*p" -> "*p dim"
     """[sin(p ω); cos(p ω)], ω_k = 10000^(−2k/dim), sines before cosines."""
     frequencies = 10000.0 ** (-torch.arange(0, dim, 2, device=positions.device, dtype=torch.float32) / dim)
     angles = positions.unsqueeze(-1).float() * frequencies
@@ -188,22 +189,22 @@ class LocalGaussian(Bias):
 
     def __init__(self, dim: int, hidden: int, window: float = 10.0) -> None:
         super().__init__()
-        checks.sizes("LocalGaussian", dim=dim, hidden=hidden)
+        checks.positive_ints("LocalGaussian", dim=dim, hidden=hidden)
         checks.positive("window", window, "LocalGaussian")
         self.hidden = nn.Linear(dim, hidden, bias=False)
         self.place = nn.Linear(hidden, 1, bias=False)
         self.window = window
 
     def centre(self, q: Tensor, total: int | Tensor) -> Tensor:  # "*b q d" -> "*b q 1"
-        """p: the place that the query expects, between 0 and `total`."""
+        """p: the predicted position of the query, between 0 and `total`."""
         checks.width("q", q, self.hidden.in_features, self)
-        place = self.place(torch.tanh(self.hidden(q)))
-        # in float32 at least: a half type does not tell far places apart
-        return total * torch.sigmoid(place.to(checks.widened(place.dtype)))
+        logit = self.place(torch.tanh(self.hidden(q)))
+        # in float32 at least: half types cannot distinguish far positions
+        return total * torch.sigmoid(logit.to(checks.accumulate_dtype(logit.dtype)))
 
     def log_density(self, centre: Tensor, j: Tensor) -> Tensor:  # "*b q 1", "*b k" -> "*b q k"
-        apart = lead(j.unsqueeze(-2), centre.ndim).to(centre.dtype) - centre
-        return -apart.square() / (2 * (self.window / 2) ** 2)
+        distance = insert_head_axes(j.unsqueeze(-2), centre.ndim).to(centre.dtype) - centre
+        return -distance.square() / (2 * (self.window / 2) ** 2)
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         return self.log_density(self.centre(q, total), j).to(q.dtype)
@@ -212,8 +213,8 @@ class LocalGaussian(Bias):
         return f"LocalGaussian({self.hidden.in_features}, {self.hidden.out_features}, window={self.window:g})"
 
 
-class Added(Bias):
-    """A tensor of numbers to be added, "*b q k", by the index of this call's queries and keys."""
+class TensorBias(Bias):
+    """A tensor added to the scores, "*b q k", indexed by the queries and keys of this call."""
 
     reads_query = False
 

@@ -1,4 +1,4 @@
-"""A number that is either fixed or trained."""
+"""Learnable: a scalar hyperparameter of a term that is trained."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from regard.attn import checks
 
 @dataclass(frozen=True)
 class Learnable:
-    """A number to be trained, starting at `init`; one for each head if `heads` is given: `Cosine(Learnable(10.0))`."""
+    """A trained number with initial value `init`; with `heads`, one per head: `Cosine(Learnable(10.0))`."""
 
     init: float
     heads: int | None = None
@@ -21,13 +21,13 @@ class Learnable:
         return nn.Parameter(torch.full(size, float(raw)))
 
 
-def of_heads(number: Tensor, t: Tensor, owner: object) -> Tensor:
-    """A trained number for `t`, "*b q k": one, or one for each of its heads."""
+def per_head(number: Tensor, t: Tensor, owner: object) -> Tensor:
+    """A trained number in the shape for `t`, "*b q k": one, or one per head."""
     if number.ndim:
         checks.heads(t, len(number), owner)
     return number.to(t.dtype)
 
 
-def say(value: "float | Learnable | Tensor") -> str:
+def format_number(value: "float | Learnable | Tensor") -> str:
     """The number as `extra_repr` prints it."""
     return f"{value:g}" if isinstance(value, (int, float)) else "trained"

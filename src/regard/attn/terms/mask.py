@@ -1,7 +1,7 @@
-"""Masks: who may look where?  Predicates on absolute positions, True = may look; joined by `&`, `|` and `~`.
+"""Masks: predicates on absolute positions that say which keys a query may attend to; combined by `&`, `|` and `~`.
 
-A mask's leading axes are the first axes of the batch: lengths of shape (b,) serve scores of shape (b, q, k) and
-(b, h, q, k) alike.
+True means that the query may attend to the key. The leading axes of a mask are the first axes of the batch: lengths of
+shape (b,) serve scores of shape (b, q, k) and (b, h, q, k) alike.
 """
 
 import functools
@@ -18,7 +18,9 @@ Rows = Tensor | slice
 
 
 class Tiles(NamedTuple):
-    """A row of positions cut into tiles: the least and the greatest position of each, and where each starts."""
+    """Positions grouped into tiles: the least and the greatest position per tile, the tile size and the number of
+    positions.
+    """
 
     low: Tensor  # (*b, n)
     high: Tensor  # (*b, n)
@@ -35,66 +37,67 @@ def tiles(positions: Tensor, size: int) -> Tiles:  # "*b p" -> n = ceil(p / size
     return Tiles(low, high, size, count)
 
 
-class Verdict(NamedTuple):
-    """What is known of each tile of the (q, k) square: may some pair look?  may every pair?"""
+class TileCoverage(NamedTuple):
+    """Bounds for each tile of the (q, k) matrix: whether some pair is allowed, and whether every pair is."""
 
-    some: Tensor  # (*b, nq, nk), False only where the tile is surely empty
-    every: Tensor  # (*b, nq, nk), True only where the tile is surely full
+    any_allowed: Tensor  # (*b, nq, nk), False only if no pair of the tile is allowed
+    all_allowed: Tensor  # (*b, nq, nk), True only if all pairs of the tile are allowed
 
 
 class Span(NamedTuple):
-    """first ≤ j < end of each query; None leaves a side open."""
+    """The allowed keys of each query, first ≤ j < end; None leaves a side open."""
 
     first: Tensor | None  # (*b, q)
     end: Tensor | None  # (*b, q)
 
-    def both(self, other: "Span") -> "Span":
-        """Where the two are one."""
-        return Span(_either(torch.maximum, self.first, other.first), _either(torch.minimum, self.end, other.end))
+    def intersect(self, other: "Span") -> "Span":
+        """The keys in both spans."""
+        return Span(
+            _join_optional(torch.maximum, self.first, other.first), _join_optional(torch.minimum, self.end, other.end)
+        )
 
 
-def _either(join: Callable[[Tensor, Tensor], Tensor], a: Tensor | None, b: Tensor | None) -> Tensor | None:
+def _join_optional(join: Callable[[Tensor, Tensor], Tensor], a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else join(a, b)
 
 
-def lead(t: Tensor, ndim: int) -> Tensor:
-    """`t` with axes of size one between its leading axes and its last two, so that it has `ndim` axes."""
+def insert_head_axes(t: Tensor, ndim: int) -> Tensor:
+    """`t` with axes of size one inserted between its leading axes and its last two, so that it has `ndim` axes."""
     missing = ndim - t.ndim
     return t if missing <= 0 or t.ndim == 2 else t.reshape(*t.shape[:-2], *[1] * missing, *t.shape[-2:])
 
 
-def _fold(join: Callable[[Tensor, Tensor], Tensor], all_of: Sequence[Tensor]) -> Tensor:
-    ndim = max(t.ndim for t in all_of)
-    return functools.reduce(join, [lead(t, ndim) for t in all_of])
+def _fold(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
+    ndim = max(t.ndim for t in tensors)
+    return functools.reduce(join, [insert_head_axes(t, ndim) for t in tensors])
 
 
 class Mask(ABC):
-    """allowed(i, j) for positions i of the queries and j of the keys.  A mask of your own: subclass, write `dense`."""
+    """allowed(i, j) for query positions i and key positions j.  To define a mask, subclass and implement `dense`."""
 
-    # may whole tiles of the square be empty, so that going by tiles pays?
+    # whether whole tiles may be masked, so that computing by tiles pays off
     sparse: bool = False
 
     @abstractmethod
     def dense(self, i: Tensor, j: Tensor) -> Tensor:  # "*b q", "*b k" -> bool, broadcasts to "*b q k"
-        """May the query at position i look at the key at position j?"""
+        """Whether the query at position i may attend to the key at position j."""
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
-        """What is known of every tile without looking inside; nothing, unless a mask says more."""
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
+        """Bounds for every tile, computed from its positions; by default nothing is known."""
         nothing = torch.zeros(1, 1, dtype=torch.bool, device=i.low.device)
-        return Verdict(~nothing, nothing)
+        return TileCoverage(~nothing, nothing)
 
     def span(self, i: Tensor) -> Span | None:  # "*b q"
-        """The positions that the queries at i may look at, if those of each are one interval; None if that is unknown,
-        and a mask need not say."""
+        """The allowed keys of the queries at i, if they form one interval per query; None if unknown. Optional."""
         return None
 
-    def part(self, rows: Rows, columns: Rows) -> "Mask":
-        """The same mask for some of this call's queries and keys, by their index in the call."""
+    def slice(self, rows: Rows, columns: Rows) -> "Mask":
+        """The same mask for some queries and keys of this call, given by index."""
         return self
 
     def sample(self, n: int) -> "Mask":
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
-        return _Sample(self, n)
+        return _MaskOfSample(self, n)
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> "Mask":
         """The mask for scores of shape (*batch, queries, keys); raises if it does not fit them."""
@@ -114,20 +117,20 @@ class Mask(ABC):
 
 
 def as_mask(mask: "Mask | Tensor") -> Mask:
-    """A mask, or a boolean tensor as one."""
+    """Returns a mask unchanged and wraps a boolean tensor."""
     if isinstance(mask, Mask):
         return mask
     if isinstance(mask, Tensor):
         return BooleanMask(mask)
-    got = f"the class {mask.__name__}" if isinstance(mask, type) else type(mask).__name__
+    description = f"the class {mask.__name__}" if isinstance(mask, type) else type(mask).__name__
     raise TypeError(
-        f"mask must be a Mask or a boolean tensor (True = may look), got {got}; "
+        f"mask must be a Mask or a boolean tensor (True = may attend), got {description}; "
         "try Causal(), Lengths(lengths) or BooleanMask(tensor)"
     )
 
 
-class _Sample(Mask):
-    """One sample of a mask that does not know its samples apart."""
+class _MaskOfSample(Mask):
+    """One sample of a mask that has no own `sample`."""
 
     def __init__(self, mask: Mask, n: int) -> None:
         self.mask, self.n = mask, n
@@ -135,19 +138,19 @@ class _Sample(Mask):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return _nth(self.mask.dense(i, j), self.n, 2)
 
-    def part(self, rows: Rows, columns: Rows) -> Mask:
-        return _Sample(self.mask.part(rows, columns), self.n)
+    def slice(self, rows: Rows, columns: Rows) -> Mask:
+        return _MaskOfSample(self.mask.slice(rows, columns), self.n)
 
 
-class Joined(Mask):
-    """Masks made of masks: what is asked of the whole is asked of each."""
+class CombinedMask(Mask):
+    """A mask composed of other masks."""
 
     def __init__(self, *masks: Mask) -> None:
         self.masks = masks
         self.sparse = any(m.sparse for m in masks)
 
-    def part(self, rows: Rows, columns: Rows) -> Mask:
-        return type(self)(*[m.part(rows, columns) for m in self.masks])
+    def slice(self, rows: Rows, columns: Rows) -> Mask:
+        return type(self)(*[m.slice(rows, columns) for m in self.masks])
 
     def sample(self, n: int) -> Mask:
         return type(self)(*[m.sample(n) for m in self.masks])
@@ -156,55 +159,55 @@ class Joined(Mask):
         return type(self)(*[m.fit(batch, queries, keys, device) for m in self.masks])
 
 
-class And(Joined):
+class And(CombinedMask):
     """a & b: where both allow it."""
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return _fold(torch.logical_and, [m.dense(i, j) for m in self.masks])
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
-        some, every = zip(*[m.tiled(i, j) for m in self.masks], strict=True)
-        return Verdict(_fold(torch.logical_and, some), _fold(torch.logical_and, every))
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
+        any_allowed, all_allowed = zip(*[m.tile_coverage(i, j) for m in self.masks], strict=True)
+        return TileCoverage(_fold(torch.logical_and, any_allowed), _fold(torch.logical_and, all_allowed))
 
     def span(self, i: Tensor) -> Span | None:
-        found = [m.span(i) for m in self.masks]
-        known = [one for one in found if one is not None]
-        return functools.reduce(Span.both, known) if len(known) == len(found) else None
+        spans = [m.span(i) for m in self.masks]
+        known = [span for span in spans if span is not None]
+        return functools.reduce(Span.intersect, known) if len(known) == len(spans) else None
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.masks))
 
 
-class Or(Joined):
+class Or(CombinedMask):
     """a | b: where either allows it."""
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return _fold(torch.logical_or, [m.dense(i, j) for m in self.masks])
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
-        some, every = zip(*[m.tiled(i, j) for m in self.masks], strict=True)
-        return Verdict(_fold(torch.logical_or, some), _fold(torch.logical_or, every))
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
+        any_allowed, all_allowed = zip(*[m.tile_coverage(i, j) for m in self.masks], strict=True)
+        return TileCoverage(_fold(torch.logical_or, any_allowed), _fold(torch.logical_or, all_allowed))
 
     def __repr__(self) -> str:
         return "(" + " | ".join(map(repr, self.masks)) + ")"
 
 
-class Not(Joined):
+class Not(CombinedMask):
     """~a: where a does not allow it."""
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return ~self.masks[0].dense(i, j)
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
-        some, every = self.masks[0].tiled(i, j)
-        return Verdict(~every, ~some)
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
+        any_allowed, all_allowed = self.masks[0].tile_coverage(i, j)
+        return TileCoverage(~all_allowed, ~any_allowed)
 
     def span(self, i: Tensor) -> Span | None:
-        """Of what is open on one side, the other."""
-        found = self.masks[0].span(i)
-        if found is None or (found.first is None) == (found.end is None):
+        """The complement of a span that is open on one side."""
+        span = self.masks[0].span(i)
+        if span is None or (span.first is None) == (span.end is None):
             return None
-        return Span(found.end, found.first)
+        return Span(span.end, span.first)
 
     def __repr__(self) -> str:
         return f"~{self.masks[0]!r}"
@@ -231,15 +234,15 @@ class Window(Mask):
             return ahead >= -self.left
         return (ahead <= self.right) & (ahead >= -self.left)
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         nearest = j.low.unsqueeze(-2) - i.high.unsqueeze(-1)  # the least j - i in the tile
         farthest = j.high.unsqueeze(-2) - i.low.unsqueeze(-1)
-        some = every = torch.ones_like(nearest, dtype=torch.bool)
+        any_allowed = all_allowed = torch.ones_like(nearest, dtype=torch.bool)
         if self.left is not None:
-            some, every = some & (farthest >= -self.left), every & (nearest >= -self.left)
+            any_allowed, all_allowed = any_allowed & (farthest >= -self.left), all_allowed & (nearest >= -self.left)
         if self.right is not None:
-            some, every = some & (nearest <= self.right), every & (farthest <= self.right)
-        return Verdict(some, every)
+            any_allowed, all_allowed = any_allowed & (nearest <= self.right), all_allowed & (farthest <= self.right)
+        return TileCoverage(any_allowed, all_allowed)
 
     def span(self, i: Tensor) -> Span:
         return Span(None if self.left is None else i - self.left, None if self.right is None else i + self.right + 1)
@@ -252,7 +255,7 @@ class Window(Mask):
 
 
 class Causal(Window):
-    """j ≤ i: no query looks ahead.  Positions are absolute, so one step at a time equals all at once."""
+    """j ≤ i: no query attends to later keys.  Positions are absolute, so one step at a time equals all at once."""
 
     def __init__(self) -> None:
         super().__init__(None, 0)
@@ -262,7 +265,7 @@ class Causal(Window):
 
 
 class Prefix(Mask):
-    """j < length, or j ≤ i: all may look at the prefix, causal after it  (Raffel et al. 2020, prefix LM).
+    """j < length, or j ≤ i: every query may attend to the prefix, causal after it  (Raffel et al. 2020, prefix LM).
 
     `length` is one number or a tensor of shape (*b).
     """
@@ -270,10 +273,12 @@ class Prefix(Mask):
     sparse = True
 
     def __init__(self, length: int | Tensor) -> None:
-        whole = isinstance(length, int) or (isinstance(length, Tensor) and not length.is_floating_point())
-        if not whole:
-            got = length.dtype if isinstance(length, Tensor) else type(length).__name__
-            raise TypeError(f"length must be an integer or a tensor of them for Prefix, got {got}; try Prefix(8)")
+        is_integer = isinstance(length, int) or (isinstance(length, Tensor) and not length.is_floating_point())
+        if not is_integer:
+            description = length.dtype if isinstance(length, Tensor) else type(length).__name__
+            raise TypeError(
+                f"length must be an integer or a tensor of them for Prefix, got {description}; try Prefix(8)"
+            )
         self.length = length
 
     def _length(self) -> int | Tensor:
@@ -283,10 +288,10 @@ class Prefix(Mask):
         i, j = i.unsqueeze(-1), j.unsqueeze(-2)
         return (j <= i) | (j < self._length())
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         low, high = j.low.unsqueeze(-2), j.high.unsqueeze(-2)
-        some = (low <= i.high.unsqueeze(-1)) | (low < self._length())
-        return Verdict(some, (high <= i.low.unsqueeze(-1)) | (high < self._length()))
+        any_allowed = (low <= i.high.unsqueeze(-1)) | (low < self._length())
+        return TileCoverage(any_allowed, (high <= i.low.unsqueeze(-1)) | (high < self._length()))
 
     def sample(self, n: int) -> Mask:
         return Prefix(_nth(self.length, n, 0)) if isinstance(self.length, Tensor) else self
@@ -301,15 +306,15 @@ class Prefix(Mask):
 
 
 class Lengths(Mask):
-    """j < length: the keys behind a sample's length are padding.  `lengths` has shape (*b), one number a sample."""
+    """j < length: the keys behind a sample's length are padding.  `lengths` has shape (*b), one number per sample."""
 
     sparse = True
 
     def __init__(self, lengths: Tensor) -> None:
         if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.dtype == torch.bool:
-            got = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
+            description = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
             raise TypeError(
-                f"lengths must be an integer tensor, one a sample, got {got}; "
+                f"lengths must be an integer tensor, one per sample, got {description}; "
                 "write torch.tensor([5, 3]), or BooleanMask(mask) for booleans"
             )
         self.lengths = lengths
@@ -317,12 +322,12 @@ class Lengths(Mask):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return j.unsqueeze(-2) < self.lengths[..., None, None]
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         lengths = self.lengths[..., None, None]
-        return Verdict(j.low.unsqueeze(-2) < lengths, j.high.unsqueeze(-2) < lengths)
+        return TileCoverage(j.low.unsqueeze(-2) < lengths, j.high.unsqueeze(-2) < lengths)
 
     def span(self, i: Tensor) -> Span | None:
-        # of one sample: which axes several lie on is asked of the call
+        # known for one sample only: the mask does not know the axes of several
         return Span(None, self.lengths.reshape(1).expand(i.shape[-1])) if self.lengths.numel() == 1 else None
 
     def sample(self, n: int) -> Mask:
@@ -337,10 +342,10 @@ class Lengths(Mask):
 
 
 class Documents(Mask):
-    """document(i) = document(j): several documents packed into one row do not see each other.
+    """document(i) = document(j): documents packed into one row do not attend to each other.
 
-    `ids` names the document of every key of the call, shape (*b, k); the queries are the last of them, unless
-    `queries` names theirs, shape (*b, q).
+    `ids` holds the document of every key of the call, shape (*b, k); the queries are the last keys, unless `queries`
+    holds their documents, shape (*b, q).
     """
 
     sparse = True
@@ -348,9 +353,9 @@ class Documents(Mask):
     def __init__(self, ids: Tensor, queries: Tensor | None = None) -> None:
         for name, t in (("ids", ids), ("queries", queries)):
             if t is not None and (not isinstance(t, Tensor) or t.is_floating_point()):
-                got = t.dtype if isinstance(t, Tensor) else type(t).__name__
+                description = t.dtype if isinstance(t, Tensor) else type(t).__name__
                 raise TypeError(
-                    f"{name} must be an integer tensor, the document of every position, got {got}; "
+                    f"{name} must be an integer tensor, the document of every position, got {description}; "
                     f"write {name}.long(), or torch.tensor([0, 0, 1]) of a list"
                 )
         self.ids, self.queries = ids, queries
@@ -358,7 +363,7 @@ class Documents(Mask):
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
         if self.queries is None and queries > keys:
             raise ValueError(
-                f"ids must name the document of every query, but {queries} queries look at {keys} keys; "
+                f"ids must name the document of every query, but {queries} queries attend to {keys} keys; "
                 "pass Documents(ids, queries=ids_of_the_queries)"
             )
         rows = self._rows(queries)
@@ -372,13 +377,13 @@ class Documents(Mask):
     def _rows(self, queries: int) -> Tensor:
         return self.ids[..., self.ids.shape[-1] - queries :] if self.queries is None else self.queries
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         rows, columns = tiles(self._rows(i.length), i.size), tiles(self.ids, j.size)
         first, last = rows.low.unsqueeze(-1), rows.high.unsqueeze(-1)
         low, high = columns.low.unsqueeze(-2), columns.high.unsqueeze(-2)
-        return Verdict((low <= last) & (high >= first), (low == last) & (high == first))
+        return TileCoverage((low <= last) & (high >= first), (low == last) & (high == first))
 
-    def part(self, rows: Rows, columns: Rows) -> Mask:
+    def slice(self, rows: Rows, columns: Rows) -> Mask:
         assert self.queries is not None, "fit comes first"
         return Documents(self.ids[..., columns], self.queries[..., rows])
 
@@ -390,16 +395,16 @@ class Documents(Mask):
 
 
 class BooleanMask(Mask):
-    """allowed[i, j] as a boolean tensor "*b q k" (True = may look), by the index of this call's queries and keys.
+    """allowed[i, j] as a boolean tensor "*b q k" (True = may attend), indexed by the queries and keys of this call.
 
-    Axes of size one serve all; a tensor of the keys alone is written `BooleanMask(allowed.unsqueeze(-2))`.
+    Axes of size one serve all; a mask over keys alone is written `BooleanMask(allowed.unsqueeze(-2))`.
     """
 
     def __init__(self, allowed: Tensor) -> None:
         if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
-            got = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
+            description = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
             raise TypeError(
-                f"mask must be boolean (True = may look), got {got}; "
+                f"mask must be boolean (True = may attend), got {description}; "
                 "pass numbers to be added to the scores as bias=, or compare them first, as in mask > 0"
             )
         if allowed.ndim < 2:
@@ -411,19 +416,19 @@ class BooleanMask(Mask):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return self.allowed
 
-    def tiled(self, i: Tiles, j: Tiles) -> Verdict:
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         allowed = self.allowed.expand(*self.allowed.shape[:-2], i.length, j.length)
         rows = (
             [piece.any(-2) for piece in allowed.split(i.size, -2)],
             [piece.all(-2) for piece in allowed.split(i.size, -2)],
         )
-        some, every = torch.stack(rows[0], -2), torch.stack(rows[1], -2)
-        columns = some.split(j.size, -1), every.split(j.size, -1)
-        return Verdict(
+        any_allowed, all_allowed = torch.stack(rows[0], -2), torch.stack(rows[1], -2)
+        columns = any_allowed.split(j.size, -1), all_allowed.split(j.size, -1)
+        return TileCoverage(
             torch.stack([c.any(-1) for c in columns[0]], -1), torch.stack([c.all(-1) for c in columns[1]], -1)
         )
 
-    def part(self, rows: Rows, columns: Rows) -> Mask:
+    def slice(self, rows: Rows, columns: Rows) -> Mask:
         allowed = self.allowed if self.allowed.shape[-2] == 1 else self.allowed[..., rows, :]
         return BooleanMask(allowed if allowed.shape[-1] == 1 else allowed[..., columns])
 
@@ -431,14 +436,14 @@ class BooleanMask(Mask):
         return BooleanMask(_nth(self.allowed, n, 2))
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
-        want = (*batch[: self.allowed.ndim - 2], queries, keys)
+        expected = (*batch[: self.allowed.ndim - 2], queries, keys)
         fits = self.allowed.ndim - 2 <= len(batch) and all(
-            n in (1, m) for n, m in zip(self.allowed.shape, want, strict=True)
+            n in (1, m) for n, m in zip(self.allowed.shape, expected, strict=True)
         )
         if not fits:
-            whole = ", ".join(map(str, (*batch, queries, keys)))
+            shape = ", ".join(map(str, (*batch, queries, keys)))
             raise ValueError(
-                f"mask of shape {checks.shape(self.allowed)} does not fit scores of shape ({whole}); "
+                f"mask of shape {checks.shape(self.allowed)} does not fit scores of shape ({shape}); "
                 "its last two axes are queries and keys, those before are the first axes of the batch, and 1 fits all"
             )
         checks.same_device("mask", self.allowed, device)
@@ -448,17 +453,18 @@ class BooleanMask(Mask):
         return f"BooleanMask({checks.shape(self.allowed)})"
 
 
-def _nth(t: Tensor, n: int, own: int) -> Tensor:
-    """Sample n of a tensor that has `own` axes behind the batch's; one without batch axes serves every sample."""
-    return t[n : n + 1] if t.ndim > own and t.shape[0] > 1 else t
+def _nth(t: Tensor, n: int, own_axes: int) -> Tensor:
+    """Sample n of a tensor with `own_axes` axes behind the batch axes; without batch axes it serves every sample."""
+    return t[n : n + 1] if t.ndim > own_axes and t.shape[0] > 1 else t
 
 
-def _fits(name: str, t: Tensor, batch: tuple[int, ...], device: torch.device, own: tuple[int, ...] = ()) -> None:
-    """The axes of `t` are the first of the batch's, then its `own`."""
-    want = (*batch[: t.ndim - len(own)], *own)
-    if len(want) != t.ndim or any(n not in (1, m) for n, m in zip(t.shape, want, strict=True)):
+def _fits(name: str, t: Tensor, batch: tuple[int, ...], device: torch.device, own_shape: tuple[int, ...] = ()) -> None:
+    """Raises unless the axes of `t` are the first axes of the batch, followed by `own_shape`."""
+    expected = (*batch[: t.ndim - len(own_shape)], *own_shape)
+    if len(expected) != t.ndim or any(n not in (1, m) for n, m in zip(t.shape, expected, strict=True)):
         raise ValueError(
-            f"{name}, of shape {checks.shape(t)}, must have the batch's first axes{' and positions' if own else ''}, "
-            f"here ({', '.join(map(str, (*batch[:1], *own)))}); reshape it or index it to this batch"
+            f"{name}, of shape {checks.shape(t)}, must have the batch's first axes"
+            f"{' and positions' if own_shape else ''}, "
+            f"here ({', '.join(map(str, (*batch[:1], *own_shape)))}); reshape it or index it to this batch"
         )
     checks.same_device(name, t, device)

@@ -1,4 +1,4 @@
-"""Normalizers: how do scores become weights?  In float32 at least; a row that may look at nothing gives zeros."""
+"""Normalizers: functions from scores to weights, in float32 at least. A row without an allowed key gets zeros."""
 
 import math
 from abc import abstractmethod
@@ -8,31 +8,32 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.learnable import Learnable, of_heads, say
+from regard.attn.terms.learnable import Learnable, format_number, per_head
 from regard.kernels import sparsemax
 
 
 class Normalizer(nn.Module):
-    """weights = normalize(scores, allowed) over the last axis.  One of your own: subclass, write `weights`.
+    """weights = normalize(scores, allowed) over the last axis.  To define one, subclass and implement `weights`.
 
-    Keys that no query of a block may look at may be left out of the scores: count by `allowed`, not by their width.
+    Keys that are masked for all queries of a block may be missing from the scores: count keys by `allowed`, not by the
+    shape.
     """
 
-    # do the weights of a row that may look somewhere sum to one?
+    # whether the weights of a row with an allowed key sum to one
     distribution: bool = True
-    # does a score of −inf get weight zero, and a row of them all zeros, without being told?
+    # whether a score of −inf gets weight zero, and a row of them all zeros, without a mask
     hides_infinite: bool = False
 
     @abstractmethod
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k", bool -> "*b q k", float32 at least
-        """The weights; zero, with zero gradient, where `allowed` is False and in rows with nothing allowed."""
+        """The weights; zero, with zero gradient, where `allowed` is False and in rows without an allowed key."""
 
     def forward(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:  # "*b q k" -> "*b q k"
-        """The weights of scores in which −inf, too, means: may not look."""
+        """The weights of scores in which −inf also means masked."""
         if self.hides_infinite:
             return self.weights(scores, allowed).to(scores.dtype)
-        seen = scores > -math.inf
-        return self.weights(scores, seen if allowed is None else seen & allowed).to(scores.dtype)
+        is_finite = scores > -math.inf
+        return self.weights(scores, is_finite if allowed is None else is_finite & allowed).to(scores.dtype)
 
 
 class Softmax(Normalizer):
@@ -51,39 +52,39 @@ class Softmax(Normalizer):
 
     def scaled(self, scores: Tensor) -> Tensor:
         """s / T, in float32 at least."""
-        scores = scores.to(checks.widened(scores.dtype))
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
         if self.log_temperature is not None:
-            return scores * torch.exp(-of_heads(self.log_temperature, scores, self))
+            return scores * torch.exp(-per_head(self.log_temperature, scores, self))
         assert self.temperature is not None
         return scores if self.temperature == 1.0 else scores / self.temperature
 
-    def _seen(self, scores: Tensor, hidden: Tensor) -> Tensor:
-        """Without what is hidden, where the temperature is trained: its gradient would meet an infinite score."""
+    def _zero_masked(self, scores: Tensor, hidden: Tensor) -> Tensor:
+        """With a trained temperature, zeroes the masked scores: its gradient must not meet an infinite score."""
         return scores if self.log_temperature is None else scores.masked_fill(hidden, 0.0)
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         if allowed is None:
             return torch.softmax(self.scaled(scores), dim=-1)
         hidden = ~allowed
-        scores = self.scaled(self._seen(scores, hidden))
-        # the least number instead of -inf: an empty row stays finite, and the second fill makes it zero
+        scores = self.scaled(self._zero_masked(scores, hidden))
+        # the least finite number instead of -inf: an empty row stays finite, and the second fill makes it zero
         return torch.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), dim=-1).masked_fill(hidden, 0.0)
 
     def lse(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k" -> "*b q"
-        """log Σ exp(s / T), the rows' constant: −inf for a row that may look at nothing."""
+        """log Σ exp(s / T) of every row: −inf for a row without an allowed key."""
         if allowed is None:
             return torch.logsumexp(self.scaled(scores), dim=-1)
-        scores = self.scaled(self._seen(scores, ~allowed))
+        scores = self.scaled(self._zero_masked(scores, ~allowed))
         empty = ~allowed.any(-1)
         least = torch.finfo(scores.dtype).min
         return torch.logsumexp(scores.masked_fill(~allowed, least), dim=-1).masked_fill(empty, -math.inf)
 
     def extra_repr(self) -> str:
-        return "" if self.temperature == 1.0 else f"temperature={say(self.temperature or Learnable(1.0))}"
+        return "" if self.temperature == 1.0 else f"temperature={format_number(self.temperature or Learnable(1.0))}"
 
 
 class Sigmoid(Normalizer):
-    """σ(s_j + b): every key for itself; b = −log k keeps the sum near one  (Ramapuram et al. 2024)."""
+    """σ(s_j + b): an independent weight per key; b = −log k keeps the sum near one  (Ramapuram et al. 2024)."""
 
     distribution = False
 
@@ -92,23 +93,23 @@ class Sigmoid(Normalizer):
         self.bias = bias.parameter(bias.init) if isinstance(bias, Learnable) else bias
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.widened(scores.dtype))
-        bias = of_heads(self.bias, scores, self) if isinstance(self.bias, Tensor) else self.bias
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        bias = per_head(self.bias, scores, self) if isinstance(self.bias, Tensor) else self.bias
         if allowed is None:
             return torch.sigmoid(scores + bias)
-        # filled before, too: the slope of an infinite score must not meet a zero gradient
+        # filled before the sigmoid, too: the derivative of an infinite score must not meet a zero gradient
         return torch.sigmoid(scores.masked_fill(~allowed, 0.0) + bias).masked_fill(~allowed, 0.0)
 
     def extra_repr(self) -> str:
-        return f"bias={say(self.bias)}"
+        return f"bias={format_number(self.bias)}"
 
 
 class NormalizedSigmoid(Normalizer):
-    """σ(s_j) / Σ σ(s): several keys may be looked at alike  (Chorowski et al. 2015, 2.3)."""
+    """σ(s_j) / Σ σ(s): several keys can get equally great weights  (Chorowski et al. 2015, 2.3)."""
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         # as a softmax of logarithms it neither overflows nor divides by zero
-        scores = scores.to(checks.widened(scores.dtype))
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
         hidden = scores if allowed is None else scores.masked_fill(~allowed, 0.0)
         return Softmax().weights(F.logsigmoid(hidden), allowed)
 
@@ -119,11 +120,11 @@ class Sparsemax(Normalizer):
     hides_infinite = True
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        return sparsemax.sparsemax(scores.to(checks.widened(scores.dtype)), allowed)
+        return sparsemax.sparsemax(scores.to(checks.accumulate_dtype(scores.dtype)), allowed)
 
 
-# a trained α stays between this and as far below 2: nearer to 1 the power 1/(α − 1) loses its digits
-_LEAST = 1.001
+# bounds of a trained α: _MIN_ALPHA and 3 − _MIN_ALPHA; nearer to 1 the power 1/(α − 1) loses precision
+_MIN_ALPHA = 1.001
 
 
 class Entmax(Normalizer):
@@ -139,11 +140,11 @@ class Entmax(Normalizer):
         self.raw_alpha: nn.Parameter | None = None
         self.alpha: float | None = None
         if isinstance(alpha, Learnable):
-            if not _LEAST < alpha.init < 3 - _LEAST:
+            if not _MIN_ALPHA < alpha.init < 3 - _MIN_ALPHA:
                 raise ValueError(
                     f"alpha must start between 1 and 2 when it is trained, got {alpha.init}; try Learnable(1.5)"
                 )
-            share = (alpha.init - _LEAST) / (3 - 2 * _LEAST)
+            share = (alpha.init - _MIN_ALPHA) / (3 - 2 * _MIN_ALPHA)
             self.raw_alpha = alpha.parameter(math.log(share / (1 - share)))
         else:
             checks.number("alpha", alpha, "Entmax")
@@ -155,22 +156,22 @@ class Entmax(Normalizer):
             self.alpha = float(alpha)
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.widened(scores.dtype))
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
         if self.raw_alpha is None:
             assert self.alpha is not None
             return sparsemax.entmax(scores, self.alpha, allowed)
-        share = torch.sigmoid(of_heads(self.raw_alpha, scores, self))
-        return sparsemax.entmax(scores, _LEAST + (3 - 2 * _LEAST) * share, allowed)
+        share = torch.sigmoid(per_head(self.raw_alpha, scores, self))
+        return sparsemax.entmax(scores, _MIN_ALPHA + (3 - 2 * _MIN_ALPHA) * share, allowed)
 
     def extra_repr(self) -> str:
-        return say(self.alpha or Learnable(1.5))
+        return format_number(self.alpha or Learnable(1.5))
 
 
 class Sum(Normalizer):
     """s_j / Σ s: for scores that are nowhere negative, such as Kernel's  (Katharopoulos et al. 2020, eq. 3)."""
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.widened(scores.dtype))
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
         if allowed is not None:
             scores = scores.masked_fill(~allowed, 0.0)
         total = scores.sum(-1, keepdim=True)
@@ -184,7 +185,7 @@ class Identity(Normalizer):
     distribution = False
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.widened(scores.dtype))
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
         return scores if allowed is None else scores.masked_fill(~allowed, 0.0)
 
 
@@ -193,7 +194,7 @@ class TopK(Normalizer):
 
     def __init__(self, k: int, normalize: Normalizer | None = None) -> None:
         super().__init__()
-        checks.sizes("TopK", k=k)
+        checks.positive_ints("TopK", k=k)
         self.k = k
         self.normalize = Softmax() if normalize is None else normalize
         self.distribution = self.normalize.distribution
@@ -203,17 +204,18 @@ class TopK(Normalizer):
             return self.normalize.weights(scores, allowed)
         ranked = scores if allowed is None else scores.masked_fill(~allowed, -math.inf)
         least = ranked.topk(self.k, dim=-1).values[..., -1:]
-        # among equals the first: torch.topk would choose by where the hidden ones stand
+        # ties are broken by position: torch.topk would let masked keys decide
         above, equal = ranked > least, ranked == least
-        best = above | (equal & (equal.cumsum(-1) <= self.k - above.sum(-1, keepdim=True)))
-        return self.normalize.weights(scores, best if allowed is None else best & allowed)
+        is_top = above | (equal & (equal.cumsum(-1) <= self.k - above.sum(-1, keepdim=True)))
+        return self.normalize.weights(scores, is_top if allowed is None else is_top & allowed)
 
     def extra_repr(self) -> str:
         return str(self.k)
 
 
 class WithNullSlot(Normalizer):
-    """normalize([s; n]) without its last: a query may look at nothing, at the price of the score n.
+    """normalize([s; n]) without its last entry: a null slot with score n takes the weight of a query that matches no
+    key.
 
     The unaligned word of translation  (Brown et al. 1993, the empty word; with softmax and n = 0 Miller 2023).
     """
@@ -226,11 +228,11 @@ class WithNullSlot(Normalizer):
         self.score = score.parameter(score.init) if isinstance(score, Learnable) else score
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        price = of_heads(self.score, scores, self) if isinstance(self.score, Tensor) else self.score
-        slot = scores.new_zeros(*scores.shape[:-1], 1) + price
+        null_score = per_head(self.score, scores, self) if isinstance(self.score, Tensor) else self.score
+        slot = scores.new_zeros(*scores.shape[:-1], 1) + null_score
         if allowed is not None:
             allowed = torch.cat([allowed.expand(scores.shape), torch.ones_like(slot, dtype=torch.bool)], dim=-1)
         return self.normalize.weights(torch.cat([scores, slot], dim=-1), allowed)[..., :-1]
 
     def extra_repr(self) -> str:
-        return f"score={say(self.score)}"
+        return f"score={format_number(self.score)}"

@@ -1,4 +1,6 @@
-"""Positions: what tells one place from another.  Three are added to the input, Rotary turns queries and keys."""
+"""Position encodings: sinusoidal, half-wave and learned encodings are added to the input, Rotary rotates queries and
+keys.
+"""
 
 import math
 
@@ -6,17 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.bias import waves
+from regard.attn.terms.bias import sinusoids
 
 Positions = tuple[Tensor, Tensor]  # of the queries "*b q" and of the keys "*b k"
 
 
 def default_positions(queries: int, keys: int, device: torch.device) -> Positions:
-    """The queries are the last of the keys."""
+    """The default positions: the queries are the last keys."""
     return torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
 
 
-def _places(x: Tensor, positions: Tensor | None, start: int) -> Tensor:
+def _positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tensor:
     return torch.arange(start, start + x.shape[-2], device=x.device) if positions is None else positions
 
 
@@ -25,7 +27,7 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        checks.sizes("Sinusoidal", dim=dim)
+        checks.positive_ints("Sinusoidal", dim=dim)
         if dim % 2:
             raise ValueError(
                 f"dim must be even for Sinusoidal, a sine and a cosine for every frequency, got {dim}; try {dim + 1}"
@@ -33,12 +35,12 @@ class Sinusoidal(nn.Module):
         self.dim = dim
 
     def encoding(self, positions: Tensor) -> Tensor:  # "*p" -> "*p d"
-        sines, cosines = waves(positions, self.dim).chunk(2, dim=-1)
+        sines, cosines = sinusoids(positions, self.dim).chunk(2, dim=-1)
         return torch.stack([sines, cosines], dim=-1).flatten(-2)
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
         checks.width("x", x, self.dim, self)
-        return x + self.encoding(_places(x, positions, start)).to(x.dtype)
+        return x + self.encoding(_positions_or_range(x, positions, start)).to(x.dtype)
 
     def extra_repr(self) -> str:
         return str(self.dim)
@@ -47,13 +49,13 @@ class Sinusoidal(nn.Module):
 class HalfWave(nn.Module):
     """x + W_s sin((p+1)π/T) + W_c cos((p+1)π/T), T the length: one half wave over the sequence, W_s and W_c trained.
 
-    The form that some surveys print for the encoder-decoder with position; p counts from 0, T is the whole length, so
-    a step of a longer sequence names it by `length`.
+    The form that some surveys print for the encoder-decoder with position. p counts from 0 and T is the whole length,
+    so a step of a longer sequence passes it as `length`.
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        checks.sizes("HalfWave", dim=dim)
+        checks.positive_ints("HalfWave", dim=dim)
         self.sine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
         self.cosine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
 
@@ -61,58 +63,62 @@ class HalfWave(nn.Module):
         self, x: Tensor, positions: Tensor | None = None, *, start: int = 0, length: int | None = None
     ) -> Tensor:
         checks.width("x", x, self.sine.numel(), self)
-        places = _places(x, positions, start)
+        p = _positions_or_range(x, positions, start)
         total = start + x.shape[-2] if length is None else length
-        angle = ((places + 1).to(checks.widened(x.dtype)) * (math.pi / max(total, 1))).unsqueeze(-1)
+        angle = ((p + 1).to(checks.accumulate_dtype(x.dtype)) * (math.pi / max(total, 1))).unsqueeze(-1)
         return x + self.sine * angle.sin().to(x.dtype) + self.cosine * angle.cos().to(x.dtype)
 
     def extra_repr(self) -> str:
         return str(self.sine.numel())
 
 
-class Learned(nn.Module):
-    """x + table[p]: a vector for every place  (Gehring et al. 2017; Devlin et al. 2019)."""
+class LearnedPositions(nn.Module):
+    """x + table[p]: a trained vector per position  (Gehring et al. 2017; Devlin et al. 2019)."""
 
     def __init__(self, length: int, dim: int) -> None:
         super().__init__()
-        checks.sizes("Learned", length=length, dim=dim)
+        checks.positive_ints("LearnedPositions", length=length, dim=dim)
         self.table = nn.Embedding(length, dim)
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
         checks.width(
-            "x", x, self.table.embedding_dim, f"Learned({self.table.num_embeddings}, {self.table.embedding_dim})"
+            "x",
+            x,
+            self.table.embedding_dim,
+            f"LearnedPositions({self.table.num_embeddings}, {self.table.embedding_dim})",
         )
         if positions is None and start + x.shape[-2] > self.table.num_embeddings:
             raise ValueError(
-                f"x ends at position {start + x.shape[-2]}, but Learned has {self.table.num_embeddings} places; "
-                f"shorten x or build Learned({start + x.shape[-2]}, {self.table.embedding_dim})"
+                f"x ends at position {start + x.shape[-2]}, "
+                f"but LearnedPositions has {self.table.num_embeddings} positions; "
+                f"shorten x or build LearnedPositions({start + x.shape[-2]}, {self.table.embedding_dim})"
             )
-        return x + self.table(_places(x, positions, start))
+        return x + self.table(_positions_or_range(x, positions, start))
 
 
 class Rotary(nn.Module):
-    """Each pair of coordinates turned by the angle p ω_k, so that q·k depends on i − j  (Su et al. 2021, eq. 34).
+    """Each pair of coordinates rotated by the angle p ω_k, so that q·k depends on i − j  (Su et al. 2021, eq. 34).
 
-    `pairs="halves"` joins coordinate k with k + d/2, as most released models do; `"neighbours"` joins 2k with 2k+1, as
-    the paper prints it. Angles are taken in float32.
+    `pairs="halves"` pairs coordinate k with k + d/2, as most released models do; `"neighbours"` pairs 2k with 2k+1, as
+    in the paper. Angles are computed in float32.
     """
 
     def __init__(self, dim: int, *, base: float = 10000.0, pairs: str = "halves") -> None:
         super().__init__()
-        checks.sizes("Rotary", dim=dim)
+        checks.positive_ints("Rotary", dim=dim)
         if dim % 2:
-            raise ValueError(f"dim must be even for Rotary, which turns pairs, got {dim}; try {dim + 1}")
+            raise ValueError(f"dim must be even for Rotary, which rotates pairs, got {dim}; try {dim + 1}")
         checks.known("pairs", pairs, ("halves", "neighbours"))
         checks.positive("base", base, "Rotary")
         self.dim, self.base, self.pairs = dim, base, pairs
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
         checks.width("x", x, self.dim, self)
-        places = _places(x, positions, start)
-        if places.ndim > 1:  # one row of positions a sample: it serves all heads
-            places = places.reshape(*places.shape[:-1], *[1] * (x.ndim - 1 - places.ndim), places.shape[-1])
+        p = _positions_or_range(x, positions, start)
+        if p.ndim > 1:  # one row of positions per sample: it serves all heads
+            p = p.reshape(*p.shape[:-1], *[1] * (x.ndim - 1 - p.ndim), p.shape[-1])
         rates = self.base ** (-torch.arange(0, self.dim, 2, device=x.device, dtype=torch.float32) / self.dim)
-        angles = places.unsqueeze(-1).float() * rates  # (*b, n, d/2)
+        angles = p.unsqueeze(-1).float() * rates  # (*b, n, d/2)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         if self.pairs == "halves":
             a, b = x.chunk(2, dim=-1)

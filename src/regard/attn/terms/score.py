@@ -1,6 +1,6 @@
-"""Scores: how well does a query match a key?  Two projections, `queries(q)` and `keys(k)`, and a comparison of the two.
+"""Scores: how well a query matches a key, by two projections, `queries(q)` and `keys(k)`, and a comparison of both.
 
-Keys are projected once and may be kept. A score whose comparison is a dot product runs on every dot kernel; one whose
+Keys are projected once and may be cached. A score whose comparison is a dot product runs on every dot kernel; one whose
 comparison is a tanh runs on the additive kernel; any other comparison runs blocked or eager.
 """
 
@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.learnable import Learnable, of_heads, say
+from regard.attn.terms.learnable import Learnable, format_number, per_head
 
 
 class Score(nn.Module):
     """score(q, k) = compare(queries(q), keys(k)).
 
-    A score of your own: subclass, set nothing but `compare` (and the projections if it has any).
+    To define a score, subclass and implement `compare` (and the projections, if it has any).
     """
 
     comparison: Literal["dot", "tanh", "own"] = "own"
@@ -32,8 +32,8 @@ class Score(nn.Module):
     def keys(self, k: Tensor) -> Tensor:  # "*b k e" -> "*b k c"
         return k
 
-    def later(self, keys: Tensor, start: int) -> Tensor:
-        """Projected keys that stand behind `start` others; the same, unless a score knows keys by their place."""
+    def shift_keys(self, keys: Tensor, start: int) -> Tensor:
+        """Projected keys that are appended behind `start` others; unchanged, unless the score depends on positions."""
         return keys
 
     def scale_of(self, width: int) -> float:
@@ -45,7 +45,7 @@ class Score(nn.Module):
         """The scores of projected queries and keys."""
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
-        """Raises if q and k cannot be compared; None stands for what is not there yet, or was projected before."""
+        """Raises if q and k cannot be compared; None means that the tensor is not there yet or is already projected."""
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:  # "*b q d", "*b k e" -> "*b q k"
         self.check(q, k)
@@ -88,8 +88,8 @@ class Bilinear(Score):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
-        checks.sizes("Bilinear", query_dim=query_dim, key_dim=key_dim)
-        # the map stands on the keys' side, so that kept keys carry it and a decoding step is a bare dot product
+        checks.positive_ints("Bilinear", query_dim=query_dim, key_dim=key_dim)
+        # the matrix is applied to the keys, so that cached keys include it and a decoding step is a plain dot product
         self.key = nn.Linear(key_dim, query_dim, bias=False)
 
     def keys(self, k: Tensor) -> Tensor:
@@ -114,13 +114,13 @@ class Cosine(Score):
     def __init__(self, scale: float | Learnable = 10.0) -> None:
         super().__init__()
         checks.positive("scale", scale.init if isinstance(scale, Learnable) else scale, "Cosine")
-        # a trained scale is kept as its logarithm: it stays positive
+        # a trained scale is stored as its logarithm: it stays positive
         self.log_scale = scale.parameter(math.log(scale.init)) if isinstance(scale, Learnable) else None
         self.scale = None if isinstance(scale, Learnable) else scale
 
     def queries(self, q: Tensor) -> Tensor:
         unit = F.normalize(q, dim=-1, eps=1e-6)
-        return unit if self.log_scale is None else unit * of_heads(self.log_scale, q, self).exp()
+        return unit if self.log_scale is None else unit * per_head(self.log_scale, q, self).exp()
 
     def keys(self, k: Tensor) -> Tensor:
         return F.normalize(k, dim=-1, eps=1e-6)
@@ -135,26 +135,28 @@ class Cosine(Score):
         checks.same_width(q, k, "Cosine")
 
     def extra_repr(self) -> str:
-        return "scale=" + say(self.scale if self.scale is not None else Learnable(1.0))
+        return "scale=" + format_number(self.scale if self.scale is not None else Learnable(1.0))
 
 
 def _columns(t: Tensor, *extra: Tensor) -> Tensor:
-    """`t` with further columns, filled with zeros up to a multiple of 8, where dot kernels are fastest."""
+    """`t` with further columns, zero-padded to a multiple of 8, for which dot kernels are fastest."""
     missing = -(t.shape[-1] + len(extra)) % 8
     zeros = [t.new_zeros(()).expand(*t.shape[:-1], missing)] if missing else []
     return torch.cat([t, *extra, *zeros], dim=-1)
 
 
-def _unit(dtype: torch.dtype) -> float:
-    """What a square is counted in: half types hold a small number of something great better than a great number."""
+def _square_unit(dtype: torch.dtype) -> float:
+    """The unit in which squares are stored: half types represent small multiples of a great unit better than great
+    numbers.
+    """
     return 1.0 if dtype in (torch.float32, torch.float64) else 256.0
 
 
 def _square(t: Tensor) -> list[Tensor]:
-    """‖t‖² in units of `_unit`: one column, or for a half type two that add up to it, great part and rest."""
-    square = t.to(checks.widened(t.dtype)).square().sum(-1, keepdim=True) / _unit(t.dtype)
-    great = square.to(t.dtype)
-    return [great] if great.dtype == square.dtype else [great, (square - great).to(t.dtype)]
+    """‖t‖² in units of `_square_unit`: one column, or for half types two, the rounded value and the remainder."""
+    square = t.to(checks.accumulate_dtype(t.dtype)).square().sum(-1, keepdim=True) / _square_unit(t.dtype)
+    rounded = square.to(t.dtype)
+    return [rounded] if rounded.dtype == square.dtype else [rounded, (square - rounded).to(t.dtype)]
 
 
 class Distance(Score):
@@ -176,28 +178,33 @@ class Distance(Score):
         if self.power == 1:
             return q
         square = [part * -self.scale for part in _square(q)]
-        ones = [torch.full_like(part, -self.scale * _unit(q.dtype)) for part in square]
+        ones = [torch.full_like(part, -self.scale * _square_unit(q.dtype)) for part in square]
         return _columns(q * (2 * self.scale), *square, *ones)
 
     def keys(self, k: Tensor) -> Tensor:
         if self.power == 1:
             return k
         square = _square(k)
-        ones = [torch.full_like(part, _unit(k.dtype)) for part in square]
+        ones = [torch.full_like(part, _square_unit(k.dtype)) for part in square]
         return _columns(k, *ones, *square)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         if self.power == 2:
             return dot(queries, keys)
-        wide = checks.widened(queries.dtype)
-        kind = queries.device.type
-        with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
-            # seen from the middle of the queries, which no distance notices, squares are small and keep their digits
-            middle = queries.detach().to(wide).mean(-2, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
-            q, k = queries.to(wide) - middle, keys.to(wide) - middle
+        dtype = checks.accumulate_dtype(queries.dtype)
+        device_type = queries.device.type
+        with (
+            torch.autocast(device_type, enabled=False)
+            if torch.amp.is_autocast_available(device_type)
+            else nullcontext()
+        ):
+            # distances are invariant under translation: relative to the mean query, squares are small and keep their
+            # precision
+            middle = queries.detach().to(dtype).mean(-2, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
+            q, k = queries.to(dtype) - middle, keys.to(dtype) - middle
             square = q.square().sum(-1, keepdim=True) + k.square().sum(-1).unsqueeze(-2) - 2 * (q @ k.transpose(-1, -2))
-        apart = square > 0  # the root has no slope at zero: take it only where there is a distance
-        root = torch.where(apart, square, torch.ones_like(square)).sqrt() * apart
+        is_apart = square > 0  # the square root has no derivative at zero: take it only at positive distances
+        root = torch.where(is_apart, square, torch.ones_like(square)).sqrt() * is_apart
         return (-self.scale * root).to(queries.dtype)
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
@@ -208,13 +215,13 @@ class Distance(Score):
 
 
 class Trilinear(Score):
-    """w · [q; k; q∘k] = w₁·q + w₂·k + (w₃∘q)·k  (Seo et al. 2017, BiDAF), never tiled."""
+    """w · [q; k; q∘k] = w₁·q + w₂·k + (w₃∘q)·k  (Seo et al. 2017, BiDAF), without a (q, k, 3d) tensor."""
 
     comparison = "dot"
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        checks.sizes("Trilinear", dim=dim)
+        checks.positive_ints("Trilinear", dim=dim)
         bound = 1.0 / math.sqrt(3 * max(dim, 1))
         self.query = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
         self.key = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
@@ -240,13 +247,13 @@ class Trilinear(Score):
 
 
 class TanhScore(Score):
-    """energy · tanh(queries(q) + keys(k)): every score that the additive kernel can run."""
+    """energy · tanh(queries(q) + keys(k)): the base class of all scores that the additive kernel can run."""
 
     comparison = "tanh"
     energy: nn.Parameter
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        # (*b, q, k, hidden): the plain form, which backends other than eager avoid
+        # (*b, q, k, hidden): the direct form, which all backends except eager avoid
         return torch.tanh(queries.unsqueeze(-2) + keys.unsqueeze(-3)) @ self.energy.to(queries.dtype)
 
 
@@ -260,7 +267,7 @@ class Additive(TanhScore):
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
         super().__init__()
-        checks.sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        checks.positive_ints("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
         self.query = nn.Linear(query_dim, hidden, bias=False)
         self.key = nn.Linear(key_dim, hidden, bias=False)
         self.energy = _energy(hidden)
@@ -309,11 +316,11 @@ class NormedAdditive(TanhScore):
 
 
 class Concat(TanhScore):
-    """v · tanh(W [q; k])  (Luong et al. 2015, concat): the additive score with one joined W, as the paper keeps it."""
+    """v · tanh(W [q; k])  (Luong et al. 2015, concat): the additive score with one joint matrix W, as in the paper."""
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
         super().__init__()
-        checks.sizes("Concat", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        checks.positive_ints("Concat", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
         self.joined = nn.Linear(query_dim + key_dim, hidden, bias=False)
         self.energy = _energy(hidden)
         self.query_dim = query_dim
@@ -336,13 +343,13 @@ class Concat(TanhScore):
 class LocationSensitive(TanhScore):
     """v · tanh(W s + V h + U f + b), f = F ∗ [α_prev; Σα]  (Chorowski et al. 2015; Shen et al. 2018 add Σα).
 
-    `at(keys, previous, cumulative)` adds U f to kept keys before a step. Without it the score is the first step's,
-    where nothing was looked at yet.
+    `at(keys, previous, cumulative)` adds U f to cached keys before a step. Without it the score is that of the first
+    step, which has no previous weights.
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, filters: int = 32, width: int = 31) -> None:
         super().__init__()
-        checks.sizes(
+        checks.positive_ints(
             "LocationSensitive", query_dim=query_dim, key_dim=key_dim, hidden=hidden, filters=filters, width=width
         )
         if width % 2 == 0:
@@ -362,14 +369,14 @@ class LocationSensitive(TanhScore):
         return self.key(k)
 
     def at(self, keys: Tensor, previous: Tensor, cumulative: Tensor) -> Tensor:  # "*b k c", "*b k", "*b k" -> "*b k c"
-        """The kept keys as this step sees them."""
+        """The cached keys as this step compares them."""
         if keys.shape[-2] == 0:
             return keys
         width = self.filters.kernel_size[0]
         past = F.pad(
             torch.stack([previous, cumulative], dim=-1).to(keys.dtype), (0, 0, width // 2, width // 2)
         )  # (*b, k + width - 1, 2)
-        # the convolution as a product of windows: for one step of a sentence conv1d takes longer to start than to run
+        # the convolution as a matrix product of windows: for one step of a sentence conv1d has more overhead than work
         windows = past.unfold(-2, width, 1).flatten(-2)  # (*b, k, 2 width)
         return keys + self.location(windows @ self.filters.weight.flatten(1).T)
 
@@ -382,35 +389,35 @@ class LocationSensitive(TanhScore):
 
 
 class Location(Score):
-    """(W q)_j: the score of place j from the query alone  (Luong et al. 2015, location)."""
+    """(W q)_j: the score of position j from the query alone  (Luong et al. 2015, location)."""
 
     def __init__(self, query_dim: int, max_keys: int) -> None:
         super().__init__()
-        checks.sizes("Location", query_dim=query_dim, max_keys=max_keys)
+        checks.positive_ints("Location", query_dim=query_dim, max_keys=max_keys)
         self.place = nn.Linear(query_dim, max_keys, bias=False)
 
     def queries(self, q: Tensor) -> Tensor:
         return self.place(q)
 
     def keys(self, k: Tensor) -> Tensor:
-        """The places themselves: all that this score knows of a key."""
-        places = torch.arange(k.shape[-2], device=k.device)
-        return places.unsqueeze(-1).expand(*k.shape[:-1], 1)
+        """The positions: this score depends on nothing else of a key."""
+        positions = torch.arange(k.shape[-2], device=k.device)
+        return positions.unsqueeze(-1).expand(*k.shape[:-1], 1)
 
-    def later(self, keys: Tensor, start: int) -> Tensor:
+    def shift_keys(self, keys: Tensor, start: int) -> Tensor:
         return keys + start
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        self._room(keys)
-        lead = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
-        index = keys.transpose(-1, -2).expand(*lead, queries.shape[-2], -1)
-        return queries.expand(*lead, -1, -1).gather(-1, index)
+        self._check_max_keys(keys)
+        leading = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
+        index = keys.transpose(-1, -2).expand(*leading, queries.shape[-2], -1)
+        return queries.expand(*leading, -1, -1).gather(-1, index)
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.place.in_features, self)
-        self._room(k)
+        self._check_max_keys(k)
 
-    def _room(self, k: Tensor | None) -> None:
+    def _check_max_keys(self, k: Tensor | None) -> None:
         if k is not None and k.shape[-2] > self.place.out_features:
             raise ValueError(
                 f"k must have at most {self.place.out_features} positions for {self!r}, got {checks.shape(k)}; "
@@ -440,7 +447,7 @@ FEATURES: dict[str, Callable[[Tensor], Tensor]] = {
 class Kernel(Score):
     """φ(q)·φ(k); with the normalizer Sum this is linear attention  (Katharopoulos et al. 2020, eq. 4).
 
-    φ is a name of `FEATURES` or a function "*b n d" -> "*b n f" with nothing negative in φ(q)·φ(k).
+    φ is a name of `FEATURES` or a function "*b n d" -> "*b n f" for which φ(q)·φ(k) is never negative.
     """
 
     comparison = "dot"
@@ -467,4 +474,4 @@ class Kernel(Score):
         checks.same_width(q, k, "Kernel")
 
     def extra_repr(self) -> str:
-        return self.feature if isinstance(self.feature, str) else "own feature map"
+        return self.feature if isinstance(self.feature, str) else "custom feature map"

@@ -1,4 +1,4 @@
-"""GRU and LSTM on torch's parameters: over whole sequences, or one step, by the native cells where they can run."""
+"""GRU and LSTM on torch's parameters: whole sequences or single steps, by the native cells where they can run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 from regard.kernels import rnn_cells
 from regard.kernels.dispatch import can_run_native, is_autocasting
 from regard.layers.dropout import dropout
-from regard.layers.hooks import heard
+from regard.layers.hooks import has_forward_hooks
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -20,33 +20,41 @@ States = tuple[tuple[Tensor, ...], ...]
 
 
 def runs_natively(rnn: nn.RNNBase, x: Tensor, *first: Tensor) -> bool:
-    """Do the native cells run this?  Under autocast in float32 as well, like all recurrent layers on a CPU here.
+    """Whether the native cells can run this. Under autocast they run in float32, like all recurrent layers on a CPU
+    here.
 
-    A layer that somebody listens to, or has put another in the place of, is called itself.
+    A layer with forward hooks, or of another class, is called itself.
     """
-    given = () if is_autocasting(x) else (x, *first)
+    inputs = () if is_autocasting(x) else (x, *first)
     fits = all(t.shape == (len(x), rnn.hidden_size) for t in first)
-    return type(rnn) in CELLS.values() and not heard(rnn) and fits and can_run_native(*given, *rnn.parameters())
+    return (
+        type(rnn) in CELLS.values()
+        and not has_forward_hooks(rnn)
+        and fits
+        and can_run_native(*inputs, *rnn.parameters())
+    )
 
 
 def run_natively(
     rnn: nn.RNNBase, x: Tensor, sizes: Sequence[int], first: Sequence[Sequence[Sequence[Tensor]]]
 ) -> Tensor:  # "r d" -> "r h·directions"
-    """Layer over layer, natively; `first` are the states before of every layer and direction."""
-    for n, ways in enumerate(first):
+    """Runs layer after layer with the native cells; `first` are the initial states of every layer and direction."""
+    for n, directions in enumerate(first):
         if n:
             x = dropout(x, rnn.dropout, rnn.training)
-        found = []
-        for back, state in enumerate(ways):
-            end = f"_l{n}" + "_reverse" * back
-            weights = [getattr(rnn, name + end) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-            found.append(rnn_cells.sequence(x, weights, state, sizes, reverse=bool(back)))
-        x = torch.cat(found, dim=-1) if len(found) > 1 else found[0]
+        outputs = []
+        for is_reverse, state in enumerate(directions):
+            suffix = f"_l{n}" + "_reverse" * is_reverse
+            weights = [getattr(rnn, name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            outputs.append(rnn_cells.sequence(x, weights, state, sizes, reverse=bool(is_reverse)))
+        x = torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0]
     return x
 
 
 def run_torch(rnn: nn.RNNBase, x: Any, *first: Any) -> Any:
-    """All steps; on a CPU in float32 under autocast too, since not every one has an LSTM of lower precision."""
+    """Runs all steps with torch; on a CPU in float32 under autocast too, because not every CPU has an LSTM of lower
+    precision.
+    """
     data = x.data if isinstance(x, PackedSequence) else x
     if data.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return rnn(x, *first)
@@ -56,12 +64,12 @@ def run_torch(rnn: nn.RNNBase, x: Any, *first: Any) -> Any:
 
 
 def state_parts(rnn: nn.RNNBase) -> int:
-    """How many tensors the state of a layer has: h, or h and c."""
+    """The number of tensors in the state of a layer: h, or h and c."""
     return 2 if isinstance(rnn, nn.LSTM) else 1
 
 
 def cell_step(gates: Tensor, past: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    # autocast makes products narrow, but a state that adds up over all steps stays wide
+    # autocast computes products in lower precision, but a state that accumulates over all steps keeps its precision
     gates, past = gates.to(state[0].dtype), past.to(state[0].dtype)
     if can_run_native(gates, past, *state):
         return rnn_cells.step(gates, past, *state)
@@ -69,7 +77,7 @@ def cell_step(gates: Tensor, past: Tensor, state: tuple[Tensor, ...]) -> tuple[T
 
 
 def _gru(gates: Tensor, past: Tensor, h: Tensor) -> Tensor:  # "b 3h", "b 3h", "b h"
-    """r, z = σ(W x + U h); n = tanh(W x + r ∘ U h); h' = (1 − z) ∘ n + z ∘ h  (Cho et al. 2014, as torch orders it)."""
+    """r, z = σ(W x + U h); n = tanh(W x + r ∘ U h); h' = (1 − z) ∘ n + z ∘ h  (Cho et al. 2014, in torch's order)."""
     width = h.shape[-1]
     reset, update = torch.sigmoid(gates[:, : 2 * width] + past[:, : 2 * width]).chunk(2, dim=-1)
     new = torch.tanh(torch.addcmul(gates[:, 2 * width :], reset, past[:, 2 * width :]))
@@ -84,7 +92,7 @@ def _lstm(gates: Tensor, past: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:  # "
 
 
 def init_orthogonal(rnn: nn.RNNBase) -> None:
-    """Recurrent matrices orthogonal by gates, biases zero (Bahdanau et al. 2015, B.1), an LSTM's forget gate open."""
+    """Recurrent matrices orthogonal per gate, biases zero (Bahdanau et al. 2015, B.1), an LSTM's forget gate open."""
     for name, weight in rnn.named_parameters():
         if name.startswith("weight_hh"):
             for gate in weight.data.split(rnn.hidden_size):

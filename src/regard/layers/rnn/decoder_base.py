@@ -1,4 +1,4 @@
-"""What recurrent decoders share: their state, what they give, and how those that attend put queries to an attention."""
+"""The base classes of recurrent decoders: their state, their outputs, and how decoders with attention call it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,49 +15,51 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import Sample
 from regard.layers.rnn.cells import States
-from regard.layers.rnn.encoder import Encoded
-from regard.layers.rnn.source_projection import projected
+from regard.layers.rnn.encoder import EncoderOutput
+from regard.layers.rnn.source_projection import project_source_once
 from regard.layers.token_batch import TokenBatch
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder makes of a source and a known target: "b t …" each."""
+    """The outputs of a decoder for a known target: "b t …" each."""
 
-    states: Tensor  # "b t r", what the vocabulary layer reads
+    states: Tensor  # "b t r", input of the vocabulary layer
     weights: Tensor | None = None  # "b t s"
-    log_prob: Tensor | None = None  # "b t", of what a hard attention drew
-    entropy: Tensor | None = None  # "b t", of what it drew from
+    log_prob: Tensor | None = None  # "b t", of the keys that a hard attention sampled
+    entropy: Tensor | None = None  # "b t", of the distribution it sampled from
 
 
 @dataclass(frozen=True, eq=False)
 class RecurrentState:
-    """Where n hypotheses of each of b sentences stand.  The source is kept once a sentence."""
+    """The state of n hypotheses for each of b sentences. The source is stored once per sentence."""
 
     lengths: Tensor  # "b"
-    memory: KVCache | None  # "b s …", what is attended to
-    context: Tensor | None  # "b k", what a decoder that does not attend has instead
+    memory: KVCache | None  # "b s …", the keys and values of the source
+    context: Tensor | None  # "b k", the summary of a decoder without attention
     cells: States  # "b·n h" each
     count: int  # n
-    fed: Tensor | None  # "b·n a", what the last step found, where it is fed to the next
-    looked: Any  # the attention's own state: the number of the step, or tensors "b n …"
-    projected: bool = False  # are the values of `memory` what the decoder's matrices make of the source?
+    fed: Tensor | None  # "b·n a", the attentional vector of the last step with input feeding
+    attention_state: Any  # the state of the attention: the step number, or tensors "b n …"
+    is_projected: bool = False  # whether the values of `memory` are already multiplied by the decoder's matrices
 
     def reorder(self, index: Tensor) -> "RecurrentState":  # "b n2"
-        """Slot j of sentence i continues what was slot index[i, j]."""
-        first = self.count * torch.arange(len(index), device=index.device).unsqueeze(-1)
-        there = torch.arange(len(index), device=index.device).unsqueeze(-1)
-        looked = _each(self.looked, lambda part: part[there, index])
-        return replace(self._rows((first + index).flatten()), looked=looked, count=index.shape[1])
+        """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
+        first_slots = self.count * torch.arange(len(index), device=index.device).unsqueeze(-1)
+        sentences = torch.arange(len(index), device=index.device).unsqueeze(-1)
+        attention_state = _map_tensors(self.attention_state, lambda part: part[sentences, index])
+        return replace(
+            self._rows((first_slots + index).flatten()), attention_state=attention_state, count=index.shape[1]
+        )
 
     def select_sentences(self, index: Tensor) -> "RecurrentState":  # "b2"
-        """These sentences alone."""
+        """The state of these sentences only."""
         slots = torch.arange(self.count, device=index.device)
         return replace(
             self._rows((self.count * index.unsqueeze(-1) + slots).flatten()),
             lengths=self.lengths[index],
             memory=None if self.memory is None else self.memory.reorder(index),
             context=None if self.context is None else self.context[index],
-            looked=_each(self.looked, lambda part: part[index]),
+            attention_state=_map_tensors(self.attention_state, lambda part: part[index]),
         )
 
     def _rows(self, rows: Tensor) -> "RecurrentState":
@@ -68,14 +70,14 @@ class RecurrentState:
         )
 
 
-def _each(looked: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """An attention's state with every tensor in it changed; the number of a step stays."""
-    if isinstance(looked, Tensor):
-        return change(looked)
-    if isinstance(looked, tuple):
-        parts = [_each(part, change) for part in looked]
-        return type(looked)(*parts) if hasattr(looked, "_fields") else tuple(parts)
-    return looked
+def _map_tensors(attention_state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The state of an attention with every tensor in it changed; a step number stays."""
+    if isinstance(attention_state, Tensor):
+        return change(attention_state)
+    if isinstance(attention_state, tuple):
+        parts = [_map_tensors(part, change) for part in attention_state]
+        return type(attention_state)(*parts) if hasattr(attention_state, "_fields") else tuple(parts)
+    return attention_state
 
 
 class DecoderStep(NamedTuple):
@@ -87,40 +89,42 @@ class DecoderStep(NamedTuple):
 
 
 class RecurrentDecoder(nn.Module, ABC):
-    """A recurrent decoder of y, "b t e", on an encoded source."""
+    """A recurrent decoder of y, "b t e", over an encoded source."""
 
     out_features: int
 
     @abstractmethod
     def teacher_force(
-        self, y: Tensor, encoded: Encoded, lengths: Tensor, need: Need = NOTHING
+        self, y: Tensor, encoded: EncoderOutput, lengths: Tensor, need: Need = NOTHING
     ) -> DecoderOutput:  # "b t e", "b"
-        """All steps, on a target that is known."""
+        """Runs all steps on a known target."""
 
     @abstractmethod
-    def init_state(self, encoded: Encoded, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
-        """Before the first step: one hypothesis a sentence.  `hypotheses`: how many of each will be searched, about."""
+    def init_state(self, encoded: EncoderOutput, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+        """The state before the first step, with one hypothesis per sentence. `hypotheses`: roughly how many will be
+        searched per sentence.
+        """
 
     @abstractmethod
-    def step(self, words: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
-        """One step of every hypothesis, behind the word that it said."""
+    def step(self, tokens: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
+        """One step of every hypothesis after its last token."""
 
 
 class IncompatibleAttention(ValueError):
-    """An attention that a decoder of these widths cannot use, one step after the other."""
+    """An attention that a decoder of these widths cannot use step by step."""
 
 
-class Attentive(RecurrentDecoder):
-    """What decoders that attend share: the attention, and how one or all queries are put to it."""
+class AttentionDecoder(RecurrentDecoder):
+    """The base class of decoders with attention: it builds the attention and calls it for one query or for all."""
 
     attention: nn.Module
 
-    def _attend_by(self, make: Factory, hidden: int, source_dim: int) -> int:
-        """Makes the attention; how wide is what it finds?"""
+    def _build_attention(self, make: Factory, hidden: int, source_dim: int) -> int:
+        """Builds `self.attention` and returns the width of its output."""
         self.attention = make(hidden, source_dim)
         if not callable(getattr(self.attention, "project_kv", None)):
             raise IncompatibleAttention(
-                f"{type(self.attention).__name__} needs all queries together, and a decoder has one at a time"
+                f"{type(self.attention).__name__} needs all queries together, but a decoder has one at a time"
             )
         try:
             return width(self.attention, hidden, source_dim)
@@ -129,68 +133,81 @@ class Attentive(RecurrentDecoder):
                 f"queries are hidden={hidden} wide, the encoder's states {source_dim}: {error}"
             ) from error
 
-    def _draws(self) -> bool:
-        """Does the attention draw where to look, so that the loss needs the draw's log-probability?"""
+    def _is_sampling(self) -> bool:
+        """Whether the attention samples a key, so that the loss needs the log-probability of the sample."""
         return self.training and isinstance(getattr(self.attention, "read", None), Sample)
 
     def _need(self, weights: bool) -> Need:
-        return Need(weights=weights, log_prob=self._draws(), entropy=self._draws())
+        return Need(weights=weights, log_prob=self._is_sampling(), entropy=self._is_sampling())
 
-    def _matrices(self) -> Sequence[Tensor]:  # "m k" each
-        """All that a step reads what it found by, if that is what it does."""
+    def _context_matrices(self) -> Sequence[Tensor]:  # "m k" each
+        """All matrices that a step multiplies the context by, if it does nothing else with it."""
         return ()
 
     def _start(
-        self, encoded: Encoded, lengths: Tensor, cells: States, hypotheses: int, fed: Tensor | None = None
+        self, encoded: EncoderOutput, lengths: Tensor, cells: States, hypotheses: int, fed: Tensor | None = None
     ) -> RecurrentState:
-        # a sentence has about as many steps as places
+        # a sentence has about as many steps as positions
         contexts = hypotheses * encoded.outputs.shape[1]
-        made = projected(self.attention, encoded.outputs, self._matrices(), contexts)
-        memory = stepwise.project_kv(self.attention, encoded.outputs, made)
-        return RecurrentState(lengths, memory, None, cells, 1, fed, self._begin(memory), made is not None)
+        projected_values = project_source_once(self.attention, encoded.outputs, self._context_matrices(), contexts)
+        memory = stepwise.project_kv(self.attention, encoded.outputs, projected_values)
+        return RecurrentState(
+            lengths, memory, None, cells, 1, fed, self._initial_attention_state(memory), projected_values is not None
+        )
 
-    def _begin(self, memory: KVCache) -> Any:
-        return stepwise.start(self.attention, _beside(memory)) if self._recalls() else 0
+    def _initial_attention_state(self, memory: KVCache) -> Any:
+        return stepwise.start(self.attention, _per_hypothesis(memory)) if self._has_state() else 0
 
-    def _recalls(self) -> bool:
-        """Does a step of the attention depend on the steps before?"""
+    def _has_state(self) -> bool:
+        """Whether a step of the attention depends on the previous steps."""
         return hasattr(self.attention, "start")
 
-    def _look(self, s: Tensor, memory: KVCache, lengths: Tensor, looked: Any, need: Need) -> tuple[Attended, Any]:
-        """One query of each of n hypotheses, "b n d" -> "b n v"."""
+    def _attend_step(
+        self, s: Tensor, memory: KVCache, lengths: Tensor, attention_state: Any, need: Need
+    ) -> tuple[Attended, Any]:
+        """Attends with one query for each of n hypotheses, "b n d" -> "b n v"."""
         mask = Lengths(lengths)
-        if self._recalls():
-            with observer.aligned(memory):
-                got, looked = stepwise.step(
-                    self.attention, s.unsqueeze(2), _beside(memory, s.shape[1]), looked, mask=mask, need=need
+        if self._has_state():
+            with observer.alignment_steps(memory):
+                attended, attention_state = stepwise.step(
+                    self.attention,
+                    s.unsqueeze(2),
+                    _per_hypothesis(memory, s.shape[1]),
+                    attention_state,
+                    mask=mask,
+                    need=need,
                 )
-            weights = None if got.weights is None else got.weights.squeeze(2)
-            return Attended(got.out.squeeze(2), weights), looked
-        at = torch.full((s.shape[1],), looked, device=s.device)
-        places = torch.arange(len(memory), device=s.device)
-        with observer.aligned():
-            got = self.attention.attend(s, memory, mask=mask, positions=(at, places), need=need)  # type: ignore[operator]
-        return _of_one(got), looked + 1
+            weights = None if attended.weights is None else attended.weights.squeeze(2)
+            return Attended(attended.out.squeeze(2), weights), attention_state
+        query_positions = torch.full((s.shape[1],), attention_state, device=s.device)
+        key_positions = torch.arange(len(memory), device=s.device)
+        with observer.alignment_steps():
+            attended = self.attention.attend(
+                s, memory, mask=mask, positions=(query_positions, key_positions), need=need
+            )  # type: ignore[operator]
+        return _average_heads(attended), attention_state + 1
 
-    def _look_all(
-        self, s: Tensor, encoded: Encoded, values: Tensor | None, lengths: Tensor, need: Need
+    def _attend_all(
+        self, s: Tensor, encoded: EncoderOutput, values: Tensor | None, lengths: Tensor, need: Need
     ) -> Attended:  # "b t d", "b s k", "b s v" -> "b t v"
-        """All queries at once, where none depends on what another found."""
-        places = tuple(torch.arange(n, device=s.device) for n in (s.shape[1], encoded.outputs.shape[1]))
-        with observer.aligned():
-            got = self.attention.attend(  # type: ignore[operator]
-                s, encoded.outputs, values, mask=Lengths(lengths), positions=places, need=need
+        """Attends with all queries at once, if none depends on the output of another one."""
+        positions = tuple(torch.arange(n, device=s.device) for n in (s.shape[1], encoded.outputs.shape[1]))
+        with observer.alignment_steps():
+            attended = self.attention.attend(  # type: ignore[operator]
+                s, encoded.outputs, values, mask=Lengths(lengths), positions=positions, need=need
             )
-        return _of_one(got)
+        return _average_heads(attended)
 
 
-def _of_one(got: Attended) -> Attended:
-    """With weights "b t s", the mean of the heads where there are heads."""
-    several = got.weights is not None and got.weights.ndim > got.out.ndim
-    return got._replace(weights=got.weights.mean(1)) if several and got.weights is not None else got
+def _average_heads(attended: Attended) -> Attended:
+    """Averages weights over the heads, if there are heads: "b t s"."""
+    has_heads = attended.weights is not None and attended.weights.ndim > attended.out.ndim
+    return (
+        attended._replace(weights=attended.weights.mean(1)) if has_heads and attended.weights is not None else attended
+    )
 
 
-def _beside(memory: KVCache, count: int = 1) -> KVCache:
+def _per_hypothesis(memory: KVCache, count: int = 1) -> KVCache:
     """The memory of a sentence for each of its hypotheses, "b n s …", without a copy."""
     keys, values = (t.unsqueeze(1).expand(-1, count, -1, -1) for t in (memory.keys, memory.values))
     return KVCache(keys, values, memory.positions, _like=memory)

@@ -1,4 +1,4 @@
-"""The recurrent encoder: every source of a batch runs for its own length, and padding changes nothing."""
+"""The recurrent encoder: every sequence of a batch runs for its own length, so that padding changes nothing."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,15 +12,15 @@ from regard.layers.rnn.cells import CELLS, init_orthogonal, run_natively, run_to
 from regard.layers.rnn.packing import Packing
 
 
-class Encoded(NamedTuple):
-    """What an encoder made of a source."""
+class EncoderOutput(NamedTuple):
+    """The output of a recurrent encoder."""
 
     outputs: Tensor  # "b s k", zero behind the end
-    summary: Tensor  # "b k", the last state, of both directions where there are two
+    summary: Tensor  # "b k", the last state, of both directions if there are two
 
 
 class Encoder(nn.Module):
-    """h_j = [h→_j; h←_j]: n layers of LSTM or GRU, forward and, if asked, backward  (Bahdanau et al. 2015, 3.2)."""
+    """h_j = [h→_j; h←_j]: n layers of LSTM or GRU, forward and optionally backward  (Bahdanau et al. 2015, 3.2)."""
 
     def __init__(
         self,
@@ -34,23 +34,23 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         checks.known("cell", cell, CELLS)
-        checks.sizes("Encoder", dim=dim, hidden=hidden, layers=layers)
-        # torch warns of a dropout between layers where there is one layer
+        checks.positive_ints("Encoder", dim=dim, hidden=hidden, layers=layers)
+        # torch warns about dropout between layers if there is only one layer
         between = dropout if layers > 1 else 0.0
         self.rnn = CELLS[cell](dim, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between)
         self.out_features = hidden * (2 if bidirectional else 1)
         init_orthogonal(self.rnn)
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Encoded:  # "b s d", "b"
+    def forward(self, x: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s d", "b"
         packing = Packing.of(lengths, x.shape[1])
         rows = self._run(packing.pack(x), packing.sizes)
         hidden = self.rnn.hidden_size
         ends = rows.index_select(0, packing.last)[:, :hidden], rows.index_select(0, packing.first)[:, hidden:]
-        return Encoded(packing.pad(rows, x.shape[1]), torch.cat(ends, dim=-1))
+        return EncoderOutput(packing.pad(rows, x.shape[1]), torch.cat(ends, dim=-1))
 
     def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:  # "r d" -> "r k"
         if not runs_natively(self.rnn, x):
             return run_torch(self.rnn, PackedSequence(x, torch.tensor(sizes)))[0].data
-        none = x.new_zeros(sizes[0], self.rnn.hidden_size)
-        ways = [(none,) * state_parts(self.rnn)] * (2 if self.rnn.bidirectional else 1)
-        return run_natively(self.rnn, x, sizes, [ways] * self.rnn.num_layers)
+        zeros = x.new_zeros(sizes[0], self.rnn.hidden_size)
+        directions = [(zeros,) * state_parts(self.rnn)] * (2 if self.rnn.bidirectional else 1)
+        return run_natively(self.rnn, x, sizes, [directions] * self.rnn.num_layers)

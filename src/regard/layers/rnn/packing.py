@@ -1,4 +1,4 @@
-"""Sequences of different lengths as rows without padding: step by step, the longest first, as recurrent layers run."""
+"""Packing: sequences of different lengths as rows without padding, step by step, the longest first."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from regard.attn import checks
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Where rows come from in "b s".  Step t has the rows of the sizes[t] longest sequences."""
+    """The rows of "b s" that are not padding. Step t has the rows of the sizes[t] longest sequences."""
 
     sizes: list[int]
-    rows: Tensor  # "r", places in "b·s"
-    first: Tensor  # "b", the row of each sequence's first step
-    last: Tensor  # "b", and of its last
+    rows: Tensor  # "r", indices in "b·s"
+    first: Tensor  # "b", the row of the first step of each sequence
+    last: Tensor  # "b", the row of its last step
 
     @classmethod
     def of(cls, lengths: Tensor, s: int) -> "Packing":  # "b"
@@ -23,29 +23,29 @@ class Packing:
             raise TypeError(f"lengths must be whole numbers, got {lengths.dtype}; call lengths.long()")
         counts = lengths.cpu().long()
         if not len(counts):
-            raise ValueError("lengths must be those of one sequence or more, got none; leave a batch of nothing out")
-        wrong = [n for n in counts.tolist() if not 1 <= n <= s]
-        if wrong:
-            raise ValueError(f"lengths must be 1 to {s}, the steps of x, got {wrong[0]}; leave out what is empty")
+            raise ValueError("lengths must be those of one sequence or more, got none; leave out empty batches")
+        invalid = [n for n in counts.tolist() if not 1 <= n <= s]
+        if invalid:
+            raise ValueError(f"lengths must be 1 to {s}, the steps of x, got {invalid[0]}; leave out empty sequences")
         counts, order = counts.sort(descending=True, stable=True)
-        there = torch.arange(int(counts[0])).unsqueeze(-1) < counts  # "t b"
-        steps, sequences = there.nonzero(as_tuple=True)
-        sizes = there.sum(1)
+        is_real = torch.arange(int(counts[0])).unsqueeze(-1) < counts  # "t b"
+        steps, sequences = is_real.nonzero(as_tuple=True)
+        sizes = is_real.sum(1)
         starts = sizes.cumsum(0) - sizes
-        place = order.argsort()
-        last = starts[counts[place] - 1] + place
-        rows, first, last = (t.to(lengths.device) for t in (order[sequences] * s + steps, place, last))
+        rank = order.argsort()
+        last = starts[counts[rank] - 1] + rank
+        rows, first, last = (t.to(lengths.device) for t in (order[sequences] * s + steps, rank, last))
         return cls(sizes.tolist(), rows, first, last)
 
     def pack(self, x: Tensor) -> Tensor:  # "b s d" -> "r d"
         if len(x) != len(self.first):
             raise ValueError(
-                f"lengths must be one for each row of x, got {len(self.first)} for x {checks.shape(x)}; "
-                f"give {len(x)} lengths, or the rows that they are of"
+                f"lengths must be one per row of x, got {len(self.first)} for x {checks.shape(x)}; "
+                f"give {len(x)} lengths, or the matching rows"
             )
         return x.flatten(0, 1).index_select(0, self.rows)
 
     def pad(self, x: Tensor, s: int) -> Tensor:  # "r d" -> "b s d"
-        """Zero where there was padding."""
+        """Scatters the rows back; padding is zero."""
         b = len(self.first)
         return x.new_zeros(b * s, x.shape[-1]).index_copy(0, self.rows, x).unflatten(0, (b, s))

@@ -23,7 +23,7 @@ from regard.layers.token_batch import TokenBatch
 class Stack(nn.Module):
     """n layers of LSTM or GRU for a decoder, run over all steps at once, or step by step by `steps`.
 
-    The input of a step is [x; fed], where `fed` is what only the step before can know.
+    The input of a step is [x; fed], where `fed` is only known after the previous step.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         checks.known("cell", cell, CELLS)
-        checks.sizes("Stack", dim=dim, hidden=hidden, layers=layers)
+        checks.positive_ints("Stack", dim=dim, hidden=hidden, layers=layers)
         self.dim, self.fed, self.dropout = dim, fed, dropout
         between = dropout if layers > 1 else 0.0
         self.rnn = CELLS[cell](dim + fed, hidden, layers, batch_first=True, dropout=between)
@@ -39,11 +39,11 @@ class Stack(nn.Module):
 
     @property
     def parts(self) -> int:
-        """How many tensors the state of a layer has: h, or h and c."""
+        """The number of tensors in the state of a layer: h, or h and c."""
         return state_parts(self.rnn)
 
     def run(self, x: Tensor, states: States) -> Tensor:  # "b t d+fed" -> "b t h"
-        """All steps at once: a step depends on the one before by its state alone."""
+        """Runs all steps at once: a step depends on the previous one through its state alone."""
         if runs_natively(self.rnn, x, *(part for state in states for part in state)):
             b, t, _ = x.shape
             rows = run_natively(self.rnn, x.transpose(0, 1).flatten(0, 1), (b,) * t, [[state] for state in states])
@@ -53,31 +53,34 @@ class Stack(nn.Module):
         return out
 
     def steps(self, x: Tensor) -> "Steps":  # "b t d"
-        """The steps over x, to be taken in turn."""
+        """The steps over x, to be run in order."""
         return Steps(self, x)
 
     def step(
-        self, words: TokenBatch, states: States, fed: Tensor | None = None, met: Tensor | None = None
+        self, tokens: TokenBatch, states: States, fed: Tensor | None = None, fed_gates: Tensor | None = None
     ) -> tuple[Tensor, States]:  # "r fed", "r g" -> "r h"
-        """One step of r hypotheses that said these words, with `fed`, or with what the gates make of it: `met`."""
-        steps = self.steps(words.vectors.unsqueeze(1))
-        gates = words.each(steps.gates[0])
-        if met is not None:
-            return steps.after(gates + met, states)
-        return steps.after(steps.meet(fed, gates), states)
+        """One step of r hypotheses after these tokens, with `fed`, or with its product with `fed_weight`:
+        `fed_gates`.
+        """
+        steps = self.steps(tokens.vectors.unsqueeze(1))
+        gates = tokens.expand(steps.gates[0])
+        if fed_gates is not None:
+            return steps.advance(gates + fed_gates, states)
+        return steps.advance(steps.add_fed(fed, gates), states)
 
     @property
-    def meets(self) -> Tensor:  # "g fed"
-        """The matrix of the gates that meets `fed`."""
+    def fed_weight(self) -> Tensor:  # "g fed"
+        """The columns of the input matrix that multiply `fed`."""
         weight: Tensor = getattr(self.rnn, "weight_ih_l0")  # noqa: B009, the attribute may be a module to mypy
         return weight[:, self.dim :]
 
 
 class Steps:
-    """A Stack going over x, "b t d": what does not depend on the step before is computed for all steps together.
+    """A Stack that runs over x, "b t d": everything that does not depend on the previous step is computed for all steps
+    at once.
 
-    That is x's part of the first layer's gates; and, in the backward pass, the gradient of every matrix, which one
-    product over all steps gives in a fraction of the time of a product a step.
+    These are x's part of the first layer's gates; and, in the backward pass, the gradient of every matrix, which is one
+    product over all steps instead of one per step, in a fraction of the time.
     """
 
     def __init__(self, stack: Stack, x: Tensor) -> None:
@@ -89,7 +92,7 @@ class Steps:
 
         first = weight("weight_ih", 0)
         self.gates = F.linear(x, first[:, : stack.dim], weight("bias_ih", 0)).unbind(1)
-        self.fed = DeferredGradLinear(stack.meets) if stack.fed else None
+        self.fed = DeferredGradLinear(stack.fed_weight) if stack.fed else None
         self.below = [
             DeferredGradLinear(weight("weight_ih", n), weight("bias_ih", n)) for n in range(1, rnn.num_layers)
         ]
@@ -97,25 +100,25 @@ class Steps:
 
     def step(self, t: int, fed: Tensor | None, states: States) -> tuple[Tensor, States]:  # "b fed"
         """Step t: the top layer's h, "b h", and the states after it."""
-        return self.after(self.meet(fed, self.gates[t]), states)
+        return self.advance(self.add_fed(fed, self.gates[t]), states)
 
-    def meet(self, fed: Tensor | None, gates: Tensor) -> Tensor:  # "b fed", "b g" -> "b g"
-        """The gates of the first layer, with the share of `fed`, where the stack is fed."""
+    def add_fed(self, fed: Tensor | None, gates: Tensor) -> Tensor:  # "b fed", "b g" -> "b g"
+        """The gates of the first layer plus the part of `fed`, if the stack is fed."""
         if self.fed is None:
             return gates
         assert fed is not None
         return self.fed(fed, plus=gates)
 
-    def after(self, gates: Tensor, states: States) -> tuple[Tensor, States]:  # "b g" -> "b h"
+    def advance(self, gates: Tensor, states: States) -> tuple[Tensor, States]:  # "b g" -> "b h"
         """The top layer's h and the states after a step with these gates, W [x; fed] + b of the first layer."""
-        after: list[tuple[Tensor, ...]] = []
+        next_states: list[tuple[Tensor, ...]] = []
         for layer, state in enumerate(states):
             if layer:
-                lower = dropout(after[-1][0], self.stack.dropout, self.stack.training)
+                lower = dropout(next_states[-1][0], self.stack.dropout, self.stack.training)
                 gates = self.below[layer - 1](lower)
             past = self.past[layer](state[0])
-            after.append(cell_step(gates, past, state))
-        return after[-1][0], tuple(after)
+            next_states.append(cell_step(gates, past, state))
+        return next_states[-1][0], tuple(next_states)
 
 
 class Bridge(nn.Module):
@@ -127,7 +130,8 @@ class Bridge(nn.Module):
         self.linear = nn.Linear(dim, self.layers * self.parts * stack.rnn.hidden_size)
 
     def forward(self, summary: Tensor) -> States:  # "b k" -> "b h" each
-        # autocast makes products narrow, but a state that adds up over all steps stays as wide as the parameters
+        # autocast computes products in lower precision, but a state that accumulates over all steps keeps that of the
+        # parameters
         first = torch.tanh(self.linear(summary)).to(self.linear.weight.dtype)
         parts = first.chunk(self.layers * self.parts, dim=-1)
         return tuple(parts[n : n + self.parts] for n in range(0, len(parts), self.parts))
