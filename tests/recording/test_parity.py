@@ -91,7 +91,8 @@ def test_two_texts_through_one_model() -> None:
         tapes.append(tape)
     found = tapes[0].difference(tapes[1])
     for one, a, b in zip(found, formed(model, IDS), formed(model, other), strict=True):
-        torch.testing.assert_close(one.weights.dense(), (a - b).detach(), rtol=0, atol=1e-6)
+        # the rounding of two maps
+        torch.testing.assert_close(one.weights.dense(), (a - b).detach(), rtol=0, atol=2e-6)
 
 
 def test_a_padded_batch_is_saved_and_comes_back(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_queries_and_keys_are_kept_and_nothing_else() -> None:
     with (
         pytest.raises(
             MemoryError,
-            match="the budget of 148 kB will not do: '1.attention' takes 48 kB, 2 such are to come",
+            match="the budget of 148 kB is too small: '1.attention' takes 48 kB, 2 maps of its size are to come",
         ),
         regard.record(net, budget=least - 1),
     ):
@@ -134,7 +134,9 @@ def test_the_budget_looks_ahead() -> None:
     with regard.record(net, keep="weights", budget=3 * one + rule) as tape:
         net(given)
     assert len(tape) == 3
-    said = r"the budget of 240 kB will not do: '0.attention' takes 120 kB, 3 such are to come with it, 240 kB are left"
+    said = (
+        "the budget of 240 kB is too small: '0.attention' takes 120 kB, 3 maps of its size are to come, 240 kB are left"
+    )
     with pytest.raises(MemoryError, match=said) as error, regard.record(net, keep="weights", budget=2 * one) as tape:
         net(given)
     assert "keep queries and keys instead of weights, or raise budget=" in str(error.value)

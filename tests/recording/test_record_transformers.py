@@ -177,7 +177,7 @@ def test_a_cache_of_a_sliding_window_knows_its_steps(
             assert torch.equal(one.weights.pick(0, 2).rows(slice(8, 10)), one.weights.dense()[0, 2, 8:10])
     if window == 3:
         with pytest.raises(
-            ValueError, match="begin at position 8, and its cache has let go of what was before; stitch"
+            ValueError, match="begin at position 8, and its cache has dropped the keys before that; stitch"
         ):
             tape.select(calls=slice(2, 4)).stitch()
 

@@ -5,8 +5,7 @@ from typing import get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.recording.toy import computed, kept, stack, weights
 
 from regard.attn.maps.attention_map import DenseMap
@@ -299,4 +298,4 @@ def test_bad_input(case: str) -> None:
 def test_every_kind_has_facts() -> None:
     assert tuple(KINDS) == get_args(Kind)
     assert [kind for kind, facts in KINDS.items() if not facts.has_entropy] == ["gate"]
-    assert (KINDS["gate"].rows, KINDS["gate"].columns) == ("channels", "places")
+    assert (KINDS["gate"].rows, KINDS["gate"].columns) == ("channels", "positions")

@@ -26,7 +26,7 @@ def test_a_recording_without_maps_is_an_error_and_no_warning() -> None:
         warnings.simplefilter("error")
         with recorded(model) as recording:
             model(torch.zeros(1, 2))
-    with pytest.raises(ValueError, match="nothing in run attended, so there is nothing to see; name another one"):
+    with pytest.raises(ValueError, match="nothing in run attended, so there is nothing to show; name another one"):
         check_not_empty(recording, Path("run"))
     with pytest.raises(ValueError, match="none of a, b in run attended"):
         check_not_empty(Recording(), Path("run"), ["a", "b"])
@@ -34,9 +34,9 @@ def test_a_recording_without_maps_is_an_error_and_no_warning() -> None:
 
 def test_maps_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
-        raise MemoryError("the budget of 2 GB will not do")
+        raise MemoryError("the budget of 2 GB is too small")
 
     monkeypatch.setattr("regard.recording.run.record", full)
-    sentence = "the budget of 2 GB will not do; a shorter text, a smaller picture or --layers takes less"
+    sentence = "the budget of 2 GB is too small; a shorter text, a smaller image or --layers needs less memory"
     with pytest.raises(ValueError, match=sentence), recorded(nn.Linear(2, 3)):
         pass

@@ -54,7 +54,7 @@ class Seen:
 
     @property
     def at(self) -> str:
-        return str(self.page.inner_text("#said"))
+        return str(self.page.inner_text("#status"))
 
     @property
     def hash(self) -> str:

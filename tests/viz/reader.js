@@ -2,10 +2,10 @@
 const seen = {};
 const [SOURCE, TARGET] = [0, 1];
 const $ = (selector) => document.querySelector(selector);
-const group = (which) => document.querySelectorAll(".pieces")[which];
+const group = (which) => document.querySelectorAll(".tokens")[which];
 const chip = (which, n) => group(which).children[n];
 const each = (which, look) => [...group(which).children].map(look);
-const said = () => $("#said").textContent;
+const said = () => $("#status").textContent;
 const tints = (which) => each(which, (chip) => chip.style.backgroundColor);
 const figures = (which) => each(which, (chip) => chip.lastChild.textContent);
 const labels = (which) => each(which, (chip) => chip.firstChild.textContent);

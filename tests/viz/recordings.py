@@ -91,6 +91,7 @@ DRAWN: dict[str, tuple[Callable[[], Recording], dict[str, Any]]] = {
     "heads": (attended, {}),
     "lines": (attended, {}),
     "text": (attended, {"query": 2}),
+    "texts": (attended, {"query": 2}),
     "channels": (lambda: weighed(5, 7), {}),
     "overlay": (seen, {"query": 0, "image": torch.rand(3, 9, 12, generator=torch.Generator().manual_seed(1))}),
     "glimpses": (lambda: glimpsed((0, 0, 3, 3), (4, 2, 8, 7)), {"image": torch.zeros(14, 22)}),

@@ -58,7 +58,7 @@ def opened(page: Path, place: str = "", *flags: str) -> tuple[str, str]:
 
 def said(document: str) -> str:
     """The sentence of the page."""
-    found = re.search(r'<p id="said".*?>(.*?)</p>', document)
+    found = re.search(r'<p id="status".*?>(.*?)</p>', document)
     assert found
     return html.unescape(re.sub(r"<.*?>", "", found[1]))
 
@@ -89,7 +89,7 @@ def test_the_page_as_it_is(tmp_path: Path) -> None:
     """The address names the piece; what looks like markup is text; the console stays empty."""
     document, console = opened(draw([DATE, ARABIC, EMPTY], tmp_path / "a.html"), "#2.1")
     assert console == ""
-    assert said(document) == "'<img src=x onerror=alert(1)>' looks at 'ب' 0.70, then 'ت' 0.20, 'س' 0.10"
+    assert said(document) == "'<img src=x onerror=alert(1)>' attends to 'ب' 0.70, then 'ت' 0.20, 'س' 0.10"
     assert "<img" not in document
     assert document.count("<script") == 2
 
@@ -102,7 +102,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_at_the_start(seen: dict[str, Any]) -> None:
     assert seen["start"].startswith(
-        "At least half of the 3 pieces of the translation give 0.90 or more of their look to one source piece."
+        "At least half of the 3 target tokens give 0.90 or more of their attention to one source token."
     )
     assert seen["heading"] == "German"
     assert seen["texts"] == ["4. April", "04-04"]
@@ -110,7 +110,7 @@ def test_at_the_start(seen: dict[str, Any]) -> None:
 
 
 def test_pointing_at_a_piece_lights_what_it_looks_at(seen: dict[str, Any]) -> None:
-    assert seen["target"] == "'04' looks at 'April' 0.87, then '</script>' 0.08, '4.' 0.05"
+    assert seen["target"] == "'04' attends to 'April' 0.87, then '</script>' 0.08, '4.' 0.05"
     assert seen["pressed"] == "true"
     assert seen["figures"] == [".05", "", ".87", ".08"]
     assert seen["tints"][1] == "rgb(247, 246, 241)"
@@ -118,22 +118,22 @@ def test_pointing_at_a_piece_lights_what_it_looks_at(seen: dict[str, Any]) -> No
 
 
 def test_pointing_at_a_source_piece_lights_who_looks_at_it(seen: dict[str, Any]) -> None:
-    assert seen["source"] == "'April' is looked at by '04' 0.87, then '04' 0.04"
+    assert seen["source"] == "'April' receives attention from '04' 0.87, then '04' 0.04"
     assert seen["sourceFigures"] == [".87", "", ""]
     assert set(seen["untinted"]) == {""}
     assert seen["left"] == seen["start"]
 
 
 def test_a_click_pins_and_the_address_says_so(seen: dict[str, Any]) -> None:
-    looks = "'04' looks at '4.' 0.90, then '␣' 0.06, 'April' 0.04"
+    looks = "'04' attends to '4.' 0.90, then '␣' 0.06, 'April' 0.04"
     assert seen["pinned"] == [looks, "#1.3"]
     assert seen["again"] == looks
     assert seen["unpinned"] == [seen["start"], "#1"]
 
 
 def test_a_cell_says_its_value(seen: dict[str, Any]) -> None:
-    assert seen["cell"] == ["'04' looks at 'April' 0.8700, rank 1 of 4", "'04' → 'April' 0.8700", False]
-    assert seen["least"] == "'04' looks at '</script>' 1.0e-5, rank 4 of 4"
+    assert seen["cell"] == ["'04' attends to 'April' 0.8700, rank 1 of 4", "'04' → 'April' 0.8700", False]
+    assert seen["least"] == "'04' attends to '</script>' 1.0e-5, rank 4 of 4"
     assert seen["tipGone"] is True
 
 
@@ -143,14 +143,14 @@ def test_colours_are_the_weights(seen: dict[str, Any]) -> None:
 
 
 def test_the_map_is_walked_by_keys(seen: dict[str, Any]) -> None:
-    assert seen["focused"] == ["'04' looks at '4.' 0.0500, rank 3 of 4", "#1.1.1"]
-    assert seen["arrows"] == ["'-' looks at '␣' 1.0000, rank 1 of 4", "#1.2.2"]
+    assert seen["focused"] == ["'04' attends to '4.' 0.0500, rank 3 of 4", "#1.1.1"]
+    assert seen["arrows"] == ["'-' attends to '␣' 1.0000, rank 1 of 4", "#1.2.2"]
     assert [seen["end"], seen["home"]] == ["#1.3.4", "#1.1.1"]
     assert seen["escaped"] == [seen["start"], "#1"]
 
 
 def test_the_pieces_are_walked_by_keys(seen: dict[str, Any]) -> None:
-    assert seen["roved"] == ["'-' looks at '␣' 1.00", "#1.2", True]
+    assert seen["roved"] == ["'-' attends to '␣' 1.00", "#1.2", True]
     assert seen["stops"] == [-1, 0, -1]
     assert seen["roveEnd"] is True
     assert seen["direction"] == "rtl"
@@ -166,12 +166,12 @@ def test_the_table_says_the_same(seen: dict[str, Any]) -> None:
 
 
 def test_one_of_several_is_chosen(seen: dict[str, Any]) -> None:
-    assert seen["next"] == ["What the translation looks at", "#2", "1"]
-    assert seen["nothing"] == "'b' looks at nothing"
+    assert seen["next"] == ["Attention of the translation", "#2", "1"]
+    assert seen["nothing"] == "'b' attends to nothing"
     assert seen["images"] == 0
     assert seen["empty"] == ["The translation is empty.", True, True]
-    assert seen["single"] == "The one piece of the translation gives 1.00 of its look to one source piece."
-    assert seen["singleCell"] == "'b' looks at 'a' 1.0000"
+    assert seen["single"] == "The only target token gives 1.00 of its attention to one source token."
+    assert seen["singleCell"] == "'b' attends to 'a' 1.0000"
 
 
 def test_an_address_leads_to_its_place_or_says_that_there_is_none(seen: dict[str, Any]) -> None:
@@ -218,7 +218,7 @@ def test_a_long_one_in_the_dark(tmp_path: Path) -> None:
         """,
         "--blink-settings=preferredColorScheme=0",
     )
-    assert seen["said"] == "'t450' looks at 's453' 1.00"
+    assert seen["said"] == "'t450' attends to 's453' 1.00"
     assert seen["pixel"] == [254, 232, 56, 255]
     assert seen["other"] == [24, 31, 43, 255]
     assert seen["nodes"] < 3200

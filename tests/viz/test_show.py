@@ -147,8 +147,8 @@ BAD: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "vector": (TypeError, lambda at: show(torch.ones(3)), "weights.unsqueeze(-2)"),
     "what": (ValueError, lambda at: show(stack(), what="hedas"), "unknown what 'hedas'; did you mean 'heads'?"),
     "keys alone": (ValueError, lambda at: show(stack(), keys=["a"]), "keys without queries label one side only"),
-    "labels of an alignment": (ValueError, lambda at: show(DATE, queries=["a"]), "queries is of no use for an Al"),
-    "sample of an alignment": (ValueError, lambda at: show(DATE, sample=1), "sample is of no use for an Alignment"),
+    "labels of an alignment": (ValueError, lambda at: show(DATE, queries=["a"]), "queries is no option of an Al"),
+    "sample of an alignment": (ValueError, lambda at: show(DATE, sample=1), "sample is no option of an Alignment"),
 }
 
 
@@ -200,7 +200,7 @@ def test_the_options_of_a_figure(tmp_path: Path) -> None:
         assert shown == drawn.read_bytes()
     assert "head 2 of 3" in show(tape, layer=1, head=2).text()
     assert " – " in show(tape, other=other).text()
-    with pytest.raises(ValueError, match="what='difference' needs other, the recording to take away, or differences"):
+    with pytest.raises(ValueError, match="what='difference' needs other, the recording to subtract, or differences"):
         show(torch.rand(2, 3, 5).softmax(-1), what="difference")
-    with pytest.raises(ValueError, match="query is of no use for what='heads'"):
+    with pytest.raises(ValueError, match="query is no option of what='heads'"):
         show(tape, query=1)

@@ -1,1 +1,1 @@
-"""Tape: attention maps of any model as it runs, each with a certificate that it is the map that was used."""
+"""Recording, analysis and storage of the attention maps of any model, each with a certificate of its accuracy."""

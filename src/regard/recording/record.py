@@ -46,11 +46,11 @@ def record(
     keep="weights" keeps weights. `gradients` keeps values too, so that after a backward pass `gradient` is ∂L/∂P.
     `budget` is in bytes. `tolerance` is the greatest certificate of a verified map; None takes a bound of rounding.
     """
-    if observer.listener() is not None:
+    if observer.current_observer() is not None:
         raise RuntimeError(
             "another record is running in this thread; end that with-block first, or select its modules with layers="
         )
-    checks.term("model", model, nn.Module, "your model")
+    checks.instance_of("model", model, nn.Module, "your model")
     stack = ModuleStack(model)
     _check(stack, keep, budget, tolerance)
     patterns = checked_patterns(layers, list(stack.modules))
@@ -71,8 +71,8 @@ def record(
         for handle in stack.attach():
             exits.callback(handle.remove)
         mode = CaptureMode(recorder)
-        before = observer.listen(RegardCapture(recorder, mode.eager.drop))
-        exits.callback(observer.listen, before)
+        before = observer.set_observer(RegardCapture(recorder, mode.eager.drop))
+        exits.callback(observer.set_observer, before)
         exits.callback(lambda: object.__setattr__(recording, "maps", tuple(maps)))
         exits.enter_context(mode)
         yield recording
@@ -121,14 +121,14 @@ def _check(stack: ModuleStack, keep: str, budget: int, tolerance: float | None) 
 
 
 def _heads(heads: Sequence[int] | int | None) -> list[int] | None:
-    return None if heads is None else _whole("heads", [heads] if isinstance(heads, int) else heads)
+    return None if heads is None else _integers("heads", [heads] if isinstance(heads, int) else heads)
 
 
 def _rows(rows: Sequence[int] | slice | None) -> list[int] | slice | None:
-    return rows if rows is None or isinstance(rows, slice) else _whole("rows", rows)
+    return rows if rows is None or isinstance(rows, slice) else _integers("rows", rows)
 
 
-def _whole(name: str, numbers: Sequence[int]) -> list[int]:
+def _integers(name: str, numbers: Sequence[int]) -> list[int]:
     checked = list(numbers)
     if not checked or any(isinstance(n, bool) or not isinstance(n, int) for n in checked):
         raise TypeError(f"{name} must be whole numbers, at least one, got {numbers!r}; try {name}=[0], or leave it out")

@@ -1,4 +1,4 @@
-"""RecordedMap: one attention map as a model used it, and how far it can be trusted."""
+"""RecordedMap: the attention map of one call of a module, with its certificate."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,10 +12,12 @@ Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop"]
 
 @dataclass(frozen=True)
 class KindFacts:
-    """Facts about a kind of attention that analysis and pictures need."""
+    """Facts about a kind of attention, for analysis and figures."""
 
     label: str  # in titles
+    row: str = "query"
     rows: str = "queries"
+    column: str = "key"
     columns: str = "keys"
     has_steps: bool = False  # every row is a step of its own: a token that is written, a glimpse
     has_sinks: bool = False  # keys are tokens of a text, so that some may be attention sinks
@@ -28,7 +30,9 @@ KINDS: dict[Kind, KindFacts] = {
     # of a recurrent decoder, step by step
     "alignment": KindFacts("alignment", has_steps=True, has_sinks=True),
     # over a feature map, in place
-    "gate": KindFacts("gate", rows="channels", columns="places", has_entropy=False),
+    "gate": KindFacts(
+        "gate", row="channel", rows="channels", column="position", columns="positions", has_entropy=False
+    ),
     # at a sampled location of an image
     "glimpse": KindFacts("glimpse", has_steps=True),
     # over the slots of a memory

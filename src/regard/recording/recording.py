@@ -23,7 +23,7 @@ class Recording(Sequence[RecordedMap]):
 
     `queries` are the tokens of the text of sample 0, and `keys` those of another text that it attends to; without them,
     pictures show positions. `about` is text: the origin of the recording (model, versions), and under "queries" and
-    "keys" what these are, if they are no tokens.
+    "keys" their description, if they are not tokens.
 
     Methods that compute maps return a Recording whose rows are computed when they are read, with the worst certificate
     of its maps.
@@ -76,7 +76,7 @@ class Recording(Sequence[RecordedMap]):
         Self attention has one text on both sides: that of the queries, unless only that of the keys has the length of
         the map; if both have, that of the keys in a module with "encoder" in its name. The columns of a step of a
         generation are the beginning of the text, or the part that a sliding window still holds. In any other kind the
-        columns are the keys, if there are as many. A gate has channels and places, and no tokens.
+        columns are the keys, if there are as many. A gate has channels and positions, and no tokens.
         """
         queries, keys = self.queries, self.keys
         q, k = recorded_map.shape[-2:]
@@ -86,8 +86,8 @@ class Recording(Sequence[RecordedMap]):
             source = keys is not None and len(keys) == k and (len(queries) != k or select.is_encoder(recorded_map.name))
             queries = keys = keys if source else queries
         positions = [recorded_map.step + i for i in (range(q) if recorded_map.rows is None else recorded_map.rows)]
-        known = queries is not None and len(queries) > max(positions, default=-1)
-        rows = tuple(queries[i] for i in positions) if known and queries is not None else None
+        is_known = queries is not None and len(queries) > max(positions, default=-1)
+        rows = tuple(queries[i] for i in positions) if is_known and queries is not None else None
         if keys is None or len(keys) < k or (recorded_map.kind != "self" and len(keys) != k):
             return rows, None
         first = recorded_map.first
@@ -124,7 +124,7 @@ class Recording(Sequence[RecordedMap]):
     def without_keys(self, keys: Sequence[int]) -> "Recording":
         """P_ij / Σ_{j ∉ S} P_ij: without the keys S, as in `without_keys(sinks())`; the rest of each row sums to one.
 
-        A row that has weight on those alone becomes 0.
+        A row whose weight is on those keys alone becomes 0.
         """
         return self._map("rest", lambda m: sinks.KeysRemoved(m.weights, sinks.checked_keys(keys, m)))
 
@@ -160,16 +160,16 @@ class Recording(Sequence[RecordedMap]):
     def rollout(self, residual: float = 0.5) -> "Recording":
         """A_L' ⋯ A_1', A' = (1 − r) · mean_h P + r · I, rows renormalised  (Abnar and Zuidema 2020, section 3).
 
-        How much a position of the last layer has of each input, if attention and residual connections were the only
-        ways. One map of one head; of a model with more than one stack, select one first.
+        The share of each input in a position of the last layer, if attention and residual connections were the only
+        paths. One map of one head; of a model with more than one stack, select one first.
         """
         return self._with_map(rollout.rollout(self.maps, residual))
 
     def relevance(self) -> "Recording":
         """R ← R + Ā R from R = I, Ā = mean_h (∂L/∂P ∘ P)⁺  (Chefer, Gur and Wolf 2021, eq. 5 and 6).
 
-        Needs `record(model, gradients=True)` and a backward pass from what is to be explained, such as the logit of
-        one class. Rows do not sum to one: `shares()` normalises them.
+        Needs `record(model, gradients=True)` and a backward pass from the value to explain, such as the logit of one
+        class. Rows do not sum to one: `shares()` normalises them.
         """
         return self._with_map(rollout.relevance(self.maps))
 
@@ -179,7 +179,7 @@ class Recording(Sequence[RecordedMap]):
 
     def difference(self, other: "Recording") -> "Recording":
         """P − Q of the maps with the same name and call: between −1 and 1."""
-        checks.term("other", other, Recording, "Recording(...)")
+        checks.instance_of("other", other, Recording, "Recording(...)")
         return replace(self, maps=select.subtract(self.maps, other.maps))
 
     # transformations
@@ -206,11 +206,11 @@ class Recording(Sequence[RecordedMap]):
         """−Σ_j P_ij log P_ij of every row of every map, in nats: "*b q" each."""
         return tuple(m.weights.entropy() for m in self.maps)
 
-    def sinks(self, threshold: float = 0.3, *, most: float = 0.5, sample: int = 0) -> tuple[int, ...]:
+    def sinks(self, threshold: float = sinks.THRESHOLD, *, most: float = 0.5, sample: int = 0) -> tuple[int, ...]:
         """The keys j whose share α_j = Σ_i P_ij / Σ_ij P_ij is above the threshold in `most` of all heads.
 
         After Gu et al. 2025, who take 0.3 and count heads the same way; the name is from Xiao et al. 2024. The share
-        is of all queries, padding too if there is some.
+        is of all queries, padding included.
         """
         return sinks.sinks(self.maps, threshold, most, sample)
 
@@ -230,13 +230,13 @@ class Recording(Sequence[RecordedMap]):
         """Reads a file that `save` wrote. Nothing is unpickled."""
         return Recording(*recording_file.read(Path(path)))
 
-    def _map(self, how: str, function: Callable[[RecordedMap], AttentionMap]) -> "Recording":
-        return replace(self, maps=tuple(replace_weights(m, function(m), how) for m in self.maps))
+    def _map(self, operation: str, function: Callable[[RecordedMap], AttentionMap]) -> "Recording":
+        return replace(self, maps=tuple(replace_weights(m, function(m), operation) for m in self.maps))
 
     def _with_map(self, recorded_map: RecordedMap) -> "Recording":
         return replace(self, maps=(recorded_map,))
 
-    def _nonempty(self, what: str) -> tuple[RecordedMap, ...]:
+    def _nonempty(self, method: str) -> tuple[RecordedMap, ...]:
         if not self.maps:
-            raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")
+            raise ValueError(f"{method} needs at least one map, got an empty recording; record a model that attends")
         return self.maps

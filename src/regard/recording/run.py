@@ -26,6 +26,7 @@ class TextAlignment:
     target: Sequence[str]
     weights: Tensor  # "t s"
     text: tuple[str, str]  # the source and the translation as people write them
+    hard: bool = False  # whether a target token reads the position of its greatest weight alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +52,14 @@ def recorded(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[Recording
             with record(model, layers=list(layers) or None) as recording:
                 yield recording
     except MemoryError as error:
-        raise ValueError(f"{error}; a shorter text, a smaller picture or --layers takes less") from error
+        raise ValueError(f"{error}; a shorter text, a smaller image or --layers needs less memory") from error
 
 
 def check_not_empty(recording: Recording, folder: Path, layers: Sequence[str] = ()) -> None:
     """Raises if no module of the model in `folder`, or none that matches `layers`, attended."""
     if not len(recording):
         modules = f"none of {', '.join(layers)}" if layers else "nothing"
-        raise ValueError(f"{modules} in {folder} attended, so there is nothing to see; name another one")
+        raise ValueError(f"{modules} in {folder} attended, so there is nothing to show; name another one")
 
 
 def pixel_size(pixels: NDArray[np.uint8]) -> str:  # "h w c"

@@ -1,4 +1,4 @@
-"""Eyes: what was attended to, as a picture, a page or text. Knows weights and labels, never a model."""
+"""Attention weights, alignments and recordings as figures, HTML pages and terminal text. Knows no model."""
 
 from regard.viz.alignment.alignment import Alignment, draw
 from regard.viz.plots.curve import curve, scatter

@@ -177,20 +177,20 @@ class _SingleSample(DerivedMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (1, *self.of[0].shape)
+        return (1, *self.sources[0].shape)
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return self.of[0].rows(rows).unsqueeze(0)
+        return self.sources[0].rows(rows).unsqueeze(0)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = self.of[0].allowed(rows)
+        allowed = self.sources[0].allowed(rows)
         return None if allowed is None else allowed.unsqueeze(0)
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
         first, *rest = index or (slice(None),)
         if isinstance(first, int) and first not in (0, -1):
             raise IndexError(f"sample {first} is not there: the map is of one sample; use 0")
-        heads = self.of[0].pick(*rest)
+        heads = self.sources[0].pick(*rest)
         return heads if isinstance(first, int) else _SingleSample(heads)
 
 
@@ -222,11 +222,11 @@ def show(
         unused = {"queries": queries, "keys": keys, "what": what, "sample": sample, **options}
         for name, value in unused.items():
             if value is not None:
-                raise ValueError(f"{name} is of no use for an Alignment, which has its own; leave it out")
-        several = (x,) if isinstance(x, Alignment) else tuple(x)
-        for alignment in several:
-            checks.term("alignments", alignment, Alignment, "[Alignment(source, target, weights)]")
-        return AlignmentView(several)
+                raise ValueError(f"{name} is no option of an Alignment, which has its own; leave it out")
+        alignments = (x,) if isinstance(x, Alignment) else tuple(x)
+        for alignment in alignments:
+            checks.instance_of("alignments", alignment, Alignment, "[Alignment(source, target, weights)]")
+        return AlignmentView(alignments)
     recording = _as_recording(x) if sample is None else _as_recording(x).select(sample=sample)
     if keys is not None and queries is None:
         raise ValueError("keys without queries label one side only; give queries, too")
@@ -259,7 +259,7 @@ def _default_figure(
 
 
 def _image_figure(recording: Recording) -> str:
-    """The figure over an image, by the kind of the first map whose keys are places of an image."""
+    """The figure over an image, by the kind of the first map whose keys are patches of an image."""
     kinds = [recorded_map.kind for recorded_map in recording if recorded_map.grid is not None]
     first = kinds[0] if kinds else "self"
     return "glimpses" if first == "glimpse" else "captions" if first in ("cross", "alignment") else "overlay"

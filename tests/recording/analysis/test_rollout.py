@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.recording.toy import computed, kept, stack, weights
 
 import regard
@@ -44,7 +43,7 @@ def test_rollout_of_rows_is_rows_of_rollout(monkeypatch: pytest.MonkeyPatch) -> 
     whole = found.dense()
     torch.testing.assert_close(found.rows(torch.tensor([7, 2])), whole[..., [7, 2], :])
     torch.testing.assert_close(found.pick(1, 0).dense(), whole[1, 0])
-    torch.testing.assert_close(found.coarse(3, 4).sum(-1), torch.ones(2, 1, 3))
+    torch.testing.assert_close(found.pooled(3, 4).sum(-1), torch.ones(2, 1, 3))
     # nobody looks ahead, through however many layers
     assert not whole.triu(1).any()
     # a few rows at a time give the same

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.recording.toy import computed, kept, stack, weights
 
 from regard.attn.maps.attention_map import DenseMap
@@ -23,26 +22,26 @@ SENTENCEPIECE = ["▁Un", "believ", "able", "▁", "▁play", "ing", "</s>", "�
 def test_wordpiece() -> None:
     found = Words.by_mark(WORDPIECE)
     assert found.text == ("[CLS]", "unbelievable", "!", "playing", "[SEP]")
-    assert found.of == (0, 1, 1, 1, 2, 3, 3, 4)
+    assert found.word_ids == (0, 1, 1, 1, 2, 3, 3, 4)
 
 
 def test_bpe() -> None:
     found = Words.by_mark(BPE)
     assert found.text == ("Unbelievable!", "playing", "Ċ", "<|endoftext|>", "The")
-    assert found.of == (0, 0, 0, 0, 1, 1, 2, 3, 4)
+    assert found.word_ids == (0, 0, 0, 0, 1, 1, 2, 3, 4)
 
 
 def test_sentencepiece() -> None:
     found = Words.by_mark(SENTENCEPIECE)
     assert found.text == ("Unbelievable", "▁", "playing", "</s>", "a")
-    assert found.of == (0, 0, 0, 1, 2, 2, 3, 4)
+    assert found.word_ids == (0, 0, 0, 1, 2, 2, 3, 4)
 
 
 def test_by_numbers() -> None:
     found = Words.by_ids(WORDPIECE, [None, 0, 0, 0, 1, 2, 2, None])
     assert found == Words.by_mark(WORDPIECE, "wordpiece")
     # special tokens side by side stay apart, and so do equal numbers of two sentences
-    assert Words.by_ids(["[PAD]", "[PAD]", "a", "[SEP]", "b"], [None, None, 0, None, 0]).of == (0, 1, 2, 3, 4)
+    assert Words.by_ids(["[PAD]", "[PAD]", "a", "[SEP]", "b"], [None, None, 0, None, 0]).word_ids == (0, 1, 2, 3, 4)
     assert Words.by_ids([], []) == Words((), ())
 
 
@@ -68,14 +67,14 @@ def grouped(draw: st.DrawFn) -> Words:
 @settings(max_examples=30, deadline=None)
 @given(grouped(), grouped(), st.booleans())
 def test_columns_are_summed_and_rows_averaged(queries: Words, keys: Words, lazy: bool) -> None:
-    q, k = len(queries.of), len(keys.of)
+    q, k = len(queries.word_ids), len(keys.word_ids)
     one = computed(q=q, k=k) if lazy else DenseMap(weights(2, 3, q, k))
     found = Recording((RecordedMap("a", "cross", one, grid=(1, k)),)).merge_words(queries, keys)
     p = one.dense().double().numpy()
     expected = np.zeros((2, 3, len(queries), len(keys)))
     for u in range(len(queries)):
         for v in range(len(keys)):
-            block = p[..., np.array(queries.of) == u, :][..., np.array(keys.of) == v]
+            block = p[..., np.array(queries.word_ids) == u, :][..., np.array(keys.word_ids) == v]
             expected[..., u, v] = block.sum(-1).mean(-1)
     got = found[0].weights
     assert got.shape == expected.shape
@@ -113,7 +112,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "another text": (
         ValueError,
         lambda: Recording((kept("c", 1, 2, 8, 8, kind="cross"),)).with_labels(WORDPIECE).merge_words(),
-        "keys must be Words for 'c', which looks at another text (kind cross); pass keys=, label them by with_labels",
+        "keys must be Words for 'c', which attends to another text (kind cross); pass keys=, label them by with_labels",
     ),
     "mark": (ValueError, lambda: Words.by_mark(BPE, "bpee"), "unknown mark 'bpee'; did you mean 'bpe'?"),
     "no mark": (

@@ -251,5 +251,5 @@ def test_flex_attention_tells_its_mask() -> None:
 def test_a_file_whose_rule_does_not_fit(tmp_path: Path) -> None:
     rule = DenseMap(torch.rand(1, 1, 4, 4), heard(sdpa(is_causal=True)).weights)
     path = Recording((RecordedMap("a", "self", rule, certificate=0.0),)).save(tmp_path / "a.safetensors")
-    with pytest.raises(ValueError, match=r"what is allowed must be \(1, 1, 4, 4\) as the weights, got \(2, 3, 7, 7\)"):
+    with pytest.raises(ValueError, match=r"the mask must be \(1, 1, 4, 4\) as the weights, got \(2, 3, 7, 7\)"):
         Recording.load(path)

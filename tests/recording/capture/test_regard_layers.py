@@ -217,7 +217,7 @@ def test_a_grid_that_is_told_outlives_the_modules_that_run_meanwhile() -> None:
             self.attention = regard.Attention(regard.Dot())
 
         def look(self, x: Tensor) -> Tensor:
-            with observer.lying((2, 3)):
+            with observer.spatial_keys((2, 3)):
                 x = self.first(x)
                 return self.attention(x, x)[:, :4] + self.attention(x[:, :4], x[:, :4])
 

@@ -87,5 +87,5 @@ def test_a_damaged_folder(picture: Path, tmp_path: Path) -> None:
 
 
 def test_some_layers(folder: Path, picture: Path) -> None:
-    with pytest.raises(ValueError, match=r"none of \*embeddings in .* attended, so there is nothing to see"):
+    with pytest.raises(ValueError, match=r"none of \*embeddings in .* attended, so there is nothing to show"):
         record_image(folder, picture, ["*embeddings"])

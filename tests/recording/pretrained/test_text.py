@@ -74,7 +74,7 @@ def test_a_translator(folders: dict[str, Path]) -> None:
 
 def test_some_layers(folders: dict[str, Path]) -> None:
     assert record_text(folders["gpt2"], TEXT, ["h.1*"]).recording.names == ("h.1.attn",)
-    with pytest.raises(ValueError, match="none of embeddings in .* attended, so there is nothing to see"):
+    with pytest.raises(ValueError, match="none of embeddings in .* attended, so there is nothing to show"):
         record_text(folders["bert"], TEXT, ["embeddings"])
 
 
@@ -119,11 +119,13 @@ def test_folders_without_a_model_or_a_tokenizer(folders: dict[str, Path], tmp_pa
 
 
 def test_texts_that_do_not_fit(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the text has 42 tokens, and the model of .* knows 16 places; shorten"):
+    with pytest.raises(
+        ValueError, match="the text has 42 tokens, and the model of .* has 16 positions; shorten the text"
+    ):
         record_text(folders["bert"], "the " * 40)
     bare = json.loads(tokenizer().backend_tokenizer.to_str()) | {"post_processor": None}
     at = changed(folders["gpt2"], tmp_path / "m", **{"tokenizer.json": json.dumps(bare)})
-    with pytest.raises(ValueError, match="the text has no tokens, so there is nothing to look at; give a sentence"):
+    with pytest.raises(ValueError, match="the text has no tokens, so there is no attention to record; give a sentence"):
         record_text(at, "")
 
 

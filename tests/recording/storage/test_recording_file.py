@@ -9,8 +9,7 @@ from typing import get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 from tests.recording.toy import computed, kept, stack, weights
@@ -252,7 +251,7 @@ def header(path: Path) -> dict:
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     tape = Recording((kept("a", 1, 2, 3, 5, rows=(1,)),))
-    with pytest.raises(ValueError, match=r"map 0: rows must be 3, .* got 1; mend it with dataclasses.replace before"):
+    with pytest.raises(ValueError, match=r"map 0: rows must be 3, .* got 1; fix it with dataclasses.replace before"):
         tape.save(tmp_path)
     assert not list(tmp_path.iterdir())
 

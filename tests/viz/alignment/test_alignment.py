@@ -150,7 +150,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "too many for a figure": (
         lambda p: draw([Alignment(["a"] * 80, ["b"] * 80, torch.eye(80))] * 20, p / "a.png"),
         ValueError,
-        "a figure is at most 200 inches high, 20 alignments of up to 80 target pieces would be 2",
+        "a figure is at most 200 inches high, 20 alignments of up to 80 target tokens would be 2",
     ),
     "too many cells for a page": (
         lambda p: draw([Alignment(["a"] * 2001, ["b"] * 1000, torch.zeros(1000, 2001))] * 5, p / "a.html"),
@@ -160,8 +160,8 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "shape": (
         lambda p: made(weights=torch.ones(2, 1)),
         ValueError,
-        "weights must be (target pieces, source pieces) = (1, 2), got (2, 1); pick one sentence and one head, as in "
-        "weights[0], and cut off what stands for padding",
+        "weights must be (target tokens, source tokens) = (1, 2), got (2, 1); pick one sentence and one head, as in "
+        "weights[0], and cut off the padding",
     ),
     "no tensor": (
         lambda p: made(weights=[[1.0, 0.0]]),
@@ -171,15 +171,15 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "NaN": (
         lambda p: made(weights=torch.tensor([[0.5, float("nan")]])),
         ValueError,
-        "weights must lie between 0 and 1, got nan for target piece 0 ('c') and source piece 1 ('b'); "
+        "weights must lie between 0 and 1, got nan for target token 0 ('c') and source token 1 ('b'); "
         "pass weights after the normalizer, the mean over heads rather than the sum",
     ),
-    "above one": (lambda p: made(weights=torch.tensor([[4.0, 0.0]])), ValueError, "got 4.0 for target piece 0 ('c')"),
-    "below zero": (lambda p: made(weights=torch.tensor([[0.0, -1.0]])), ValueError, "got -1.0 for target piece 0"),
+    "above one": (lambda p: made(weights=torch.tensor([[4.0, 0.0]])), ValueError, "got 4.0 for target token 0 ('c')"),
+    "below zero": (lambda p: made(weights=torch.tensor([[0.0, -1.0]])), ValueError, "got -1.0 for target token 0"),
     "a text": (
         lambda p: made(source="ab"),
         TypeError,
-        "source must be pieces, got the text 'ab'; split it, as in list(",
+        "source must be tokens, got the text 'ab'; split it, as in list(",
     ),
 }
 
@@ -258,7 +258,7 @@ def test_what_hard_attention_read_is_framed_and_said(tmp_path: Path, monkeypatch
         frames = [(p.get_x() + 0.5, p.get_y() + 0.5) for p in caught.last.axes[0].patches]
         assert frames == ([(1, 0), (0, 1)] if hard else [])
         assert ("was read; it has a frame" in svg.replace("\n", " ")) == hard
-        assert ("only the place of its greatest weight was read\n" in text(one)) == hard
+        assert ("only the key of the greatest weight was read\n" in text(one)) == hard
         page = draw(one, tmp_path / "a.html").read_text()
         assert (f'"note":"{FRAMED_NOTE}"' in page, '"hard":true' in page) == (hard, hard)
 
@@ -266,7 +266,9 @@ def test_what_hard_attention_read_is_framed_and_said(tmp_path: Path, monkeypatch
 def test_letters_that_no_font_has_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fonts, "_installed", dict)
     one = Alignment(["月"], ["b"], torch.ones(1, 1))
-    said = "no font here has every character of this; install Noto Sans CJK (for U+6708), or write .html, which has"
+    said = (
+        "no installed font has all of these characters; install Noto Sans CJK (for U+6708), or write .html, which has"
+    )
     assert missing_fonts([one], Path("a.png")).startswith(said)
     assert missing_fonts([one], Path("a.html")) == missing_fonts([one], Path("a.svg")) == ""
     assert missing_fonts([made()], Path("a.pdf")) == ""

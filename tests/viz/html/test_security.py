@@ -1,8 +1,8 @@
-"""The name in a Host header."""
+"""The name in a Host header, and whether it is this machine."""
 
 import pytest
 
-from regard.viz.html.security import host_name
+from regard.viz.html.security import host_name, names_this_machine
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,19 @@ from regard.viz.html.security import host_name
 )
 def test_the_name_without_its_port(header: str, name: str) -> None:
     assert host_name(header) == name
+
+
+@pytest.mark.parametrize(
+    ("header", "is_own"),
+    [
+        ("localhost:80", True),
+        ("[::1]:80", True),
+        ("10.1.2.3:80", True),
+        ("Box.example:80", True),
+        ("evil.example", False),
+        ("10.1.2.3.evil.example", False),
+        ("", False),
+    ],
+)
+def test_names_of_this_machine(header: str, is_own: bool) -> None:
+    assert names_this_machine(header, "box.Example") == is_own

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.viz.plots import canvas
 from regard.viz.text import fonts
@@ -50,4 +49,4 @@ def test_what_no_font_has_is_spelt_before_it_is_measured(monkeypatch: pytest.Mon
 def test_the_font_that_is_missing_is_named(words: list[str], wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fonts, "_installed", dict)
     said = fonts.missing_fonts_note(words)
-    assert said == (f"no font here has every character of this; install {wanted}" if wanted else "")
+    assert said == (f"no installed font has all of these characters; install {wanted}" if wanted else "")

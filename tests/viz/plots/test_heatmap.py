@@ -56,7 +56,7 @@ def test_equal_cells_in_a_figure_that_grows(tmp_path: Path) -> None:
     panels = [Panel(weights(40, 3), "tall", words), Panel(weights(2, 40), "wide", None, words), Panel(weights(0, 3))]
     said = figure(panels, tmp_path / "a.svg", across=1, cell=0.15).read_text()
     assert said.count(">hundred<") == 20  # none is left out
-    assert "nothing to look at" in said
+    assert "nothing to show" in said
     width, height = (float(n) for n in re.findall(r'viewBox="0 0 (\S+) (\S+)"', said)[0])
     assert 40 * 0.15 * 72 < width < 40 * 0.15 * 72 + 150
     assert height > 3 * 40 * 0.15 * 72
@@ -87,7 +87,7 @@ def test_a_long_map_is_drawn_coarse(tmp_path: Path) -> None:
         long = figure(Panel(seen), tmp_path / "long.png").read_bytes()
     finally:
         type(seen).dense = plain
-    assert long == figure(Panel(seen.coarse(512, 512)), tmp_path / "coarse.png").read_bytes()
+    assert long == figure(Panel(seen.pooled(512, 512)), tmp_path / "coarse.png").read_bytes()
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ def test_a_file_holds_the_pixels(tmp_path: Path, channels: int) -> None:
 
 def test_wrong_input(tmp_path: Path) -> None:
     one = np.zeros((1, 4, 4, 1), np.uint8)
-    with pytest.raises(ValueError, match=r"rows must hold pictures, got \[\] of them; give one at least"):
+    with pytest.raises(ValueError, match=r"rows must hold images, got \[\] of them; give one at least"):
         image_grid([])
     with pytest.raises(ValueError, match=r"got \[1, 0\] of them"):
         image_grid([one, one[:0]])
-    with pytest.raises(ValueError, match=r"pictures are written as .png, got a.jpg; name it a.png"):
+    with pytest.raises(ValueError, match=r"images are written as .png, got a.jpg; name it a.png"):
         write_png(tmp_path / "a.jpg", one[0])

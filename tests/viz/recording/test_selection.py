@@ -54,7 +54,7 @@ def test_one_head_is_itself_and_many_are_their_mean() -> None:
     mean = selection.select_map(tape, 0, 1, None).map
     assert mean.shape == (5, 5)
     torch.testing.assert_close(mean.dense(), whole[1].mean(0))
-    torch.testing.assert_close(mean.coarse(2, 3), DenseMap(whole[1].mean(0)).coarse(2, 3))
+    torch.testing.assert_close(mean.pooled(2, 3), DenseMap(whole[1].mean(0)).pooled(2, 3))
     flat = Recording((RecordedMap("a", "alignment", DenseMap(whole[0, 0])),))
     torch.testing.assert_close(selection.select_map(flat, 0, 0, 0).map.dense(), whole[0, 0])
 

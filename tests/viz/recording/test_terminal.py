@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from matplotlib import colormaps
 from tests.viz.recordings import attended, glimpsed
 
@@ -60,7 +59,7 @@ def test_what_is_not_sure_says_so() -> None:
 
 def test_a_long_one_is_pooled_and_says_so() -> None:
     said = text(attended(1, 2, 1000, samples=1), width=90)
-    assert "pooled from 1000 × 1000: a cell is what an average row of it gives to all its columns" in said
+    assert "pooled from 1000 × 1000: a cell is its mean row, summed over its columns" in said
     assert " 967–999 " in said or "967–999 " in said
     assert len(said.split("\n")) < 60
     assert all(labels.display_width(line) <= 90 for line in said.split("\n"))

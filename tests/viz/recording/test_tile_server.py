@@ -43,7 +43,7 @@ class Counted(AttentionMap):
         self.most = max(self.most, found.shape[-2])
         return found
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return self
 
 

@@ -4,8 +4,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.viz.text import labels, terminal
 
@@ -75,7 +74,7 @@ def test_a_map_too_wide_is_told_in_words() -> None:
     cells[0, 17], cells[0, 300], cells[0, 8], cells[0, 9] = 0.5, 0.3, 0.15, 0.05
     said = terminal.heatmap(cells, ["a", "月"], [f"w{n}" for n in range(500)]).split("\n")
     assert said == [
-        "500 columns are too many for 100 characters; looked at most:",
+        "500 columns are too many for 100 characters; greatest weights:",
         " a 'w17' 0.50, 'w300' 0.30, 'w8' 0.15",
         "月 nothing",
     ]
@@ -88,5 +87,5 @@ def test_words_are_left_out_before_a_line_is_torn() -> None:
 
 
 def test_nothing_to_draw_is_said() -> None:
-    assert terminal.heatmap(torch.zeros(0, 2), [], ["a", "b"]) == "nothing to look at: there are no rows"
-    assert terminal.heatmap(torch.zeros(2, 0), ["a", "b"], []) == "nothing to look at: there are no columns"
+    assert terminal.heatmap(torch.zeros(0, 2), [], ["a", "b"]) == "nothing to show: there are no rows"
+    assert terminal.heatmap(torch.zeros(2, 0), ["a", "b"], []) == "nothing to show: there are no columns"

@@ -1,1 +1,1 @@
-"""What is computed from a recording: selections, rollout, sinks, words, gradients."""
+"""Computations on recorded maps: selections, rollout, sinks, words, gradients."""

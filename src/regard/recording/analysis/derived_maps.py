@@ -1,4 +1,4 @@
-"""Maps derived from other maps, row by row: rows are computed when they are read, and no matrix is kept."""
+"""Maps derived from other maps (mean, difference, stitched steps), whose rows are computed when they are read."""
 
 import copy
 from collections.abc import Sequence
@@ -12,50 +12,50 @@ from regard.recording.recorded_map import Kind, RecordedMap
 
 
 class DerivedMap(AttentionMap):
-    """A map whose rows are computed from those of others with the same leading axes."""
+    """A map whose rows are computed from rows of other maps with the same leading axes."""
 
-    def __init__(self, *of: AttentionMap) -> None:
-        self.of = of
+    def __init__(self, *sources: AttentionMap) -> None:
+        self.sources = sources
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.of[0].shape
+        return self.sources[0].shape
 
     @property
     def device(self) -> torch.device:
-        return self.of[0].device
+        return self.sources[0].device
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
         selected = copy.copy(self)
-        selected.of = tuple(part.pick(*index) for part in self.of)
+        selected.sources = tuple(part.pick(*index) for part in self.sources)
         return selected
 
 
 class IndexedMap(AttentionMap):
     """An index into the leading axes of a map that can only be computed whole."""
 
-    def __init__(self, of: AttentionMap, index: tuple[int | slice, ...]) -> None:
-        self.of, self.index = of, index
+    def __init__(self, source: AttentionMap, index: tuple[int | slice, ...]) -> None:
+        self.source, self.index = source, index
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(torch.empty(self.of.shape, device="meta")[self.index].shape)
+        return tuple(torch.empty(self.source.shape, device="meta")[self.index].shape)
 
     @property
     def device(self) -> torch.device:
-        return self.of.device
+        return self.source.device
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return self.of.rows(rows)[self.index]
+        return self.source.rows(rows)[self.index]
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = self.of.allowed(rows)
+        allowed = self.source.allowed(rows)
         return None if allowed is None else allowed[self.index]
 
-    def _each(self) -> int:
-        return self.of._each()
+    def _weights_per_row(self) -> int:
+        return self.source._weights_per_row()
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return IndexedMap(self, index)
 
 
@@ -64,18 +64,18 @@ class HeadStack(DerivedMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        first = self.of[0].shape
-        return (*first[:-3], sum(part.shape[-3] for part in self.of), *first[-2:])
+        first = self.sources[0].shape
+        return (*first[:-3], sum(part.shape[-3] for part in self.sources), *first[-2:])
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return torch.cat([part.rows(rows) for part in self.of], dim=-3)
+        return torch.cat([part.rows(rows) for part in self.sources], dim=-3)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = _allowed_of_each(self.of, rows)
+        allowed = _allowed_masks(self.sources, rows)
         return None if allowed is None else torch.cat(allowed, dim=-3)
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._select(index)
 
 
 class HeadMean(DerivedMap):
@@ -83,33 +83,33 @@ class HeadMean(DerivedMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (*self.of[0].shape[:-3], 1, *self.of[0].shape[-2:])
+        return (*self.sources[0].shape[:-3], 1, *self.sources[0].shape[-2:])
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return self.of[0].rows(rows).mean(-3, keepdim=True)
+        return self.sources[0].rows(rows).mean(-3, keepdim=True)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = self.of[0].allowed(rows)
+        allowed = self.sources[0].allowed(rows)
         return None if allowed is None else allowed.any(-3, keepdim=True)
 
-    def _each(self) -> int:
-        return self.of[0]._each()
+    def _weights_per_row(self) -> int:
+        return self.sources[0]._weights_per_row()
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._at(index)
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._select(index)
 
 
 class Mean(DerivedMap):
     """1/L Σ_l P_l of maps of one shape."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        total = self.of[0].rows(rows).clone()
-        for part in self.of[1:]:
+        total = self.sources[0].rows(rows).clone()
+        for part in self.sources[1:]:
             total += part.rows(rows)
-        return total / len(self.of)
+        return total / len(self.sources)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = _allowed_of_each(self.of, rows)
+        allowed = _allowed_masks(self.sources, rows)
         return None if allowed is None else torch.stack(allowed).any(0)
 
 
@@ -117,10 +117,10 @@ class Difference(DerivedMap):
     """P − Q."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return self.of[0].rows(rows) - self.of[1].rows(rows)
+        return self.sources[0].rows(rows) - self.sources[1].rows(rows)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = _allowed_of_each(self.of, rows)
+        allowed = _allowed_masks(self.sources, rows)
         return None if allowed is None else torch.stack(allowed).any(0)
 
 
@@ -128,10 +128,10 @@ class RowNormalized(DerivedMap):
     """P_ij / Σ_j P_ij; a row of zeros stays zero."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return normalize_rows(self.of[0].rows(rows))
+        return normalize_rows(self.sources[0].rows(rows))
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        return self.of[0].allowed(rows)
+        return self.sources[0].allowed(rows)
 
 
 class StitchedMap(DerivedMap):
@@ -143,19 +143,19 @@ class StitchedMap(DerivedMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        *batch, _, _ = self.of[0].shape
-        return (*batch, sum(part.shape[-2] for part in self.of), max(part.shape[-1] for part in self.of))
+        *batch, _, _ = self.sources[0].shape
+        return (*batch, sum(part.shape[-2] for part in self.sources), max(part.shape[-1] for part in self.sources))
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         *batch, q, k = self.shape
-        wanted = torch.arange(q, device=self.device)[rows]
+        indices = torch.arange(q, device=self.device)[rows]
         out: Tensor | None = None
         start = 0
-        for part in self.of:
-            inside = (wanted >= start) & (wanted < start + part.shape[-2])
+        for part in self.sources:
+            inside = (indices >= start) & (indices < start + part.shape[-2])
             if bool(inside.any()):
-                weights = part.rows(wanted[inside] - start)
-                out = weights.new_zeros(*batch, len(wanted), k) if out is None else out
+                weights = part.rows(indices[inside] - start)
+                out = weights.new_zeros(*batch, len(indices), k) if out is None else out
                 out[..., inside, : weights.shape[-1]] = weights
             start += part.shape[-2]
         return torch.zeros(*batch, 0, k, device=self.device) if out is None else out
@@ -163,15 +163,15 @@ class StitchedMap(DerivedMap):
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
         """Not the keys of later steps."""
         *batch, q, k = self.shape
-        if all(part.shape[-1] == k and part.allowed(slice(0, 0)) is None for part in self.of):
+        if all(part.shape[-1] == k and part.allowed(slice(0, 0)) is None for part in self.sources):
             return None
-        wanted = torch.arange(q, device=self.device)[rows]
-        out = torch.zeros(*batch, len(wanted), k, dtype=torch.bool, device=self.device)
+        indices = torch.arange(q, device=self.device)[rows]
+        out = torch.zeros(*batch, len(indices), k, dtype=torch.bool, device=self.device)
         start = 0
-        for part in self.of:
-            inside = ((wanted >= start) & (wanted < start + part.shape[-2])).nonzero().squeeze(-1)
+        for part in self.sources:
+            inside = ((indices >= start) & (indices < start + part.shape[-2])).nonzero().squeeze(-1)
             if len(inside):
-                allowed = part.allowed(wanted[inside] - start)
+                allowed = part.allowed(indices[inside] - start)
                 out[..., inside, : part.shape[-1]] = True if allowed is None else allowed
             start += part.shape[-2]
         return out
@@ -180,47 +180,49 @@ class StitchedMap(DerivedMap):
 class ShiftedMap(DerivedMap):
     """A map whose first key is key `first` of the text: the keys before it are not allowed and have weight 0."""
 
-    def __init__(self, of: AttentionMap, first: int) -> None:
-        super().__init__(of)
+    def __init__(self, source: AttentionMap, first: int) -> None:
+        super().__init__(source)
         self.first = first
 
     @property
     def shape(self) -> tuple[int, ...]:
-        *batch, q, k = self.of[0].shape
+        *batch, q, k = self.sources[0].shape
         return (*batch, q, self.first + k)
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        return torch.nn.functional.pad(self.of[0].rows(rows), (self.first, 0))
+        return torch.nn.functional.pad(self.sources[0].rows(rows), (self.first, 0))
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = _allowed_of_each(self.of, rows)
+        allowed = _allowed_masks(self.sources, rows)
         if allowed is None:
-            *batch, q, k = self.of[0].shape
+            *batch, q, k = self.sources[0].shape
             count = len(torch.arange(q, device=self.device)[rows])
             allowed = [torch.ones(*batch, count, k, dtype=torch.bool, device=self.device)]
         return torch.nn.functional.pad(allowed[0], (self.first, 0))
 
 
-def stitch_windows(of: Sequence[AttentionMap]) -> StitchedMap:
+def stitch_windows(steps: Sequence[AttentionMap]) -> StitchedMap:
     """Steps from the first on, each of which attends to the last keys so far: those that its cache still held."""
     shifted, end = [], 0
-    for part in of:
-        end += part.shape[-2]
-        shifted.append(ShiftedMap(part, end - part.shape[-1]) if end > part.shape[-1] else part)
+    for step in steps:
+        end += step.shape[-2]
+        shifted.append(ShiftedMap(step, end - step.shape[-1]) if end > step.shape[-1] else step)
     return StitchedMap(*shifted)
 
 
-def _allowed_of_each(of: Sequence[AttentionMap], rows: Tensor | slice) -> list[Tensor] | None:
+def _allowed_masks(maps: Sequence[AttentionMap], rows: Tensor | slice) -> list[Tensor] | None:
     """The allowed keys of every map; None if no mask is known of any."""
-    masks = [part.allowed(rows) for part in of]
+    masks = [attention_map.allowed(rows) for attention_map in maps]
     if all(mask is None for mask in masks):
         return None
-    counts = [len(torch.arange(part.shape[-2], device=part.device)[rows]) for part in of]
+    counts = [len(torch.arange(attention_map.shape[-2], device=attention_map.device)[rows]) for attention_map in maps]
     return [
-        torch.ones(*part.shape[:-2], count, part.shape[-1], dtype=torch.bool, device=part.device)
+        torch.ones(
+            *attention_map.shape[:-2], count, attention_map.shape[-1], dtype=torch.bool, device=attention_map.device
+        )
         if mask is None
         else mask
-        for part, count, mask in zip(of, counts, masks, strict=True)
+        for attention_map, count, mask in zip(maps, counts, masks, strict=True)
     ]
 
 
@@ -231,29 +233,29 @@ def normalize_rows(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q k"
 
 
 def derive(
-    name: str, kind: Kind, weights: AttentionMap, of: Sequence[RecordedMap], how: str, call: int = 0
+    name: str, kind: Kind, weights: AttentionMap, maps: Sequence[RecordedMap], operation: str, call: int = 0
 ) -> RecordedMap:
     """A map computed from recorded maps, with the greatest of their certificates; one that is not verified leaves the
     result unverified."""
-    verified = all(m.verified for m in of)
-    sources = dict.fromkeys(m.captured_from for m in of)
+    verified = all(m.verified for m in maps)
+    sources = dict.fromkeys(m.captured_from for m in maps)
     return RecordedMap(
         name,
         kind,
         weights,
         call=call,
-        certificate=max(m.certificate or 0.0 for m in of) if verified else None,
-        tolerance=max(m.tolerance for m in of),
-        captured_from=f"{how} of {', '.join(sources)}",
-        grid=of[0].grid if len({m.grid for m in of}) == 1 else None,
+        certificate=max(m.certificate or 0.0 for m in maps) if verified else None,
+        tolerance=max(m.tolerance for m in maps),
+        captured_from=f"{operation} of {', '.join(sources)}",
+        grid=maps[0].grid if len({m.grid for m in maps}) == 1 else None,
     )
 
 
-def replace_weights(recorded_map: RecordedMap, weights: AttentionMap, how: str) -> RecordedMap:
+def replace_weights(recorded_map: RecordedMap, weights: AttentionMap, operation: str) -> RecordedMap:
     """The same call with other weights, computed from its own."""
     heads = recorded_map.heads if weights.shape[:-2] == recorded_map.shape[:-2] else None
     return replace(
-        derive(recorded_map.name, recorded_map.kind, weights, [recorded_map], how, recorded_map.call),
+        derive(recorded_map.name, recorded_map.kind, weights, [recorded_map], operation, recorded_map.call),
         step=recorded_map.step,
         rows=recorded_map.rows,
         heads=heads,

@@ -1,4 +1,4 @@
-"""Attention through all layers: how much a query of the last layer has of each input, by rollout or relevance."""
+"""Attention rollout and gradient relevance: the share of each input in every query of the last layer."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ class _OneHead(DerivedMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        *batch, q, k = self.of[0].shape
+        *batch, q, k = self.sources[0].shape
         return (*batch[:-1], 1, q, k) if len(batch) > 1 else (*batch, q, k)
 
-    def _each(self) -> int:
-        return self.of[0]._each()
+    def _weights_per_row(self) -> int:
+        return self.sources[0]._weights_per_row()
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return IndexedMap(self, index)
 
     def _identity(self, rows: Tensor | slice) -> Tensor:  # -> "rows k"
@@ -39,7 +39,7 @@ class Residual(_OneHead):
         self.residual = residual
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        mixed = _head_mean(self.of[0].rows(rows))
+        mixed = _head_mean(self.sources[0].rows(rows))
         return normalize_rows((1 - self.residual) * mixed + self.residual * self._identity(rows).to(mixed.dtype))
 
 
@@ -50,7 +50,7 @@ class GradientWeighted(_OneHead):
         super().__init__(weights, gradient)
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        weights, gradient = (part.rows(rows) for part in self.of)
+        weights, gradient = (part.rows(rows) for part in self.sources)
         mixed = _head_mean((weights * gradient).clamp_min(0.0))
         return mixed + self._identity(rows).to(mixed.dtype)
 
@@ -59,15 +59,15 @@ class Product(DerivedMap):
     """A_n ⋯ A_2 A_1 of square maps, given from the last to the first: rows from the left, so no matrix is formed."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
-        through = self.of[0].rows(rows)
-        for factor in self.of[1:]:
-            product, start = torch.zeros_like(through), 0
-            for block in factor._pieces(factor._all()):
+        product_rows = self.sources[0].rows(rows)
+        for factor in self.sources[1:]:
+            product, start = torch.zeros_like(product_rows), 0
+            for block in factor._chunks(factor._all_rows()):
                 end = start + block.shape[-2]
-                product += through[..., start:end] @ block.to(through.dtype)
+                product += product_rows[..., start:end] @ block.to(product_rows.dtype)
                 start = end
-            through = product
-        return through
+            product_rows = product
+        return product_rows
 
 
 def _head_mean(weights: Tensor) -> Tensor:
@@ -90,16 +90,16 @@ def relevance(maps: Sequence[RecordedMap]) -> RecordedMap:
         if recorded_map.gradient is None:
             raise ValueError(
                 f"relevance needs the gradient of every map, and {recorded_map.name!r} has none; "
-                "record with gradients=True and call backward on what is to be explained"
+                "record with gradients=True and call backward on the value to explain"
             )
         factors.append(GradientWeighted(recorded_map.weights, recorded_map.gradient))
     return derive("relevance", "self", Product(*factors), maps, "relevance")
 
 
-def _check_stack(maps: Sequence[RecordedMap], what: str) -> None:
+def _check_stack(maps: Sequence[RecordedMap], method: str) -> None:
     """Raises unless the maps are the layers of one stack, once each."""
     if not maps:
-        raise ValueError(f"{what} needs at least one map, got an empty recording; record a model that attends")
+        raise ValueError(f"{method} needs at least one map, got an empty recording; record a model that attends")
     for recorded_map in maps:
         if (
             recorded_map.kind != "self"
@@ -107,14 +107,14 @@ def _check_stack(maps: Sequence[RecordedMap], what: str) -> None:
             or recorded_map.rows is not None
         ):
             raise ValueError(
-                f"{what} follows self attention from layer to layer, and {recorded_map.name!r} is {recorded_map.kind} "
-                f"attention of {recorded_map.shape[-2]} queries to {recorded_map.shape[-1]} keys; "
+                f"{method} follows self attention from layer to layer, and {recorded_map.name!r} is "
+                f"{recorded_map.kind} attention of {recorded_map.shape[-2]} queries to {recorded_map.shape[-1]} keys; "
                 "take one stack alone, as in select(layers='encoder*', kind='self'), and stitch() for generation"
             )
     shapes = dict.fromkeys((*m.shape[:-3], *m.shape[-2:]) for m in maps)
     if len(shapes) > 1:
         raise ValueError(
-            f"{what} needs maps of one length, got {' and '.join(map(str, shapes))} (samples, queries, keys); "
+            f"{method} needs maps of one length, got {' and '.join(map(str, shapes))} (samples, queries, keys); "
             "take one stack and one pass alone, as in select(layers='encoder*', calls=0)"
         )
     names = [m.name for m in maps]
@@ -122,6 +122,6 @@ def _check_stack(maps: Sequence[RecordedMap], what: str) -> None:
     if len(set(names)) not in (1, len(names)):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(
-            f"{what} needs one pass through the layers, and {twice!r} was called {names.count(twice)} times; "
+            f"{method} needs one pass through the layers, and {twice!r} was called {names.count(twice)} times; "
             "take one, as in select(calls=0)"
         )

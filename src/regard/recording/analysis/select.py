@@ -15,14 +15,14 @@ Index = int | slice | Sequence[int]
 
 
 def select_maps(
-    of: Sequence[RecordedMap],
+    maps: Sequence[RecordedMap],
     layers: str | Sequence[str] | None,
     kind: str | Sequence[str] | None,
     calls: Index | None,
 ) -> tuple[RecordedMap, ...]:
-    selected = list(of)
+    selected = list(maps)
     if layers is not None:
-        names = list(dict.fromkeys(m.name for m in of))
+        names = list(dict.fromkeys(m.name for m in maps))
         patterns = [layers] if isinstance(layers, str) else list(layers)
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in names):
@@ -47,16 +47,16 @@ def select_heads(recorded_map: RecordedMap, index: Index) -> RecordedMap:
         )
     recorded = list(range(recorded_map.shape[-3])) if recorded_map.heads is None else list(recorded_map.heads)
     if recorded_map.heads is None or isinstance(index, slice):
-        wanted = _indices("heads", index, len(recorded), recorded_map.name)
+        indices = _indices("heads", index, len(recorded), recorded_map.name)
     else:
-        wanted = [
+        indices = [
             _index_of_head(h, recorded, recorded_map.name) for h in ([index] if isinstance(index, int) else index)
         ]
     return replace(
         recorded_map,
-        weights=_heads(recorded_map.weights, wanted),
-        gradient=None if recorded_map.gradient is None else _heads(recorded_map.gradient, wanted),
-        heads=tuple(recorded[n] for n in wanted),
+        weights=_heads(recorded_map.weights, indices),
+        gradient=None if recorded_map.gradient is None else _heads(recorded_map.gradient, indices),
+        heads=tuple(recorded[n] for n in indices),
     )
 
 
@@ -67,15 +67,15 @@ def _index_of_head(head: int, recorded: list[int], owner: str) -> int:
     return recorded.index(head)
 
 
-def _heads(of: AttentionMap, wanted: Sequence[int]) -> AttentionMap:
+def _heads(weights: AttentionMap, indices: Sequence[int]) -> AttentionMap:
     """Some heads, in that order; evenly spaced ones as one slice."""
-    before = (slice(None),) * (len(of.shape) - 3)
-    if list(wanted) == list(range(of.shape[-3])):
-        return of
-    step = wanted[1] - wanted[0] if len(wanted) > 1 else 1
-    if step > 0 and all(b - a == step for a, b in pairwise(wanted)):
-        return of.pick(*before, slice(wanted[0], wanted[-1] + 1, step))
-    return HeadStack(*[of.pick(*before, slice(h, h + 1)) for h in wanted])
+    leading = (slice(None),) * (len(weights.shape) - 3)
+    if list(indices) == list(range(weights.shape[-3])):
+        return weights
+    step = indices[1] - indices[0] if len(indices) > 1 else 1
+    if step > 0 and all(b - a == step for a, b in pairwise(indices)):
+        return weights.pick(*leading, slice(indices[0], indices[-1] + 1, step))
+    return HeadStack(*[weights.pick(*leading, slice(h, h + 1)) for h in indices])
 
 
 def select_sample(recorded_map: RecordedMap, number: int) -> RecordedMap:
@@ -104,18 +104,18 @@ def _indices(name: str, index: Index, count: int, owner: str = "") -> list[int]:
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(f"{name} must be whole numbers, a slice of them or one, got {n!r}; try {name}=0")
         if not -count <= n < count:
-            known = f"0 to {count - 1}" if count else "none"
-            raise IndexError(f"{name}={n} is not there{f' in {owner!r}' if owner else ''}; there are {known}")
+            valid = f"0 to {count - 1}" if count else "none"
+            raise IndexError(f"{name}={n} is not there{f' in {owner!r}' if owner else ''}; there are {valid}")
     if not numbers:
         raise IndexError(f"{name}={index} chooses none of {count}; leave it out for all")
     return [n % count for n in numbers]
 
 
-def stitch(of: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
+def stitch(maps: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
     """One map per module, rows by absolute position."""
     stitched = []
-    for name in dict.fromkeys(m.name for m in of):
-        calls = [m for m in of if m.name == name]
+    for name in dict.fromkeys(m.name for m in maps):
+        calls = [m for m in maps if m.name == name]
         if len(calls) == 1:
             stitched += calls
             continue
@@ -137,8 +137,8 @@ def stitch(of: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
         slid = any(m.first for m in calls)
         if slid and calls[0].step:
             raise ValueError(
-                f"the calls of {name!r} begin at position {calls[0].step}, and its cache has let go of what was before"
-                "; stitch them from the first on, as in select(calls=slice(0, 5))"
+                f"the calls of {name!r} begin at position {calls[0].step}, and its cache has dropped the keys before "
+                "that; stitch them from the first on, as in select(calls=slice(0, 5))"
             )
         weights = [m.weights for m in calls]
         joined = derive(name, calls[0].kind, stitch_windows(weights) if slid else StitchedMap(*weights), calls, "steps")
@@ -146,9 +146,9 @@ def stitch(of: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
     return tuple(stitched)
 
 
-def subtract(of: Sequence[RecordedMap], others: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
-    seconds = {(m.name, m.call): m for m in others}
-    firsts = {(m.name, m.call) for m in of}
+def subtract(maps: Sequence[RecordedMap], other_maps: Sequence[RecordedMap]) -> tuple[RecordedMap, ...]:
+    seconds = {(m.name, m.call): m for m in other_maps}
+    firsts = {(m.name, m.call) for m in maps}
     unpaired = sorted(firsts.symmetric_difference(seconds))
     if unpaired:
         name, call = unpaired[0]
@@ -157,19 +157,19 @@ def subtract(of: Sequence[RecordedMap], others: Sequence[RecordedMap]) -> tuple[
             f"call {call} of {name!r} is in {whose} recording alone; take the maps that both have, as in select(layers)"
         )
     differences = []
-    for recorded_map in of:
-        other = seconds[recorded_map.name, recorded_map.call]
-        if (recorded_map.shape, recorded_map.rows, recorded_map.heads) != (other.shape, other.rows, other.heads):
+    for recorded_map in maps:
+        second = seconds[recorded_map.name, recorded_map.call]
+        if (recorded_map.shape, recorded_map.rows, recorded_map.heads) != (second.shape, second.rows, second.heads):
             raise ValueError(
-                f"{recorded_map.name!r} is {recorded_map.shape} in the first recording and {other.shape} in the "
+                f"{recorded_map.name!r} is {recorded_map.shape} in the first recording and {second.shape} in the "
                 "second, or of other rows or heads; "
                 "compare texts of as many tokens, or merge_words() into as many words"
             )
         difference = derive(
             recorded_map.name,
             recorded_map.kind,
-            Difference(recorded_map.weights, other.weights),
-            [recorded_map, other],
+            Difference(recorded_map.weights, second.weights),
+            [recorded_map, second],
             "difference",
             recorded_map.call,
         )
@@ -183,9 +183,9 @@ def resolve_words(
     tokens: Sequence[str] | None, source: Sequence[str] | None, queries: Words | None, keys: Words | None
 ) -> tuple[Words, Words | None]:
     """The words of the queries and of the keys, as given or by the marks of the labels; keys may have none."""
-    for name, given in (("queries", queries), ("keys", keys)):
-        if given is not None:
-            checks.term(name, given, Words, "Words.by_mark(tokens)")
+    for name, words in (("queries", queries), ("keys", keys)):
+        if words is not None:
+            checks.instance_of(name, words, Words, "Words.by_mark(tokens)")
     if queries is None:
         if tokens is None:
             raise ValueError(
@@ -208,17 +208,22 @@ def words_of_map(recorded_map: RecordedMap, queries: Words, keys: Words | None) 
     """The words of a map's rows and of its columns: self attention has one text on both sides."""
     q, k = recorded_map.shape[-2:]
     if recorded_map.kind == "self":
-        source = keys is not None and len(keys.of) == k and (len(queries.of) != k or is_encoder(recorded_map.name))
-        queries = keys = keys if source and keys is not None else queries
+        is_source = (
+            keys is not None
+            and len(keys.word_ids) == k
+            and (len(queries.word_ids) != k or is_encoder(recorded_map.name))
+        )
+        queries = keys = keys if is_source and keys is not None else queries
     if keys is None:
         raise ValueError(
-            f"keys must be Words for {recorded_map.name!r}, which looks at another text "
+            f"keys must be Words for {recorded_map.name!r}, which attends to another text "
             f"(kind {recorded_map.kind}); pass keys=, label them by with_labels(queries, keys), "
             "or take self attention with select(kind='self')"
         )
-    if (len(queries.of), len(keys.of)) != (q, k) or recorded_map.rows is not None:
+    if (len(queries.word_ids), len(keys.word_ids)) != (q, k) or recorded_map.rows is not None:
         raise ValueError(
             f"words must be made of {q} queries and {k} keys for {recorded_map.name!r}, got words of "
-            f"{len(queries.of)} and of {len(keys.of)} tokens; stitch() joins steps, and select() takes one kind"
+            f"{len(queries.word_ids)} and of {len(keys.word_ids)} tokens; "
+            "stitch() joins steps, and select() takes one kind"
         )
     return queries, keys

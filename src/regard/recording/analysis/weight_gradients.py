@@ -11,7 +11,7 @@ from regard.recording.capture.certificate import repeat_heads
 
 
 class OutputGradient:
-    """The gradient of an output, after the backward pass; of several passes the last."""
+    """The gradient of an output, after the backward pass; the last one, if there were several passes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -24,7 +24,7 @@ class OutputGradient:
         if self.grad is None:
             raise RuntimeError(
                 f"the gradient of {self.name!r} is known after a backward pass, and none has reached it; "
-                "call backward() on a loss made of what the model gave while it was recorded"
+                "call backward() on a loss of the output that the model gave while it was recorded"
             )
         return self.grad
 
@@ -41,20 +41,15 @@ class WeightGradient(AttentionMap):
         as_rows: Callable[[Tensor], Tensor],
         v: Tensor,
         shape: tuple[int, ...],
-        picked: tuple[int | slice, ...] = (),
+        index: tuple[int | slice, ...] = (),
     ) -> None:
-        self._output_gradient, self._as_rows, self._v, self._whole, self._picked = (
-            output_gradient,
-            as_rows,
-            v,
-            shape,
-            picked,
-        )
+        self._output_gradient, self._as_rows, self._v = output_gradient, as_rows, v
+        self._full_shape, self._index = shape, index
 
     @property
     def shape(self) -> tuple[int, ...]:
-        lead = torch.empty(self._whole[:-2], device="meta")[self._picked]
-        return (*lead.shape, *self._whole[-2:])
+        lead = torch.empty(self._full_shape[:-2], device="meta")[self._index]
+        return (*lead.shape, *self._full_shape[-2:])
 
     @property
     def device(self) -> torch.device:
@@ -66,16 +61,18 @@ class WeightGradient(AttentionMap):
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
         values = repeat_heads(self._v, grad).to(grad.dtype)
         with autocast_disabled(self.device):
-            grad, values = (t.expand(*self._whole[:-2], *t.shape[-2:])[self._picked] for t in (grad, values))
+            grad, values = (t.expand(*self._full_shape[:-2], *t.shape[-2:])[self._index] for t in (grad, values))
             return grad[..., rows, :] @ values.transpose(-1, -2)
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        picked = [*self._picked, *[slice(None)] * (len(self._whole) - 2 - len(self._picked))]
-        axes = [(axis, range(self._whole[axis])[item]) for axis, item in enumerate(picked) if isinstance(item, slice)]
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
+        combined = [*self._index, *[slice(None)] * (len(self._full_shape) - 2 - len(self._index))]
+        axes = [
+            (axis, range(self._full_shape[axis])[item]) for axis, item in enumerate(combined) if isinstance(item, slice)
+        ]
         for (axis, numbers), item in zip(axes, index, strict=False):
             n = numbers[item]
-            picked[axis] = slice(n.start, n.stop, n.step) if isinstance(n, range) else n
-        return type(self)(self._output_gradient, self._as_rows, self._v, self._whole, tuple(picked))
+            combined[axis] = slice(n.start, n.stop, n.step) if isinstance(n, range) else n
+        return type(self)(self._output_gradient, self._as_rows, self._v, self._full_shape, tuple(combined))
 
 
 class GateGradient(WeightGradient):
@@ -85,5 +82,5 @@ class GateGradient(WeightGradient):
     def rows(self, rows: Tensor | slice) -> Tensor:
         grad = self._as_rows(self._output_gradient.get())
         grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
-        gradient = (grad * self._v.to(grad.dtype)).sum_to_size(*self._whole)
-        return gradient[self._picked][..., rows, :]
+        gradient = (grad * self._v.to(grad.dtype)).sum_to_size(*self._full_shape)
+        return gradient[self._index][..., rows, :]

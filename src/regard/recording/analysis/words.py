@@ -14,17 +14,17 @@ from regard.recording.analysis.derived_maps import DerivedMap
 
 @dataclass(frozen=True)
 class Words:
-    """`text[w]` is a word, `of[i]` the word of token i; words are in the order of their first tokens.
+    """`text[w]` is a word, `word_ids[i]` the word of token i; words are in the order of their first tokens.
 
     By the marks of a tokenizer: `Words.by_mark(tokens, "wordpiece")`; by a fast tokenizer of transformers:
     `Words.by_ids(tokens, encoding.word_ids())`.
     """
 
     text: tuple[str, ...]
-    of: tuple[int, ...]
+    word_ids: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        numbers = sorted(set(self.of))
+        numbers = sorted(set(self.word_ids))
         if numbers != list(range(len(self.text))):
             raise ValueError(
                 f"every word must have a token and every token a word, got {len(self.text)} words and tokens of "
@@ -65,41 +65,41 @@ class WordMap(DerivedMap):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        *batch, q, k = self.of[0].shape
+        *batch, q, k = self.sources[0].shape
         return (*batch, q if self.queries is None else len(self.queries), k if self.keys is None else len(self.keys))
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         if self.queries is None:
-            return self._sum_keys(self.of[0].rows(rows))
+            return self._sum_keys(self.sources[0].rows(rows))
         selected = torch.arange(len(self.queries), device=self.device)[rows]
-        word = torch.tensor(self.queries.of, device=self.device)
+        word = torch.tensor(self.queries.word_ids, device=self.device)
         # (words, tokens): a word may be selected twice, so each has its own tokens
         index, token = (selected.unsqueeze(-1) == word).nonzero(as_tuple=True)
-        weights = self._sum_keys(self.of[0].rows(token))
+        weights = self._sum_keys(self.sources[0].rows(token))
         out = weights.new_zeros(*weights.shape[:-2], len(selected), weights.shape[-1]).index_add_(-2, index, weights)
         return out / torch.bincount(index, minlength=len(selected)).unsqueeze(-1)
 
     def _sum_keys(self, weights: Tensor) -> Tensor:
         if self.keys is None:
             return weights
-        word = torch.tensor(self.keys.of, device=weights.device)
+        word = torch.tensor(self.keys.word_ids, device=weights.device)
         return weights.new_zeros(*weights.shape[:-1], len(self.keys)).index_add_(-1, word, weights)
 
-    def _each(self) -> int:
-        tokens = 1 if self.queries is None else max(Counter(self.queries.of).values(), default=1)
-        return self.of[0]._each() * tokens
+    def _weights_per_row(self) -> int:
+        tokens = 1 if self.queries is None else max(Counter(self.queries.word_ids).values(), default=1)
+        return self.sources[0]._weights_per_row() * tokens
 
 
 def _join_tokens(texts: Sequence[str], continues: Iterable[bool]) -> Words:
     text: list[str] = []
-    of: list[int] = []
+    word_ids: list[int] = []
     for token, same in zip(texts, continues, strict=True):
         if same and text:
             text[-1] += token
         else:
             text.append(token)
-        of.append(len(text) - 1)
-    return Words(tuple(text), tuple(of))
+        word_ids.append(len(text) - 1)
+    return Words(tuple(text), tuple(word_ids))
 
 
 def _is_special(token: str) -> bool:

@@ -1,1 +1,1 @@
-"""What is captured while a model runs, and how a map is certified."""
+"""Capture of attention calls while a model runs, and the certificates of their maps."""

@@ -47,5 +47,5 @@ def _is_tail(values: Tensor, previous: Tensor) -> bool:  # "*b n", "*b k"
         return True
     if values.ndim < 2:
         return False
-    mine, theirs = (t.reshape(t.shape[0], -1)[:, -_FINGERPRINT:] for t in (values, tail))
-    return bool((mine.unsqueeze(1) == theirs.unsqueeze(0)).all(-1).any(1).all())
+    fingerprints, tail_fingerprints = (t.reshape(t.shape[0], -1)[:, -_FINGERPRINT:] for t in (values, tail))
+    return bool((fingerprints.unsqueeze(1) == tail_fingerprints.unsqueeze(0)).all(-1).any(1).all())

@@ -46,15 +46,15 @@ def certify(
     rows = rows if isinstance(rows, slice) else rows.to(weights.device)
     with autocast_disabled(weights.device):
         p = weights.rows(rows)
-        found, values = (t.detach().to(p.dtype) for t in (out[..., rows, :], repeat_heads(v, p)))
+        output, values = (t.detach().to(p.dtype) for t in (out[..., rows, :], repeat_heads(v, p)))
         if hard:
             return Certificate(
-                _distance_to_nearest(p, values, found), rounding_bound(v, out) if tolerance is None else tolerance
+                _distance_to_nearest(p, values, output), rounding_bound(v, out) if tolerance is None else tolerance
             )
-        gap = (p @ values - found).abs()
+        gap = (p @ values - output).abs()
         if tolerance is not None:
             return Certificate(float(gap.max()), tolerance)
-        return _worst(gap, p.abs() @ values.abs() + found.abs(), v, out)
+        return _worst(gap, p.abs() @ values.abs() + output.abs(), v, out)
 
 
 @torch.no_grad()
@@ -67,11 +67,11 @@ def certify_gate(
     rows = checked_rows(v.shape[-2])
     rows = rows if isinstance(rows, slice) else rows.to(weights.device)
     p = weights.rows(slice(None) if weights.shape[-2] == 1 else rows)
-    found, values = (t[..., rows, :].to(p.dtype) for t in (out, v))
-    gap = (p * values - found).abs()
+    output, values = (t[..., rows, :].to(p.dtype) for t in (out, v))
+    gap = (p * values - output).abs()
     if tolerance is not None:
         return Certificate(float(gap.max()), tolerance)
-    return _worst(gap, (p * values).abs() + found.abs(), v, out)
+    return _worst(gap, (p * values).abs() + output.abs(), v, out)
 
 
 def _worst(gap: Tensor, size: Tensor, v: Tensor, out: Tensor) -> Certificate:
@@ -110,14 +110,14 @@ def is_dropout_of(after: Tensor, before: Tensor) -> bool:
     return ratio.numel() == 0 or float(ratio.max() - ratio.min()) <= bound * float(ratio.max())
 
 
-def _distance_to_nearest(weights: Tensor, values: Tensor, found: Tensor) -> float:
+def _distance_to_nearest(weights: Tensor, values: Tensor, output: Tensor) -> float:
     """How far the result of a hard read is from the nearest value with a weight; from zero, where no key has one."""
-    worst = found.new_zeros(())
+    worst = output.new_zeros(())
     for n in range(weights.shape[-2]):
-        gap = (values - found[..., n : n + 1, :]).abs().amax(-1)
+        gap = (values - output[..., n : n + 1, :]).abs().amax(-1)
         alive = weights[..., n, :] > 0
         nearest = gap.masked_fill(~alive, torch.inf).amin(-1)
-        empty = found[..., n, :].abs().amax(-1)
+        empty = output[..., n, :].abs().amax(-1)
         worst = torch.maximum(worst, torch.where(alive.any(-1), nearest, empty).max())  # maximum keeps NaN
     return float(worst)
 

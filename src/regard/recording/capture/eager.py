@@ -1,8 +1,8 @@
 """Eager attention, written out: softmax(q kᵀ …) → dropout → · v, by matmul, bmm, baddbmm or einsum.
 
-The scores are followed from the product through what scales, shifts and masks them, so that queries and keys can be
-kept in place of the weights. Where they cannot be followed, or any row differs from the model's own, the weights
-themselves are kept. A softmax that mixes nothing is no attention, and is not recorded.
+The scores are followed from the product through scaling, shifting and masking, so that queries and keys can be kept in
+place of the weights. Where they cannot be followed, or any row differs from the model's own, the weights themselves are
+kept. A softmax whose output multiplies no values is not attention, and is not recorded.
 """
 
 from collections.abc import Callable
@@ -114,22 +114,23 @@ class EagerTracker:
         outs = [t for t in outs if t.ndim and t.is_floating_point()]
         if not outs:
             return
-        given = all_tensors(*args, *kwargs.values())
-        origins = [self._origin(t) for t in given]
-        for used, (softmax, distance) in zip(given, origins, strict=True):
-            if softmax is None or softmax.is_recorded or softmax.is_mixed or outs[0] is used:
+        arguments = all_tensors(*args, *kwargs.values())
+        origins = [self._origin(t) for t in arguments]
+        for argument, (softmax, distance) in zip(arguments, origins, strict=True):
+            if softmax is None or softmax.is_recorded or softmax.is_mixed or outs[0] is argument:
                 continue
             # weights broadcast over another tensor are a product that is summed later
             alone = all(
-                origin is softmax or not t.is_floating_point() for t, (origin, _) in zip(given, origins, strict=True)
+                origin is softmax or not t.is_floating_point()
+                for t, (origin, _) in zip(arguments, origins, strict=True)
             )
-            is_argument = any(t is used for t in (*args, *kwargs.values()))
-            is_broadcast = is_argument and not alone and outs[0].numel() > used.numel() and func not in ADDITIONS
-            if func in PRODUCTS or is_broadcast or (func in SUMS and self._is_pooling(used, args, kwargs)):
+            is_argument = any(t is argument for t in (*args, *kwargs.values()))
+            is_broadcast = is_argument and not alone and outs[0].numel() > argument.numel() and func not in ADDITIONS
+            if func in PRODUCTS or is_broadcast or (func in SUMS and self._is_pooling(argument, args, kwargs)):
                 softmax.is_mixed = True
             elif distance < _MAX_DISTANCE:
                 for result in outs:
-                    if result.shape[-1] > 1 or result.numel() == used.numel():
+                    if result.shape[-1] > 1 or result.numel() == argument.numel():
                         self._traces[result] = (softmax, distance + 1)
 
     def _is_pooling(self, summed: Tensor, args: Args, kwargs: Kwargs) -> bool:
@@ -186,10 +187,12 @@ class EagerTracker:
         return None
 
     def _added_product(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
-        given = {"beta": 1, "alpha": 1, **dict(zip(("input", "batch1", "batch2"), args, strict=False)), **kwargs}
-        if given["batch1"] not in self._weights:
-            scores = ScoresFact(given["batch1"], given["batch2"].mT, float(given["alpha"]))
-            self._scores[out] = scores if given["beta"] == 0 else scores.plus(given["input"] * given["beta"])
+        arguments = {"beta": 1, "alpha": 1, **dict(zip(("input", "batch1", "batch2"), args, strict=False)), **kwargs}
+        if arguments["batch1"] not in self._weights:
+            scores = ScoresFact(arguments["batch1"], arguments["batch2"].mT, float(arguments["alpha"]))
+            self._scores[out] = (
+                scores if arguments["beta"] == 0 else scores.plus(arguments["input"] * arguments["beta"])
+            )
         return None
 
     def _einsum(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
@@ -239,16 +242,18 @@ class EagerTracker:
         if len(args) != 2:
             return
         first = isinstance(args[0], Tensor) and args[0] in self._weights
-        weights, other = args if first else args[::-1]
+        weights, factor = args if first else args[::-1]
         fact = self._weights.get(weights) if isinstance(weights, Tensor) and (first or not divides) else None
         if fact is not None and out.shape == weights.shape:
             before = fact.before_dropout
             if before is not None:
-                before = before / other if divides else before * other
-            own = (
-                not isinstance(other, Tensor) or other.shape != weights.shape or self._origin(other)[0] is fact.softmax
+                before = before / factor if divides else before * factor
+            is_own = (
+                not isinstance(factor, Tensor)
+                or factor.shape != weights.shape
+                or self._origin(factor)[0] is fact.softmax
             )
-            factor = None if own or divides else other
+            factor = None if is_own or divides else factor
             self._weights[out] = replace(fact, scores=None, before_dropout=before, factor=factor)
 
     def _add(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
@@ -260,12 +265,12 @@ class EagerTracker:
     def _shift(self, out: Tensor, args: Args, kwargs: Kwargs, scores: ScoresFact | None, sign: float) -> None:
         if scores is None or len(args) != 2:
             return
-        other = args[1] if args[0] in self._scores or not isinstance(args[1], Tensor) else args[0]
+        bias = args[1] if args[0] in self._scores or not isinstance(args[1], Tensor) else args[0]
         factor = sign * float(kwargs.get("alpha", 1))
-        if not isinstance(other, Tensor):
+        if not isinstance(bias, Tensor):
             self._scores[out] = scores
-        elif can_broadcast(other, out):
-            self._scores[out] = scores.plus((other if factor == 1.0 else other * factor).to(out.dtype))
+        elif can_broadcast(bias, out):
+            self._scores[out] = scores.plus((bias if factor == 1.0 else bias * factor).to(out.dtype))
         else:
             self._scores.pop(out, None)
 
@@ -273,8 +278,8 @@ class EagerTracker:
         scores = self._scores_in(args)
         if scores is None:
             return
-        given = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
-        value, hidden = as_number(given["value"]), given["mask"]
+        arguments = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
+        value, hidden = as_number(arguments["value"]), arguments["mask"]
         if value is None or not can_broadcast(hidden, out):
             self._scores.pop(out, None)
         else:
@@ -290,8 +295,8 @@ class EagerTracker:
         frame = self._mode.frame
         softmax = SoftmaxFact(frame.name, fact is not None, fact is not None and not self._is_linear_layer(fact))
         # layers of this library report their attention themselves
-        own = type(frame.module).__module__.startswith("regard.")
-        if scores.ndim in (3, 4) and not own and self._mode.recorder.is_selected(softmax.name):
+        is_regard_layer = type(frame.module).__module__.startswith("regard.")
+        if scores.ndim in (3, 4) and not is_regard_layer and self._mode.recorder.is_selected(softmax.name):
             self._softmaxes.append(softmax)
         is_transposed = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
         self._weights[out] = WeightsFact(
@@ -381,10 +386,10 @@ class EagerTracker:
         step = recorder.step(frame.name, kind, queries, max(keys - queries, 0), v)
         if not recorder.is_selected(frame.name):
             return None
-        kept: SnapshotMap = DenseMap(formed) if call is None else LazyMap(call, recorder.store.frozen_copy)
+        snapshot: SnapshotMap = DenseMap(formed) if call is None else LazyMap(call, recorder.store.frozen_copy)
         source = mode.captured_from or ("softmax" if after_dropout is None else "softmax before dropout")
         captured = CapturedCall(
-            kept,
+            snapshot,
             v,
             out,
             source,

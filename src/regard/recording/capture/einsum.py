@@ -39,15 +39,15 @@ def parse(equation: str, a: Tensor, b: Tensor) -> EinsumParts | None:
     return parts if all(len(set(letters)) == len(letters) for letters in parts) else None
 
 
-def arrangement(letters: str, wanted: str) -> Arrange | None:
+def arrangement(letters: str, target: str) -> Arrange | None:
     """Permutes axes `letters` of a tensor to `wanted`, with axes of one for those it lacks; None if it has more."""
-    if set(letters) - set(wanted):
+    if set(letters) - set(target):
         return None
-    order = [letters.index(letter) for letter in wanted if letter in letters]
+    order = [letters.index(letter) for letter in target if letter in letters]
 
     def apply(t: Tensor) -> Tensor:
         t = t.permute(order)
-        for axis, letter in enumerate(wanted):
+        for axis, letter in enumerate(target):
             if letter not in letters:
                 t = t.unsqueeze(axis)
         return t

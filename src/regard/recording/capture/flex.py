@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.attn.call_slicing import Copied
+from regard.attn.call_slicing import CopyTensor
 from regard.attn.maps.attention_map import AttentionMap, SnapshotMap
 from regard.attn.terms.normalizer import Softmax
 from regard.kernels.dispatch import autocast_disabled
@@ -87,12 +87,12 @@ class FlexMap(SnapshotMap):
         return allowed
 
     @property
-    def rule(self) -> "FlexMap":
+    def mask_only(self) -> "FlexMap":
         rule = copy.copy(self)
         rule._q, rule._k = self._q[..., :0], self._k[..., :0]
         return rule
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
         selected = copy.copy(self)
         axes = [axis for axis in (0, 1) if axis not in self._removed]
         removed = list(self._removed)
@@ -108,17 +108,17 @@ class FlexMap(SnapshotMap):
         selected._removed = tuple(sorted(removed))
         return selected
 
-    def of_rows(self, rows: Sequence[int]) -> "FlexMap":
+    def select_rows(self, rows: Sequence[int]) -> "FlexMap":
         selected = copy.copy(self)
         selected._q, selected._rows = self._q[..., list(rows), :], self._rows[list(rows)]
         return selected
 
-    def of_heads(self, heads: Sequence[int]) -> "FlexMap":
+    def select_heads(self, heads: Sequence[int]) -> "FlexMap":
         selected = copy.copy(self)
         selected._heads = self._heads[list(heads)]
         return selected
 
-    def own(self, copied: Copied) -> "FlexMap":
+    def snapshot(self, copied: CopyTensor) -> "FlexMap":
         copies = copy.copy(self)
         copies._q, copies._k = copied("queries", self._q), copied("keys", self._k)
         return copies
@@ -147,13 +147,13 @@ def capture(mode: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...]
         "score_others",
         "mask_others",
     )
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
     frame, recorder = mode.frame, mode.recorder
-    q, k, v = given["query"], given["key"], given["value"]
+    q, k, v = arguments["query"], arguments["key"], arguments["value"]
     kind = attention_kind(frame, q, k, False)
     step = recorder.step(frame.name, kind, q.shape[-2], max(k.shape[-2] - q.shape[-2], 0), v)
     if recorder.is_selected(frame.name):
-        score_mod, mask_mod = given["score_mod"], given["block_mask"][-1]
-        weights = FlexMap(q, k, given["scale"], score_mod, mask_mod)
+        score_mod, mask_mod = arguments["score_mod"], arguments["block_mask"][-1]
+        weights = FlexMap(q, k, arguments["scale"], score_mod, mask_mod)
         recorder.keep(frame, CapturedCall(weights, v, out[0], "flex_attention", kind, step, expected=out[0]))
     return out

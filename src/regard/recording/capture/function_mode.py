@@ -34,7 +34,7 @@ class CaptureMode(TorchFunctionMode):
         self.recorder = recorder
         recorder.mode = self
         self.eager = eager.EagerTracker(self)
-        # the attention that the running calls are part of, where it says more than their arguments
+        # the attention that the running calls are part of, where their arguments do not show it
         self.captured_from: str | None = None
         self.heads: int | None = None
         self._enclosing: ModuleFrame | None = None

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attn.call import AttentionCall
 from regard.attn.maps.attention_map import LazyMap, SnapshotMap
-from regard.attn.terms.bias import Added
+from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import BooleanMask, Lengths, Mask, Window
 
 # masks with fewer cells are kept as they are: where each is examined anew, and where one is examined for all layers
@@ -87,10 +87,10 @@ def find_rule(allowed: Tensor, least: int = LARGE) -> MaskRule | None:  # bool "
 
 def _reach(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None, int | None]:
     """How far the rows reach that end before the padding (`cut`): one number for all of them, or no limit."""
-    found = distance[cut]
-    if found.numel() == 0:
+    reaches = distance[cut]
+    if reaches.numel() == 0:
         return 0, None
-    low, high = int(found.min()), int(found.max())
+    low, high = int(reaches.min()), int(reaches.max())
     if low != high:
         return None, None
     return (low, 0) if right is not None else (0, low)
@@ -101,7 +101,7 @@ class MaskCompressor:
 
     def __init__(self) -> None:
         # references, so that no other tensor takes their places in memory
-        self._known: list[tuple[Tensor, int, MaskRule | None]] = []
+        self._examined: list[tuple[Tensor, int, MaskRule | None]] = []
 
     def compress(self, weights: SnapshotMap) -> SnapshotMap:
         """The same map, its boolean or additive mask replaced by a rule if it follows one."""
@@ -115,31 +115,31 @@ class MaskCompressor:
         i = torch.arange(rule.offset, rule.offset + call.queries.shape[-2], device=call.q.device)
         compressed = copy.copy(weights)
         j = torch.arange(call.keys.shape[-2], device=call.q.device)
-        compressed.call = replace(call, bias=None, mask=rule.mask, given=(i, j))
+        compressed.call = replace(call, bias=None, mask=rule.mask, explicit_positions=(i, j))
         return compressed
 
     def _rule(self, t: Tensor) -> MaskRule | None:
         version = -1 if t.is_inference() else t._version
-        for known, known_version, rule in self._known:
-            same = known.data_ptr() == t.data_ptr() and known.shape == t.shape and known.stride() == t.stride()
-            if same and known.dtype == t.dtype and known_version == version >= 0:
+        for examined, examined_version, rule in self._examined:
+            same = examined.data_ptr() == t.data_ptr() and examined.shape == t.shape and examined.stride() == t.stride()
+            if same and examined.dtype == t.dtype and examined_version == version >= 0:
                 return rule
         rule = _rule_of(t)
-        self._known = [*self._known[-3:], (t, version, rule)]
+        self._examined = [*self._examined[-3:], (t, version, rule)]
         return rule
 
 
 def _mask_matrix(call: AttentionCall) -> Tensor | None:
     """The mask or additive bias of a call, if it is the only one, equal for all heads, and large enough to matter."""
-    if isinstance(call.bias, Added) and call.mask is None:
+    if isinstance(call.bias, TensorBias) and call.mask is None:
         t = call.bias.values
     elif type(call.mask) is BooleanMask and call.bias is None:
         t = call.mask.allowed
     else:
         return None
     shape = (call.queries.shape[-2], call.keys.shape[-2])
-    whole = t.ndim == len(call.batch) + 2 and all(n == 1 for n in t.shape[1:-2])
-    return t if t.numel() >= SMALL and t.shape[-2:] == shape and (t.ndim == 2 or whole) else None
+    is_full = t.ndim == len(call.batch) + 2 and all(n == 1 for n in t.shape[1:-2])
+    return t if t.numel() >= SMALL and t.shape[-2:] == shape and (t.ndim == 2 or is_full) else None
 
 
 @torch.no_grad()

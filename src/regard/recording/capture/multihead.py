@@ -14,19 +14,21 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=1)
 def _undispatched() -> Callable[..., Any]:
     """multi_head_attention_forward without its dispatch to the function mode, which would recurse for ever."""
-    plain = F.multi_head_attention_forward
+    function = F.multi_head_attention_forward
     names = {**vars(F), "has_torch_function": lambda tensors: False}
-    function = FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__, plain.__closure__)
-    function.__kwdefaults__ = plain.__kwdefaults__
-    return function
+    undispatched = FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    undispatched.__kwdefaults__ = function.__kwdefaults__
+    return undispatched
 
 
 def capture(mode: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     names = ("query", "key", "value", "embed_dim_to_check", "num_heads")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
     frame = mode.frame
     # self or cross attention shows in the arguments, and no more after the projections
-    source = "key_value_states" if given["key"] is not given["query"] else "past_key_values"
-    frame = frame._replace(kwargs={**frame.kwargs, source: given["key"]})
-    with mode.inside("multi_head_attention", frame, given["num_heads"]):
+    source = "key_value_states" if arguments["key"] is not arguments["query"] else "past_key_values"
+    frame = frame._replace(kwargs={**frame.kwargs, source: arguments["key"]})
+    with mode.inside("multi_head_attention", frame, arguments["num_heads"]):
         return _undispatched()(*args, **kwargs)

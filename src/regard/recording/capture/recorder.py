@@ -1,4 +1,4 @@
-"""Recorder: captured calls are cut, certified, copied within the budget, and appended to the recording."""
+"""Recorder: makes a RecordedMap of every captured attention call: selected heads and rows, certificate, copies."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +36,10 @@ class CapturedCall:
     kind: Kind
     step: int = 0
     as_rows: Callable[[Tensor], Tensor] = _identity  # `out`, or its gradient, as "*b q v"
-    expected: Tensor | None = None  # what P·V must be: as_rows(out), or that without dropout; None: unknown
+    expected: Tensor | None = None  # what P·V must be: as_rows(out), or its value without dropout; None: unknown
     hard: bool = False
     formed: Tensor | None = None  # the weights themselves, where the model formed them
-    after_dropout: Tensor | None = None  # and what dropout left of them, which `expected` was computed from
+    after_dropout: Tensor | None = None  # and those after dropout, which `expected` was computed from
     head: tuple[int, int] | None = None  # of heads that are captured one by one: (which, of how many)
     in_place: bool = False  # a gate: P∘V instead of P·V, where an axis of one in P serves all of V
     grid: tuple[int, int] | None = None  # (height, width) of the keys, where the gate reported it
@@ -67,7 +67,7 @@ class Recorder:
         self.pauses = 0  # nested `quiet` blocks
         self.mode: TorchFunctionMode | None = None  # the mode that captures for this recorder
         self._calls: dict[str, int] = {}
-        self._heads_so_far: dict[str, dict[int, RecordedMap]] = {}
+        self._partial_heads: dict[str, dict[int, RecordedMap]] = {}
         self._steps: list[RecordedMap] | None = None
         self._last_self = (0, 0)  # queries and step of the last self attention
         self._masks = MaskCompressor()
@@ -75,7 +75,7 @@ class Recorder:
         module_stack.on_error = self._discard_partial
 
     @contextmanager
-    def quiet(self) -> Iterator[None]:
+    def muted(self) -> Iterator[None]:
         """Captures nothing inside: it is part of a call that is captured as a whole, or the recorder's own work."""
         self.pauses += 1
         try:
@@ -133,7 +133,7 @@ class Recorder:
         return self._last_self[1] if self._last_self[0] == queries else 0
 
     def keep(self, frame: ModuleFrame, captured: CapturedCall) -> None:
-        """Certifies, cuts and copies one map, in normal tensors also where the model runs in inference mode."""
+        """Certifies, cuts and copies one map; its tensors are normal ones even if the model runs in inference mode."""
         has_graph = torch.is_grad_enabled()
         with torch.no_grad(), torch.inference_mode(False):
             if captured.head is None:
@@ -145,18 +145,18 @@ class Recorder:
         """One of several heads that are captured one by one; the last joins them."""
         selected = self._selected_heads(count, frame.name)
         if head == 0:
-            self._heads_so_far[frame.name] = {}
-        heads = self._heads_so_far[frame.name]
+            self._partial_heads[frame.name] = {}
+        heads = self._partial_heads[frame.name]
         if selected is None or head in selected:
             heads[head] = self._recorded_map(frame, captured, has_graph)
         if head == count - 1:
-            del self._heads_so_far[frame.name]
+            del self._partial_heads[frame.name]
             joined = _join([heads[h] for h in (range(count) if selected is None else selected)], HeadStack)
             self._append(replace(joined, heads=None if selected is None else tuple(selected)))
 
     def _discard_partial(self) -> None:
         """After an error in a module, its heads so far are not joined with those of the next call."""
-        self._heads_so_far.clear()
+        self._partial_heads.clear()
         self._last_self = (0, 0)
 
     def _append(self, recorded_map: RecordedMap) -> None:
@@ -176,22 +176,26 @@ class Recorder:
         count = weights.shape[-3] if len(weights.shape) > 3 else 0
         heads = self._selected_heads(count, name) if captured.head is None else None
         if heads is not None:
-            which = torch.tensor(heads, device=v.device)
+            head_index = torch.tensor(heads, device=v.device)
             group = weights.shape[-3] // v.shape[-3] if v.ndim >= 3 and v.shape[-3] > 1 else 1
-            weights = weights.of_heads(heads)
-            v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, which // group)
-            cuts.append(lambda t: t.index_select(-3, which))
-            formed, after_dropout = (None if t is None else t.index_select(-3, which) for t in (formed, after_dropout))
+            weights = weights.select_heads(heads)
+            v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, head_index // group)
+            cuts.append(lambda t: t.index_select(-3, head_index))
+            formed, after_dropout = (
+                None if t is None else t.index_select(-3, head_index) for t in (formed, after_dropout)
+            )
         # a step of a decoder is one row: rows are selected when its steps are joined
         is_whole = self._steps is None or weights.shape[-2] > 1
         rows = self._selected_rows(weights.shape[-2], name) if is_whole else None
         if rows is not None:
-            index = torch.tensor(rows, device=v.device)
-            weights = weights.of_rows(rows)
+            row_index = torch.tensor(rows, device=v.device)
+            weights = weights.select_rows(rows)
             if not captured.in_place or captured.weights.shape[-2] == v.shape[-2]:
-                cuts.append(lambda t: t.index_select(-2, index))
-                v = v.index_select(-2, index) if captured.in_place else v
-            formed, after_dropout = (None if t is None else t.index_select(-2, index) for t in (formed, after_dropout))
+                cuts.append(lambda t: t.index_select(-2, row_index))
+                v = v.index_select(-2, row_index) if captured.in_place else v
+            formed, after_dropout = (
+                None if t is None else t.index_select(-2, row_index) for t in (formed, after_dropout)
+            )
         for cut in cuts:
             expected = None if expected is None else cut(expected)
         weights = self._masks.compress(weights)
@@ -201,14 +205,14 @@ class Recorder:
             and not certificate.matches(weights, formed, v.dtype)
         ):
             # the scores went through more than was followed: keep the weights themselves
-            weights = DenseMap(formed, weights.rule)
+            weights = DenseMap(formed, weights.mask_only)
         if formed is not None and after_dropout is not None and not certificate.is_dropout_of(after_dropout, formed):
             expected = None
         used = weights if after_dropout is None else DenseMap(after_dropout)
         certified, tolerance = self._certify(used, v, expected, captured)
         is_verified = certified is not None and certified <= tolerance
         if formed is not None and not isinstance(weights, DenseMap) and not is_verified:
-            weights = DenseMap(formed, weights.rule)
+            weights = DenseMap(formed, weights.mask_only)
             used = weights if after_dropout is None else DenseMap(after_dropout)
             certified, tolerance = self._certify(used, v, expected, captured)
         stored = self._store(weights, frame)
@@ -245,34 +249,34 @@ class Recorder:
         return certificate.certify(weights, v, expected, captured.hard, tolerance)
 
     def _store(self, weights: SnapshotMap, frame: ModuleFrame) -> SnapshotMap:
-        def copied(what: str, t: Tensor) -> Tensor:
-            return self.store.copy(what, t, frame.name)
+        def copied(role: str, t: Tensor) -> Tensor:
+            return self.store.copy(role, t, frame.name)
 
         size = 4 * math.prod(weights.shape)
         if frame.name not in self._calls:
             self._check_budget(size if self.options.weights else _size(weights), frame)
         if not self.options.weights:
-            return weights.own(copied)
+            return weights.snapshot(copied)
         self.store.reserve(size, frame.name)
         dense = weights.dense()
-        rule = weights.rule
+        rule = weights.mask_only
         # a dense map holds the model's own tensor, which the model may write to
         return DenseMap(
             dense.clone() if isinstance(weights, DenseMap) else dense,
-            rule.own(copied) if isinstance(rule, SnapshotMap) else rule,
+            rule.snapshot(copied) if isinstance(rule, SnapshotMap) else rule,
         )
 
     def _check_budget(self, size: int, frame: ModuleFrame) -> None:
         """At the first map of a module: raises if the maps of all modules of its type would exceed the budget."""
         kind, modules = type(frame.module), self.module_stack.modules
         same_type = {name for name, module in modules.items() if type(module) is kind and self.is_selected(name)}
-        to_come = len(same_type - self._calls.keys()) or 1
-        left = self.store.budget - self.store.used
-        if size * to_come > left:
+        remaining = len(same_type - self._calls.keys()) or 1
+        available = self.store.budget - self.store.used
+        if size * remaining > available:
             raise MemoryError(
-                f"the budget of {readable_size(self.store.budget)} will not do: {frame.name!r} takes "
-                f"{readable_size(size)}, {to_come} such are to come with it, {readable_size(left)} are left; "
-                "record fewer layers=, heads= or rows=, "
+                f"the budget of {readable_size(self.store.budget)} is too small: {frame.name!r} takes "
+                f"{readable_size(size)}, {remaining} maps of its size are to come, {readable_size(available)} are "
+                "left; record fewer layers=, heads= or rows=, "
                 f"{'keep queries and keys instead of weights, ' if self.options.weights else ''}or raise budget="
             )
 
@@ -303,8 +307,8 @@ class Recorder:
             return None
         wrong = [h for h in self.options.heads if not -count <= h < count]
         if wrong:
-            known = f"has heads 0 to {count - 1}" if count else "has no heads"
-            raise IndexError(f"heads={wrong} are not there: {name!r} {known}; choose others, or layers= that have them")
+            heads = f"has heads 0 to {count - 1}" if count else "has no heads"
+            raise IndexError(f"heads={wrong} are not there: {name!r} {heads}; choose others, or layers= that have them")
         return [h % count for h in self.options.heads]
 
     def _selected_rows(self, count: int, name: str) -> list[int] | None:
@@ -325,25 +329,25 @@ def _size(weights: SnapshotMap) -> int:
     """Bytes that a copy of the map takes, without the tensors that layers share."""
     sizes = []
 
-    def count(what: str, t: Tensor) -> Tensor:
-        if what not in ("mask", "bias", "positions"):
+    def count(role: str, t: Tensor) -> Tensor:
+        if role not in ("mask", "bias", "positions"):
             sizes.append(t.nbytes)
         return t
 
-    weights.own(count)
+    weights.snapshot(count)
     return sum(sizes)
 
 
-def _join(parts: list[RecordedMap], how: type[HeadStack] | type[StitchedMap]) -> RecordedMap:
+def _join(parts: list[RecordedMap], combined: type[HeadStack] | type[StitchedMap]) -> RecordedMap:
     """Heads or steps as one map, with the worst certificate of its parts; an unverified part leaves it unverified."""
     gradients = [part.gradient for part in parts if part.gradient is not None]
     worst = max(parts, key=_relative_error)
     return replace(
         parts[0],
-        weights=parts[0].weights if len(parts) == 1 else how(*[part.weights for part in parts]),
+        weights=parts[0].weights if len(parts) == 1 else combined(*[part.weights for part in parts]),
         certificate=worst.certificate,
         tolerance=worst.tolerance,
-        gradient=None if len(gradients) < len(parts) else gradients[0] if len(gradients) == 1 else how(*gradients),
+        gradient=None if len(gradients) < len(parts) else gradients[0] if len(gradients) == 1 else combined(*gradients),
     )
 
 

@@ -34,19 +34,19 @@ class RegardCapture(AttentionObserver):
         self._source: weakref.ref[Tensor] | None = None
         self._next: dict[str, int] = {}
 
-    def quiet(self) -> AbstractContextManager[None]:
-        return self.recorder.quiet()
+    def muted(self) -> AbstractContextManager[None]:
+        return self.recorder.muted()
 
-    def heard(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
-        with self.recorder.quiet():
+    def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
+        with self.recorder.muted():
             self._capture(call, out, plain)
 
     def _capture(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         frame, head = self._frame(call.score)
         kind = self._kind(frame, call.q, call.keys, call.mask)
         queries, keys = call.queries.shape[-2], call.keys.shape[-2]
-        if call.given is not None:
-            step = int(call.given[0].reshape(-1)[0]) if queries else 0
+        if call.explicit_positions is not None:
+            step = int(call.explicit_positions[0].reshape(-1)[0]) if queries else 0
             self.recorder.step(frame.name, kind, queries, step)
         else:
             step = self.recorder.step(frame.name, kind, queries, max(keys - queries, 0), call.v)
@@ -60,8 +60,8 @@ class RegardCapture(AttentionObserver):
             CapturedCall(weights, call.v, out, source, kind, step, expected=plain, hard=call.read.hard, head=head),
         )
 
-    def mixed(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
-        with self.recorder.quiet():
+    def mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
+        with self.recorder.muted():
             return self._capture_mix(owner, weights, v)
 
     def _capture_mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class RegardCapture(AttentionObserver):
             self.recorder.keep(frame, CapturedCall(DenseMap(weights), v, out, "regard", kind, step, expected=out))
         return out
 
-    def gated(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+    def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
         if self.recorder.pauses or not self.recorder.is_selected(frame.name):
             return
@@ -102,17 +102,17 @@ class RegardCapture(AttentionObserver):
         )
         self.recorder.keep(frame, captured)
 
-    def glimpsed(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+    def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
         if self.recorder.pauses or not self.recorder.is_selected(frame.name):
             return
         p = weights[:, None, None].flatten(3)  # "b 1 1 h·w": a glimpse is one query
         read, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
-        with self.lying((x.shape[2], x.shape[3])):
+        with self.spatial_keys((x.shape[2], x.shape[3])):
             self.recorder.keep(frame, CapturedCall(DenseMap(p), values, read, "regard", "glimpse", expected=read))
 
     @contextmanager
-    def lying(self, space: tuple[int, ...]) -> Iterator[None]:
+    def spatial_keys(self, space: tuple[int, ...]) -> Iterator[None]:
         if len(space) != 2:
             yield
             return
@@ -120,7 +120,7 @@ class RegardCapture(AttentionObserver):
             yield
 
     @contextmanager
-    def aligned(self, memory: KVCache | None) -> Iterator[None]:
+    def alignment_steps(self, memory: KVCache | None) -> Iterator[None]:
         if memory is not None and (self._source is None or self._source() is not memory.values):
             self._source, self._next = weakref.ref(memory.values), {}
         self._alignments += 1

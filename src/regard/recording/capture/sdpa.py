@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attn.call import MIX, NOTHING, SOFTMAX, AttentionCall
 from regard.attn.maps.attention_map import LazyMap
 from regard.attn.resolve import batch_of
-from regard.attn.terms.bias import Added
+from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import BooleanMask, Causal, Mask
 from regard.attn.terms.score import Dot
 from regard.recording.capture import mask_rules
@@ -38,21 +38,28 @@ class SdpaArguments(NamedTuple):
 
 def capture(mode: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     out = func(*args, **kwargs)
-    given = SdpaArguments(*args, **kwargs)
+    arguments = SdpaArguments(*args, **kwargs)
     frame, recorder = mode.frame, mode.recorder
-    q, k, v = given.query, given.key, given.value
-    kind = attention_kind(frame, q, k, given.is_causal)
-    first = position(q, k, given.attn_mask, given.is_causal)
+    q, k, v = arguments.query, arguments.key, arguments.value
+    kind = attention_kind(frame, q, k, arguments.is_causal)
+    first = position(q, k, arguments.attn_mask, arguments.is_causal)
     step = recorder.step(frame.name, kind, q.shape[-2], first, v)
     if not recorder.is_selected(frame.name):
         return out
     expected = out
-    if given.dropout_p:
+    if arguments.dropout_p:
         with torch.no_grad():
             expected = F.scaled_dot_product_attention(
-                q, k, v, given.attn_mask, 0.0, given.is_causal, scale=given.scale, enable_gqa=given.enable_gqa
+                q,
+                k,
+                v,
+                arguments.attn_mask,
+                0.0,
+                arguments.is_causal,
+                scale=arguments.scale,
+                enable_gqa=arguments.enable_gqa,
             )
-    call = as_call(q, k, v, given.attn_mask, given.is_causal, given.scale)
+    call = as_call(q, k, v, arguments.attn_mask, arguments.is_causal, arguments.scale)
     weights = LazyMap(call, recorder.store.frozen_copy)
     source = mode.captured_from or "sdpa"
     recorder.keep(frame, CapturedCall(weights, v, out, source, kind, step, expected=expected))
@@ -85,25 +92,25 @@ def as_call(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, 
     """The attention as an AttentionCall. `causal` counts from the upper left corner, whatever the lengths."""
     batch, group = batch_of(q, k, v)
     terms: list[Mask] = []
-    bias = given = None
+    bias = positions = None
     if causal:
-        terms, given = [Causal()], _positions(q, k, 0)
+        terms, positions = [Causal()], _positions(q, k, 0)
     if mask is not None:
-        given_mask = mask_rules.mask_tensor(mask, q, k)
-        if given_mask.causal is not None:
-            terms, given = [*terms, Causal()], _positions(q, k, given_mask.causal)
-        elif given_mask.tensor.dtype == torch.bool:
-            rule = mask_rules.find_rule(given_mask.tensor)
+        tensor_mask = mask_rules.mask_tensor(mask, q, k)
+        if tensor_mask.causal is not None:
+            terms, positions = [*terms, Causal()], _positions(q, k, tensor_mask.causal)
+        elif tensor_mask.tensor.dtype == torch.bool:
+            rule = mask_rules.find_rule(tensor_mask.tensor)
             if rule is None:
-                terms.append(BooleanMask(prepend_axes(given_mask.tensor, len(batch) + 2)))
+                terms.append(BooleanMask(prepend_axes(tensor_mask.tensor, len(batch) + 2)))
             else:
                 terms.append(rule.mask)
-                given = given if causal else _positions(q, k, rule.offset)
+                positions = positions if causal else _positions(q, k, rule.offset)
         else:
-            bias = Added(given_mask.tensor)
+            bias = TensorBias(tensor_mask.tensor)
     joined = None if not terms else terms[0] if len(terms) == 1 else terms[0] & terms[1]
     return AttentionCall(
-        q, q, k, v, _dot(scale), bias, joined, SOFTMAX, MIX, 0.0, NOTHING, batch, group, k.shape[-2], given
+        q, q, k, v, _dot(scale), bias, joined, SOFTMAX, MIX, 0.0, NOTHING, batch, group, k.shape[-2], positions
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn.maps.attention_map import frozen
+from regard.attn.maps.attention_map import freeze_term
 
 # tensors that the layers of a model share, of which the newest are compared with each new one
 _SHARED = 8
@@ -30,17 +30,17 @@ class TensorStore:
             )
         self.used += size
 
-    def copy(self, what: str, t: Tensor, name: str) -> Tensor:
+    def copy(self, role: str, t: Tensor, name: str) -> Tensor:
         """A copy of a tensor for module `name`; an expanded axis (stride 0) is stored once."""
         t = t.detach()
-        if what == "keys" and t.ndim >= 2:
+        if role == "keys" and t.ndim >= 2:
             return self._copy_keys(t, name)
-        lead = t.ndim - (2 if what == "queries" else 0)
+        lead = t.ndim - (2 if role == "queries" else 0)
         thin = t
         for axis in range(lead):
             if t.stride(axis) == 0 and t.shape[axis] > 1:
                 thin = thin.narrow(axis, 0, 1)
-        if what in ("mask", "bias", "positions"):
+        if role in ("mask", "bias", "positions"):
             return self._copy_shared(thin, name)
         self.reserve(thin.nbytes, name)
         return thin.clone().expand(t.shape)
@@ -78,10 +78,10 @@ class TensorStore:
         if term is None or not (term._parameters or term._modules):
             return term
         versions = tuple(p._version for p in term.parameters())
-        known = self._terms.get(id(term))
-        if known is None or known[0] is not term or known[1] != versions:
-            known = self._terms[id(term)] = (term, versions, frozen(term))
-        return known[2]
+        entry = self._terms.get(id(term))
+        if entry is None or entry[0] is not term or entry[1] != versions:
+            entry = self._terms[id(term)] = (term, versions, freeze_term(term))
+        return entry[2]
 
 
 def readable_size(size: float) -> str:

@@ -10,14 +10,14 @@ MT: Any = vars(torch._C.TensorBase)["mT"].__get__
 
 
 def functions(*names: str) -> list[Any]:
-    """All that torch offers under these names: functions and methods, also those that write in place."""
-    found = []
+    """All torch functions and methods with these names, also those that write in place."""
+    spellings = []
     for name in names:
         for owner, spelling in ((torch, name), (torch.Tensor, name), (torch.Tensor, f"{name}_"), (F, name)):
             function = getattr(owner, spelling, None)
             if callable(function):
-                found.append(function)
-    return found
+                spellings.append(function)
+    return spellings
 
 
 def operators(*names: str) -> list[Any]:
@@ -29,7 +29,7 @@ TRANSPOSES = [*functions("transpose", "swapaxes", "permute"), MT]
 CASTS = functions("to", "float", "half", "bfloat16", "double", "type_as", "type")
 # move numbers and change none
 REARRANGES = {*RESHAPES, *TRANSPOSES}
-# sum over what they multiply: they mix values, if one of their arguments are weights
+# multiply and sum: they mix values, if one of their arguments are weights
 PRODUCTS = {
     *functions("matmul", "bmm", "mm", "mv", "addmm", "addbmm", "baddbmm", "addmv", "linear", "bilinear"),
     *functions("tensordot", "inner", "dot", "vdot", "einsum", "chain_matmul", "addcmul"),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall
-from regard.attn.terms.bias import Added
+from regard.attn.terms.bias import TensorBias
 from regard.recording.capture import sdpa
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.torch_functions import MT
@@ -32,7 +32,7 @@ class ScoresFact:
 
 @dataclass(eq=False)
 class SoftmaxFact:
-    """One softmax that ran, and what became of it so far."""
+    """One softmax that ran, and how its output was used so far."""
 
     name: str  # of the module
     from_product: bool  # its scores came from a matrix product
@@ -43,7 +43,7 @@ class SoftmaxFact:
 
 @dataclass(frozen=True, eq=False)
 class WeightsFact:
-    """A tensor that holds weights: the output of a softmax, or that after dropout and reshaping."""
+    """A tensor that holds weights: the output of a softmax, possibly after dropout and reshaping."""
 
     scores: ScoresFact | None
     before_dropout: Tensor | None  # None: there was no dropout
@@ -66,10 +66,15 @@ def attention_call(scores: ScoresFact | None, v: Tensor, weights: Tensor) -> Att
 def folded_heads(frame: ModuleFrame, size: int) -> int | None:
     """The number of heads that share one axis of `size` with the samples: by the attributes of the module and the
     number of samples in its input."""
-    given = next((value for value in (*frame.args, *frame.kwargs.values()) if isinstance(value, Tensor)), None)
+    first_tensor = next((value for value in (*frame.args, *frame.kwargs.values()) if isinstance(value, Tensor)), None)
     for name in ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads"):
         count = getattr(frame.module, name, None)
-        if isinstance(count, int) and count > 1 and given is not None and given.shape[:1].numel() * count == size:
+        if (
+            isinstance(count, int)
+            and count > 1
+            and first_tensor is not None
+            and first_tensor.shape[:1].numel() * count == size
+        ):
             return count
     return None
 
@@ -83,7 +88,7 @@ def unfold_heads(
         return t if t.shape[0] == 1 and heads > 1 else t.unflatten(0, (-1, heads))
 
     if call is not None:
-        bias = call.bias.values if isinstance(call.bias, Added) else None
+        bias = call.bias.values if isinstance(call.bias, TensorBias) else None
         if bias is not None and bias.ndim == 3:
             bias = split(bias) if bias.shape[0] > 1 else bias.unsqueeze(0)
         call = sdpa.as_call(split(call.q), split(call.keys), split(v), bias, False, call.score.scale_of(1))
@@ -165,13 +170,13 @@ def can_broadcast(t: Tensor, to: Tensor) -> bool:
 
 def all_tensors(*values: Any) -> list[Tensor]:
     """All tensors among the arguments of a call, also those in lists."""
-    found = []
+    tensors = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += [t for t in value if isinstance(t, Tensor)]
-    return found
+            tensors += [t for t in value if isinstance(t, Tensor)]
+    return tensors
 
 
 def sums_over(axis: int, args: tuple[Any, ...], kwargs: dict[str, Any], axes: int) -> bool:

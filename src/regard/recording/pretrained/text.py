@@ -24,7 +24,7 @@ def record_text(folder: Path, text: str, layers: Sequence[str] = ()) -> Recorded
     encoding = tokenizer(text, return_tensors="pt")
     ids = encoding["input_ids"]
     if not ids.numel():
-        raise ValueError("the text has no tokens, so there is nothing to look at; give a sentence")
+        raise ValueError("the text has no tokens, so there is no attention to record; give a sentence")
     tokens = tokenizer.convert_ids_to_tokens(ids[0].tolist())
     parameters = inspect.signature(model.forward).parameters
     inputs = {name: value for name, value in encoding.items() if name in parameters}
@@ -40,7 +40,7 @@ def record_text(folder: Path, text: str, layers: Sequence[str] = ()) -> Recorded
         if len(tokens) <= longest:
             raise
         raise ValueError(
-            f"the text has {len(tokens)} tokens, and the model of {folder} knows {longest} places; shorten the text"
+            f"the text has {len(tokens)} tokens, and the model of {folder} has {longest} positions; shorten the text"
         ) from error
     check_not_empty(run.recording, folder, layers)
     about = {**run.recording.about, "folder": folder.name, "text": text, "transformers": version}

@@ -1,1 +1,1 @@
-"""A recording as a file."""
+"""Recordings as safetensors files."""

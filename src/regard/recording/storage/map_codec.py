@@ -2,17 +2,29 @@
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall, AttentionInputs, Terms
-from regard.attn.call_slicing import SomeOf
+from regard.attn.call_slicing import SelectedMask
 from regard.attn.maps.attention_map import AttentionMap, DenseMap, LazyMap, SnapshotMap
 from regard.attn.resolve import resolve
-from regard.attn.terms.bias import Added, ALiBi, Bias, T5Buckets
-from regard.attn.terms.mask import And, BooleanMask, Causal, Documents, Joined, Lengths, Mask, Not, Or, Prefix, Window
+from regard.attn.terms.bias import ALiBi, Bias, T5Buckets, TensorBias
+from regard.attn.terms.mask import (
+    And,
+    BooleanMask,
+    Causal,
+    CombinedMask,
+    Documents,
+    Lengths,
+    Mask,
+    Not,
+    Or,
+    Prefix,
+    Window,
+)
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.score import Dot
 from regard.recording.analysis.derived_maps import DerivedMap, HeadStack, ShiftedMap, StitchedMap, stitch_windows
@@ -22,7 +34,7 @@ Name = str | tuple[str, int]
 Put = Callable[[str, Tensor], Name]
 Get = Callable[[Any], Tensor]
 
-_JOINED: dict[str, type[Joined]] = {"and": And, "or": Or, "not": Not}
+_COMBINED_MASKS: dict[str, type[CombinedMask]] = {"and": And, "or": Or, "not": Not}
 # maps that are stored part by part
 _COMBINED: dict[str, type[DerivedMap]] = {"heads": HeadStack, "steps": StitchedMap}
 
@@ -31,21 +43,25 @@ class _NotStorable(Exception):
     """A term that a file cannot hold: the map is stored as its weights."""
 
 
-def encode(of: AttentionMap, put: Put) -> dict[str, Any]:
+def encode(attention_map: AttentionMap, put: Put) -> dict[str, Any]:
     """The map as JSON; `put` stores a tensor and returns its name."""
-    if isinstance(of, ShiftedMap):
-        return encode(of.of[0], put)
+    if isinstance(attention_map, ShiftedMap):
+        return encode(attention_map.sources[0], put)
     for kind, combined in _COMBINED.items():
-        if type(of) is combined and any(isinstance(part, ShiftedMap) for part in of.of):
-            return {"windows": [encode(part, _with_prefix(put, str(n))) for n, part in enumerate(of.of)]}
-        if type(of) is combined:
-            return {kind: [encode(part, _with_prefix(put, str(n))) for n, part in enumerate(of.of)]}
-    linear = _linear_call(of)
+        if type(attention_map) is combined and any(isinstance(part, ShiftedMap) for part in attention_map.sources):
+            return {
+                "windows": [encode(part, _with_prefix(put, str(n))) for n, part in enumerate(attention_map.sources)]
+            }
+        if type(attention_map) is combined:
+            return {kind: [encode(part, _with_prefix(put, str(n))) for n, part in enumerate(attention_map.sources)]}
+    linear = _linear_call(attention_map)
     if linear is not None:
         return _encode_call(linear, put)
-    rule = _storable_rule(of)
+    rule = _storable_rule(attention_map)
     return {
-        "weights": put("weights", of.weights if isinstance(of, DenseMap) else of.dense()),
+        "weights": put(
+            "weights", attention_map.weights if isinstance(attention_map, DenseMap) else attention_map.dense()
+        ),
         "allowed": None if rule is None else encode(rule, _with_prefix(put, "allowed")),
     }
 
@@ -56,7 +72,7 @@ def decode(encoded: Mapping[str, Any], get: Get) -> AttentionMap:
         if kind in encoded:
             return _combine(combined, [decode(part, get) for part in encoded[kind]])
     if "windows" in encoded:
-        return stitch_windows(_combine(StitchedMap, [decode(part, get) for part in encoded["windows"]]).of)
+        return stitch_windows(_combine(StitchedMap, [decode(part, get) for part in encoded["windows"]]).sources)
     if "weights" not in encoded:
         return LazyMap(_decode_call(encoded, get))
     weights = get(encoded["weights"])
@@ -66,13 +82,13 @@ def decode(encoded: Mapping[str, Any], get: Get) -> AttentionMap:
     encoded_rule = encoded.get("allowed")
     rule = None if encoded_rule is None else decode(encoded_rule, get)
     if rule is not None and rule.shape != tuple(weights.shape):
-        raise ValueError(f"what is allowed must be {tuple(weights.shape)} as the weights, got {rule.shape}")
+        raise ValueError(f"the mask must be {tuple(weights.shape)} as the weights, got {rule.shape}")
     return DenseMap(weights, rule)
 
 
-def _storable_rule(of: AttentionMap) -> AttentionMap | None:
+def _storable_rule(attention_map: AttentionMap) -> AttentionMap | None:
     """The rule of allowed keys of a map that is stored as weights; None if a file cannot hold it."""
-    rule = of.rule if isinstance(of, SnapshotMap) else None
+    rule = attention_map.mask_only if isinstance(attention_map, SnapshotMap) else None
     return rule if rule is not None and is_linear(rule) else None
 
 
@@ -92,19 +108,21 @@ def storage_key(t: Tensor) -> Hashable:
     return t.device, t.data_ptr(), tuple(shape), t.stride(), t.dtype
 
 
-def collect_tensors(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
+def collect_tensors(attention_map: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
     """Adds the tensors of a map to `longest`; returns the bytes of maps that are stored as weights."""
-    if isinstance(of, ShiftedMap) or (isinstance(of, DerivedMap) and type(of) in _COMBINED.values()):
-        return sum(collect_tensors(part, longest) for part in of.of)
-    linear = _linear_call(of)
+    if _is_combined(attention_map):
+        return sum(collect_tensors(part, longest) for part in attention_map.sources)
+    linear = _linear_call(attention_map)
     if linear is None:
-        rule = _storable_rule(of)
-        size = math.prod(of.shape) * (of.weights.element_size() if isinstance(of, DenseMap) else 4)
+        rule = _storable_rule(attention_map)
+        size = math.prod(attention_map.shape) * (
+            attention_map.weights.element_size() if isinstance(attention_map, DenseMap) else 4
+        )
         return size + (0 if rule is None else collect_tensors(rule, longest))
 
     def count(_: str, t: Tensor) -> str:
-        known = longest.get(storage_key(t))
-        if known is None or known.numel() < t.numel():
+        stored = longest.get(storage_key(t))
+        if stored is None or stored.numel() < t.numel():
             longest[storage_key(t)] = t
         return ""
 
@@ -112,22 +130,27 @@ def collect_tensors(of: AttentionMap, longest: dict[Hashable, Tensor]) -> int:
     return 0
 
 
-def is_linear(of: AttentionMap) -> bool:
+def is_linear(attention_map: AttentionMap) -> bool:
     """Whether the map is stored as queries and keys, linear in the length."""
-    if isinstance(of, ShiftedMap) or (isinstance(of, DerivedMap) and type(of) in _COMBINED.values()):
-        return all(map(is_linear, of.of))
-    return _linear_call(of) is not None
+    if _is_combined(attention_map):
+        return all(map(is_linear, attention_map.sources))
+    return _linear_call(attention_map) is not None
+
+
+def _is_combined(attention_map: AttentionMap) -> TypeGuard[DerivedMap]:
+    """Whether the map is stored part by part."""
+    return isinstance(attention_map, ShiftedMap) or type(attention_map) in _COMBINED.values()
 
 
 def _with_prefix(put: Put, prefix: str) -> Put:
     return lambda name, t: put(f"{prefix}.{name}", t)
 
 
-def _linear_call(of: AttentionMap) -> AttentionCall | None:
+def _linear_call(attention_map: AttentionMap) -> AttentionCall | None:
     """The call of a map that can be stored as queries and keys; None for other maps."""
-    if not isinstance(of, LazyMap) or any(item != slice(None) for item in of.picked):
+    if not isinstance(attention_map, LazyMap) or any(item != slice(None) for item in attention_map.picked_index):
         return None
-    call = of.call
+    call = attention_map.call
     if call.score.comparison != "dot" or call.queries.dtype != call.keys.dtype:
         return None
     if type(call.normalize) is not Softmax or call.normalize.temperature is None:
@@ -155,8 +178,11 @@ def _encode_call(call: AttentionCall, put: Put) -> dict[str, Any]:
         "mask": None if call.mask is None else _encode_mask(call.mask, put, "mask"),
         "bias": None if call.bias is None else _encode_bias(call.bias, put),
         "positions": None
-        if call.given is None
-        else [put(f"positions.{axis}", _without_repeats(t, -1)) for axis, t in zip("ij", call.given, strict=True)],
+        if call.explicit_positions is None
+        else [
+            put(f"positions.{axis}", _without_repeats(t, -1))
+            for axis, t in zip("ij", call.explicit_positions, strict=True)
+        ],
     }
 
 
@@ -188,19 +214,19 @@ def _batch_of(queries: Tensor, keys: Tensor, grouped: bool) -> tuple[int, ...]:
     return tuple(torch.broadcast_shapes(queries.shape[:-2], (*keys.shape[:-3], 1) if grouped else keys.shape[:-2]))
 
 
-def _without_repeats(t: Tensor, own: int) -> Tensor:
-    """A tensor with expanded axes (stride 0) cut to one, except the last -`own` axes."""
-    for axis in range(t.ndim + own):
+def _without_repeats(t: Tensor, trailing: int) -> Tensor:
+    """A tensor with expanded axes (stride 0) cut to one, except the last -`trailing` axes."""
+    for axis in range(t.ndim + trailing):
         if t.stride(axis) == 0 and t.shape[axis] > 1:
             t = t.narrow(axis, 0, 1)
     return t
 
 
 def _encode_mask(mask: Mask, put: Put, name: str) -> dict[str, Any]:
-    if isinstance(mask, SomeOf):
+    if isinstance(mask, SelectedMask):
         mask = _index_mask(mask.mask, mask.axes + mask.axis, mask.index)
-    if isinstance(mask, Joined):
-        for kind, joined in _JOINED.items():
+    if isinstance(mask, CombinedMask):
+        for kind, joined in _COMBINED_MASKS.items():
             if type(mask) is joined:
                 return {"kind": kind, "of": [_encode_mask(m, put, f"{name}.{n}") for n, m in enumerate(mask.masks)]}
     if type(mask) in (Window, Causal):
@@ -222,12 +248,12 @@ def _encode_mask(mask: Mask, put: Put, name: str) -> dict[str, Any]:
 def _index_mask(mask: Mask, axis: int, index: Tensor) -> Mask:
     """Some samples or heads of a mask, as a mask of the same kind."""
 
-    def indexed(t: Tensor, own: int) -> Tensor:
-        return t.index_select(axis, index) if t.ndim - own > axis and t.shape[axis] > 1 else t
+    def indexed(t: Tensor, trailing: int) -> Tensor:
+        return t.index_select(axis, index) if t.ndim - trailing > axis and t.shape[axis] > 1 else t
 
-    if isinstance(mask, SomeOf):
+    if isinstance(mask, SelectedMask):
         mask = _index_mask(mask.mask, mask.axes + mask.axis, mask.index)
-    if isinstance(mask, Joined):
+    if isinstance(mask, CombinedMask):
         return type(mask)(*[_index_mask(part, axis, index) for part in mask.masks])
     if type(mask) is Prefix and isinstance(mask.length, Tensor):
         return Prefix(indexed(mask.length, 0))
@@ -240,8 +266,8 @@ def _index_mask(mask: Mask, axis: int, index: Tensor) -> Mask:
 
 def _decode_mask(encoded: Mapping[str, Any], get: Get) -> Mask:
     kind = encoded["kind"]
-    if kind in _JOINED:
-        return _JOINED[kind](*[_decode_mask(part, get) for part in encoded["of"]])
+    if kind in _COMBINED_MASKS:
+        return _COMBINED_MASKS[kind](*[_decode_mask(part, get) for part in encoded["of"]])
     if kind == "window":
         causal = encoded["left"] is None and encoded["right"] == 0
         return Causal() if causal else Window(encoded["left"], encoded["right"])
@@ -257,7 +283,7 @@ def _decode_mask(encoded: Mapping[str, Any], get: Get) -> Mask:
 
 
 def _encode_bias(bias: Bias, put: Put) -> dict[str, Any]:
-    if type(bias) is Added:
+    if type(bias) is TensorBias:
         return {"kind": "added", "values": put("bias.values", _without_repeats(bias.values, 0))}
     if type(bias) is ALiBi:
         return {"kind": "alibi", "heads": len(bias.slopes)}

@@ -61,7 +61,7 @@ def write(path: Path, maps: Sequence[RecordedMap], facts: Mapping[str, Any], mos
         for n, recorded_map in enumerate(maps):
             _check_fit(n, recorded_map)
     except ValueError as error:
-        raise ValueError(f"{error}; mend it with dataclasses.replace before it is saved") from error
+        raise ValueError(f"{error}; fix it with dataclasses.replace before it is saved") from error
     text = json.dumps(fields)
     if not path.parent.is_dir():
         atomic_files.make_folder(path.parent)
@@ -82,7 +82,7 @@ def read(path: Path) -> tuple[tuple[RecordedMap, ...], Labels, Labels, dict[str,
             _check_fit(n, recorded_map)
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = error if isinstance(error, ValueError) else repr(error)
-        raise ValueError(f"{path} does not hold what it should ({reason}); take another one") from error
+        raise ValueError(f"{path} is not a valid recording ({reason}); take another one") from error
     queries, keys = (None if facts[name] is None else tuple(facts[name]) for name in ("queries", "keys"))
     return maps, queries, keys, dict(facts["about"])
 
@@ -138,7 +138,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _field(owner: str, fields: Mapping[str, Any], name: str, fits: Callable[[Any], bool], meaning: str) -> Any:
     """The field `name`; raises if it is missing or of another type."""
     if name not in fields:
-        raise ValueError(f"{owner}{name} must be {meaning}, and is not there")
+        raise ValueError(f"{owner}{name} must be {meaning}, and is missing")
     if not fits(fields[name]):
         # shortened, and without control characters: the file may come from anybody
         raise ValueError(f"{owner}{name} must be {meaning}, got {reprlib.repr(fields[name])}")
@@ -164,11 +164,11 @@ def _check_fit(n: int, recorded_map: RecordedMap) -> None:
     """Raises unless rows, heads, grid and gradient fit the shape of the map."""
     *lead, q, k = shape = recorded_map.shape
     if recorded_map.rows is not None and len(recorded_map.rows) != q:
-        raise ValueError(f"map {n}: rows must be {q}, one a query of {shape}, got {len(recorded_map.rows)}")
+        raise ValueError(f"map {n}: rows must be {q}, one per query of {shape}, got {len(recorded_map.rows)}")
     if recorded_map.heads is not None and (not lead or len(recorded_map.heads) != lead[-1]):
         raise ValueError(f"map {n}: heads must be as many as {shape} has, got {len(recorded_map.heads)}")
     if recorded_map.grid is not None and math.prod(recorded_map.grid) > k:
-        raise ValueError(f"map {n}: grid must have at most the {k} places of {shape}, got {recorded_map.grid}")
+        raise ValueError(f"map {n}: grid must have at most the {k} patches of {shape}, got {recorded_map.grid}")
     if recorded_map.gradient is not None and recorded_map.gradient.shape != shape:
         raise ValueError(f"map {n}: slope must be {shape} as its map, got {recorded_map.gradient.shape}")
 
@@ -184,12 +184,12 @@ class _FileTensors:
     def put(self, name: str, t: Tensor) -> map_codec.Name:
         """The name of the tensor in the file; of the beginning of a longer one, the name of that and the length."""
         key = map_codec.storage_key(t)
-        whole = self.longest.get(key, t)
+        longest = self.longest.get(key, t)
         if key not in self.longest or key not in self.names:
-            self.tensors[name] = whole.detach().to("cpu").contiguous()
+            self.tensors[name] = longest.detach().to("cpu").contiguous()
         if key in self.longest:
             name = self.names.setdefault(key, name)
-        return name if t.shape == whole.shape else (name, t.shape[-2])
+        return name if t.shape == longest.shape else (name, t.shape[-2])
 
     @staticmethod
     def get(tensors: Mapping[str, Tensor], name: Any) -> Tensor:
@@ -201,16 +201,16 @@ class _FileTensors:
 
 
 def _encode(number: int, recorded_map: RecordedMap, file: _FileTensors) -> dict[str, Any]:
-    def stored(of: AttentionMap, what: str) -> dict[str, Any]:
+    def encode_map(attention_map: AttentionMap, role: str) -> dict[str, Any]:
         def put(name: str, t: Tensor) -> map_codec.Name:
-            return file.put(f"{number}.{what}.{name}", t)
+            return file.put(f"{number}.{role}.{name}", t)
 
-        return map_codec.encode(of, put)
+        return map_codec.encode(attention_map, put)
 
     return {
         "name": recorded_map.name,
         "kind": recorded_map.kind,
-        "map": stored(recorded_map.weights, "map"),
+        "map": encode_map(recorded_map.weights, "map"),
         "call": recorded_map.call,
         "step": recorded_map.step,
         # JSON has no infinity
@@ -220,7 +220,7 @@ def _encode(number: int, recorded_map: RecordedMap, file: _FileTensors) -> dict[
         "grid": recorded_map.grid,
         "rows": recorded_map.rows,
         "heads": recorded_map.heads,
-        "slope": None if recorded_map.gradient is None else stored(recorded_map.gradient, "slope"),
+        "slope": None if recorded_map.gradient is None else encode_map(recorded_map.gradient, "slope"),
     }
 
 

@@ -43,21 +43,21 @@ class Alignment:
     def __post_init__(self) -> None:
         for name, tokens in (("source", self.source), ("target", self.target)):
             if isinstance(tokens, str):
-                raise TypeError(f"{name} must be pieces, got the text {tokens!r}; split it, as in list({name})")
+                raise TypeError(f"{name} must be tokens, got the text {tokens!r}; split it, as in list({name})")
         if not isinstance(self.weights, Tensor):
             raise TypeError(f"weights must be a tensor, got {type(self.weights).__name__}; wrap it in torch.as_tensor")
         shape = (len(self.target), len(self.source))
         if tuple(self.weights.shape) != shape:
             raise ValueError(
-                f"weights must be (target pieces, source pieces) = {shape}, got {tuple(self.weights.shape)}; "
-                "pick one sentence and one head, as in weights[0], and cut off what stands for padding"
+                f"weights must be (target tokens, source tokens) = {shape}, got {tuple(self.weights.shape)}; "
+                "pick one sentence and one head, as in weights[0], and cut off the padding"
             )
         wrong = ~((self.weights >= -_ROUNDING) & (self.weights <= 1 + _ROUNDING))  # NaN is wrong, too
         if bool(wrong.any()):
             i, j = (int(n) for n in wrong.nonzero()[0])
             raise ValueError(
-                f"weights must lie between 0 and 1, got {float(self.weights[i, j])} for target piece {i} "
-                f"({self.target[i]!r}) and source piece {j} ({self.source[j]!r}); "
+                f"weights must lie between 0 and 1, got {float(self.weights[i, j])} for target token {i} "
+                f"({self.target[i]!r}) and source token {j} ({self.source[j]!r}); "
                 "pass weights after the normalizer, the mean over heads rather than the sum"
             )
 
@@ -116,12 +116,12 @@ def _page_data(alignments: Sequence[Alignment]) -> dict[str, object]:
 
 
 def _alignment_list(alignments: Alignment | Sequence[Alignment]) -> list[Alignment]:
-    several = [alignments] if isinstance(alignments, Alignment) else list(alignments)
-    if not several:
+    alignment_list = [alignments] if isinstance(alignments, Alignment) else list(alignments)
+    if not alignment_list:
         raise ValueError("alignments must hold at least one, got none; pass [Alignment(source, target, weights)]")
-    for alignment in several:
-        checks.term("alignments", alignment, Alignment, "[Alignment(source, target, weights)]")
-    return several
+    for alignment in alignment_list:
+        checks.instance_of("alignments", alignment, Alignment, "[Alignment(source, target, weights)]")
+    return alignment_list
 
 
 def missing_fonts(alignments: Sequence[Alignment], path: Path) -> str:
@@ -159,13 +159,15 @@ def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[st
     """
     path = Path(path)
     checks.known("suffix", path.suffix, (*SUFFIXES, ".html", ".txt"))
-    several = _alignment_list(alignments)
+    alignment_list = _alignment_list(alignments)
     if path.suffix in SUFFIXES:
-        return figure.figure(several, path)
+        return figure.figure(alignment_list, path)
     if path.suffix == ".txt":
-        content = text(several)
+        content = text(alignment_list)
     else:
-        title = several[0].heading() if len(several) == 1 else f"{len(several)} alignments"
-        content = page.view_document(labels.printable(title), "alignment/page", _page_data(several), text(several))
+        title = alignment_list[0].heading() if len(alignment_list) == 1 else f"{len(alignment_list)} alignments"
+        content = page.view_document(
+            labels.printable(title), "alignment/page", _page_data(alignment_list), text(alignment_list)
+        )
     atomic_files.write_atomically(path, [content.encode()])
     return path

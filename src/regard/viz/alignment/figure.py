@@ -26,7 +26,7 @@ _MIN_TEXT_WIDTH, _GAP = 2.4, 0.25
 _MAX_CELLS = 1024
 # points of the texts above a map, and the most lines of one text
 _FONT, _MAX_LINES = 8.0, 6
-HARD_NOTE = "hard attention: of each piece, only the place of its greatest weight was read"
+HARD_NOTE = "hard attention: of each row, only the key of the greatest weight was read"
 FRAMED_NOTE = f"{HARD_NOTE}; it has a frame"
 # an invisible mark that gives the characters around it their direction
 _LEFT_TO_RIGHT = "\u200e"
@@ -63,7 +63,7 @@ def figure(alignments: Sequence["Alignment"], path: Path) -> Path:
     if (height := _total_height(_rows_of_maps(maps))) > _MAX_HEIGHT:
         raise ValueError(
             f"a figure is at most {_MAX_HEIGHT:.0f} inches high, {len(alignments)} alignments of up to "
-            f"{max(len(alignment.target) for alignment in alignments)} target pieces would be {height:.0f}; "
+            f"{max(len(alignment.target) for alignment in alignments)} target tokens would be {height:.0f}; "
             "draw fewer, or write .html or .txt"
         )
     return _draw_all(maps, alignments, path)
@@ -105,7 +105,7 @@ def _total_height(rows: Sequence[Sequence[_MeasuredMap]]) -> float:
 def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], path: Path) -> Path:
     rows = _rows_of_maps(maps)
     width = max(sum(measured.width + _GAP for measured in row) for row in rows)
-    title = "what the translation looked at" if len(maps) == 1 else f"what {len(maps):,} translations looked at"
+    title = "attention of the translation" if len(maps) == 1 else f"attention of {len(maps):,} translations"
     notes = [FRAMED_NOTE] if any(alignment.hard for alignment in alignments) else []
     words, height = list(figure_texts(alignments)), max(_total_height(rows), 1.1)
     with open_canvas(path, title, notes, words, width + COLOUR_BAR, height) as canvas:
@@ -166,7 +166,7 @@ def _draw(canvas: Canvas, measured: _MeasuredMap, left: float, top: float) -> No
     rows, columns = measured.cells.shape
     if not measured.cells.numel():
         axes.set(xticks=[], yticks=[])
-        axes.text(0.0, 1.0, "nothing to look at", va="top", transform=axes.transAxes)
+        axes.text(0.0, 1.0, "nothing to show", va="top", transform=axes.transAxes)
         return
     canvas.heatmap(axes, _pooled(measured.cells), rows, columns, Scale(1.0))
     axes.xaxis.tick_top()

@@ -1,6 +1,6 @@
-// Alignments: which source pieces each target piece looks at. State: which alignment, and which target and source
-// piece is pointed at; the address after # names what is pinned: #2 the second alignment, #2.5 its fifth target piece,
-// #2.0.3 its third source piece, #2.5.3 both.
+// Alignments: the attention of each target token to the source tokens. State: the alignment, and the target and source
+// token pointed at; the address after # names the pinned ones: #2 the second alignment, #2.5 its fifth target token,
+// #2.0.3 its third source token, #2.5.3 both.
 const all = data.alignments;
 
 // The parts of the page
@@ -12,12 +12,12 @@ const before = make("button", { type: "button", "aria-label": "previous alignmen
 const after = make("button", { type: "button", "aria-label": "next alignment" }, "›");
 const choice = make("div", { class: "choice" }, make("label", { for: "chooser" }, "Alignment"), chooser, before, after);
 const texts = [make("p", { class: "text", dir: "auto", lang: "" }), make("p", { class: "text", dir: "auto", lang: "" })];
-const said = make("p", { id: "said", role: "status" });
+const status = make("p", { id: "status", role: "status" });
 const chips = {
-  source: make("div", { class: "pieces", role: "group", "aria-label": "source, piece by piece", dir: "auto", lang: "" }),
-  target: make("div", { class: "pieces", role: "group", "aria-label": "translation, piece by piece", dir: "auto", lang: "" }),
+  source: make("div", { class: "tokens", role: "group", "aria-label": "source tokens", dir: "auto", lang: "" }),
+  target: make("div", { class: "tokens", role: "group", "aria-label": "target tokens", dir: "auto", lang: "" }),
 };
-const small = make("input", { type: "checkbox", id: "small" });
+const emphasize = make("input", { type: "checkbox", id: "small" });
 const ramp = make("canvas", { class: "ramp", width: 120, height: 10, "aria-hidden": "true" });
 const cells = make("canvas", { class: "cells" });
 const above = make("canvas", { class: "above" });
@@ -30,7 +30,7 @@ const map = make(
   { class: "map", tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-describedby": "keys" },
   corner, above, beside, cells, tip,
 );
-const table = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "what each piece looks at most" });
+const table = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "greatest weights of each token" });
 const details = make("details", {}, make("summary", {}, "As a table"), table);
 
 document.getElementById("page").append(
@@ -42,10 +42,10 @@ document.getElementById("page").append(
   ),
   make(
     "section",
-    { "aria-label": "pieces", class: "card" },
-    said,
-    make("h2", {}, "Source, piece by piece"), chips.source,
-    make("h2", {}, "Translation, piece by piece"), chips.target,
+    { "aria-label": "tokens", class: "card" },
+    status,
+    make("h2", {}, "Source tokens"), chips.source,
+    make("h2", {}, "Target tokens"), chips.target,
   ),
   make(
     "section",
@@ -55,54 +55,54 @@ document.getElementById("page").append(
       "div",
       { class: "legend" },
       make("span", {}, "0"), ramp, make("span", {}, "1"),
-      make("label", { for: "small" }, small, " bring out small weights"),
+      make("label", { for: "small" }, emphasize, " emphasize small weights"),
     ),
     map,
     make(
       "p",
       { id: "keys", class: "hint" },
-      "A row is a piece of the translation, a column a piece of the source, in the order in which they are written. " +
-        "Point at a cell, or walk with the arrow keys, Home, End, Page Up and Page Down; Escape lets go.",
+      "Rows are target tokens, columns are source tokens, in writing order. " +
+        "Point at a cell, or move with the arrow keys, Home, End, Page Up and Page Down; Escape unpins.",
     ),
   ),
   make("section", { "aria-label": "table", class: "card", id: "table" }, details),
-  make("footer", {}, make("p", {}, "Weights say what was read, not why, nor what was done with it.")),
+  make("footer", {}, make("p", {}, "Attention weights show which tokens were read, not why, nor how they were used.")),
 );
 
-// What is shown
+// State
 
 let number = 0; // of the alignment
 let pinned = { t: -1, s: -1 };
-let at = pinned; // pinned, or what the mouse is over
-let one, weights, rows, columns;
-let places; // [weight, column] of what each row of hard attention read
-let middle; // at least half of the rows give so much to one column, or more
+let pointed = pinned; // pinned, or under the mouse
+let alignment, weights, rows, columns;
+let readCells; // [weight, column] of the key that each row of hard attention read
+let medianShare; // the median over rows of the greatest weight
 
 const weight = (t, s) => weights[t * columns + s];
 const row = (t) => Array.from({ length: columns }, (_, s) => weight(t, s));
 const column = (s) => Array.from({ length: rows }, (_, t) => weight(t, s));
 // 'April' 0.87, then '4' 0.05
-function listed(list, pieces, count = 3) {
+function heaviestTokens(list, tokens, count = 3) {
   const best = ranked(list).slice(0, count).filter(([w]) => w >= 0.005);
   if (!best.length) return ["nothing"];
-  return best.flatMap(([w, n], i) => [["", ", then ", ", "][i], ...quoted(pieces[n]), " " + fixed(w)]);
+  return best.flatMap(([w, n], i) => [["", ", then ", ", "][i], ...quoted(tokens[n]), " " + fixed(w)]);
 }
 
 function sentence() {
   if (!rows) return ["The translation is empty."];
   if (!columns) return ["The source is empty."];
-  const { t, s } = at;
+  const { t, s } = pointed;
   if (t >= 0 && s >= 0) {
     const rank = 1 + ranked(row(t)).findIndex(([, n]) => n === s);
     const where = columns > 1 ? `, rank ${rank} of ${columns}` : "";
-    return [...quoted(one.target[t]), " looks at ", ...quoted(one.source[s]), " " + exact(weight(t, s)) + where];
+    return [...quoted(alignment.target[t]), " attends to ", ...quoted(alignment.source[s]), " " + exact(weight(t, s)) + where];
   }
-  if (t >= 0) return [...quoted(one.target[t]), " looks at ", ...listed(row(t), one.source)];
-  if (s >= 0) return [...quoted(one.source[s]), " is looked at by ", ...listed(column(s), one.target)];
+  if (t >= 0) return [...quoted(alignment.target[t]), " attends to ", ...heaviestTokens(row(t), alignment.source)];
+  if (s >= 0) return [...quoted(alignment.source[s]), " receives attention from ", ...heaviestTokens(column(s), alignment.target)];
   return [
     rows === 1
-      ? `The one piece of the translation gives ${fixed(middle)} of its look to one source piece.`
-      : `At least half of the ${rows} pieces of the translation give ${fixed(middle)} or more of their look to one source piece. Point at a piece to see which.`,
+      ? `The only target token gives ${fixed(medianShare)} of its attention to one source token.`
+      : `At least half of the ${rows} target tokens give ${fixed(medianShare)} or more of their attention to one source token. Point at a token to see which.`,
   ];
 }
 
@@ -114,8 +114,8 @@ function tint(chip, w) {
 }
 
 function show() {
-  const { t, s } = at;
-  said.replaceChildren(...sentence());
+  const { t, s } = pointed;
+  status.replaceChildren(...sentence());
   const ofSource = t >= 0 && columns ? row(t) : null;
   const ofTarget = t < 0 && s >= 0 && rows ? column(s) : null;
   [...chips.source.children].forEach((chip, n) => {
@@ -129,7 +129,7 @@ function show() {
   paint();
 }
 
-// The heat map: one pixel a cell is painted once, enlarged at each showing, the labels on canvases that stay in sight
+// The heat map: cells are painted once, one pixel each, and enlarged when drawn; labels have canvases that stay visible
 
 const pixels = document.createElement("canvas");
 let side = 20; // of a cell, in CSS pixels
@@ -159,18 +159,18 @@ function paint() {
   if (!rows || !columns) return;
   const style = getComputedStyle(document.documentElement);
   const [inkColour, softColour, cardColour, accent] = ["--ink", "--soft", "--card", "--accent"].map((name) => style.getPropertyValue(name));
-  const pen = context(beside, 10, 10); // to measure with
-  const widest = (pieces) => largest(pieces.slice(0, 400).map((piece) => pen.measureText(label(piece)).width));
+  const pen = context(beside, 10, 10); // for measuring text
+  const widest = (tokens) => largest(tokens.slice(0, 400).map((token) => pen.measureText(label(token)).width));
   const labelled = columns <= 150 && rows <= 300;
-  const left = labelled ? Math.min(110, Math.ceil(widest(one.target))) + 10 : 0;
-  const across = widest(one.source);
-  // Cells as large as the width allows, between what a label needs and what the eye likes; none labelled when many.
+  const left = labelled ? Math.min(110, Math.ceil(widest(alignment.target))) + 10 : 0;
+  const across = widest(alignment.source);
+  // Cells as large as the width allows, between a minimum and a maximum; without labels if there are many.
   const room = map.clientWidth - left - 2;
   side = Math.min(30, room / columns);
   side = labelled ? Math.max(15, Math.floor(side)) : Math.max(2, side);
   density = Math.max(0.1, Math.min(devicePixelRatio || 1, 8000 / (side * Math.max(rows, columns))));
-  // Labels stand upright where they fit into their column, all of them lie on their side when many do not.
-  const wide = one.source.map((piece) => pen.measureText(label(piece)).width > side - 3);
+  // Labels are horizontal where they fit into their column; all are rotated if many do not fit.
+  const wide = alignment.source.map((token) => pen.measureText(label(token)).width > side - 3);
   const turned = wide.filter(Boolean).length > columns / 4 ? wide.map(() => true) : wide;
   const top = labelled ? (turned.includes(true) ? Math.min(110, Math.ceil(across)) + 10 : 22) : 4;
   const width = columns * side;
@@ -179,21 +179,21 @@ function paint() {
   const over = context(above, width, top);
   over.textBaseline = "middle";
   for (let s = 0; labelled && s < columns; s++) {
-    over.fillStyle = s === at.s ? inkColour : softColour;
+    over.fillStyle = s === pointed.s ? inkColour : softColour;
     over.save();
     over.translate((s + 0.5) * side, top - 4);
     if (turned[s]) over.rotate(-Math.PI / 2);
     else over.translate(0, -7);
     over.textAlign = turned[s] ? "left" : "center";
-    over.fillText(turned[s] ? cut(over, label(one.source[s]), top - 8) : label(one.source[s]), 0, 0);
+    over.fillText(turned[s] ? ellipsize(over, label(alignment.source[s]), top - 8) : label(alignment.source[s]), 0, 0);
     over.restore();
   }
   const by = context(beside, left, height);
   by.textBaseline = "middle";
   by.textAlign = "right";
   for (let t = 0; labelled && t < rows; t++) {
-    by.fillStyle = t === at.t ? inkColour : softColour;
-    by.fillText(cut(by, label(one.target[t]), left - 8), left - 6, (t + 0.5) * side);
+    by.fillStyle = t === pointed.t ? inkColour : softColour;
+    by.fillText(ellipsize(by, label(alignment.target[t]), left - 8), left - 6, (t + 0.5) * side);
   }
   const body = context(cells, width, height);
   body.imageSmoothingEnabled = false;
@@ -204,13 +204,13 @@ function paint() {
     for (let t = 1; t < rows; t++) body.fillRect(0, t * side - 0.5, width, 1);
   }
   body.lineWidth = 2;
-  // what hard attention read
+  // the keys that hard attention read
   body.strokeStyle = "#D55E00";
-  places.forEach(([w, s], t) => w > 0 && body.strokeRect(s * side + 1, t * side + 1, side - 2, side - 2));
+  readCells.forEach(([w, s], t) => w > 0 && body.strokeRect(s * side + 1, t * side + 1, side - 2, side - 2));
   body.strokeStyle = accent;
-  const off = side < 8 ? 2 : 0; // the frame of a thin row stands off, so that the row is seen
-  if (at.t >= 0) body.strokeRect(1, at.t * side - off, width - 2, side + 2 * off);
-  if (at.s >= 0) body.strokeRect(at.s * side - off, 1, side + 2 * off, height - 2);
+  const off = side < 8 ? 2 : 0; // the frame of a thin row keeps a distance, so that the row stays visible
+  if (pointed.t >= 0) body.strokeRect(1, pointed.t * side - off, width - 2, side + 2 * off);
+  if (pointed.s >= 0) body.strokeRect(pointed.s * side - off, 1, side + 2 * off, height - 2);
   corner.style.height = top + "px";
   map.style.gridTemplateColumns = `${left}px ${width}px`;
 }
@@ -223,24 +223,24 @@ function legend() {
   }
 }
 
-// Pointing, pinning, walking
+// Pointing, pinning, moving by keys
 
 function point(t, s) {
-  if (t === at.t && s === at.s) return;
-  at = { t, s };
+  if (t === pointed.t && s === pointed.s) return;
+  pointed = { t, s };
   show();
 }
 
-// A long row of pieces has a scroll bar of its own: what is pinned, and what it looks at most, come into sight.
-function reveal() {
+// A long list of tokens scrolls: the pinned token and the one of its greatest weight become visible.
+function scrollIntoView() {
   if (!rows || !columns) return;
   const { t, s } = pinned;
   const best = (list) => ranked(list)[0][1];
-  const wanted = [
+  const targets = [
     [chips.source, s >= 0 ? s : t >= 0 ? best(row(t)) : -1],
     [chips.target, t >= 0 ? t : s >= 0 ? best(column(s)) : -1],
   ];
-  for (const [group, n] of wanted) {
+  for (const [group, n] of targets) {
     if (n < 0 || group.scrollHeight <= group.clientHeight) continue;
     const high = group.children[n].offsetTop - group.offsetTop;
     if (high < group.scrollTop || high > group.scrollTop + group.clientHeight - 40) group.scrollTop = high - group.clientHeight / 2;
@@ -248,53 +248,53 @@ function reveal() {
 }
 
 function pin(t, s) {
-  at = pinned = { t, s };
+  pointed = pinned = { t, s };
   show();
-  reveal();
+  scrollIntoView();
   const hash = `#${number + 1}` + (s >= 0 ? `.${t + 1}.${s + 1}` : t >= 0 ? `.${t + 1}` : "");
   try {
     history.replaceState(null, "", hash);
   } catch {
-    // a page inside another one has no address of its own to keep
+    // a page in a frame may have no address of its own
   }
 }
 
-function follow(group, name) {
-  const place = (chip) => [...group.children].indexOf(chip);
+function listenToChips(group, name) {
+  const indexOf = (chip) => [...group.children].indexOf(chip);
   const pick = (n) => (name === "target" ? [n, -1] : [-1, n]);
   const chipOf = (event) => event.target.closest("button");
   group.addEventListener("pointerover", (event) => {
-    if (event.pointerType !== "touch" && chipOf(event)) point(...pick(place(chipOf(event))));
+    if (event.pointerType !== "touch" && chipOf(event)) point(...pick(indexOf(chipOf(event))));
   });
   group.addEventListener("pointerleave", () => point(pinned.t, pinned.s));
   group.addEventListener("click", (event) => {
     if (!chipOf(event)) return;
-    const [t, s] = pick(place(chipOf(event)));
-    rove(group, place(chipOf(event)));
+    const [t, s] = pick(indexOf(chipOf(event)));
+    focusChip(group, indexOf(chipOf(event)));
     if (pinned.t === t && pinned.s === s) pin(-1, -1);
     else pin(t, s);
   });
   group.addEventListener("focusin", (event) => {
-    if (chipOf(event).matches(":focus-visible")) pin(...pick(place(chipOf(event))));
+    if (chipOf(event).matches(":focus-visible")) pin(...pick(indexOf(chipOf(event))));
   });
   group.addEventListener("keydown", (event) => {
-    const n = place(chipOf(event));
+    const n = indexOf(chipOf(event));
     const ahead = getComputedStyle(group).direction === "rtl" ? -1 : 1;
     const count = group.children.length;
     const to = { ArrowRight: n + ahead, ArrowLeft: n - ahead, Home: 0, End: count - 1 }[event.key];
     if (to === undefined) return;
     event.preventDefault();
-    rove(group, Math.min(Math.max(to, 0), count - 1)).focus();
+    focusChip(group, Math.min(Math.max(to, 0), count - 1)).focus();
   });
 }
 
-// One stop of the Tab key a group; the arrow keys go on from there.
-function rove(group, n) {
+// One stop of the Tab key per group; the arrow keys move on from there.
+function focusChip(group, n) {
   [...group.children].forEach((chip, i) => (chip.tabIndex = i === n ? 0 : -1));
   return group.children[n];
 }
 
-function under(event) {
+function cellUnder(event) {
   const box = cells.getBoundingClientRect();
   const s = Math.floor((event.clientX - box.left) / side);
   const t = Math.floor((event.clientY - box.top) / side);
@@ -302,11 +302,11 @@ function under(event) {
 }
 
 cells.addEventListener("pointermove", (event) => {
-  const cell = under(event);
+  const cell = cellUnder(event);
   if (!cell) return;
   point(...cell);
   const [t, s] = cell;
-  tip.replaceChildren(...quoted(one.target[t]), " → ", ...quoted(one.source[s]), " " + exact(weight(t, s)));
+  tip.replaceChildren(...quoted(alignment.target[t]), " → ", ...quoted(alignment.source[s]), " " + exact(weight(t, s)));
   tip.hidden = false;
   const box = map.getBoundingClientRect();
   const x = event.clientX - box.left + map.scrollLeft;
@@ -319,11 +319,11 @@ cells.addEventListener("pointerleave", () => {
   point(pinned.t, pinned.s);
 });
 cells.addEventListener("click", (event) => {
-  const cell = under(event);
+  const cell = cellUnder(event);
   if (cell) pin(...cell);
 });
 map.addEventListener("focusin", () => {
-  if (map.matches(":focus-visible") && rows && columns && (at.t < 0 || at.s < 0)) pin(Math.max(at.t, 0), Math.max(at.s, 0));
+  if (map.matches(":focus-visible") && rows && columns && (pointed.t < 0 || pointed.s < 0)) pin(Math.max(pointed.t, 0), Math.max(pointed.s, 0));
 });
 map.addEventListener("keydown", (event) => {
   const { t, s } = pinned;
@@ -334,27 +334,27 @@ map.addEventListener("keydown", (event) => {
   if (!to) return;
   event.preventDefault();
   pin(Math.min(Math.max(to[0], 0), rows - 1), Math.min(Math.max(to[1], 0), columns - 1));
-  const sight = [at.s * side - map.scrollLeft, map.clientWidth - beside.offsetWidth];
-  if (sight[0] < 0 || sight[0] + side > sight[1]) map.scrollLeft = at.s * side - sight[1] / 2;
+  const sight = [pointed.s * side - map.scrollLeft, map.clientWidth - beside.offsetWidth];
+  if (sight[0] < 0 || sight[0] + side > sight[1]) map.scrollLeft = pointed.s * side - sight[1] / 2;
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") pin(-1, -1);
 });
 
-// Choosing an alignment
+// Selecting an alignment
 
 function tabulate() {
   if (!details.open) return;
-  const head = make("tr", {}, ...["#", "piece", "looks at most", "then", "then"].map((name) => make("th", { scope: "col" }, name)));
+  const head = make("tr", {}, ...["#", "token", "greatest weight", "second", "third"].map((name) => make("th", { scope: "col" }, name)));
   const lines = Array.from({ length: rows }, (_, t) => {
     const best = ranked(row(t)).slice(0, 3);
-    const found = [0, 1, 2].map((n) => (n < best.length ? [...quoted(one.source[best[n][1]]), " " + exact(best[n][0])] : [""]));
+    const columnsOfRow = [0, 1, 2].map((n) => (n < best.length ? [...quoted(alignment.source[best[n][1]]), " " + exact(best[n][0])] : [""]));
     return make(
       "tr",
       {},
       make("td", {}, String(t + 1)),
-      make("th", { scope: "row" }, make("bdi", { lang: "" }, label(one.target[t]))),
-      ...found.map((parts) => make("td", {}, ...parts)),
+      make("th", { scope: "row" }, make("bdi", { lang: "" }, label(alignment.target[t]))),
+      ...columnsOfRow.map((parts) => make("td", {}, ...parts)),
     );
   });
   table.replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...lines)));
@@ -362,45 +362,45 @@ function tabulate() {
 
 function choose(n) {
   number = n;
-  one = all[n];
-  weights = decoded(one.weights);
-  rows = one.target.length;
-  columns = one.source.length;
-  heading.textContent = one.title || "What the translation looks at";
-  note.textContent = one.note;
-  note.hidden = !one.note;
+  alignment = all[n];
+  weights = decodeFloats(alignment.weights);
+  rows = alignment.target.length;
+  columns = alignment.source.length;
+  heading.textContent = alignment.title || "Attention of the translation";
+  note.textContent = alignment.note;
+  note.hidden = !alignment.note;
   chooser.value = n;
   before.disabled = n === 0;
   after.disabled = n === all.length - 1;
-  one.text.forEach((text, i) => (texts[i].textContent = text));
+  alignment.text.forEach((text, i) => (texts[i].textContent = text));
   for (const name of ["source", "target"]) {
-    const pieces = one[name].map((piece) =>
-      make("button", { type: "button", class: "piece", tabindex: "-1", "aria-pressed": "false" }, make("span", {}, label(piece)), make("small", {})),
+    const tokens = alignment[name].map((token) =>
+      make("button", { type: "button", class: "token", tabindex: "-1", "aria-pressed": "false" }, make("span", {}, label(token)), make("small", {})),
     );
-    chips[name].replaceChildren(...(pieces.length ? pieces : ["–"]));
-    if (pieces.length) rove(chips[name], 0);
+    chips[name].replaceChildren(...(tokens.length ? tokens : ["–"]));
+    if (tokens.length) focusChip(chips[name], 0);
   }
   for (const id of ["heat", "table"]) document.getElementById(id).hidden = !rows || !columns;
-  map.setAttribute("aria-label", `heat map of ${rows} by ${columns} pieces`);
+  map.setAttribute("aria-label", `heat map of ${rows} by ${columns} tokens`);
   const most = Array.from({ length: rows }, (_, t) => largest(row(t))).sort((a, b) => b - a);
-  middle = most[Math.floor((rows - 1) / 2)];
-  places = one.hard && columns ? Array.from({ length: rows }, (_, t) => ranked(row(t))[0]) : [];
-  map.dataset.read = places.map(([, s]) => s).join(" ");
-  pinned = at = { t: -1, s: -1 };
+  medianShare = most[Math.floor((rows - 1) / 2)];
+  readCells = alignment.hard && columns ? Array.from({ length: rows }, (_, t) => ranked(row(t))[0]) : [];
+  map.dataset.read = readCells.map(([, s]) => s).join(" ");
+  pinned = pointed = { t: -1, s: -1 };
   fill();
   tabulate();
 }
 
 function fromHash() {
-  const found = /^#(\d+)(?:\.(\d+))?(?:\.(\d+))?$/.exec(location.hash);
-  const [n, t, s] = found ? found.slice(1).map((part) => Number(part || 0) - 1) : [0, -1, -1];
-  const known = n >= 0 && n < all.length;
-  choose(known ? n : 0);
-  const there = known && t < rows && s < columns;
-  if (there) pinned = at = { t, s };
+  const match = /^#(\d+)(?:\.(\d+))?(?:\.(\d+))?$/.exec(location.hash);
+  const [n, t, s] = match ? match.slice(1).map((part) => Number(part || 0) - 1) : [0, -1, -1];
+  const isKnown = n >= 0 && n < all.length;
+  choose(isKnown ? n : 0);
+  const isOnPage = isKnown && t < rows && s < columns;
+  if (isOnPage) pinned = pointed = { t, s };
   show();
-  reveal();
-  if (location.hash && !(found && there)) said.prepend(`${location.hash} names nothing on this page. `);
+  scrollIntoView();
+  if (location.hash && !(match && isOnPage)) status.prepend(`${location.hash} names nothing on this page. `);
 }
 
 all.forEach((item, n) => {
@@ -408,23 +408,23 @@ all.forEach((item, n) => {
   chooser.append(make("option", { value: n }, `${n + 1}. ${name.length > 70 ? name.slice(0, 69) + "…" : name}`));
 });
 choice.hidden = all.length < 2;
-const turn = (n) => {
+const showAlignment = (n) => {
   choose(n);
   pin(-1, -1);
 };
-chooser.addEventListener("change", () => turn(Number(chooser.value)));
-before.addEventListener("click", () => turn(number - 1));
-after.addEventListener("click", () => turn(number + 1));
+chooser.addEventListener("change", () => showAlignment(Number(chooser.value)));
+before.addEventListener("click", () => showAlignment(number - 1));
+after.addEventListener("click", () => showAlignment(number + 1));
 details.addEventListener("toggle", tabulate);
-follow(chips.source, "source");
-follow(chips.target, "target");
+listenToChips(chips.source, "source");
+listenToChips(chips.target, "target");
 const recolour = () => {
-  emphasis = small.checked;
+  emphasis = emphasize.checked;
   fill();
   legend();
   show();
 };
-small.addEventListener("change", recolour);
+emphasize.addEventListener("change", recolour);
 dark.addEventListener("change", recolour);
 addEventListener("resize", paint);
 addEventListener("hashchange", fromHash);

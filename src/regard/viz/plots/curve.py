@@ -1,4 +1,4 @@
-"""Numbers against numbers in a file: lines for quantities that change during a run, named points for comparisons."""
+"""Line plots of quantities over training steps and scatter plots of named points, written to a file."""
 
 import itertools
 import math
@@ -98,13 +98,13 @@ def _separate_labels(names: Sequence[Any], axes: Any) -> None:
     from matplotlib.transforms import Bbox
 
     dots = [axes.transData.transform(name.xy) for name in names]
-    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in dots]
+    occupied = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in dots]
     sides = ((1, "left"), (-1, "right"))
     for name in names:
         for distance, (across, alignment), up in itertools.product((5, 12, 20, 30, 42), sides, (1, -1)):
             name.set(position=(5 * across, distance * up), ha=alignment, va="bottom" if up > 0 else "top")
             box = name.get_window_extent()
             is_inside = axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1
-            if is_inside and not any(box.overlaps(other) for other in taken):
+            if is_inside and not any(box.overlaps(other) for other in occupied):
                 break
-        taken.append(name.get_window_extent())
+        occupied.append(name.get_window_extent())

@@ -44,7 +44,7 @@ def _cells(panel: Panel) -> Tensor:
         if labels is not None and len(labels) != count:
             raise ValueError(f"{name} must label {count} positions, got {len(labels)} labels; give one each or None")
     if isinstance(weights, AttentionMap):
-        weights = weights.coarse(_MAX_CELLS, _MAX_CELLS) if max(weights.shape) > _MAX_CELLS else weights.dense()
+        weights = weights.pooled(_MAX_CELLS, _MAX_CELLS) if max(weights.shape) > _MAX_CELLS else weights.dense()
     return weights.detach().to("cpu", torch.float32)
 
 
@@ -65,7 +65,7 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     if not panels:
         raise ValueError("panels must hold at least one map, got none; pass Panel(weights)")
     for panel in panels:
-        checks.term("panels", panel, Panel, "[Panel(weights)]")
+        checks.instance_of("panels", panel, Panel, "[Panel(weights)]")
     checks.positive("across", across, "figure")
     if cell is not None:
         checks.positive("cell", cell, "figure")
@@ -122,7 +122,7 @@ def _draw_panel(
         axes.imshow(cells.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     else:
         axes.set(xticks=[], yticks=[])
-        axes.text(0.0, 1.0, "nothing to look at", va="top", transform=axes.transAxes)
+        axes.text(0.0, 1.0, "nothing to show", va="top", transform=axes.transAxes)
     if shape is not None:
         _set_equal_cells(axes, *shape)
     for axis, labels in ((axes.yaxis, panel.rows), (axes.xaxis, panel.columns)):

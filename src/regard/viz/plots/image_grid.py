@@ -16,7 +16,7 @@ _SIDE, _GAP, _WHITE = 32, 2, 255
 def image_grid(rows: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> NDArray[np.uint8]:  # "n h w c" each -> "y x c"
     """Rows of images as one image, each pixel enlarged to a square."""
     if not len(rows) or not all(len(row) for row in rows):
-        raise ValueError(f"rows must hold pictures, got {[len(row) for row in rows]} of them; give one at least")
+        raise ValueError(f"rows must hold images, got {[len(row) for row in rows]} of them; give one at least")
     _, height, width, channels = rows[0].shape
     factor = max(1, -(-_SIDE // max(height, width)))
     height, width, columns = height * factor, width * factor, max(map(len, rows))
@@ -42,5 +42,5 @@ def png_bytes(pixels: NDArray[np.uint8]) -> bytes:  # "h w c"
 def write_png(path: Path, pixels: NDArray[np.uint8]) -> None:  # "h w c"
     """Writes a PNG file atomically."""
     if path.suffix.lower() != ".png":
-        raise ValueError(f"pictures are written as .png, got {path.name}; name it {path.with_suffix('.png').name}")
+        raise ValueError(f"images are written as .png, got {path.name}; name it {path.with_suffix('.png').name}")
     atomic_files.write_atomically(path, [png_bytes(pixels)])

@@ -12,7 +12,7 @@ from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.attn.terms.read import entropy
 from regard.recording.analysis.derived_maps import Difference, HeadMean, Mean
-from regard.recording.recorded_map import HARD, RecordedMap
+from regard.recording.recorded_map import HARD, KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.text import labels
 
@@ -22,14 +22,6 @@ _ROUNDING = 1e-2
 ENTROPY_ROWS = 64
 # weights that are computed together
 _WEIGHTS_PER_STEP = 1 << 22
-KINDS = {
-    "self": "self attention",
-    "cross": "cross attention",
-    "alignment": "alignment",
-    "gate": "gate",
-    "glimpse": "glimpse",
-    "hop": "memory hop",
-}
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class SelectedMap:
     def cells(self, max_side: int) -> Tensor:  # -> "height width"
         """The weights or differences to draw, in at most `max_side` cells per side."""
         is_long = max(self.map.shape) > max_side
-        cells = self.map.coarse(max_side, max_side) if is_long else self.map.dense()
+        cells = self.map.pooled(max_side, max_side) if is_long else self.map.dense()
         return drawable_cells(cells, self.recorded_map, signed=is_difference(self.recorded_map))
 
     def pooling_note(self, max_side: int) -> str:
@@ -64,7 +56,7 @@ class SelectedMap:
         q, k = self.map.shape
         if max(q, k) <= max_side:
             return ""
-        return f"pooled from {q} × {k}: a cell is what an average row of it gives to all its columns"
+        return f"pooled from {q} × {k}: a cell is its mean row, summed over its columns"
 
 
 def display_name(recorded_map: RecordedMap) -> str:
@@ -118,16 +110,13 @@ def prediction_note(recording: Recording, sample: int) -> str:
     """The model's prediction, which a recording knows for sample 0 only; "" if it does not."""
     if sample or "said" not in recording.about:
         return ""
-    return f"the model says: {labels.printable(recording.about['said'])}"
+    return f"prediction: {labels.printable(recording.about['said'])}"
 
 
-def axis_names(
-    recording: Recording, recorded_map: RecordedMap, default: tuple[str, str] = ("queries", "keys")
-) -> tuple[str, str]:
-    """The names of the rows and columns: a gate's channels and places, the recording's own names, or `default`."""
-    if recorded_map.kind == "gate":
-        return "channels", "places"
-    rows, columns = (recording.about.get(key, name) for key, name in zip(("queries", "keys"), default, strict=True))
+def axis_names(recording: Recording, recorded_map: RecordedMap) -> tuple[str, str]:
+    """The names of the rows and columns, by the kind of attention; `about` may name the queries and keys otherwise."""
+    kind = KINDS[recorded_map.kind]
+    rows, columns = (recording.about.get(name, name) for name in (kind.rows, kind.columns))
     return labels.printable(rows), labels.printable(columns)
 
 
@@ -154,7 +143,7 @@ def drawable_cells(cells: Tensor, recorded_map: RecordedMap, *, signed: bool = F
 
 def layer_numbers(recording: Recording, layer: int | str | None) -> list[int]:
     """The indices of the maps of a layer: all (None), one by its index, or all calls of a module by its name."""
-    checks.term("recording", recording, Recording, "tape")
+    checks.instance_of("recording", recording, Recording, "Recording(maps)")
     if not len(recording):
         raise ValueError("recording must hold at least one map, got none; run the model under regard.record first")
     if layer is None:
@@ -165,19 +154,19 @@ def layer_numbers(recording: Recording, layer: int | str | None) -> list[int]:
     return [_checked_index("layer", layer, len(recording), "maps of the recording")]
 
 
-def _checked_index(name: str, value: int, count: int, of: str) -> int:
+def _checked_index(name: str, value: int, count: int, items: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number, got {value!r}; try {name}=0")
     if not -count <= value < count:
-        raise ValueError(f"{name} must be one of the {count} {of}, 0 to {count - 1}, got {value}; try {name}=0")
+        raise ValueError(f"{name} must be one of the {count} {items}, 0 to {count - 1}, got {value}; try {name}=0")
     return value % count
 
 
 def sample_heads(recorded_map: RecordedMap, sample: int) -> AttentionMap:  # -> "*h q k"
     """The heads of one sample: the first leading axis counts samples, all others count heads."""
     *lead, _, _ = recorded_map.shape
-    of = f"samples of {display_name(recorded_map)!r}"
-    index = _checked_index("sample", sample, lead[0] if lead else 1, of)
+    items = f"samples of {display_name(recorded_map)!r}"
+    index = _checked_index("sample", sample, lead[0] if lead else 1, items)
     return recorded_map.weights.pick(index) if lead else recorded_map.weights
 
 
@@ -190,8 +179,8 @@ def iter_heads(heads: AttentionMap) -> Iterator[AttentionMap]:  # "*h q k" -> "q
 
 def query_row(selected: SelectedMap, query: int) -> int:
     """The row of a query, counted from the front."""
-    of = f"queries of {display_name(selected.recorded_map)!r}"
-    return _checked_index("query", query, selected.map.shape[0], of)
+    items = f"queries of {display_name(selected.recorded_map)!r}"
+    return _checked_index("query", query, selected.map.shape[0], items)
 
 
 def select_map(recording: Recording, number: int, sample: int, head: int | None) -> SelectedMap:
@@ -206,9 +195,10 @@ def select_map(recording: Recording, number: int, sample: int, head: int | None)
         if isinstance(head, bool) or not isinstance(head, int):
             raise TypeError(f"head must be a whole number, got {head!r}; try head={numbers[0]}")
         if head not in numbers:
-            known = ", ".join(map(str, numbers[:8])) + (f" … {numbers[-1]}" if len(numbers) > 8 else "")
+            head_list = ", ".join(map(str, numbers[:8])) + (f" … {numbers[-1]}" if len(numbers) > 8 else "")
             raise ValueError(
-                f"head must be one that {display_name(recorded_map)!r} has, {known}, got {head}; try head={numbers[0]}"
+                f"head must be one that {display_name(recorded_map)!r} has, {head_list}, got {head}; "
+                f"try head={numbers[0]}"
             )
         label = f"head {head}" + (f" of {len(numbers)}" if recorded_map.heads is None else "")
         weights = list(iter_heads(heads))[numbers.index(head)]

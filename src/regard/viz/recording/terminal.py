@@ -4,7 +4,7 @@ import itertools
 import math
 
 from regard.attn import checks
-from regard.recording.recorded_map import RecordedMap
+from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import selection
 from regard.viz.recording.selection import SelectedMap
@@ -28,7 +28,7 @@ def text(
 
     Without a `layer` that is the first map. `colour` is for a terminal of 24-bit colour.
     """
-    checks.sizes("text", width=width)
+    checks.positive_ints("text", width=width)
     if width < _MIN_WIDTH:
         raise ValueError(
             f"width must be {_MIN_WIDTH} or more for text, got {width}; widen the terminal or try width=80"
@@ -55,15 +55,15 @@ def _map_list(recording: Recording, sample: int, width: int) -> list[str]:
             for n, (cell, blank) in enumerate(zip(cells, blanks, strict=True))
         ]
         lines.append(labels.shorten("  ".join(padded).rstrip(), width))
-    left = len(recording) - _MAX_LISTED
-    return [*lines, f"… and {left} more"] if left > 0 else lines
+    remaining = len(recording) - _MAX_LISTED
+    return [*lines, f"… and {remaining} more"] if remaining > 0 else lines
 
 
 def _map_row(number: int, recorded_map: RecordedMap, sample: int) -> tuple[str, ...]:
     *_, q, k = recorded_map.shape
     heads = selection.sample_heads(recorded_map, sample)
     # the weights of a gate are no distribution and have no entropy
-    signed = selection.is_difference(recorded_map) or recorded_map.kind == "gate"
+    signed = selection.is_difference(recorded_map) or not KINDS[recorded_map.kind].has_entropy
     entropy = float(selection.head_entropies(heads, signed=signed)[0].mean())
     certificate = "none" if recorded_map.certificate is None else f"{recorded_map.certificate:.1g}"
     return (
@@ -88,7 +88,7 @@ def _heatmap(selected: SelectedMap, width: int, colour: bool) -> list[str]:
     rows, columns = selected.rows, selected.columns
     if q > _MAX_ROWS:
         rows = _pooled_ranges(q, _POOLED_ROWS)
-        cells = selected.map.coarse(_POOLED_ROWS, (width - max(map(len, rows)) - 1) // 2)
+        cells = selected.map.pooled(_POOLED_ROWS, (width - max(map(len, rows)) - 1) // 2)
         columns = [label.split("–")[0] for label in _pooled_ranges(k, cells.shape[1])]
         lines.append(selected.pooling_note(_MAX_ROWS))
     else:
@@ -104,7 +104,7 @@ def _channel_bars(selected: SelectedMap, width: int) -> list[str]:
     count = selected.map.shape[0]
     is_pooled = count > _MAX_ROWS
     names = _pooled_ranges(count, _POOLED_ROWS) if is_pooled else [str(n) for n in range(count)]
-    cells = selected.map.coarse(_POOLED_ROWS, 1) if is_pooled else selected.map.dense()
+    cells = selected.map.pooled(_POOLED_ROWS, 1) if is_pooled else selected.map.dense()
     weights = selection.drawable_cells(cells, selected.recorded_map, signed=True)[:, 0].tolist()
     gutter, full = max(map(len, names), default=0), max(map(abs, [1.0, *weights]))
     length = width - gutter - 8
@@ -112,11 +112,11 @@ def _channel_bars(selected: SelectedMap, width: int) -> list[str]:
         f"{name:>{gutter}} {weight:6.3f} {'█' * round(abs(weight) / full * length)}".rstrip()
         for name, weight in zip(names, weights, strict=True)
     ]
-    title = "the weights of channels, the mean of several a line" if is_pooled else "the weight of each channel"
+    title = "weights of channels, the mean of several per line" if is_pooled else "the weight of each channel"
     return [f"{title}; a full line is {full:.2g}", *bars]
 
 
 def _pooled_ranges(count: int, cells: int) -> list[str]:
-    """The range of positions of each cell of an axis pooled by `AttentionMap.coarse`."""
+    """The range of positions of each cell of an axis pooled by `AttentionMap.pooled`."""
     starts = [-(-n * count // cells) for n in range(cells + 1)]
     return [f"{a}–{b - 1}" if b - a > 1 else str(a) for a, b in itertools.pairwise(starts)]

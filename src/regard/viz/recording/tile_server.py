@@ -2,11 +2,10 @@
 
 The page is that of `regard.viz.recording.page.builder` with its header alone. It requests tiles of 256 by 256 cells:
 single weights come from their rows, pooled levels from a pyramid that one pass over the rows builds in the background,
-from the top down. Only the standard library is used; a request must name this machine, so that no other site can ask.
+from the top down. Only the standard library is used; a request must name this machine, so that no other site reads it.
 """
 
 import http.server
-import ipaddress
 import itertools
 import json
 import socket
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.recording.recording import Recording
-from regard.viz.html.security import SECURITY_HEADERS, host_name
+from regard.viz.html.security import SECURITY_HEADERS, names_this_machine
 from regard.viz.recording.page import builder, packing
 from regard.viz.recording.page.mask import mask_spans
 from regard.viz.recording.page.packing import Head
@@ -178,7 +177,7 @@ class _TileRequestHandler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page, facts/N, thumb/N, mask/N, tile/N/LEVEL/Y/X or row/N/I."""
-        if not self.server.is_own_host(self.headers.get("Host", "")):
+        if not names_this_machine(self.headers.get("Host", ""), self.server.host):
             message = f"this server is {self.server.address}; the request names another host\n"
             self._send_error(HTTPStatus.MISDIRECTED_REQUEST, message)
             return
@@ -205,28 +204,28 @@ class _TileRequestHandler(http.server.BaseHTTPRequestHandler):
         """A function that computes the answer to a path; raises LookupError for an unknown one."""
         if not path:
             return lambda: (self.server.page, "text/html; charset=utf-8", True)
-        what, *rest = path.split("/")
-        if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in rest):
+        resource, *parts = path.split("/")
+        if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
             raise LookupError
-        numbers = [int(part) for part in rest]
+        numbers = [int(part) for part in parts]
         tiles = self.server.tiles
-        if what not in _ROUTES or len(numbers) != _ROUTES[what] or numbers[0] >= len(tiles.heads):
+        if resource not in _ROUTES or len(numbers) != _ROUTES[resource] or numbers[0] >= len(tiles.heads):
             raise LookupError
         n = numbers[0]
         q, k = tiles.heads[n].weights.shape
-        if what == "tile":
+        if resource == "tile":
             _, level, y, x = numbers
             is_outside = y * TILE >= level_side(q, level) or x * TILE >= level_side(k, level)
             if level > coarsest_level(q, k) or is_outside:
                 raise LookupError
             return lambda: _binary(*tiles.tile(n, level, y, x))
-        if what == "row":
+        if resource == "row":
             if numbers[1] >= q:
                 raise LookupError
             return lambda: _binary(tiles.row(n, numbers[1]), True)
-        if what == "mask":
+        if resource == "mask":
             return lambda: (tiles.mask(n), "application/json", True)
-        return lambda: _json(_head_facts(tiles.read(n)) if what == "facts" else _thumbnails(tiles.read(n)))
+        return lambda: _json(_head_facts(tiles.read(n)) if resource == "facts" else _thumbnails(tiles.read(n)))
 
     def _send_error(self, status: HTTPStatus, message: str) -> None:
         self._send(status, message.encode("utf-8", "replace"), "text/plain; charset=utf-8")
@@ -283,7 +282,7 @@ class Server(http.server.ThreadingHTTPServer):
         header["remote"] = True
         self.page = builder.page_document(header, {}, [], f"<p>{builder.CAUTION}</p>").encode()
         self.tiles = TileSource(list(itertools.chain.from_iterable(heads)))
-        self.host = host.lower()
+        self.host = host
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _TileRequestHandler)
@@ -295,20 +294,6 @@ class Server(http.server.ThreadingHTTPServer):
         host, port = self.server_address[:2]
         host = host.decode() if isinstance(host, bytes) else str(host)
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-
-    def is_own_host(self, header: str) -> bool:
-        """Whether a Host header names this machine: by an address, as localhost, or by the name that it serves.
-
-        A site whose name was made to resolve to this machine (DNS rebinding) sends its own name and is refused.
-        """
-        name = host_name(header)
-        if name in ("localhost", self.host):
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
 
     def server_close(self) -> None:
         super().server_close()

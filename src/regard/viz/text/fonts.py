@@ -29,8 +29,8 @@ def _installed() -> dict[str, str]:
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
-    known = {entry.fname for entry in manager.ttflist}
-    for file in sorted(set(font_manager.findSystemFonts()) - known):
+    cached_files = {entry.fname for entry in manager.ttflist}
+    for file in sorted(set(font_manager.findSystemFonts()) - cached_files):
         try:
             manager.addfont(file)
         except (OSError, RuntimeError, ValueError, UnicodeError):  # not a font
@@ -83,7 +83,7 @@ def missing_fonts_note(words: Iterable[str]) -> str:
     if not fonts:
         return ""
     names = ", ".join(f"{font} (for U+{ord(character):04X})" for font, character in fonts.items())
-    return f"no font here has every character of this; install {names}"
+    return f"no installed font has all of these characters; install {names}"
 
 
 def _noto_name(character: str) -> str:

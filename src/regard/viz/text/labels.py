@@ -64,12 +64,12 @@ def shorten(text: str, max_width: int) -> str:
     """The text in at most `max_width` columns, with an ellipsis where it was cut."""
     if display_width(text) <= max_width:
         return text
-    kept = ""
+    shortened = ""
     for letter in graphemes(text):
-        if display_width(kept + letter) > max_width - 1:
+        if display_width(shortened + letter) > max_width - 1:
             break
-        kept += letter
-    return kept + "…"
+        shortened += letter
+    return shortened + "…"
 
 
 def is_right_to_left(text: str) -> bool:

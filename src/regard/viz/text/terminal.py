@@ -86,12 +86,12 @@ def heatmap(
     cells: list[list[float]] = weights.tolist()
     rows, columns = [labels.visible_label(row) for row in rows], [labels.visible_label(column) for column in columns]
     if not rows or not columns:
-        return "nothing to look at: there are no " + ("rows" if not rows else "columns")
+        return "nothing to show: there are no " + ("rows" if not rows else "columns")
     names = [labels.shorten(row, _MAX_ROW_LABEL) for row in rows]
     gutter = max(map(labels.display_width, names))
     grid_width = gutter + 1 + 2 * len(columns)
     if grid_width > width:
-        lines = [f"{len(columns)} columns are too many for {width} characters; looked at most:"]
+        lines = [f"{len(columns)} columns are too many for {width} characters; greatest weights:"]
         for name, row in zip(names, cells, strict=True):
             lines.append(f"{_padded(name, gutter, right=True)} {heaviest_words(row, columns, 3)}")
         return "\n".join(lines)

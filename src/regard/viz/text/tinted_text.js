@@ -1,6 +1,6 @@
 // A text tinted by attention: one line per head and query, or per head for self attention, whose queries are averaged.
 // `drawMaps` takes maps as a service answers them: {name, kind, verified, queries, keys, weights}, weights[head][query][key].
-const MOST_LINES = 64;
+const MAX_LINES = 64;
 const chooser = make("select", { id: "chooser" });
 const choice = make("div", { class: "choice" }, make("label", { for: "chooser" }, "Module"), chooser);
 const lines = make("div", { id: "lines" });
@@ -25,7 +25,7 @@ function linesOf({ kind, queries, weights }) {
 function tintedToken(token, weight, most) {
   const tint = colour(most > 0 ? weight / most : 0);
   const figure = weight < 0.005 ? "" : weight >= 0.995 ? "1" : weight.toFixed(2).slice(1);
-  const chip = make("span", { class: "piece", title: exact(weight) }, make("span", {}, label(token)), make("small", {}, figure));
+  const chip = make("span", { class: "token", title: exact(weight) }, make("span", {}, label(token)), make("small", {}, figure));
   Object.assign(chip.style, { backgroundColor: `rgb(${tint})`, color: ink(tint) });
   return chip;
 }
@@ -35,9 +35,9 @@ function drawLines() {
   if (!map) return;
   const all = linesOf(map);
   lines.replaceChildren(
-    ...all.slice(0, MOST_LINES).flatMap(([title, weights]) => {
+    ...all.slice(0, MAX_LINES).flatMap(([title, weights]) => {
       const name = title || "attention";
-      const row = make("div", { class: "pieces", role: "group", tabindex: "0", "aria-label": name, dir: "auto", lang: "" });
+      const row = make("div", { class: "tokens", role: "group", tabindex: "0", "aria-label": name, dir: "auto", lang: "" });
       row.append(...map.keys.map((token, k) => tintedToken(token, weights[k], largest(weights))));
       return title ? [make("h3", {}, title), row] : [row];
     }),
@@ -46,7 +46,7 @@ function drawLines() {
     (map.kind === "self" ? "The attention that each token receives, averaged over all tokens. " : "") +
     "The strongest colour is the greatest weight of a line." +
     (map.verified ? "" : " These weights are not verified.") +
-    (all.length > MOST_LINES ? ` The first ${MOST_LINES} of ${all.length} lines are shown.` : "");
+    (all.length > MAX_LINES ? ` The first ${MAX_LINES} of ${all.length} lines are shown.` : "");
 }
 
 function drawMaps(list) {

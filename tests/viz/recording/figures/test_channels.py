@@ -54,13 +54,13 @@ def test_one_that_knows_places_is_no_gate_of_channels(tmp_path: Path) -> None:
     with torch.no_grad(), regard.record(model) as tape:
         model(torch.rand(1, 3, 5, 7))
     told = said(regard.show(tape, what="heads").save(tmp_path / "a.svg"))
-    assert "3 × 35 (channels × places)" in told
+    assert "3 × 35 (channels × positions)" in told
     assert "entropy" not in told
     assert f"{float(tape[0].weights.dense().mean()):.2f}" in told.split("\n")
     both = Recording((*tape, *seen()))
     told = said(draw_recording(both, tmp_path / "a.svg", what="heads")).replace("\n", " ")
     assert "its entropy in nats, the mean of its rows; of a gate, that of its weights" in told
-    assert "(channels × places or queries × keys)" in told
+    assert "(channels × positions or queries × keys)" in told
 
 
 def test_many_channels_are_pooled_and_many_gates_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_differences_go_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_the_model_said_stands_in_the_figure(tmp_path: Path) -> None:
     for recording, what in ((weighed(5), "channels"), (seen(), "overlay"), (seen(), "heads")):
         told = Recording(recording.maps, about={"said": "three 98.1 %"})
-        assert "the model says: three 98.1 %" in said(draw_recording(told, tmp_path / "a.svg", what=what))
+        assert "prediction: three 98.1 %" in said(draw_recording(told, tmp_path / "a.svg", what=what))
 
 
 def test_without_a_script() -> None:
@@ -105,6 +105,6 @@ def test_in_a_terminal() -> None:
         assert line.startswith(f"{n}  {weights[n]:.3f} ")
         assert abs(line.count("█") - weights[n] * 61) <= 1
     pooled = text(weighed(5, 100), width=70, layer=1).split("\n")
-    assert "the mean of several a line" in pooled[5]
+    assert "the mean of several per line" in pooled[5]
     assert pooled[6].split()[0] == "0–3"
     assert max(map(len, pooled)) <= 70

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from tests.viz.recordings import DRAWN, TEXT, Caught, attended, glimpsed, hopped, said, seen
 
@@ -47,7 +47,7 @@ def test_a_vector_file_has_its_cells_as_one_picture_and_its_words_as_words(
     make, options = DRAWN[what]
     told = draw_recording(make(), tmp_path / "a.svg", what=what, **options).read_text(encoding="utf-8")
     assert told.count("<path") < 120  # no path a cell
-    assert ("<image" in told) == (what not in ("lines", "text", "channels"))
+    assert ("<image" in told) == (what not in ("lines", "text", "texts", "channels"))
     assert "unverified" not in said(tmp_path / "a.svg")
     legible(caught.last)
 
@@ -168,6 +168,28 @@ def test_scripts_of_the_world_are_drawn_or_the_font_is_named(tmp_path: Path, mon
     legible(caught.last)
 
 
+def test_texts_have_a_row_per_head_and_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The darkest token of every row is that of its greatest weight."""
+    cells = torch.softmax(3 * torch.randn(1, 2, 3, 5, generator=torch.Generator().manual_seed(1)), -1)
+    recording = Recording((RecordedMap("pool", "cross", DenseMap(cells), certificate=0.0),))
+    recording = recording.with_labels(["hop 1", "hop 2", "hop 3"], TEXT[:5])
+    caught = Caught(monkeypatch)
+    draw_recording(recording, tmp_path / "a.png", what="texts")
+    legible(caught.last)
+    written = [text.get_text() for text in caught.last.texts]
+    names = [f"head {h} · hop {n}" for h in range(2) for n in (1, 2, 3)]
+    assert [name for name in written if name.startswith("head")] == names
+    assert sum(word in TEXT[:5] for word in written) == 6 * 5
+    boxes = [patch for patch in caught.last.findobj(Rectangle) if patch is not caught.last.patch]
+    dark = torch.tensor([sum(box.get_facecolor()[:3]) for box in boxes]).view(6, 5).argmin(-1)
+    assert dark.tolist() == cells.flatten(0, 2).argmax(-1).tolist()
+    draw_recording(recording, tmp_path / "b.png", what="texts", query=1)
+    assert [text.get_text() for text in caught.last.texts if "head" in text.get_text()] == [
+        "head 0 · hop 2",
+        "head 1 · hop 2",
+    ]
+
+
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     from matplotlib import pyplot, rcParams
 
@@ -208,22 +230,22 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "an option of another figure": (
         lambda p: draw_recording(attended(), p / "a.png", what="heads", query=1),
         ValueError,
-        "query is of no use for what='heads', which takes sample, layer; leave it out, or draw what='lines' or 'text'",
+        "query is no option of what='heads', which takes sample, layer; leave it out, or draw what='lines' or 'text'",
     ),
     "an image for a map": (
         lambda p: draw_recording(attended(), p / "a.png", what="map", image=PICTURE),
         ValueError,
-        "image is of no use for what='map', which takes sample, layer, head; leave it out, or draw what='overlay' or",
+        "image is no option of what='map', which takes sample, layer, head; leave it out, or draw what='overlay' or",
     ),
     "another for a map": (
         lambda p: draw_recording(attended(), p / "a.png", what="map", other=attended()),
         ValueError,
-        "other is of no use for what='map'",
+        "other is no option of what='map'",
     ),
     "a way to blend glimpses": (
         lambda p: draw_recording(glimpsed((0, 0, 2, 2)), p / "a.png", what="glimpses", interpolation="nearest"),
         ValueError,
-        "interpolation is of no use for what='glimpses', which takes sample, layer, image; leave it out, or draw "
+        "interpolation is no option of what='glimpses', which takes sample, layer, image; leave it out, or draw "
         "what='overlay' or 'captions'",
     ),
     "layer by number": (
@@ -288,7 +310,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "a difference from nothing": (
         lambda p: draw_recording(attended(), p / "a.png", what="difference"),
         ValueError,
-        "what='difference' needs other, the recording to take away, or differences, and these are weights; pass other=",
+        "what='difference' needs other, the recording to subtract, or differences, and these are weights; pass other=",
     ),
     "a difference beside none": (
         lambda p: draw_recording(
@@ -326,7 +348,19 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
             Recording((RecordedMap("a", "cross", DenseMap(torch.zeros(1, 4001))),)), p / "a.png", what="text"
         ),
         ValueError,
-        "what='text' shows at most 4000 pieces, got 4001; draw what='map', which pools them",
+        "what='text' shows at most 4000 tokens, got 4001; draw what='map', which pools them",
+    ),
+    "too many texts": (
+        lambda p: draw_recording(attended(1, 3, 40), p / "a.png", what="texts"),
+        ValueError,
+        "what='texts' shows 1 to 4000 tokens, got 40 tokens for 3 heads and 40 queries; pass query=",
+    ),
+    "texts without a query": (
+        lambda p: draw_recording(
+            Recording((RecordedMap("a", "cross", DenseMap(torch.zeros(0, 4))),)), p / "a.png", what="texts"
+        ),
+        ValueError,
+        "what='texts' shows 1 to 4000 tokens, got 4 tokens for 1 heads and 0 queries; pass query=",
     ),
     "a text without a query": (
         lambda p: draw_recording(
@@ -338,17 +372,17 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "no channels": (
         lambda p: draw_recording(attended(), p / "a.png", what="channels"),
         ValueError,
-        "what='channels' draws gates with one weight a channel, and there are none here; draw what='heads'",
+        "what='channels' draws gates with one weight per channel, and there are none here; draw what='heads'",
     ),
     "no grid": (
         lambda p: draw_recording(attended(), p / "a.png", what="overlay", layer=0),
         ValueError,
-        "'layers.0' has no grid: its 5 keys are not known to be places of an image; say so with dataclasses.replace(",
+        "'layers.0' has no grid: its 5 keys are not known to be patches of an image; set it with dataclasses.replace(",
     ),
     "no grid anywhere": (
         lambda p: draw_recording(attended(), p / "a.png", what="captions"),
         ValueError,
-        "what='captions' needs a map of kind 'cross' or 'alignment' whose keys are places of an image, the recording",
+        "what='captions' needs a map of kind 'cross' or 'alignment' whose keys are patches of an image, and the",
     ),
     "too large a grid": (
         lambda p: draw_recording(seen(grid=(3, 6)), p / "a.png", what="overlay"),
@@ -380,7 +414,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "an image that is none": (
         lambda p: draw_recording(seen(), p / "a.png", what="overlay", image=[[0.0]]),  # type: ignore[arg-type]
         TypeError,
-        "image must be a tensor or the path of a picture, got list; try 'cat.png'",
+        "image must be a tensor or the path of an image file, got list; try 'cat.png'",
     ),
     "an image that is not there": (
         lambda p: draw_recording(seen(), p / "a.png", what="overlay", image="nowhere.png"),

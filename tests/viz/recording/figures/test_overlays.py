@@ -120,7 +120,7 @@ def test_the_one_place_that_a_hard_attention_read_has_a_frame(tmp_path: Path, mo
             out = layer(q, x)
         tape = replace(tape, maps=tuple(replace(one, grid=(3, 4)) for one in tape)).with_labels(["a", "b", "c"], [])
         told = said(draw_recording(Recording.load(tape.save(tmp_path / "a")), tmp_path / "a.svg", what="captions"))
-        assert ("hard attention: of each word the one place that was read has a frame" in told) == framed
+        assert ("hard attention: the one patch that was read for each word has a frame" in told) == framed
         for axes, one in zip(caught.last.axes[:3], out[0], strict=False):
             frames = [(p.get_x() + 0.5, p.get_y() + 0.5) for p in axes.patches]
             taken = [n for n in range(12) if torch.equal(x[0, n], one)]
@@ -197,7 +197,7 @@ def test_numbers_of_glimpses_never_cover_each_other(tmp_path: Path, monkeypatch:
 
 def test_a_glimpse_of_nothing_is_said(tmp_path: Path) -> None:
     told = said(draw_recording(glimpsed((0, 0, 3, 3), (0, 0, 0, 0)), tmp_path / "a.svg", what="glimpses"))
-    assert "nothing was seen at 2" in told
+    assert "no weight at 2" in told
 
 
 def test_pictures_of_every_kind_are_one(tmp_path: Path) -> None:

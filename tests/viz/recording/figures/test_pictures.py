@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.serve.pictures import captioning, drawn, glimpsing
+from tests.serve.pictures import captioner, drawn, glimpse_classifier
 from tests.viz.looking import launched, needed
 from tests.viz.recording.page.test_browser import opened
 from tests.viz.recordings import said
 
 from regard.attn.mechanisms.memory_hop import MemoryHop
+from regard.inference.predictor import labelled_recording
 from regard.recording.record import record
 from regard.recording.recording import Recording
-from regard.tasks._image_predictors import Sight, Sighted, watched
+from regard.tasks._image_predictors import ImageInput, ImagePredictor
 from regard.viz.recording.figures import draw_recording
 
 
@@ -26,26 +27,23 @@ def chromium() -> Iterator[Any]:
         yield made
 
 
-def looked(sight: Sight) -> tuple[Recording, Sighted, torch.Tensor]:
-    """A recording of one picture, what was said of it, and the picture, "c h w"."""
-    facts = sight.facts
-    pixels = np.array(drawn(3, facts.width, facts.height, "L"))[None, ..., None]
-    (seen,), tape = watched(sight, pixels, lambda: record(sight.model))
-    if seen.pieces:
-        tape = tape.with_labels(seen.pieces, [])
-    return tape, seen, torch.from_numpy(pixels[0].copy()).movedim(-1, 0)
+def recorded(predictor: ImagePredictor[Any]) -> tuple[Recording, Any, torch.Tensor]:
+    """A recording of one image, the output of the model, and the image, "c h w"."""
+    stats = predictor.stats
+    pixels = np.array(drawn(3, stats.width, stats.height, "L"))[..., None]
+    output, recording = labelled_recording(predictor, ImageInput(pixels))
+    return recording, output, torch.from_numpy(pixels.copy()).movedim(-1, 0)
 
 
 @needed
 def test_a_path_of_glimpses_in_the_page(chromium: Any, tmp_path: Path) -> None:
-    sight = glimpsing()
-    tape, seen, image = looked(sight)
+    tape, output, image = recorded(glimpse_classifier())
     assert [(one.kind, one.grid, one.shape[-2], one.verified) for one in tape] == [("glimpse", (7, 11), 3, True)]
     page = opened(chromium, tmp_path, tape, "#tab=glimpses", image=image)
     page.page.wait_for_selector("#panel-glimpses canvas[data-windows]")
     windows = json.loads(page.page.get_attribute("#panel-glimpses canvas", "data-windows") or "")
     # a window lies around the place that was looked at
-    for (top, left, bottom, right), (x, y) in zip(windows, seen.places, strict=True):
+    for (top, left, bottom, right), (x, y) in zip(windows, output.path, strict=True):
         assert left - 1 <= x * 11 <= right + 1
         assert top - 1 <= y * 7 <= bottom + 1
     assert page.text("#panel-glimpses .hint").startswith("3 glimpses in their order")
@@ -61,13 +59,12 @@ def test_a_path_of_glimpses_in_the_page(chromium: Any, tmp_path: Path) -> None:
 
 @needed
 def test_a_map_a_word_in_the_page(chromium: Any, tmp_path: Path) -> None:
-    sight = captioning()
-    tape, seen, image = looked(sight)
+    tape, output, image = recorded(captioner())
     (one,) = tape
     assert (one.kind, one.grid, one.verified) == ("alignment", (4, 6), True)
-    assert one.shape[-2] == len(seen.pieces)
+    assert one.shape[-2] == len(output.tokens)
     page = opened(chromium, tmp_path, tape, "#tab=steps", image=image)
-    assert page.text("#panel-steps output") == f"1 of {len(seen.pieces)}"
+    assert page.text("#panel-steps output") == f"1 of {len(output.tokens)}"
     assert page.at.startswith("query 0 ")
     page.tab("image")
     row = one.weights.dense()[0].reshape(-1, 24)[0]

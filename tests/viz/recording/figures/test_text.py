@@ -42,11 +42,11 @@ def test_a_text_says_in_words_what_was_looked_at_most(tmp_path: Path, monkeypatc
     told = said(draw_recording(recording, tmp_path / "a.svg", what="text", query=3, head=1))
     row = recording[0].weights.dense()[0, 1, 3]
     best = int(row.argmax())
-    assert "what query 3 'the' looks at" in told
+    assert "attention of query 3 'the'" in told
     assert f"most: '{TEXT[best]}' {float(row[best]):.2f}" in told
     framed = [n for n, box in enumerate(tints(caught.last)) if box.get_linewidth() > 0]
     assert framed == [3]  # the one that looks
-    assert "what 7 queries look at, on average" in said(draw_recording(recording, tmp_path / "a.svg", what="text"))
+    assert "mean attention of 7 queries" in said(draw_recording(recording, tmp_path / "a.svg", what="text"))
 
 
 @pytest.mark.parametrize(("words", "leftward"), [(["he", "barks"], False), (["هو", "ينبح"], True)])

@@ -93,7 +93,7 @@ def test_a_page_keeps_to_its_budget() -> None:
     # the sharpest heads keep their single weights
     assert [facts["levels"][-1] == 0 for facts in some["maps"]] == [False, False, True]
     assert "for 1 of 3 large heads, the sharpest" in some["notes"][0]
-    few = html(attended(2, 3, 97), budget=140_000)
+    few = html(attended(2, 3, 97), budget=143_000)
     assert header(few)["maps"][0]["top"] < 97
     assert "greatest weights of every row are kept exactly" in header(few)["notes"][0]
     with pytest.raises(ValueError, match=r"budget is .* bytes too small for 3 heads at their coarsest; give more"):
@@ -155,7 +155,7 @@ def test_an_image_stands_in_the_page() -> None:
 def test_weights_that_are_no_numbers_are_told() -> None:
     weights = torch.full((1, 1, 3, 5), torch.nan)
     notes = header(html(Recording((RecordedMap("a", "self", DenseMap(weights)),))))["notes"]
-    assert notes == ["15 weights are not finite numbers; they are drawn as nought."]
+    assert notes == ["15 weights are not finite numbers; they are drawn as zero."]
 
 
 def test_bad_input_is_told(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_bad_input_is_told(tmp_path: Path) -> None:
         ),
         (
             ValueError,
-            r"grid \(9, 9\) of .* has more places than its 5 keys",
+            r"grid \(9, 9\) of .* has more patches than its 5 keys",
             lambda: html(Recording((RecordedMap("a", "cross", DenseMap(torch.rand(2, 5)), grid=(9, 9)),))),
         ),
     ]

@@ -87,7 +87,7 @@ def test_gates_of_channels_are_bars(chromium: Any, tmp_path: Path) -> None:
     seen.close()
     # beside others, they are one tab of several
     seen = opened(chromium, tmp_path, Recording((*soft_map(), *weighed(5))), "#tab=channels")
-    assert "not one of whole channels" in seen.text(f"{panel} .hint")
+    assert "no weights of whole channels" in seen.text(f"{panel} .hint")
     seen.to("#layer=1&tab=channels")
     assert seen.text(f"{panel} .hint").startswith("The weight of each of 5 channels")
     assert seen.complaints == []
@@ -102,7 +102,7 @@ def test_the_place_that_was_read_alone_has_a_frame(chromium: Any, tmp_path: Path
     weights = torch.tensor([0.1, 0.2, 0.1, 0.4, 0.1, 0.1]).reshape(1, 1, 1, 6)
     one = RecordedMap("eye", "cross", DenseMap(weights), certificate=0.0, grid=(2, 3), captured_from="regard, hard")
     seen = opened(chromium, tmp_path, Recording((one,)), "#tab=image&k=5")
-    assert "Hard attention: the one place that was read has a frame." in seen.text("#panel-image .hint")
+    assert "Hard attention: the one patch that was read has a frame." in seen.text("#panel-image .hint")
     assert seen.complaints == []
     seen.close()
 

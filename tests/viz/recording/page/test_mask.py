@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.viz.looking import Seen, launched, needed
 from tests.viz.recording.test_tile_server import serving
 from tests.viz.recordings import said
@@ -109,7 +108,7 @@ class Scanned(AttentionMap):
     def allowed(self, rows: Any = slice(None)) -> torch.Tensor | None:
         return self.of.allowed(rows)
 
-    def _at(self, index: tuple[int | slice, ...]) -> AttentionMap:
+    def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
         return Scanned(self.of.pick(*index))
 
 
@@ -121,7 +120,7 @@ def test_a_veil_by_the_rule_is_that_by_its_pairs(name: str, steps: bool, monkeyp
     q, k = torch.randn(2, 3, 5 if steps else 13, 3), torch.randn(2, 3, 13, 3)
     found = regard.attend(q, k, k, mask=RULED[name], need=regard.Need(map=True)).map
     assert found is not None
-    kept = DenseMap(found.dense(), found.rule)  # type: ignore[attr-defined]
+    kept = DenseMap(found.dense(), found.mask_only)  # type: ignore[attr-defined]
     scanned = [mask_spans(Scanned(found).pick(sample, 2)) for sample in range(2)]
     looked: list[Any] = []
 
@@ -243,7 +242,7 @@ def test_masked_is_seen_and_said(served: bool, chromium: Any, tmp_path: Path) ->
     with serving(recording) as server:
         address = server.address if served else write(recording, tmp_path / "a.html").as_uri()
         seen = Seen(chromium, address)
-        seen.page.wait_for_selector(".veil:not([hidden])")
+        seen.page.wait_for_selector(".mask-sample:not([hidden])")
         seen.page.wait_for_function("document.querySelector('.facts').textContent.includes('certificate')")
         # a hatch has more than one colour, the cell of a weight but one
         seen.to("#layer=0&q=6&k=0")
@@ -253,8 +252,8 @@ def test_masked_is_seen_and_said(served: bool, chromium: Any, tmp_path: Path) ->
         seen.press("ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft")
         assert "masked" not in seen.at
         seen.tab("table")
-        seen.page.wait_for_function("document.querySelectorAll('.twin tbody tr').length === 7")
-        cells = seen.page.locator(".twin tbody tr")
+        seen.page.wait_for_function("document.querySelectorAll('.weights tbody tr').length === 7")
+        cells = seen.page.locator(".weights tbody tr")
         words = [cells.nth(r).locator("td").all_inner_texts() for r in range(7)]
         columns = len(words[0])
         assert [[word == "masked" for word in row] for row in words] == [
@@ -266,7 +265,7 @@ def test_masked_is_seen_and_said(served: bool, chromium: Any, tmp_path: Path) ->
         assert seen.at.endswith("is masked")
         seen.to("#layer=2&q=3&k=3")
         assert "masked" not in seen.at
-        seen.page.wait_for_selector(".veil", state="hidden")
+        seen.page.wait_for_selector(".mask-sample", state="hidden")
         assert seen.complaints == []
         if served:
             with urllib.request.urlopen(f"{server.address}/mask/4") as answer:

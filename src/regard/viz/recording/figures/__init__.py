@@ -17,6 +17,7 @@ FIGURES: dict[str, Callable[..., Path]] = {
     "heads": heatmaps.heads_figure,
     "lines": lines.lines_figure,
     "text": text.text_figure,
+    "texts": text.texts_figure,
     "channels": channels.channels_figure,
     "overlay": overlays.overlay_figure,
     "glimpses": glimpses.glimpses_figure,
@@ -48,11 +49,13 @@ def draw_recording(
     """
     path = Path(path)
     check_figure_path(path)
-    checks.term("recording", recording, Recording, "tape")
-    options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
-    given = {name: value for name, value in (options | {"interpolation": interpolation}).items() if value is not None}
-    check_options(recording, what, given)
-    return FIGURES[what](recording, path, sample=sample, **given)
+    checks.instance_of("recording", recording, Recording, "Recording(maps)")
+    all_options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
+    options = {
+        name: value for name, value in (all_options | {"interpolation": interpolation}).items() if value is not None
+    }
+    check_options(recording, what, options)
+    return FIGURES[what](recording, path, sample=sample, **options)
 
 
 def check_options(recording: Recording, what: str, options: Mapping[str, object]) -> None:
@@ -63,12 +66,12 @@ def check_options(recording: Recording, what: str, options: Mapping[str, object]
         if name not in takes:
             takers = [repr(figure) for figure in FIGURES if name in _parameters(figure)]
             raise ValueError(
-                f"{name} is of no use for what={what!r}, which takes {', '.join(takes)}; "
+                f"{name} is no option of what={what!r}, which takes {', '.join(takes)}; "
                 f"leave it out, or draw what={' or '.join(takers)}"
             )
     if what == "difference" and "other" not in options and not any(map(selection.is_difference, recording)):
         raise ValueError(
-            "what='difference' needs other, the recording to take away, or differences, and these are weights; "
+            "what='difference' needs other, the recording to subtract, or differences, and these are weights; "
             "pass other=, or draw recording.difference(other)"
         )
 

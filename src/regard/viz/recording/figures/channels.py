@@ -21,7 +21,7 @@ def channels_figure(recording: Recording, path: str | Path, *, sample: int = 0, 
     numbers = [n for n in selection.layer_numbers(recording, layer) if selection.is_channel_gate(recording[n])]
     if not numbers:
         raise ValueError(
-            "what='channels' draws gates with one weight a channel, and there are none here; draw what='heads'"
+            "what='channels' draws gates with one weight per channel, and there are none here; draw what='heads'"
         )
     gates = [selection.select_map(recording, n, sample, None) for n in numbers[:_MAX_GATES]]
     weights = [gate.cells(_MAX_BARS)[:, 0] for gate in gates]
@@ -68,7 +68,7 @@ def _notes(gates: Sequence[SelectedMap], signed: bool) -> list[str]:
     meaning = "" if signed else "; 1 leaves a channel as it is, 0 silences it"
     is_pooled = any(gate.map.shape[0] > _MAX_BARS for gate in gates)
     return [
-        f"gates of whole channels, which know no places{meaning}",
+        f"gates of whole channels, without positions{meaning}",
         selection.verification_label(*(gate.recorded_map for gate in gates)),
         f"a bar is the mean of several channels where there are more than {_MAX_BARS}" if is_pooled else "",
     ]

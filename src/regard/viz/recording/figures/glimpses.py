@@ -43,9 +43,9 @@ def glimpses_figure(recording: Recording, path: str | Path, *, sample: int = 0, 
     recorded_maps = [selected.recorded_map for selected in maps]
     verification = selection.verification_label(*recorded_maps)
     notes = [selection.prediction_note(recording, sample)]
-    notes.append(f"{maps[0].title}, over {height} × {width} places, {verification}")
+    notes.append(f"{maps[0].title}, over {height} × {width} patches, {verification}")
     empty = [str(n + 1) for n, grid in enumerate(grids) if not bool(grid.any())]
-    notes += [f"nothing was seen at {', '.join(empty)}"] if empty else []
+    notes += [f"no weight at {', '.join(empty)}"] if empty else []
     title = f"{len(grids)} glimpses{selection.unverified_suffix(*recorded_maps)}"
     with open_canvas(path, title, notes, [], size[0], size[1]) as canvas:
         axes = canvas.add_axes(0.0, 0.0, *size)
@@ -109,15 +109,15 @@ def separate_labels(
 ) -> Iterator[tuple[float, float]]:
     """The shift of each label in points, as small as possible, so that no label covers another."""
     cells = sorted(product(range(-12, 13), repeat=2), key=lambda at: (at[0] ** 2 + at[1] ** 2, -at[0], at[1]))
-    taken: list[Box] = []
+    occupied: list[Box] = []
     for (x, y), name in zip(points, names, strict=True):
         width = _DIGIT * len(name) + _PADDING
         shifts = [(across * width, down * _BOX_HEIGHT) for across, down in cells]
-        free = [at for at in shifts if not any(_overlap(_label_box(x, y, width, at), other) for other in taken)]
+        free = [at for at in shifts if not any(_overlap(_label_box(x, y, width, at), other) for other in occupied)]
         # a label that is moved stays inside the image if it can
         inside = [at for at in free if 0 <= x + at[0] <= 72 * size[0] and 0 <= y + at[1] <= 72 * size[1]]
         shift = next(iter([*inside, *free, *shifts]))
-        taken.append(_label_box(x, y, width, shift))
+        occupied.append(_label_box(x, y, width, shift))
         yield shift
 
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.recorded_map import RecordedMap
+from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, axis_labels, axis_length, fit_scale, open_canvas
 from regard.viz.plots.typesetting import text_widths
 from regard.viz.recording import selection
 from regard.viz.recording.page.mask import masked_cells
-from regard.viz.recording.selection import KINDS, SelectedMap
+from regard.viz.recording.selection import SelectedMap
 from regard.viz.text import labels
 
 # cells per side of a map, as a screen has no more pixels, and of a thumbnail
@@ -23,7 +23,7 @@ _MAX_CELLS, _THUMBNAIL_CELLS = 512, 64
 _LINEAR_POSITIONS = 40
 # inches: the width and height of a page, the least and greatest side of a thumbnail, and the gap between two
 _PAGE_WIDTH, _PAGE_HEIGHT, _MIN_SIDE, _MAX_SIDE, _GAP = 7.2, 9.0, 0.36, 1.3, 0.07
-_MASK_NOTE = "light grey: masked, it may not be looked at"
+_MASK_NOTE = "light grey: masked, no attention is allowed"
 # layers per figure; of more, the first are drawn
 _MAX_LAYERS = 48
 
@@ -42,7 +42,7 @@ def _draw_map(recording: Recording, selected: SelectedMap, path: str | Path) -> 
     scale = fit_scale([cells], signed=signed, power=0.5 if max(q, k) > _LINEAR_POSITIONS and not signed else 1.0)
     width, height = axis_length(k), axis_length(q)
     rows, columns = axis_labels(selected.rows, height, path), axis_labels(selected.columns, width, path)
-    notes = [f"{KINDS[recorded_map.kind]}, {q} × {k}, {selection.verification_label(recorded_map)}"]
+    notes = [f"{KINDS[recorded_map.kind].label}, {q} × {k}, {selection.verification_label(recorded_map)}"]
     notes += [selected.pooling_note(_MAX_CELLS), "" if masked is None else _MASK_NOTE]
     left, top, bar_height = rows.width + 0.22, columns.height + 0.14, max(height, 0.8)
     with open_canvas(
@@ -61,7 +61,7 @@ def _draw_map(recording: Recording, selected: SelectedMap, path: str | Path) -> 
             columns.set_on(axes.xaxis)
         else:
             axes.set(xticks=[], yticks=[])
-        row_name, column_name = selection.axis_names(recording, recorded_map, ("looking", "looked at"))
+        row_name, column_name = selection.axis_names(recording, recorded_map)
         style = {"ha": "center", "color": "#555555"}
         canvas.write(column_name, left + width / 2, 0.1, MIN_FONT + 1, **style)
         canvas.write(row_name, 0.1, top + height / 2, MIN_FONT + 1, va="center", rotation=90, **style)
@@ -102,9 +102,9 @@ def heads_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
 
 def _thumbnail_row(recorded_map: RecordedMap, sample: int) -> _ThumbnailRow:
     heads = selection.sample_heads(recorded_map, sample)
-    if recorded_map.kind == "gate":
+    if not KINDS[recorded_map.kind].has_entropy:
         # the weights of a gate are no distribution and have no entropy
-        numbers = heads.coarse(1, recorded_map.shape[-1]).mean((-2, -1))
+        numbers = heads.pooled(1, recorded_map.shape[-1]).mean((-2, -1))
     else:
         numbers, _ = selection.head_entropies(heads)
     return _ThumbnailRow(recorded_map, *_thumbnails(heads, recorded_map), numbers.flatten().tolist())
@@ -112,20 +112,20 @@ def _thumbnail_row(recorded_map: RecordedMap, sample: int) -> _ThumbnailRow:
 
 def _numbers_note(rows: Sequence[_ThumbnailRow]) -> str:
     """The meaning of the numbers under thumbnails."""
-    lengths = [row.recorded_map.shape[-2] for row in rows if row.recorded_map.kind != "gate"]
+    lengths = [row.recorded_map.shape[-2] for row in rows if KINDS[row.recorded_map.kind].has_entropy]
     if not lengths:
-        return "below each: the mean of its weights"
+        return "below each map: the mean of its weights"
     sampled = f" (of {selection.ENTROPY_ROWS} rows)" if max(lengths) > selection.ENTROPY_ROWS else ""
     of_gates = "; of a gate, that of its weights" if len(lengths) < len(rows) else ""
     return f"below each head: its entropy in nats, the mean of its rows{sampled}{of_gates}"
 
 
-def _title(what: str, rows: Sequence[_ThumbnailRow]) -> str:
+def _title(figure: str, rows: Sequence[_ThumbnailRow]) -> str:
     unverified = sum(not row.recorded_map.verified for row in rows)
     suffix = f" ({unverified} of {len(rows)} unverified, marked *)" if unverified else ""
     unit = "layers" if len({row.recorded_map.name for row in rows}) == len(rows) else "calls"
     count = f"{len(rows)} {unit}" if len(rows) > 1 else selection.display_name(rows[0].recorded_map)
-    return f"{what} of {count}{suffix}"
+    return f"{figure} of {count}{suffix}"
 
 
 def _truncation_note(numbers: Sequence[int]) -> str:
@@ -137,7 +137,7 @@ def _truncation_note(numbers: Sequence[int]) -> str:
 def _shapes_note(recording: Recording, rows: Sequence[_ThumbnailRow]) -> str:
     shapes = sorted({row.recorded_map.shape[-2:] for row in rows})
     sizes = ", ".join(f"{q} × {k}" for q, k in shapes[:3]) + (" …" if len(shapes) > 3 else "")
-    pooled = f", pooled to {_THUMBNAIL_CELLS} cells a side" if max(map(max, shapes)) > _THUMBNAIL_CELLS else ""
+    pooled = f", pooled to {_THUMBNAIL_CELLS} cells per side" if max(map(max, shapes)) > _THUMBNAIL_CELLS else ""
     axes = dict.fromkeys(" × ".join(selection.axis_names(recording, row.recorded_map)) for row in rows)
     return f"{sizes} ({' or '.join(axes)}){pooled}"
 
@@ -145,7 +145,7 @@ def _shapes_note(recording: Recording, rows: Sequence[_ThumbnailRow]) -> str:
 def _thumbnails(heads: AttentionMap, recorded_map: RecordedMap) -> tuple[list[Tensor], list[Tensor | None]]:
     """The cells of every head, and which of them are masked."""
     is_long = max(heads.shape[-2:]) > _THUMBNAIL_CELLS
-    cells = heads.coarse(_THUMBNAIL_CELLS, _THUMBNAIL_CELLS) if is_long else heads.dense()
+    cells = heads.pooled(_THUMBNAIL_CELLS, _THUMBNAIL_CELLS) if is_long else heads.dense()
     cells = selection.drawable_cells(cells, recorded_map, signed=selection.is_difference(recorded_map))
     masked = masked_cells(heads, _THUMBNAIL_CELLS)
     thumbnails = list(cells.flatten(0, -3) if cells.ndim > 2 else [cells])
@@ -162,8 +162,8 @@ def _draw_thumbnails(
     names = [_row_name(row.recorded_map) for row in rows]
     left = max(text_widths(names, MIN_FONT + 1)) + 0.1
     number_height, top = (MIN_FONT + 0.5) * 1.25 / 72, 0.16
-    room = (_PAGE_WIDTH - left - COLOUR_BAR) / max(max_heads, 1) - _GAP
-    side = max(min(room, _PAGE_HEIGHT / len(rows) - number_height - _GAP, _MAX_SIDE), _MIN_SIDE)
+    available = (_PAGE_WIDTH - left - COLOUR_BAR) / max(max_heads, 1) - _GAP
+    side = max(min(available, _PAGE_HEIGHT / len(rows) - number_height - _GAP, _MAX_SIDE), _MIN_SIDE)
     # a map of few queries, such as a step of a generation, is lower than it is wide
     heights = [side * min(max(q / max(k, 1), 0.25), 1.0) for q, k in (row.recorded_map.shape[-2:] for row in rows)]
     tops = [top + sum(heights[:n]) + n * (number_height + _GAP) for n in range(len(rows) + 1)]
@@ -249,7 +249,7 @@ def difference_figure(recording: Recording, path: str | Path, *, other: Recordin
     for number in numbers:
         if not selection.is_difference(differences[number]):
             raise ValueError(
-                f"what='difference' needs other, the recording to take away, or differences: "
+                f"what='difference' needs other, the recording to subtract, or differences: "
                 f"{selection.display_name(differences[number])!r} is none; "
                 "pass other=, or draw recording.difference(other)"
             )

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
+from regard.recording.recorded_map import KINDS
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import MIN_FONT, AxisLabels, axis_labels, axis_length, open_canvas
 from regard.viz.recording import selection
-from regard.viz.recording.selection import KINDS, SelectedMap
+from regard.viz.recording.selection import SelectedMap
 
 # the least share of the greatest weight that is drawn, and the greatest number of lines
 _MIN_SHARE, _MAX_LINES = 0.1, 600
@@ -23,27 +24,27 @@ _WEIGHTS_PER_STEP = 1 << 22
 _DARK = (0.0, 0.1333, 0.3059)
 
 
-def _row_blocks(weights: AttentionMap, only: int | None) -> Iterator[tuple[int, Tensor]]:
-    """Weights, some rows at a time, with the number of the first row; or the row `only`."""
+def _row_blocks(weights: AttentionMap, row: int | None) -> Iterator[tuple[int, Tensor]]:
+    """Weights, some rows at a time, with the number of the first row; or one `row`."""
     q, k = weights.shape
-    if only is not None:
-        yield only, weights.rows(slice(only, only + 1))
+    if row is not None:
+        yield row, weights.rows(slice(row, row + 1))
         return
     step = max(1, _WEIGHTS_PER_STEP // max(k, 1))
     for start in range(0, q, step):
         yield start, weights.rows(slice(start, start + step))
 
 
-def _heaviest_lines(selected: SelectedMap, only: int | None) -> tuple[Tensor, Tensor, str]:
+def _heaviest_lines(selected: SelectedMap, row: int | None) -> tuple[Tensor, Tensor, str]:
     """The query and key of each line, "n 2", its weight, "n", and a note on the rest. The whole map is never formed."""
     greatest, total, count = 0.0, 0.0, 0
-    for _, block in _row_blocks(selected.map, only):
+    for _, block in _row_blocks(selected.map, row):
         block = selection.drawable_cells(block, selected.recorded_map)
         greatest = max(greatest, float(block.max()) if block.numel() else 0.0)
         total, count = total + float(block.sum()), count + int((block > 0).sum())
     least = max(_MIN_SHARE * greatest, 1e-9)
     ends, weights = torch.zeros(0, 2, dtype=torch.long), torch.zeros(0)
-    for start, block in _row_blocks(selected.map, only):
+    for start, block in _row_blocks(selected.map, row):
         block = selection.drawable_cells(block, selected.recorded_map)
         heavy = (block >= least).nonzero()
         ends = torch.cat([ends, heavy + torch.tensor([start, 0])])
@@ -75,13 +76,13 @@ def lines_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
     selected = selection.select_layer(recording, layer, sample, head)
     recorded_map = selected.recorded_map
     q, k = selected.map.shape
-    only = None if query is None else selection.query_row(selected, query)
-    ends, weights, lines_note = _heaviest_lines(selected, only)
+    row = None if query is None else selection.query_row(selected, query)
+    ends, weights, lines_note = _heaviest_lines(selected, row)
     height = axis_length(max(q, k), 0.5, _MAX_HEIGHT)
     queries, keys = axis_labels(selected.rows, height, path), axis_labels(selected.columns, height, path)
-    notes = [f"{KINDS[recorded_map.kind]}, {q} × {k}, {selection.verification_label(recorded_map)}", lines_note]
+    notes = [f"{KINDS[recorded_map.kind].label}, {q} × {k}, {selection.verification_label(recorded_map)}", lines_note]
     title = selected.title + selection.unverified_suffix(recorded_map)
-    title += "" if only is None else f" · {selected.query_label(only)}"
+    title += "" if row is None else f" · {selected.query_label(row)}"
     # the names above the columns of labels need room, too
     left, right, top = max(queries.width + 0.05, 0.45), max(keys.width + 0.05, 0.55), 0.16
     words = [*selected.rows, *selected.columns]
@@ -95,18 +96,19 @@ def lines_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
         for names, axis in ((queries, query_axes.yaxis), (keys, key_axes.yaxis)):
             axis.set_tick_params(length=0, pad=1.5)
             names.set_on(axis)
-        if only is not None and q:
-            _emphasize_query(query_axes, queries, only, canvas.bold)
+        if row is not None and q:
+            _emphasize_query(query_axes, queries, row, canvas.bold)
         _draw_lines(query_axes, ends, weights, q, k)
-        canvas.write("looking", left, 0.1, MIN_FONT + 1, ha="right", color="#555555")
-        canvas.write("looked at", left + _BETWEEN, 0.1, MIN_FONT + 1, ha="left", color="#555555")
+        query_name, key_name = selection.axis_names(recording, recorded_map)
+        canvas.write(query_name, left, 0.1, MIN_FONT + 1, ha="right", color="#555555")
+        canvas.write(key_name, left + _BETWEEN, 0.1, MIN_FONT + 1, ha="left", color="#555555")
     return Path(path)
 
 
-def _emphasize_query(axes: Any, queries: AxisLabels, only: int, bold: str) -> None:
+def _emphasize_query(axes: Any, queries: AxisLabels, row: int, bold: str) -> None:
     """Labels the chosen query in bold, in place of labels that it would cover."""
-    kept = [n for n in range(0, len(queries.labels), queries.step) if n != only and abs(n - only) >= queries.step]
-    axes.set_yticks([only, *kept], [queries.labels[n] for n in (only, *kept)], fontsize=queries.font_size)
+    others = [n for n in range(0, len(queries.labels), queries.step) if n != row and abs(n - row) >= queries.step]
+    axes.set_yticks([row, *others], [queries.labels[n] for n in (row, *others)], fontsize=queries.font_size)
     for n, text in enumerate(axes.get_yticklabels()):
         text.set(color="#000000" if n == 0 else "#767676", fontweight=bold if n == 0 else "normal")
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.common import image_files
-from regard.recording.recorded_map import RecordedMap
+from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, fit_scale, open_canvas
 from regard.viz.plots.contours import draw_contours
 from regard.viz.plots.heatmap import frame_cell
 from regard.viz.recording import selection
-from regard.viz.recording.selection import KINDS, SelectedMap
+from regard.viz.recording.selection import SelectedMap
 from regard.viz.text import labels
 
 ImageSource = Tensor | str | os.PathLike[str]
@@ -26,7 +26,7 @@ INTERPOLATIONS = ("nearest", "bilinear")
 _LARGE, _SMALL, _ACROSS, _MAX_WORDS = 2.8, 1.2, 5, 40
 # the colour of a rim that separates a mark from any background
 RIM_COLOUR = "#FFFFFF"
-_CONTOURS_NOTE = "lines: the outlines of the picture"
+_CONTOURS_NOTE = "lines: the contours of the image"
 
 
 def load_image(image: ImageSource) -> Tensor:  # -> "h w 3"
@@ -34,7 +34,9 @@ def load_image(image: ImageSource) -> Tensor:  # -> "h w 3"
     if isinstance(image, str | os.PathLike):
         return torch.from_numpy(image_files.read(Path(image), mode="RGB")) / 255
     if not isinstance(image, Tensor):
-        raise TypeError(f"image must be a tensor or the path of a picture, got {type(image).__name__}; try 'cat.png'")
+        raise TypeError(
+            f"image must be a tensor or the path of an image file, got {type(image).__name__}; try 'cat.png'"
+        )
     pixels = image.detach().to("cpu", torch.float32) / (255 if image.dtype == torch.uint8 else 1)
     if pixels.ndim == 3 and pixels.shape[-1] not in (1, 3) and pixels.shape[0] in (1, 3):
         pixels = pixels.movedim(0, -1)
@@ -55,14 +57,15 @@ def load_image(image: ImageSource) -> Tensor:  # -> "h w 3"
 
 
 def grid_map_numbers(recording: Recording, layer: int | str | None, kinds: Sequence[str], what: str) -> list[int]:
-    """The indices of the maps to draw over an image: calls of one module whose keys are places of an image."""
+    """The indices of the maps to draw over an image: calls of one module whose keys are patches of an image."""
     numbers = selection.layer_numbers(recording, layer)
     if layer is None:
         gridded = [n for n in numbers if recording[n].grid is not None and recording[n].kind in kinds]
         if not gridded:
             raise ValueError(
-                f"what={what!r} needs a map of kind {' or '.join(map(repr, kinds))} whose keys are places of an image, "
-                "the recording has none; say which they are with dataclasses.replace(recorded, grid=(height, width))"
+                f"what={what!r} needs a map of kind {' or '.join(map(repr, kinds))} whose keys are patches of an "
+                "image, and the recording has none; set its grid with "
+                "dataclasses.replace(recorded, grid=(height, width))"
             )
         numbers = [n for n in gridded if recording[n].name == recording[gridded[0]].name]
     for n in numbers:
@@ -75,8 +78,8 @@ def _grid_shape(recorded_map: RecordedMap) -> tuple[int, int, int]:
     name, k = selection.display_name(recorded_map), recorded_map.shape[-1]
     if recorded_map.grid is None:
         raise ValueError(
-            f"{name!r} has no grid: its {k} keys are not known to be places of an image; "
-            "say so with dataclasses.replace(recorded, grid=(height, width)), or draw what='map'"
+            f"{name!r} has no grid: its {k} keys are not known to be patches of an image; "
+            "set it with dataclasses.replace(recorded, grid=(height, width)), or draw what='map'"
         )
     height, width = recorded_map.grid
     if height * width > k or height < 1 or width < 1:
@@ -120,22 +123,22 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
     recorded_map = selected.recorded_map
     height, width, before = _grid_shape(recorded_map)
     q, k = selected.map.shape
-    only = None if query is None else selection.query_row(selected, query)
-    weights = selected.map.coarse(1, k)[0] if only is None else selected.map[only]
+    row = None if query is None else selection.query_row(selected, query)
+    weights = selected.map.pooled(1, k)[0] if row is None else selected.map[row]
     weights = selection.drawable_cells(weights, recorded_map)
     cells = weights[before:].reshape(height, width)
     scale = fit_scale([cells])
     if recorded_map.kind == "gate" and float(cells.min()) < scale.high:
         # all weights of a gate may lie near one: the scale begins at the least, so that they differ visibly
         scale = replace(scale, low=float(cells.min()))
-    rows = "channels" if recorded_map.kind == "gate" else "queries"
-    query_label = f"all {q} {rows} on average" if only is None else selected.query_label(only)
+    rows = KINDS[recorded_map.kind].rows
+    query_label = f"all {q} {rows} on average" if row is None else selected.query_label(row)
     title = f"{selected.title} · {query_label}{selection.unverified_suffix(recorded_map)}"
     size = image_inches((height, width), pixels, _LARGE)
     verification = selection.verification_label(recorded_map)
     notes = [
         selection.prediction_note(recording, sample),
-        f"{KINDS[recorded_map.kind]}, {height} × {width} places, {verification}",
+        f"{KINDS[recorded_map.kind].label}, {height} × {width} patches, {verification}",
         _prefix_note(selected, weights[:before]),
         _CONTOURS_NOTE if pixels is not None else "",
     ]
@@ -147,8 +150,8 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
             image_axes.set(xticks=[], yticks=[])
         axes = canvas.add_axes(left, 0.0, *size)
         _draw_overlay(axes, cells, pixels, scale, interpolation)
-        if only is not None and recorded_map.kind == "self":
-            itself = selection.query_positions(recorded_map)[only] - before
+        if row is not None and recorded_map.kind == "self":
+            itself = selection.query_positions(recorded_map)[row] - before
             if itself >= 0:
                 frame_cell(axes, itself % width, itself // width)
         canvas.add_colour_bar(left + size[0] + 0.1, 0.0, bar_height, scale)
@@ -156,7 +159,7 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
 
 
 def _prefix_note(selected: SelectedMap, weights: Tensor) -> str:
-    """The weights of the keys before the grid, which are no places of the image."""
+    """The weights of the keys before the grid, which are not patches of the image."""
     if not len(weights):
         return ""
     named = [
@@ -182,7 +185,7 @@ def step_grids(recording: Recording, numbers: Sequence[int], sample: int) -> tup
 
 
 def _hard_positions(maps: Sequence[SelectedMap], sample: int) -> list[set[int]]:
-    """The places that the heads of hard attention read, per step; empty for soft attention."""
+    """The patches that the heads of hard attention read, per step; empty for soft attention."""
     if not all(selection.is_hard(selected.recorded_map) for selected in maps):
         return []
     positions = []
@@ -213,8 +216,8 @@ def captions_figure(recording: Recording, path: str | Path, *, sample: int = 0, 
     pitch = size[0] + 0.1, size[1] + 0.22
     hard = _hard_positions(maps, sample)
     recorded_maps = [selected.recorded_map for selected in maps]
-    notes = [f"{maps[0].title}, {height} × {width} places, {selection.verification_label(*recorded_maps)}"]
-    notes += ["hard attention: of each word the one place that was read has a frame"] if hard else []
+    notes = [f"{maps[0].title}, {height} × {width} patches, {selection.verification_label(*recorded_maps)}"]
+    notes += ["hard attention: the one patch that was read for each word has a frame"] if hard else []
     notes += [_CONTOURS_NOTE] if pixels is not None else []
     notes += [f"the first {count} of {len(words)} words"] if count < len(words) else []
     title = f"word by word{selection.unverified_suffix(*recorded_maps)}"

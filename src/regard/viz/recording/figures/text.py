@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from regard.recording.recorded_map import KINDS
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import Canvas, open_canvas
+from regard.viz.plots.canvas import MIN_FONT, Canvas, open_canvas
 from regard.viz.plots.heatmap import FRAME_COLOUR
 from regard.viz.recording import selection
-from regard.viz.recording.selection import KINDS
 from regard.viz.text import labels, terminal
 
 # inches of a line of text, points of its letters, and the greatest number of tokens
 _WIDTH, _FONT, _MAX_TOKENS = 6.5, 8.0, 4000
+# inches from one line to the next, and for the name of a row above its text
+_PITCH, _NAME = 0.21, 0.17
 # the darkest tint: the dark end of cividis, which differs from white by lightness alone
 _DARK = (0.0, 0.1333, 0.3059)
 
@@ -25,41 +28,91 @@ def text_figure(recording: Recording, path: str | Path, *, sample: int = 0, laye
     recorded_map = selected.recorded_map
     q, k = selected.map.shape
     if k > _MAX_TOKENS:
-        raise ValueError(f"what='text' shows at most {_MAX_TOKENS} pieces, got {k}; draw what='map', which pools them")
+        raise ValueError(f"what='text' shows at most {_MAX_TOKENS} tokens, got {k}; draw what='map', which pools them")
     if not q:
         name = selection.display_name(recorded_map)
         raise ValueError(f"what='text' needs a query, {name!r} has none; pick another layer")
-    only = None if query is None else selection.query_row(selected, query)
-    weights = selected.map.coarse(1, k)[0] if only is None else selected.map[only]
+    row = None if query is None else selection.query_row(selected, query)
+    weights = selected.map.pooled(1, k)[0] if row is None else selected.map[row]
     weights = selection.drawable_cells(weights, recorded_map)
-    title = f"what {q} queries look at, on average" if only is None else f"what {selected.query_label(only)} looks at"
+    title = f"mean attention of {q} queries" if row is None else f"attention of {selected.query_label(row)}"
     heaviest = terminal.heaviest_words(weights.tolist(), selected.columns, 5)
     verification = selection.verification_label(recorded_map)
-    notes = [f"{selected.title}, {KINDS[recorded_map.kind]}, {verification}", f"most: {heaviest}"]
+    notes = [f"{selected.title}, {KINDS[recorded_map.kind].label}, {verification}", f"most: {heaviest}"]
     words = [*selected.columns, *selected.rows]
     with open_canvas(path, title + selection.unverified_suffix(recorded_map), notes, words, _WIDTH) as canvas:
         itself = None
-        if only is not None and recorded_map.kind == "self":
-            itself = selection.query_positions(recorded_map)[only] - recorded_map.first
-        _paragraph(canvas, [labels.shorten(column, 60) for column in selected.columns], weights, itself)
+        if row is not None and recorded_map.kind == "self":
+            itself = selection.query_positions(recorded_map)[row] - recorded_map.first
+        _paragraphs(canvas, [labels.shorten(column, 60) for column in selected.columns], [("", weights)], itself)
     return Path(path)
 
 
-def _paragraph(canvas: Canvas, tokens: list[str], weights: Tensor, itself: int | None) -> None:
-    """Tokens line by line, from the right if most are written so; a frame around the query `itself`."""
-    from matplotlib.patches import Rectangle
+def texts_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
+                 query: int | None = None) -> Path:  # fmt: skip
+    """The keys as text once per head and query, the darker the greater the weight; with a query, once per head."""
+    selected = selection.select_layer(recording, layer, sample, None)
+    recorded_map = selected.recorded_map
+    q, k = selected.map.shape
+    queries = range(q) if query is None else [selection.query_row(selected, query)]
+    heads = list(selection.iter_heads(selection.sample_heads(recorded_map, sample)))
+    if not queries or len(heads) * len(queries) * k > _MAX_TOKENS:
+        raise ValueError(
+            f"what='texts' shows 1 to {_MAX_TOKENS} tokens, got {k} tokens for {len(heads)} heads and {len(queries)} "
+            "queries; pass query=, or draw what='map', which pools them"
+        )
+    rows: list[tuple[str, Tensor]] = []
+    for number, head in zip(selection.head_numbers(recorded_map), heads, strict=True):
+        for n in queries:
+            parts = [f"head {number}"] if len(heads) > 1 else []
+            parts += [selected.query_label(n)] if recorded_map.kind == "self" else [selected.rows[n]]
+            rows.append((" · ".join(parts), selection.drawable_cells(head[n], recorded_map)))
+    notes = [f"{KINDS[recorded_map.kind].label}, {selection.verification_label(recorded_map)}"]
+    notes += [selection.prediction_note(recording, sample), "the darkest tint is the greatest weight of each row"]
+    words = [*selected.columns, *(name for name, _ in rows)]
+    title = selection.display_name(recorded_map) + selection.unverified_suffix(recorded_map)
+    with open_canvas(path, title, notes, words, _WIDTH) as canvas:
+        _paragraphs(canvas, [labels.shorten(column, 60) for column in selected.columns], rows, None)
+    return Path(path)
 
+
+def _paragraphs(canvas: Canvas, tokens: list[str], rows: Sequence[tuple[str, Tensor]], itself: int | None) -> None:
+    """The tokens line by line, from the right if most are written so, once per row of weights, below its name.
+
+    A frame stands around the query `itself`.
+    """
     canvas.resize(1.0)
-    texts = [canvas.write(token, 0, 0, _FONT, va="baseline") for token in tokens]
-    widths = [text.get_window_extent().width / canvas.figure.dpi + 0.06 for text in texts]
+    texts = [[canvas.write(token, 0, 0, _FONT, va="baseline") for token in tokens] for _ in rows]
+    widths = [text.get_window_extent().width / canvas.figure.dpi + 0.06 for text in texts[0]]
     from_right = 2 * sum(map(labels.is_right_to_left, tokens)) > len(tokens)
-    pitch, corners, end, line = 0.21, [], 0.0, 0
+    corners, end, line = [], 0.0, 0
     for width in widths:
         if end and end + width > canvas.width:
             end, line = 0.0, line + 1
-        corners.append((canvas.width - end - width if from_right else end, line * pitch))
+        corners.append((canvas.width - end - width if from_right else end, line * _PITCH))
         end += width + 0.03
-    canvas.resize((line + 1) * pitch)
+    heights = [(line + 1) * _PITCH + (_NAME if name else 0.0) for name, _ in rows]
+    canvas.resize(sum(heights))
+    top = 0.0
+    for (name, weights), row, height in zip(rows, texts, heights, strict=True):
+        if name:
+            canvas.write(name, 0, top + _NAME - 0.05, MIN_FONT + 1, va="baseline", color="#555555")
+        start = top + (_NAME if name else 0.0)
+        _tint(canvas, row, widths, [(x, start + y) for x, y in corners], weights, itself)
+        top += height
+
+
+def _tint(
+    canvas: Canvas,
+    texts: Sequence[Any],
+    widths: Sequence[float],
+    corners: Sequence[tuple[float, float]],
+    weights: Tensor,
+    itself: int | None,
+) -> None:
+    """Puts texts at their corners, on rectangles that are the darker the greater the weight."""
+    from matplotlib.patches import Rectangle
+
     greatest = float(weights.max()) if weights.numel() else 0.0
     for n, (text, width, (left, top)) in enumerate(zip(texts, widths, corners, strict=True)):
         share = float(weights[n]) / greatest if greatest else 0.0

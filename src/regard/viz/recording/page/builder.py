@@ -9,14 +9,14 @@ import html as markup
 import itertools
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from torch import Tensor
 
 from regard.attn import checks
 from regard.common import atomic_files
-from regard.recording.recorded_map import RecordedMap
+from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.html import page
 from regard.viz.recording import selection
@@ -78,11 +78,11 @@ def html(
     image: Tensor | None = None,  # "c h w" or "h w", from 0 to 1
     other: Recording | None = None,
 ) -> str:
-    """The page of one sample as text, over its image if keys are places of one, beside an `other` recording if given.
+    """The page of one sample as text, over its image if keys are patches of one, beside an `other` recording if given.
 
     The same input gives the same bytes.
     """
-    checks.term("recording", recording, Recording, "Recording(maps)")
+    checks.instance_of("recording", recording, Recording, "Recording(maps)")
     checks.positive("budget", budget, "a page")
     layers = page_layers(recording, other, sample)
     heads = [layer.heads(sample) for layer in layers]
@@ -166,6 +166,7 @@ def page_header(
         "caution": CAUTION,
         "texts": [None if text is None else list(text) for text in texts],
         "shown": {token: label for token, label in visible.items() if label != token},
+        "kinds": {layer.recorded_map.kind: asdict(KINDS[layer.recorded_map.kind]) for layer in layers},
         "layers": [_layer_header(layer, count, texts) for layer, count in zip(layers, heads, strict=True)],
         "image": None if image is None else packing.png_data_url(image),
         "maps": [],
@@ -181,7 +182,7 @@ def _layer_header(layer: Layer, heads: int, texts: dict[tuple[str, ...] | None, 
     grid = recorded_map.grid
     if grid is not None and grid[0] * grid[1] > k:
         raise ValueError(
-            f"grid {grid} of {recorded_map!r} has more places than its {k} keys; give the grid of those keys"
+            f"grid {grid} of {recorded_map!r} has more patches than its {k} keys; give the grid of those keys"
         )
     return {
         "name": recorded_map.name or "model",
@@ -213,18 +214,20 @@ def _read_pyramid(head: Head, count: int) -> MapPyramid:
     return pyramid
 
 
-def _pack_within(pyramids: Sequence[MapPyramid], room: int, exact: bool) -> tuple[list[packing.PackedHead], list[str]]:
-    """The heads in as much detail as fits into `room` bytes, and notes on what was left out."""
+def _pack_within(
+    pyramids: Sequence[MapPyramid], available: int, exact: bool
+) -> tuple[list[packing.PackedHead], list[str]]:
+    """The heads in as much detail as fits into `available` bytes, and notes on the omissions."""
     notes: list[str] = []
     details = ((max((pyramid.k for pyramid in pyramids), default=1), 0), *_DETAILS) if exact else _DETAILS
     for top, halvings in details:
         packed = [
             packing.pack_overview(pyramid, top, coarsest_level(pyramid.q, pyramid.k) + halvings) for pyramid in pyramids
         ]
-        if sum(head.size for head in packed) <= room:
+        if sum(head.size for head in packed) <= available:
             break
     else:
-        excess = sum(head.size for head in packed) - room
+        excess = sum(head.size for head in packed) - available
         raise ValueError(
             f"budget is {excess:,} bytes too small for {len(pyramids)} heads at their coarsest; "
             "give more, or fewer heads: recording.select(...)"
@@ -232,9 +235,9 @@ def _pack_within(pyramids: Sequence[MapPyramid], room: int, exact: bool) -> tupl
     if (top, halvings) != details[0]:
         halved = f"; the overview is halved {halvings} times" if halvings else ""
         notes.append(f"To keep to the budget, only the {top} greatest weights of every row are kept exactly{halved}.")
-    room -= sum(head.size for head in packed)
+    available -= sum(head.size for head in packed)
     large = [n for n, pyramid in enumerate(pyramids) if coarsest_level(pyramid.q, pyramid.k) + halvings > 0]
-    _add_finer_levels(packed, pyramids, large, room)
+    _add_finer_levels(packed, pyramids, large, available)
     full = sum(packed[n].finest == 0 for n in large)
     if full < len(large):
         notes.append(
@@ -246,9 +249,9 @@ def _pack_within(pyramids: Sequence[MapPyramid], room: int, exact: bool) -> tupl
 
 
 def _add_finer_levels(
-    packed: list[packing.PackedHead], pyramids: Sequence[MapPyramid], large: Sequence[int], room: int
+    packed: list[packing.PackedHead], pyramids: Sequence[MapPyramid], large: Sequence[int], available: int
 ) -> None:
-    """Gives large heads their finer levels, those of least entropy first, which are small, until `room` is used up."""
+    """Gives large heads their finer levels, those of least entropy first, which are small, within `available` bytes."""
     misses = 0
     for n in sorted(large, key=lambda n: (pyramids[n].entropy, n)):
         pyramid = pyramids[n]
@@ -259,16 +262,16 @@ def _add_finer_levels(
             pass
         finer = packing.with_finer_levels(packed[n], fine)
         growth = finer.size - packed[n].size
-        if growth > room:
+        if growth > available:
             misses += 1
             continue
-        room -= growth
+        available -= growth
         packed[n] = finer
 
 
 def _nonfinite_note(pyramids: Sequence[MapPyramid]) -> list[str]:
     count = sum(pyramid.nonfinite for pyramid in pyramids)
-    return [f"{count:,} weights are not finite numbers; they are drawn as nought."] if count else []
+    return [f"{count:,} weights are not finite numbers; they are drawn as zero."] if count else []
 
 
 def _noscript_table(layer: Layer, pyramid: MapPyramid) -> str:
@@ -288,7 +291,7 @@ def _noscript_table(layer: Layer, pyramid: MapPyramid) -> str:
         body.append(f'<tr><th scope="row">{name(layer.rows, i)}</th>{cells}</tr>')
     suffix = selection.unverified_suffix(recorded_map)
     title = markup.escape(labels.printable(recorded_map.name or "model"))
-    caption = f"What the first queries of the first head of {title}{suffix} look at most"
+    caption = f"The greatest weights of the first queries of the first head of {title}{suffix}"
     if is_channel_gate:
         caption = f"The weights of the first channels of {title}{suffix}"
     return (

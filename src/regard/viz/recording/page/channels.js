@@ -1,22 +1,22 @@
-// Gates of whole channels, which know no places: a bar a channel.
+// Gates of whole channels, without positions: one bar per channel.
 const channelCanvas = make("canvas", { class: "cells" });
 const channelFigure = make("div", { class: "figure", tabindex: "0", role: "application", "aria-roledescription": "bars", "aria-label": "weight of each channel", "aria-describedby": "keys" }, channelCanvas);
 const channelNote = make("p", { class: "hint" });
-let channelAt = null; // where the bars are, of the last drawing
+let channelAt = null; // the positions of the bars in the last drawing
 
-async function drawChannels(mine) {
-  const map = here();
+async function drawChannels(drawing) {
+  const map = currentMap();
   channelAt = null;
-  if (!weighsChannels(map.layer)) return without(channelFigure, channelCanvas, channelNote, "This map is not one of whole channels; choose another layer.");
-  const { values: weights } = await known(map);
-  if (mine !== ticket) return;
+  if (!isChannelGate(map.layer)) return clearFigure(channelFigure, channelCanvas, channelNote, "This map has no weights of whole channels; choose another layer.");
+  const { values: weights } = await loadFacts(map);
+  if (drawing !== drawingNumber) return;
   const [width, height, left, below] = [Math.max(220, channelFigure.clientWidth), 260, 40, 26];
   const [low, high] = [Math.min(0, ...weights), Math.max(1, ...weights)];
   const pitch = (width - left - 8) / map.q;
   const y = (w) => 8 + ((high - w) / (high - low)) * (height - below - 8);
   const pen = context(channelCanvas, width, height);
   pen.clearRect(0, 0, width, height);
-  const [soft, line, bar, accent] = paints("--soft", "--line", "--line-strong", "--accent");
+  const [soft, line, bar, accent] = cssColours("--soft", "--line", "--line-strong", "--accent");
   pen.textBaseline = "middle";
   pen.textAlign = "right";
   for (const w of [...new Set([low, 0, 0.25, 0.5, 0.75, 1, high])]) {
@@ -37,7 +37,7 @@ async function drawChannels(mine) {
   }
   channelAt = { left, pitch, count: map.q };
   channelCanvas.dataset.bars = JSON.stringify(Array.from(weights));
-  channelNote.textContent = `The weight of each of ${counted(map.q, "channel", "channels")}` + (map.signed ? ", a difference." : ": 1 leaves a channel as it is, 0 silences it. A gate of whole channels has no places.");
+  channelNote.textContent = `The weight of each of ${countText(map.q, "channel", "channels")}` + (map.signed ? ", a difference." : ": 1 leaves a channel as it is, 0 silences it. A gate of whole channels has no positions.");
 }
 channelCanvas.addEventListener("click", (event) => {
   if (!channelAt) return;
@@ -47,6 +47,6 @@ channelCanvas.addEventListener("click", (event) => {
 channelFigure.addEventListener("keydown", (event) => {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (by && channelAt) change({ q: state.q + by });
-  else if (!walk(event)) return;
+  else if (!moveByKey(event)) return;
   event.preventDefault();
 });

@@ -1,8 +1,8 @@
-// The heat map: tiles at the level that the zoom asks for, rulers whose labels thin out, what each row and column comes
-// to in the margins, and a crosshair. One canvas as large as its place; the view moves, the canvas does not.
+// The heat map: tiles at the level that the zoom needs, axis labels that thin out, the entropy of rows and the mean of
+// columns in the margins, and a crosshair. The canvas has the size of its element; zooming moves the view inside it.
 const MARGIN = 40; // of the bars beside the map
 const LARGEST = 56; // a cell, in pixels
-const painted = new Recent(400);
+const paintedTiles = new RecentCache(400);
 
 function heatMap(painter, name) {
   const canvas = make("canvas", { class: "cells" });
@@ -11,17 +11,17 @@ function heatMap(painter, name) {
     { class: "figure", tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-label": name, "aria-describedby": "keys" },
     canvas,
   );
-  let at = null; // where everything is, of the last drawing
+  let at = null; // the geometry of the last drawing
   let drag = null;
 
   function geometry() {
-    const map = here();
+    const map = currentMap();
     const width = Math.max(200, figure.clientWidth);
     const pen = context(canvas, width, at ? at.height : 300);
     const narrow = width < 480;
     const widest = (axis, count) => {
       let most = 0;
-      for (let n = 0; n < count; n += Math.max(1, Math.floor(count / 200))) most = Math.max(most, pen.measureText(short(map, axis, n)).width);
+      for (let n = 0; n < count; n += Math.max(1, Math.floor(count / 200))) most = Math.max(most, pen.measureText(shortLabel(map, axis, n)).width);
       return Math.ceil(most);
     };
     const left = Math.min(narrow ? 64 : 110, widest("q", map.q)) + 10;
@@ -36,7 +36,7 @@ function heatMap(painter, name) {
     [sx, sy] = [sx * zoom, sy * zoom];
     const [across, down] = [Math.min(room, map.k * sx), Math.min(height, map.q * sy)];
     let [y, x] = state.view || [0, 0];
-    if (moved) {
+    if (cursorMoved) {
       y = clamp(y, state.q + 1 - down / sy, state.q);
       x = clamp(x, state.k + 1 - across / sx, state.k);
     }
@@ -46,17 +46,17 @@ function heatMap(painter, name) {
     return { map, width, height: top + height + MARGIN, left, top, sx, sy, y, x, across, down, zoom, most };
   }
 
-  // A tile that a server had read in part only is asked for once more.
-  function again(key, found) {
-    if (found.again) return;
-    found.again = true;
+  // Requests again a tile that the server had read only in part.
+  function requestAgain(key, cached) {
+    if (cached.again) return;
+    cached.again = true;
     setTimeout(() => {
-      painted.drop(key);
+      paintedTiles.drop(key);
       schedule();
     }, 400);
   }
 
-  // The tiles of a level that are in sight; the map of a coarser level stands in for one that is still on its way.
+  // The visible tiles of a level; a coarser level is shown while a tile is loading.
   function drawTiles(pen, level, asking) {
     const { map, left, top, sx, sy, y, x, across, down } = at;
     const span = TILE * 2 ** level;
@@ -65,18 +65,18 @@ function heatMap(painter, name) {
     for (let ty = Math.floor(y / span); ty * span < Math.min(map.q, y + down / sy); ty++) {
       for (let tx = Math.floor(x / span); tx * span < Math.min(map.k, x + across / sx); tx++) {
         const key = `${stamp}/${level}/${ty}/${tx}`;
-        const found = painted.now(key);
-        if (found) {
+        const cached = paintedTiles.peek(key);
+        if (cached) {
           const size = 2 ** level;
           const [dx, dy] = [left + (tx * span - x) * sx, top + (ty * span - y) * sy];
-          pen.drawImage(found.canvas, dx, dy, found.canvas.width * size * sx, found.canvas.height * size * sy);
-          if (!found.done && asking) {
+          pen.drawImage(cached.canvas, dx, dy, cached.canvas.width * size * sx, cached.canvas.height * size * sy);
+          if (!cached.done && asking) {
             missing++;
-            again(key, found);
+            requestAgain(key, cached);
           }
         } else if (asking) {
           missing++;
-          painted.get(key, () => painter.paint(level, ty, tx)).then(schedule, trouble);
+          paintedTiles.get(key, () => painter.paint(level, ty, tx)).then(schedule, showError);
         }
       }
     }
@@ -85,9 +85,9 @@ function heatMap(painter, name) {
 
   function drawCells(pen) {
     const { left, top, sx, sy, across, down } = at;
-    const wanted = Math.max(0, Math.ceil(Math.log2(1 / Math.min(1, Math.max(sx, sy) * density))));
+    const neededLevel = Math.max(0, Math.ceil(Math.log2(1 / Math.min(1, Math.max(sx, sy) * density))));
     const levels = painter.levels();
-    const level = levels.filter((one) => one >= wanted).pop() ?? levels[0];
+    const level = levels.filter((candidate) => candidate >= neededLevel).pop() ?? levels[0];
     pen.save();
     pen.beginPath();
     pen.rect(left, top, across, down);
@@ -95,7 +95,7 @@ function heatMap(painter, name) {
     pen.imageSmoothingEnabled = false;
     if (levels[0] !== level) drawTiles(pen, levels[0], false);
     const missing = drawTiles(pen, level, true);
-    drawVeil(pen, at);
+    drawMask(pen, at);
     if (Math.min(sx, sy) >= 9 && level === 0) drawGrid(pen);
     pen.restore();
     figure.setAttribute("aria-busy", String(missing > 0));
@@ -104,20 +104,20 @@ function heatMap(painter, name) {
 
   function drawGrid(pen) {
     const { map, left, top, sx, sy, y, x, across, down } = at;
-    pen.fillStyle = paints("--card")[0];
+    pen.fillStyle = cssColours("--card")[0];
     for (let j = Math.ceil(x); j <= x + across / sx; j++) pen.fillRect(left + (j - x) * sx - 0.5, top, 1, down);
     for (let i = Math.ceil(y); i <= y + down / sy; i++) pen.fillRect(left, top + (i - y) * sy - 0.5, across, 1);
-    const found = facts.now(map.n);
-    if (Math.min(sx, sy) < 30 || painter !== plainPainter || !found) return;
+    const statistics = facts.peek(map.n);
+    if (Math.min(sx, sy) < 30 || painter !== plainPainter || !statistics) return;
     // the figures of the greatest weights, where they fit into their cells
     pen.font = `11px ${fontFamily}`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     for (let i = Math.floor(y); i < Math.min(map.q, y + down / sy); i++) {
-      const share = rest(map, found, i);
+      const share = remainingShare(map, statistics, i);
       for (let n = i * map.top; n < (i + 1) * map.top; n++) {
-        const [j, w] = [found.columns[n], found.values[n] / share];
-        if (Math.abs(w) < 0.005 || hidden(map, j)) continue;
+        const [j, w] = [statistics.columns[n], statistics.values[n] / share];
+        if (Math.abs(w) < 0.005 || isHidden(map, j)) continue;
         pen.fillStyle = ink(rgb(w / map.scale, map.signed));
         pen.fillText(Math.abs(w) < 0.995 ? w.toFixed(2).replace("0.", ".") : w.toFixed(1), left + (j + 0.5 - x) * sx, top + (i + 0.5 - y) * sy);
       }
@@ -126,12 +126,12 @@ function heatMap(painter, name) {
 
   function drawRulers(pen) {
     const { map, left, top, sx, sy, y, x, across, down } = at;
-    const [strong, soft, card, accent] = paints("--ink", "--soft", "--card", "--accent");
+    const [strong, soft, card, accent] = cssColours("--ink", "--soft", "--card", "--accent");
     const now = point();
     pen.font = `12px ${fontFamily}`;
     pen.textBaseline = "middle";
     const every = (size) => [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000].find((n) => n * size >= 14) || 20000;
-    const write = (axis, n, chosen) => {
+    const write = (axis, n, selected) => {
       pen.save();
       if (axis === "q") pen.translate(left - 7, top + (n + 0.5 - y) * sy);
       else {
@@ -140,22 +140,22 @@ function heatMap(painter, name) {
       }
       pen.textAlign = axis === "q" ? "right" : "left";
       const most = (axis === "q" ? left : top) - 9;
-      const text = cut(pen, short(map, axis, n), most);
-      if (chosen) {
+      const text = ellipsize(pen, shortLabel(map, axis, n), most);
+      if (selected) {
         pen.fillStyle = card;
         pen.fillRect(axis === "q" ? -left : -2, -9, (axis === "q" ? left : top) + 4, 18);
       }
-      pen.fillStyle = chosen ? accent : soft;
-      if (chosen) pen.font = `600 12px ${fontFamily}`;
+      pen.fillStyle = selected ? accent : soft;
+      if (selected) pen.font = `600 12px ${fontFamily}`;
       pen.fillText(text, 0, 0);
       pen.restore();
     };
     for (const [axis, start, size, length, count] of [["q", y, sy, down, map.q], ["k", x, sx, across, map.k]]) {
       const step = every(size);
-      // labels whose cell has its middle in sight
+      // labels of cells whose middle is visible
       for (let n = Math.ceil((start - 0.5) / step) * step; n < Math.min(count, start + length / size - 0.5); n += step) write(axis, n, false);
-      const chosen = now[axis];
-      if (chosen >= start - 0.5 && chosen < start + length / size - 0.4) write(axis, chosen, true);
+      const selected = now[axis];
+      if (selected >= start - 0.5 && selected < start + length / size - 0.4) write(axis, selected, true);
     }
     pen.strokeStyle = strong;
   }
@@ -163,12 +163,12 @@ function heatMap(painter, name) {
   // Bars: the entropy of each row on the right, the mean weight of each column below.
   function drawMargins(pen) {
     const { map, left, top, sx, sy, y, x, across, down } = at;
-    const found = facts.now(map.n);
-    if (!found) {
-      known(map).then(schedule, trouble);
+    const statistics = facts.peek(map.n);
+    if (!statistics) {
+      loadFacts(map).then(schedule, showError);
       return;
     }
-    pen.fillStyle = paints("--bar")[0];
+    pen.fillStyle = cssColours("--bar")[0];
     const long = MARGIN - 12;
     const bars = (list, start, size, length, draw) => {
       const thick = Math.max(1, size);
@@ -179,8 +179,8 @@ function heatMap(painter, name) {
       }
     };
     const gap = (thick) => (thick > 4 ? 1 : 0);
-    bars(found.spread, y, sy, down, (n, thick, size) => pen.fillRect(left + across + 6, top + n, size, thick - gap(thick)));
-    const received = state.hide ? found.received.map((b, j) => (map.sinks.includes(j) ? 0 : b)) : found.received;
+    bars(statistics.spread, y, sy, down, (n, thick, size) => pen.fillRect(left + across + 6, top + n, size, thick - gap(thick)));
+    const received = state.hide ? statistics.received.map((b, j) => (map.sinks.includes(j) ? 0 : b)) : statistics.received;
     bars(received, x, sx, across, (n, thick, size) => pen.fillRect(left + n, top + down + 6, thick - gap(thick), size));
   }
 
@@ -191,8 +191,8 @@ function heatMap(painter, name) {
     pen.beginPath();
     pen.rect(left - 2, top - 2, across + 4, down + 4);
     pen.clip();
-    pen.strokeStyle = paints("--accent")[0];
-    const off = Math.min(sx, sy) < 8 ? 2 : 0; // the frame of a thin row stands off, so that the row is seen
+    pen.strokeStyle = cssColours("--accent")[0];
+    const off = Math.min(sx, sy) < 8 ? 2 : 0; // the frame of a thin row keeps a distance, so that the row stays visible
     pen.globalAlpha = 0.55;
     pen.lineWidth = 1;
     pen.strokeRect(left, top + (q - y) * sy - off, across, sy + 2 * off);
@@ -224,7 +224,7 @@ function heatMap(painter, name) {
     return { q: Math.min(at.map.q - 1, Math.floor(at.y + (py - at.top) / at.sy)), k: Math.min(at.map.k - 1, Math.floor(at.x + (px - at.left) / at.sx)) };
   }
 
-  // Closer or further away, around a cell that stays where it is.
+  // Zooms in or out around a cell that keeps its position.
   function zoom(factor, around = null) {
     if (!at) return;
     const middle = around || { q: clamp(state.q, at.y, at.y + at.down / at.sy), k: clamp(state.k, at.x, at.x + at.across / at.sx) };
@@ -272,7 +272,7 @@ function heatMap(painter, name) {
     const factor = { "+": 2, "=": 2, "-": 0.5, 0: 0 }[event.key];
     if (factor === 0) change({ view: null });
     else if (factor && !event.ctrlKey) zoom(factor);
-    else if (!walk(event)) return;
+    else if (!moveByKey(event)) return;
     event.preventDefault();
   });
   return { figure, canvas, draw: drawAll, zoom, whole: () => change({ view: null }) };

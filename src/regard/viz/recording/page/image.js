@@ -1,5 +1,5 @@
-// Keys that are places of an image: the last height × width of them, row by row; what comes before (a class token) is
-// told in words. The image, if there is one, stands beside them, and its outlines lie over them: colours are weights.
+// Keys that are patches of an image: the last height × width of them, row by row; earlier keys (a class token) are
+// listed in words. The image, if there is one, stands beside the weights, with its contours drawn over them.
 const source = data.image ? make("img", { src: data.image, alt: "" }) : null;
 source?.addEventListener("load", schedule);
 const bare = data.image ? make("img", { src: data.image, class: "bare", alt: "the image as it is" }) : "";
@@ -9,14 +9,14 @@ const imageFigure = make("div", { class: "figure", tabindex: "0", role: "applica
 const imageNote = make("p", { class: "hint" });
 let imageAt = null;
 
-// The greatest weight that a row gives to a place.
-function greatestPlace(map, weights) {
+// The greatest weight that a row gives to a patch.
+function greatestPatchWeight(map, weights) {
   let most = 1e-9;
   for (let n = map.k - map.layer.grid[0] * map.layer.grid[1]; n < map.k; n++) most = Math.max(most, Math.abs(weights[n]));
   return most;
 }
 
-// The places of a row as a small picture; `most` has the strongest colour.
+// The patches of a row as a small canvas; `most` has the strongest colour.
 function overlay(map, weights, most) {
   const [rows, columns] = map.layer.grid;
   const before = map.k - rows * columns;
@@ -25,25 +25,25 @@ function overlay(map, weights, most) {
     const part = Math.sqrt(Math.min(1, Math.abs(weights[before + n]) / most));
     cells[n] = map.signed ? 128 + Math.round(127 * part * Math.sign(weights[before + n])) : Math.round(255 * part);
   }
-  return coloured(cells, rows, columns, shades(map.signed));
+  return colourCells(cells, rows, columns, palette(map.signed));
 }
 
-const arrivedImage = () => Boolean(source?.complete && source.naturalWidth);
-function layered(pen, map, weights, most, x, y, width, height) {
+const imageLoaded = () => Boolean(source?.complete && source.naturalWidth);
+function drawWeights(pen, map, weights, most, x, y, width, height) {
   pen.imageSmoothingEnabled = smooth.checked;
   pen.drawImage(overlay(map, weights, most), x, y, width, height);
-  if (arrivedImage()) trace(pen, outline(source, source.naturalWidth, source.naturalHeight), x, y, width, height);
-  if (!hardly(map)) return;
-  // the one place that a hard attention read
+  if (imageLoaded()) trace(pen, contours(source, source.naturalWidth, source.naturalHeight), x, y, width, height);
+  if (!isHard(map)) return;
+  // the one patch that hard attention read
   const [rows, columns] = map.layer.grid;
   const before = map.k - rows * columns;
-  const best = weights.indexOf(Math.max(...weights)) - before;
-  [pen.strokeStyle, pen.lineWidth] = [paints("--accent")[0], 2];
-  if (best >= 0) pen.strokeRect(x + ((best % columns) * width) / columns, y + (Math.floor(best / columns) * height) / rows, width / columns, height / rows);
+  const position = weights.indexOf(Math.max(...weights)) - before;
+  [pen.strokeStyle, pen.lineWidth] = [cssColours("--accent")[0], 2];
+  if (position >= 0) pen.strokeRect(x + ((position % columns) * width) / columns, y + (Math.floor(position / columns) * height) / rows, width / columns, height / rows);
 }
-const hardly = (map) => map.layer.how === "regard, hard";
+const isHard = (map) => map.layer.how === "regard, hard";
 
-const shapeOf = (map) => (arrivedImage() ? source.naturalHeight / source.naturalWidth : map.layer.grid[0] / map.layer.grid[1]);
+const shapeOf = (map) => (imageLoaded() ? source.naturalHeight / source.naturalWidth : map.layer.grid[0] / map.layer.grid[1]);
 function frame(map, figure, canvas) {
   const [rows, columns] = map.layer.grid;
   const width = Math.floor(Math.min(Math.max(200, figure.clientWidth), (innerHeight * 0.66) / shapeOf(map), 640));
@@ -52,36 +52,36 @@ function frame(map, figure, canvas) {
   pen.clearRect(0, 0, width, height);
   return { pen, width, height, cw: width / columns, ch: height / rows, before: map.k - rows * columns };
 }
-function without(figure, canvas, note, words) {
+function clearFigure(figure, canvas, note, words) {
   context(canvas, 10, 1).clearRect(0, 0, 10, 1);
   note.textContent = words;
 }
 
-async function drawImage(mine) {
-  const map = here();
-  if (!map.layer.grid) return without(imageFigure, imageCanvas, imageNote, "The keys of this map are not places of an image; choose another layer.");
+async function drawImage(drawing) {
+  const map = currentMap();
+  if (!map.layer.grid) return clearFigure(imageFigure, imageCanvas, imageNote, "The keys of this map are not patches of an image; choose another layer.");
   const { q, k } = point();
   const { weights, whole } = await row(map, q);
-  if (mine !== ticket) return;
+  if (drawing !== drawingNumber) return;
   const at = frame(map, imageFigure, imageCanvas);
-  const most = greatestPlace(map, weights);
-  layered(at.pen, map, weights, most, 0, 0, at.width, at.height);
+  const most = greatestPatchWeight(map, weights);
+  drawWeights(at.pen, map, weights, most, 0, 0, at.width, at.height);
   const columns = map.layer.grid[1];
   const box = (n, colour, thick) => {
     at.pen.strokeStyle = colour;
     at.pen.lineWidth = thick;
     at.pen.strokeRect((n % columns) * at.cw + 1, Math.floor(n / columns) * at.ch + 1, at.cw - 2, at.ch - 2);
   };
-  const [accent, strong] = paints("--accent", "--ink");
+  const [accent, strong] = cssColours("--accent", "--ink");
   if (map.q === map.k && q >= at.before) box(q - at.before, strong, 2);
   if (k >= at.before) box(k - at.before, accent, 3);
   imageAt = { map, ...at, columns };
-  const outside = Array.from({ length: Math.min(at.before, 8) }, (_, n) => `${short(map, "k", n)} ${number(weights[n])}`);
+  const outside = Array.from({ length: Math.min(at.before, 8) }, (_, n) => `${shortLabel(map, "k", n)} ${number(weights[n])}`);
   imageNote.textContent =
     `The strongest colour is ${number(most)}, the greatest weight of this query in the image.` +
     (outside.length ? ` Outside of the image: ${outside.join(", ")}.` : "") +
-    (hardly(map) ? " Hard attention: the one place that was read has a frame." : "") +
-    (map.q === map.k ? " A click on a place chooses it as the query; it has a frame." : "") +
+    (isHard(map) ? " Hard attention: the one patch that was read has a frame." : "") +
+    (map.q === map.k ? " A click on a patch selects it as the query; it has a frame." : "") +
     (whole ? "" : ` Only the ${map.top} greatest weights of the row are kept.`);
 }
 imageCanvas.addEventListener("click", (event) => {
@@ -93,37 +93,37 @@ imageCanvas.addEventListener("click", (event) => {
 });
 
 // Steps over an image: one small overlay a step, the word below.
-async function drawStrip(mine, now) {
-  const map = here();
+async function drawStrip(drawing, now) {
+  const map = currentMap();
   const width = Math.max(220, stepFigure.clientWidth);
   const side = 96;
   const across = Math.max(1, Math.floor(width / (side + 10)));
   const count = Math.min(steps.length, across * 4);
   const first = clamp(now - Math.floor(count / 2), 0, steps.length - count);
-  const some = steps.slice(first, first + count);
-  const rows = await Promise.all(some.map((step) => row(maps[step.map], step.q)));
-  if (mine !== ticket) return;
+  const visibleSteps = steps.slice(first, first + count);
+  const rows = await Promise.all(visibleSteps.map((step) => row(maps[step.map], step.q)));
+  if (drawing !== drawingNumber) return;
   const tall = Math.round(side * shapeOf(map));
   const pen = context(stepCanvas, width, Math.ceil(count / across) * (tall + 28));
   pen.clearRect(0, 0, width, Math.ceil(count / across) * (tall + 28));
-  const [soft, accent] = paints("--soft", "--accent");
-  const most = Math.max(...some.map((step, n) => greatestPlace(maps[step.map], rows[n].weights)));
-  some.forEach((step, n) => {
+  const [soft, accent] = cssColours("--soft", "--accent");
+  const most = Math.max(...visibleSteps.map((step, n) => greatestPatchWeight(maps[step.map], rows[n].weights)));
+  visibleSteps.forEach((step, n) => {
     const [x, y] = [(n % across) * (side + 10) + 2, Math.floor(n / across) * (tall + 28) + 2];
-    layered(pen, maps[step.map], rows[n].weights, most, x, y, side, tall);
-    const chosen = first + n === now;
-    if (chosen) {
+    drawWeights(pen, maps[step.map], rows[n].weights, most, x, y, side, tall);
+    const isSelected = first + n === now;
+    if (isSelected) {
       pen.strokeStyle = accent;
       pen.lineWidth = 3;
       pen.strokeRect(x, y, side, tall);
     }
-    pen.fillStyle = chosen ? accent : soft;
-    pen.font = `${chosen ? "600 " : ""}13px ${fontFamily}`;
+    pen.fillStyle = isSelected ? accent : soft;
+    pen.font = `${isSelected ? "600 " : ""}13px ${fontFamily}`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    pen.fillText(cut(pen, short(maps[step.map], "q", step.q), side), x + side / 2, y + tall + 12);
+    pen.fillText(ellipsize(pen, shortLabel(maps[step.map], "q", step.q), side), x + side / 2, y + tall + 12);
   });
-  stepNote.textContent = `A picture is a step; the strongest colour is ${number(most)}, the greatest weight of all that are shown.`;
+  stepNote.textContent = `Each image is a step; the strongest colour is ${number(most)}, the greatest weight of the steps shown.`;
 }
 
 // Glimpses: where each query looked, as a numbered window around what it saw with at least half of its greatest weight.
@@ -146,23 +146,23 @@ function windowOf(map, weights) {
   return box;
 }
 
-async function drawGlimpses(mine) {
-  const map = here();
-  if (!map.layer.grid) return without(glimpseFigure, glimpseCanvas, glimpseNote, "The keys of this map are not places of an image; choose another layer.");
+async function drawGlimpses(drawing) {
+  const map = currentMap();
+  if (!map.layer.grid) return clearFigure(glimpseFigure, glimpseCanvas, glimpseNote, "The keys of this map are not patches of an image; choose another layer.");
   const all = stepsOf(map);
   const now = all.findIndex((step) => step.map === map.n && step.q === point().q);
-  const some = all.slice(0, 64);
-  const rows = await Promise.all(some.map((step) => row(maps[step.map], step.q)));
-  if (mine !== ticket) return;
+  const visibleSteps = all.slice(0, 64);
+  const rows = await Promise.all(visibleSteps.map((step) => row(maps[step.map], step.q)));
+  if (drawing !== drawingNumber) return;
   const at = frame(map, glimpseFigure, glimpseCanvas);
-  const { weights } = rows[Math.min(now, some.length - 1)];
-  if (arrivedImage()) {
+  const { weights } = rows[Math.min(now, visibleSteps.length - 1)];
+  if (imageLoaded()) {
     at.pen.imageSmoothingEnabled = source.naturalWidth > at.width;
     at.pen.drawImage(source, 0, 0, at.width, at.height);
-  } else layered(at.pen, map, weights, greatestPlace(map, weights), 0, 0, at.width, at.height);
-  const [accent] = paints("--accent");
+  } else drawWeights(at.pen, map, weights, greatestPatchWeight(map, weights), 0, 0, at.width, at.height);
+  const [accent] = cssColours("--accent");
   const [strong, card] = ["#1a2130", "#fff"]; // on a picture, which is the same by day and by night
-  const boxes = rows.map(({ weights }, n) => windowOf(maps[some[n].map], weights));
+  const boxes = rows.map(({ weights }, n) => windowOf(maps[visibleSteps[n].map], weights));
   const middle = (box) => [((box[1] + box[3]) / 2) * at.cw, ((box[0] + box[2]) / 2) * at.ch];
   at.pen.beginPath();
   boxes.filter(Boolean).forEach((box, n) => (n ? at.pen.lineTo(...middle(box)) : at.pen.moveTo(...middle(box))));
@@ -195,8 +195,8 @@ async function drawGlimpses(mine) {
   });
   glimpseCanvas.dataset.windows = JSON.stringify(boxes);
   glimpseCanvas.dataset.numbers = JSON.stringify(spots);
-  glimpseNote.textContent = `${boxes.filter(Boolean).length} glimpses in their order, from 0; arrow up and down step through them.` + (all.length > some.length ? ` The first ${some.length} of ${all.length} are drawn.` : "");
+  glimpseNote.textContent = `${boxes.filter(Boolean).length} glimpses in their order, from 0; arrow up and down step through them.` + (all.length > visibleSteps.length ? ` The first ${visibleSteps.length} of ${all.length} are drawn.` : "");
 }
-imageFigure.addEventListener("keydown", (event) => walk(event) && event.preventDefault());
-glimpseFigure.addEventListener("keydown", walkSteps);
+imageFigure.addEventListener("keydown", (event) => moveByKey(event) && event.preventDefault());
+glimpseFigure.addEventListener("keydown", moveByStep);
 smooth.addEventListener("input", schedule);

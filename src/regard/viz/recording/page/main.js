@@ -1,30 +1,30 @@
-// The page put together.
+// Assembles the page.
 const heat = heatMap(plainPainter, "heat map");
 const difference = heatMap(differencePainter, "difference of two maps");
 
 const button = (text, label, act) => {
-  const made = make("button", { type: "button", "aria-label": label, title: label }, text);
-  made.addEventListener("click", act);
-  return made;
+  const element = make("button", { type: "button", "aria-label": label, title: label }, text);
+  element.addEventListener("click", act);
+  return element;
 };
-const zoomed = () => (state.tab === "difference" ? difference : heat);
-const zooms = make("div", { class: "zooms" }, button("−", "zoom out", () => zoomed().zoom(0.5)), button("+", "zoom in", () => zoomed().zoom(2)), button("whole", "show the whole map", () => zoomed().whole()));
-const key = make("div", { class: "legend" }, ramp, marks, veilMark);
+const activeHeatMap = () => (state.tab === "difference" ? difference : heat);
+const zooms = make("div", { class: "zooms" }, button("−", "zoom out", () => activeHeatMap().zoom(0.5)), button("+", "zoom in", () => activeHeatMap().zoom(2)), button("whole", "show the whole map", () => activeHeatMap().whole()));
+const key = make("div", { class: "legend" }, ramp, marks, maskSample);
 const chooser = (id, name, ...options) => {
   const select = make("select", { id }, ...options);
   return [select, make("span", { class: "field" }, make("label", { for: id }, name), select)];
 };
 
-// Against which map the difference is taken
-const [againstLayer, againstLayerField] = chooser("against-layer", "less layer");
+// The map that is subtracted
+const [againstLayer, againstLayerField] = chooser("against-layer", "minus layer");
 const [againstHead, againstHeadField] = chooser("against-head", "head");
 // The heads of a layer to choose from; a list that is open stays as it is.
-function fill(select, layer) {
+function fillHeads(select, layer) {
   if (select.dataset.layer === String(layer.number)) return;
   select.dataset.layer = layer.number;
   select.replaceChildren(...Array.from({ length: layer.heads }, (_, h) => make("option", { value: h }, String(headName(layer, h)))));
 }
-const fits = (map) => data.layers.filter((layer) => layer.q === map.q && layer.k === map.k);
+const comparableLayers = (map) => data.layers.filter((layer) => layer.q === map.q && layer.k === map.k);
 // The same head of the other recording, or the next head.
 function counterpart(map) {
   const twinLayer = data.layers.find((layer) => layer.side !== map.layer.side && layer.name === map.layer.name && layer.call === map.layer.call && layer.q === map.q && layer.k === map.k);
@@ -33,42 +33,42 @@ function counterpart(map) {
 }
 const differenceNote = make("p", { class: "hint" });
 function drawDifference() {
-  const map = here();
+  const map = currentMap();
   const other = maps[state.against];
   if (!other || other.q !== map.q || other.k !== map.k) state.against = counterpart(map);
   const against = maps[state.against];
-  const layers = fits(map).slice(0, 200);
+  const layers = comparableLayers(map).slice(0, 200);
   const offered = layers.map((layer) => layer.number).join();
   if (againstLayer.dataset.offered !== offered) againstLayer.replaceChildren(...layers.map((layer) => make("option", { value: layer.number }, layerName(layer))));
   againstLayer.dataset.offered = offered;
   againstLayer.value = against.layer.number;
-  fill(againstHead, against.layer);
+  fillHeads(againstHead, against.layer);
   againstHead.value = against.head;
-  differenceNote.textContent = `Orange: ${mapName(map)} gives more; blue: ${mapName(against)} does.`;
+  differenceNote.textContent = `Orange: ${mapName(map)} is greater; blue: ${mapName(against)} is.`;
   difference.draw();
 }
 againstLayer.addEventListener("change", () => change({ against: data.layers[againstLayer.value].first }));
 againstHead.addEventListener("change", () => change({ against: maps[state.against].layer.first + Number(againstHead.value) }));
 
 // Tabs
-const reading = make("p", { class: "hint" }, "The server is reading this map, from the top down; what is not drawn yet follows. Zoom in to see single weights at once.");
+const progressNote = make("p", { class: "hint" }, "The server is reading this map from the top down; missing parts follow. Zoom in to see single weights at once.");
 function drawHeat() {
-  reading.hidden = !data.remote || Boolean(facts.now(state.map));
+  progressNote.hidden = !data.remote || Boolean(facts.peek(state.map));
   heat.draw();
 }
 const field = (label, input, ...more) => make("span", { class: "field" }, make("label", { for: input.id }, label), input, ...more);
 const tabs = [
   { name: "channels", title: "Channels", draw: drawChannels, parts: [channelFigure, channelNote] },
-  { name: "heat", title: "Heat map", draw: drawHeat, parts: [reading, heat.figure, make("p", { class: "hint" }, data.layers.every((layer) => layer.kind === "gate") ? "Bars: below the mean weight of each column." : "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
-  { name: "lines", title: "Lines", draw: drawLines, parts: [make("div", { class: "tools" }, field("from a weight of", threshold, thresholdSaid)), linesFigure, linesNote] },
+  { name: "heat", title: "Heat map", draw: drawHeat, parts: [progressNote, heat.figure, make("p", { class: "hint" }, Object.values(data.kinds).every((kind) => !kind.has_entropy) ? "Bars: below the mean weight of each column." : "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
+  { name: "lines", title: "Lines", draw: drawLines, parts: [make("div", { class: "tools" }, field("from a weight of", threshold, thresholdOutput)), linesFigure, linesNote] },
   { name: "text", title: "Text", draw: drawText, parts: [textFigure, textNote] },
   { name: "image", title: "Image", draw: drawImage, parts: [make("div", { class: "tools" }, field("smooth", smooth)), make("div", { class: "pair" }, bare, imageFigure), imageNote] },
   { name: "glimpses", title: "Glimpses", draw: drawGlimpses, parts: [glimpseFigure, glimpseNote] },
-  { name: "steps", title: "Steps", draw: drawSteps, parts: [make("div", { class: "tools" }, stepBack, field("step", stepRange, stepSaid), stepOn), stepFigure, stepNote] },
+  { name: "steps", title: "Steps", draw: drawSteps, parts: [make("div", { class: "tools" }, previousStep, field("step", stepRange, stepOutput), nextStep), stepFigure, stepNote] },
   { name: "difference", title: "Difference", draw: drawDifference, parts: [make("div", { class: "tools" }, againstLayerField, againstHeadField), difference.figure, differenceNote] },
-  { name: "table", title: "Table", draw: drawTable, parts: [make("div", { class: "tools" }, twinSave), twinBox, twinNote] },
+  { name: "table", title: "Table", draw: drawTable, parts: [make("div", { class: "tools" }, csvButton), tableBox, tableNote] },
 ].filter(({ name }) => {
-  const needed = { channels: weighsChannels, image: (layer) => layer.grid, glimpses: (layer) => layer.kind === "glimpse" && layer.grid }[name];
+  const needed = { channels: isChannelGate, image: (layer) => layer.grid, glimpses: (layer) => layer.kind === "glimpse" && layer.grid }[name];
   return !needed || data.layers.some(needed);
 });
 for (const tab of tabs) {
@@ -76,7 +76,7 @@ for (const tab of tabs) {
   tab.panel = make("div", { role: "tabpanel", id: `panel-${tab.name}`, "aria-labelledby": `tab-${tab.name}` }, ...tab.parts);
   tab.button.addEventListener("click", () => change({ tab: tab.name }));
 }
-const tabList = make("div", { role: "tablist", "aria-label": "ways to look", class: "tabs" }, ...tabs.map((tab) => tab.button));
+const tabList = make("div", { role: "tablist", "aria-label": "views", class: "tabs" }, ...tabs.map((tab) => tab.button));
 tabList.addEventListener("keydown", (event) => {
   const now = tabs.findIndex((tab) => tab.name === state.tab);
   const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: tabs.length - 1 }[event.key];
@@ -87,7 +87,7 @@ tabList.addEventListener("keydown", (event) => {
   tab.button.focus();
 });
 
-// Choosing a map by name
+// Selects a map by name
 const modules = [...new Map(data.layers.map((layer) => [`${layer.side} ${layer.name}`, layer])).values()];
 const [moduleSelect, moduleField] = chooser("module", "layer", ...modules.map((layer, n) => make("option", { value: n }, layer.name + (layer.side === "B" ? " (other recording)" : ""))));
 const callInput = make("input", { type: "number", id: "call", min: "0" });
@@ -95,87 +95,87 @@ const callField = field("call", callInput);
 const [headSelect, headField] = chooser("head", "head");
 const [scaleSelect, scaleField] = chooser("scale", "colours", ...Object.entries(SCALES).map(([value, name]) => make("option", { value }, name)));
 const hideSinks = make("input", { type: "checkbox", id: "sinks" });
-const sure = make("p", { class: "sure" });
+const verificationNote = make("p", { class: "sure" });
 moduleSelect.addEventListener("change", () => {
   const layer = calls(modules[moduleSelect.value])[0];
-  change({ map: layer.first + Math.min(here().head, layer.heads - 1) });
+  change({ map: layer.first + Math.min(currentMap().head, layer.heads - 1) });
 });
 callInput.addEventListener("change", () => {
-  const layer = calls(here().layer)[clamp(Number(callInput.value) || 0, 0, calls(here().layer).length - 1)];
-  change({ map: layer.first + Math.min(here().head, layer.heads - 1) });
+  const layer = calls(currentMap().layer)[clamp(Number(callInput.value) || 0, 0, calls(currentMap().layer).length - 1)];
+  change({ map: layer.first + Math.min(currentMap().head, layer.heads - 1) });
 });
-headSelect.addEventListener("change", () => change({ map: here().layer.first + Number(headSelect.value) }));
+headSelect.addEventListener("change", () => change({ map: currentMap().layer.first + Number(headSelect.value) }));
 scaleSelect.addEventListener("change", () => change({ scale: scaleSelect.value }));
 hideSinks.addEventListener("change", () => change({ hide: hideSinks.checked }));
 
-let controlsDrawn = "";
+let controlsStamp = "";
 function drawControls() {
-  const { layer, head } = here();
+  const { layer, head } = currentMap();
   const stamp = [state.map, state.tab, state.scale, state.sort, state.hide].join();
-  if (stamp === controlsDrawn) return;
-  controlsDrawn = stamp;
-  moduleSelect.value = modules.findIndex((one) => one.name === layer.name && one.side === layer.side);
+  if (stamp === controlsStamp) return;
+  controlsStamp = stamp;
+  moduleSelect.value = modules.findIndex((candidate) => candidate.name === layer.name && candidate.side === layer.side);
   const several = calls(layer);
   callField.hidden = several.length < 2;
   callInput.max = several.length - 1;
   callInput.value = several.indexOf(layer);
-  fill(headSelect, layer);
+  fillHeads(headSelect, layer);
   headSelect.value = head;
   scaleSelect.value = state.scale;
   sorting.value = state.sort;
   hideSinks.checked = state.hide;
-  sure.hidden = layer.verified;
-  sure.textContent = layer.certificate === null
-    ? "Unverified: nothing could be checked, so this map may not be what the model used."
-    : `Unverified: max |P·V − out| is ${layer.certificate}, more than ${layer.tolerance}. This map is not what the model used.`;
+  verificationNote.hidden = layer.verified;
+  verificationNote.textContent = layer.certificate === null
+    ? "Unverified: nothing could be checked, so this map may differ from the weights that the model used."
+    : `Unverified: max |P·V − out| is ${layer.certificate}, more than ${layer.tolerance}. This map differs from the weights that the model used.`;
   zooms.hidden = !["heat", "difference"].includes(state.tab);
-  // an overlay is as strong as its own greatest weight
+  // the colours of an overlay are relative to its own greatest weight
   key.hidden = ["table", "image", "glimpses", "channels"].includes(state.tab) || (state.tab === "steps" && Boolean(layer.grid));
   for (const tab of tabs) {
-    const chosen = tab.name === state.tab;
-    tab.button.setAttribute("aria-selected", chosen);
-    tab.button.tabIndex = chosen ? 0 : -1;
-    tab.panel.hidden = !chosen;
+    const isSelected = tab.name === state.tab;
+    tab.button.setAttribute("aria-selected", isSelected);
+    tab.button.tabIndex = isSelected ? 0 : -1;
+    tab.panel.hidden = !isSelected;
   }
 }
 
 function draw() {
-  const mine = ++ticket;
-  measureThumbs();
+  const drawing = ++drawingNumber;
+  measureGallery();
   drawControls();
   drawLegend();
-  drawThumbs();
-  const drawn = tabs.find((tab) => tab.name === state.tab).draw(mine);
-  Promise.all([drawn, drawDetail(mine), speak(mine)]).then(() => (document.body.dataset.drawn = mine), trouble);
-  moved = false;
+  drawThumbnails();
+  const drawn = tabs.find((tab) => tab.name === state.tab).draw(drawing);
+  Promise.all([drawn, drawDetail(drawing), updateStatus(drawing)]).then(() => (document.body.dataset.drawn = drawing), showError);
+  cursorMoved = false;
 }
 
 const about = Object.entries(data.about).map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, make("bdi", {}, text))));
 document.getElementById("page").append(
-  make("header", {}, make("h1", { dir: "auto" }, document.title), make("p", { class: "note" }, data.caution), alarm),
+  make("header", {}, make("h1", { dir: "auto" }, document.title), make("p", { class: "note" }, data.caution), errorMessage),
   make("section", { class: "card heads", "aria-label": "layers and heads" },
     make("div", { class: "tools" }, make("span", { class: "field" }, make("label", { for: "sorting" }, "heads by"), sorting)),
     gallery,
     make("p", { class: "hint" }, "Rows are layers, columns heads, counted from 0." + (data.layers.every((layer) => layer.verified) ? "" : " A cut corner marks an unverified map."))),
-  make("section", { class: "card look", "aria-label": "the chosen map" },
+  make("section", { class: "card selected-map", "aria-label": "the selected map" },
     make("div", { class: "tools choose" }, moduleField, callField, headField, scaleField, make("span", { class: "field" }, hideSinks, make("label", { for: "sinks" }, "hide sinks"))),
-    sure, status, tabList,
+    verificationNote, status, tabList,
     make("div", { class: "tools between" }, key, zooms),
     ...tabs.map((tab) => tab.panel),
     make("p", { id: "keys", class: "hint" },
-      `Rows are ${axisNames().q}, columns ${axisNames().k}. ` + "Arrow keys move, Home and End go to the first and last key, Page Up and Page Down leap; [ and ] change the head, { and } the layer; + and − zoom, 0 shows all, Enter pins, Escape lets go.")),
+      `Rows are ${axisNames().q}, columns ${axisNames().k}. ` + "Arrow keys move, Home and End go to the first and last key, Page Up and Page Down move by pages; [ and ] change the head, { and } the layer; + and − zoom, 0 shows all, Enter pins, Escape unpins.")),
   detail,
-  make("footer", {}, ...data.notes.map((note) => make("p", { class: "told" }, note)), make("dl", { class: "facts" }, ...about)),
+  make("footer", {}, ...data.notes.map((note) => make("p", { class: "notes" }, note)), make("dl", { class: "facts" }, ...about)),
 );
 dark.addEventListener("change", schedule);
 addEventListener("resize", schedule);
 addEventListener("hashchange", () => {
-  if (!recall()) trouble(new Error(`${location.hash} names nothing on this page`));
-  moved = true;
+  if (!readAddress()) showError(new Error(`${location.hash} names nothing on this page`));
+  cursorMoved = true;
   schedule();
 });
-if (!("DecompressionStream" in window)) trouble(new Error("this browser is too old to unpack the weights; use one from 2023 or later"));
-if (!recall()) trouble(new Error(`${location.hash} names nothing on this page`));
+if (!("DecompressionStream" in window)) showError(new Error("this browser is too old to unpack the weights; use one from 2023 or later"));
+if (!readAddress()) showError(new Error(`${location.hash} names nothing on this page`));
 draw();
-thumbInSight();
-if (data.remote) gatherThumbs();
+scrollToThumbnail();
+if (data.remote) fetchThumbnails();

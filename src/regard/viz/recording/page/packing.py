@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
+from regard.recording.recorded_map import KINDS, Kind
 from regard.viz.plots.image_grid import png_bytes
 from regard.viz.recording.page.pyramid import TILE, Bytes, MapPyramid
 
@@ -26,7 +27,7 @@ class Head:
     """The map of one sample and one head, "q k", its kind of attention, and whether it is a difference."""
 
     weights: AttentionMap
-    kind: str
+    kind: Kind
     signed: bool = False
 
 
@@ -70,7 +71,7 @@ def tile_chunks(cells: Bytes) -> list[str]:
 def head_facts(pyramid: MapPyramid, top: int, levels: Sequence[int]) -> dict[str, object]:
     """The numbers that the page needs to unpack a head, and to sort heads by."""
     # differences have no entropy, nor do the weights of a gate, which are no distribution
-    has_entropy = not pyramid.signed and pyramid.kind != "gate"
+    has_entropy = not pyramid.signed and KINDS[pyramid.kind].has_entropy
     return {
         "top": min(top, pyramid.top),
         "levels": list(levels),
@@ -121,7 +122,7 @@ def pack_thumbnails(pyramids: Sequence[MapPyramid], heads: Sequence[Sequence[obj
         layer = pyramids[start : start + len(layer_heads)]
         start += len(layer_heads)
         thumbnails = [pyramid.thumbnails() for pyramid in layer]
-        chunks["thumbs"].append(chunk(b"".join(whole.tobytes() for whole, _ in thumbnails)))
+        chunks["thumbs"].append(chunk(b"".join(thumbnail.tobytes() for thumbnail, _ in thumbnails)))
         bare = b"".join(bare.tobytes() for _, bare in thumbnails)
         chunks["bare"].append(chunk(bare) if any(pyramid.sinks for pyramid in layer) else "-")
     return dict(chunks)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
+from regard.recording.analysis.sinks import THRESHOLD, is_sink, key_shares
+from regard.recording.recorded_map import KINDS, Kind
 
 # cells per side of a tile, and of a thumbnail
 TILE, THUMBNAIL = 256, 48
@@ -25,11 +27,9 @@ _MAX_SAMPLE_WEIGHTS = 1 << 22
 _MAX_BLOCK_WEIGHTS = 1 << 21
 # how far outside [0, 1] rounding may take a weight
 _ROUNDING = 1e-3
-# a key with this share of all weight, and so many times the uniform share, is a sink (Gu et al. 2025, "When attention
-# sink emerges"); a map has at most so many
-_SINK_SHARE, _SINK_FACTOR, _MAX_SINKS = 0.3, 4, 4
-# kinds of attention whose keys are tokens of a text, so that there can be sinks
-_TEXT_KINDS = ("self", "cross", "alignment")
+# a page hides sinks on request, so that it takes only keys with so many times the uniform share, in maps of so many
+# queries and keys; and at most so many keys
+_SINK_FACTOR, _MIN_SINK_LENGTH, _MAX_SINKS = 4, 4, 4
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -61,7 +61,7 @@ class MapPyramid:
     """
 
     def __init__(
-        self, weights: AttentionMap, kind: str = "self", *, signed: bool = False, top: int = 8, finest: int = 0
+        self, weights: AttentionMap, kind: Kind = "self", *, signed: bool = False, top: int = 8, finest: int = 0
     ) -> None:
         self.weights, self.kind = weights, kind  # "q k"
         self.q, self.k = weights.shape
@@ -73,7 +73,7 @@ class MapPyramid:
         self.scale = max(high, -low) if max(high, -low) > 1 + _ROUNDING else 1.0
         # differences are known to be signed; other maps are signed only if they have negative entries
         self.signed = signed or low < -_ROUNDING * self.scale
-        self.sinks = self._sinks(sample) if kind in _TEXT_KINDS and not self.signed else ()
+        self.sinks = self._sinks(sample) if KINDS[kind].has_sinks and not self.signed else ()
         levels = range(self.finest, coarsest_level(self.q, self.k) + 4)
         shapes = {level: (level_side(self.q, level), level_side(self.k, level)) for level in levels}
         self.levels = {level: np.full(shape, self.zero_byte, np.uint8) for level, shape in shapes.items()}
@@ -104,11 +104,11 @@ class MapPyramid:
         return torch.nan_to_num(self.weights.rows(rows).cpu().float(), posinf=0.0, neginf=0.0)
 
     def _sinks(self, sample: Tensor) -> tuple[int, ...]:
-        if min(self.q, self.k) < 4:
+        if min(self.q, self.k) < _MIN_SINK_LENGTH:
             return ()
-        share = sample.mean(0)
-        sinks = (share >= max(_SINK_SHARE, _SINK_FACTOR / self.k) * self.scale).nonzero().flatten()
-        return tuple(sorted(sinks[share[sinks].argsort(descending=True)][:_MAX_SINKS].tolist()))
+        shares = key_shares(sample)
+        sinks = is_sink(shares, max(THRESHOLD, _SINK_FACTOR / self.k)).nonzero().flatten()
+        return tuple(sorted(sinks[shares[sinks].argsort(descending=True)][:_MAX_SINKS].tolist()))
 
     def read(self) -> Iterator[int]:
         """Reads the map in blocks of rows and yields the number of rows read so far."""
@@ -123,7 +123,7 @@ class MapPyramid:
                 sums = w.sum(-1)
             low, high = min(low, float(sums.min())), max(high, float(sums.max()))
             total += w.sum(0).double().numpy()
-            if self.kind != "gate":  # the weights of a gate are no distribution
+            if KINDS[self.kind].has_entropy:
                 self.entropies[start:end] = -torch.special.xlogy(w, w.abs()).sum(-1).numpy()
             best = torch.topk(w.abs() if self.signed else w, self.top)
             self.top_weights[start:end] = w.gather(-1, best.indices).numpy()

@@ -1,81 +1,86 @@
-// What is shown: which map, which query and key, in which way. All of it stands in the address after #, so that a
-// link leads back to it. `change` is the one way to alter it; drawing follows with the next frame.
+// The state of the page: the map, the query and key, the tab and its options. The address after # holds all of it, so
+// that a link restores it. Only `change` alters it; drawing follows with the next frame.
 const SCALES = { linear: "linear", sqrt: "square root", log: "logarithmic" };
 const state = { map: 0, q: 0, k: 0, tab: "heat", scale: "sqrt", sort: "order", hide: false, pinned: false, against: -1, view: null };
 let hover = null; // the cell under the mouse, {q, k}
-let moved = false; // the cursor was moved by a key: what it points at must be in sight
+let cursorMoved = false; // a key moved the cursor: its cell must be scrolled into view
 
-// A gate that knows no places, with one weight a channel; a page of such gates alone begins with their bars.
-const weighsChannels = (layer) => layer.kind === "gate" && !layer.grid && layer.k === 1;
-const usualTab = data.layers.every(weighsChannels) ? "channels" : "heat";
+// A gate without positions, with one weight per channel; a page of such gates alone begins with their bars.
+const isChannelGate = (layer) => layer.kind === "gate" && !layer.grid && layer.k === 1;
+const defaultTab = data.layers.every(isChannelGate) ? "channels" : "heat";
 
-const here = () => maps[state.map];
+const currentMap = () => maps[state.map];
 const point = () => hover || state;
 const clamp = (n, low, high) => Math.max(low, Math.min(high, n));
 
-// What stands at a row or a column.
-function piece(map, axis, n) {
+// The token of a row or a column; null where it is unknown.
+function tokenAt(map, axis, n) {
   const text = data.texts[axis === "q" ? map.layer.rows : map.layer.columns];
   return text ? label(text[n]) : null;
 }
-const place = (map, axis, n) => (axis === "k" ? n : map.layer.at ? map.layer.at[n] : map.layer.step + n);
-const short = (map, axis, n) => piece(map, axis, n) ?? String(place(map, axis, n));
-// What the rows and columns are: of a gate channels and places; of others the recording may tell.
-const axis = (map) => (map.layer.kind === "gate" ? { q: "channel", k: "place" } : { q: "query", k: "key" });
-const axisNames = () => (data.layers.every((layer) => layer.kind === "gate") ? { q: "channels", k: "places" } : { q: data.about.queries ?? "queries", k: data.about.keys ?? "keys" });
-// In running text: query 5 'cat'; a piece keeps its own direction, in no known language.
-function named(map, axis, n) {
-  const text = piece(map, axis, n);
-  return text === null ? [String(place(map, axis, n))] : [`${place(map, axis, n)} `, "‘", make("bdi", { lang: "" }, text), "’"];
+const positionOf = (map, axis, n) => (axis === "k" ? n : map.layer.at ? map.layer.at[n] : map.layer.step + n);
+const shortLabel = (map, axis, n) => tokenAt(map, axis, n) ?? String(positionOf(map, axis, n));
+// The names of rows and columns, by the kind of attention; the recording may name its queries and keys otherwise.
+const kindOf = (map) => data.kinds[map.layer.kind];
+const axis = (map) => ({ q: kindOf(map).row, k: kindOf(map).column });
+function axisNames() {
+  const kinds = Object.values(data.kinds);
+  const { rows, columns } = kinds.find((kind) => kind.rows === "queries") ?? kinds[0];
+  return { q: data.about[rows] ?? rows, k: data.about[columns] ?? columns };
+}
+// In running text: query 5 'cat'; a token keeps its own direction, in no known language.
+function labelNodes(map, axis, n) {
+  const text = tokenAt(map, axis, n);
+  return text === null ? [String(positionOf(map, axis, n))] : [`${positionOf(map, axis, n)} `, "‘", make("bdi", { lang: "" }, text), "’"];
 }
 
-const calls = (layer) => data.layers.filter((one) => one.name === layer.name && one.side === layer.side);
+const calls = (layer) => data.layers.filter((candidate) => candidate.name === layer.name && candidate.side === layer.side);
 function layerName(layer) {
   const several = calls(layer).length > 1;
   const other = layer.side === "B" ? " of the other recording" : "";
   return layer.name + (several ? ` · call ${layer.call}` : "") + (layer.step ? ` · from ${layer.step}` : "") + other;
 }
-// Heads have the numbers that they have in the model, of which some may have been recorded.
+// Heads have their numbers in the model, of which only some may have been recorded.
 const headName = (layer, head) => (layer.names ? layer.names[head] : head);
 const mapName = (map) => layerName(map.layer) + (map.layer.kind === "gate" && map.layer.heads === 1 ? "" : `, head ${headName(map.layer, map.head)}`);
 
-let waiting = false;
+let frameRequested = false;
 function schedule() {
-  if (waiting) return;
-  waiting = true;
+  if (frameRequested) return;
+  frameRequested = true;
   requestAnimationFrame(() => {
-    waiting = false;
+    frameRequested = false;
     draw();
   });
 }
 
-// Alters the state, keeps it within the map, remembers it in the address and draws.
+// Alters the state, keeps it within the map, writes it into the address and draws.
 function change(part) {
-  const before = here();
+  const before = currentMap();
   Object.assign(state, part);
   state.map = clamp(state.map, 0, maps.length - 1);
-  const map = here();
+  const map = currentMap();
   if (map !== before) {
     hover = null;
     if (map.q !== before.q || map.k !== before.k) state.view = null;
   }
   state.q = clamp(state.q, 0, Math.max(0, map.q - 1));
   state.k = clamp(state.k, 0, Math.max(0, map.k - 1));
-  remember();
+  saveAddress();
   schedule();
 }
 
-// The address is written a little later, once: a browser takes its time for it.
-let remembering = 0;
-function remember() {
-  clearTimeout(remembering);
-  remembering = setTimeout(writeAddress, 120);
+// The address is written once, after a delay: browsers limit how often it may change.
+let addressTimer = 0;
+function saveAddress() {
+  clearTimeout(addressTimer);
+  addressTimer = setTimeout(writeAddress, 120);
 }
 
 function writeAddress() {
-  const map = here();
+  const map = currentMap();
   const parts = [`layer=${map.layer.number}`, `head=${map.head}`, `q=${state.q}`, `k=${state.k}`];
-  if (state.tab !== usualTab) parts.push(`tab=${state.tab}`);
+  if (state.tab !== defaultTab) parts.push(`tab=${state.tab}`);
   if (state.scale !== "sqrt") parts.push(`scale=${state.scale}`);
   if (state.sort !== "order") parts.push(`sort=${state.sort}`);
   if (state.hide) parts.push("sinks=hidden");
@@ -91,38 +96,38 @@ function writeAddress() {
   }
 }
 
-// The state that an address names; what it does not name is as at the start. False when it names nothing on this page.
-function recall() {
-  clearTimeout(remembering);
-  const found = new URLSearchParams(location.hash.slice(1));
-  const whole = (name, most) => {
-    const n = Number(found.get(name) ?? 0);
+// Reads the state from the address; missing parts have their defaults. False if the address names nothing on this page.
+function readAddress() {
+  clearTimeout(addressTimer);
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  const integer = (name, most) => {
+    const n = Number(parameters.get(name) ?? 0);
     return Number.isInteger(n) && n >= 0 && n < most ? n : null;
   };
-  const layer = data.layers[whole("layer", data.layers.length) ?? -1];
-  const head = layer ? whole("head", layer.heads) : null;
-  const [q, k] = layer ? [whole("q", layer.q), whole("k", layer.k)] : [null, null];
-  const view = (found.get("view") || "").split(",").map(Number);
-  const one = (name, all, usual) => (all.includes(found.get(name)) ? found.get(name) : usual);
+  const layer = data.layers[integer("layer", data.layers.length) ?? -1];
+  const head = layer ? integer("head", layer.heads) : null;
+  const [q, k] = layer ? [integer("q", layer.q), integer("k", layer.k)] : [null, null];
+  const view = (parameters.get("view") || "").split(",").map(Number);
+  const option = (name, all, usual) => (all.includes(parameters.get(name)) ? parameters.get(name) : usual);
   Object.assign(state, {
     map: layer && head !== null ? layer.first + head : 0,
     q: q ?? 0,
     k: k ?? 0,
-    tab: one("tab", tabs.map((tab) => tab.name), usualTab),
-    scale: one("scale", Object.keys(SCALES), "sqrt"),
-    sort: one("sort", Object.keys(SORTS), "order"),
-    hide: found.get("sinks") === "hidden",
-    pinned: found.get("pinned") === "1",
-    against: found.has("against") ? whole("against", maps.length) ?? -1 : -1,
+    tab: option("tab", tabs.map((tab) => tab.name), defaultTab),
+    scale: option("scale", Object.keys(SCALES), "sqrt"),
+    sort: option("sort", Object.keys(SORTS), "order"),
+    hide: parameters.get("sinks") === "hidden",
+    pinned: parameters.get("pinned") === "1",
+    against: parameters.has("against") ? integer("against", maps.length) ?? -1 : -1,
     view: view.length === 3 && view.every((n) => Number.isFinite(n)) ? view : null,
   });
   return location.hash.length < 2 || (layer !== undefined && head !== null && q !== null && k !== null);
 }
 
-// Moving about by keys; the same everywhere a map is drawn. True when the key meant something.
-function walk(event) {
+// Moves the cursor by a key, in every figure of a map. True if the key has a meaning.
+function moveByKey(event) {
   if (event.altKey || event.metaKey) return false;
-  const map = here();
+  const map = currentMap();
   const page = Math.max(1, Math.round(Math.min(16, map.q / 4)));
   const far = event.ctrlKey;
   const steps = {
@@ -144,12 +149,12 @@ function walk(event) {
   const step = steps[event.key];
   if (!step || (far && !["Home", "End"].includes(event.key))) return false;
   hover = null;
-  moved = true;
+  cursorMoved = true;
   change(step);
   return true;
 }
 
-// The map so many layers and heads further on, or the same where there is none.
+// The map this many layers and heads further on, or the same map where there is none.
 function neighbour(map, down, across) {
   const layer = data.layers[map.layer.number + down];
   const head = map.head + across;

@@ -1,28 +1,28 @@
-// Bytes become colours: cividis for weights, blue to orange around nought for what can lie below it. Lightness runs one
-// way in the first and away from the middle in the second, so both read without colour too.
+// Colours of bytes: cividis for weights, blue to orange around zero for signed values. Lightness is monotonic in the
+// first and symmetric in the second, so both are readable without colour.
 const POLES = {
   light: [[33, 92, 158], [247, 246, 241], [168, 62, 4]],
   dark: [[120, 176, 255], [24, 31, 43], [255, 157, 92]],
 };
 const fontFamily = getComputedStyle(document.body).fontFamily;
 
-// A weight as a part of the ramp, from 0 to 1.
-function shown(w) {
+// The position of a weight on the colour ramp, from 0 to 1.
+function rampPosition(w) {
   if (state.scale === "linear") return w;
   return state.scale === "sqrt" ? Math.sqrt(w) : w > 0 ? Math.max(0, 1 + Math.log10(w) / 4) : 0;
 }
-function poled(w) {
+function divergingColour(w) {
   const [low, middle, high] = POLES[dark.matches ? "dark" : "light"];
-  const [part, end] = [Math.min(1, shown(Math.abs(w))), w < 0 ? low : high];
+  const [part, end] = [Math.min(1, rampPosition(Math.abs(w))), w < 0 ? low : high];
   return middle.map((c, n) => Math.round(c + (end[n] - c) * part));
 }
-const rgb = (w, signed) => (signed ? poled(w) : colour(Math.min(1, shown(Math.max(0, w)))));
+const rgb = (w, signed) => (signed ? divergingColour(w) : colour(Math.min(1, rampPosition(Math.max(0, w)))));
 
-const look = () => `${state.scale}/${dark.matches}`;
+const colourKey = () => `${state.scale}/${dark.matches}`;
 const palettes = new Map();
-// The colours of the 256 bytes, as one whole number each, the way a canvas holds them.
-function shades(signed) {
-  const key = `${look()}/${signed}`;
+// The colours of the 256 bytes, each as the integer that a canvas stores.
+function palette(signed) {
+  const key = `${colourKey()}/${signed}`;
   if (!palettes.has(key)) {
     const list = new Uint32Array(256);
     for (let b = 0; b < 256; b++) {
@@ -35,7 +35,7 @@ function shades(signed) {
   return palettes.get(key);
 }
 
-function coloured(cells, height, width, list) {
+function colourCells(cells, height, width, list) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, width);
   canvas.height = Math.max(1, height);
@@ -47,26 +47,26 @@ function coloured(cells, height, width, list) {
   return canvas;
 }
 
-// The greatest of what some rows gave, in one row of cells.
+// The greatest of `count` values from `start` on.
 function greatest(list, start, count) {
   let most = 0;
   for (let n = start; n < Math.min(list.length, start + count); n++) if (list[n] > most) most = list[n];
   return most;
 }
 
-// The bytes of a tile as they are shown: sinks put back in their columns, or left out and the rest divided by what is left.
-async function settled(map, level, y, x) {
-  const hide = state.hide; // as it is now, not when the tile has come
+// The bytes of a tile as drawn: with the sinks in their columns, or without them and the other weights renormalised.
+async function adjustedTile(map, level, y, x) {
+  const hide = state.hide; // the value at the call, not when the tile arrives
   const { cells, height, width, done } = await tile(map, level, y, x);
-  const found = data.remote ? facts.now(map.n) : await known(map);
-  if (!map.sinks.length || !found) return { cells, height, width, done };
+  const statistics = data.remote ? facts.peek(map.n) : await loadFacts(map);
+  if (!map.sinks.length || !statistics) return { cells, height, width, done };
   const out = new Uint8Array(cells);
   const span = 2 ** level;
   for (let r = 0; r < height; r++) {
     const first = (y * TILE + r) * span;
     if (hide) {
       let least = 1;
-      for (let i = first; i < Math.min(map.q, first + span); i++) least = Math.min(least, rest(map, found, i, hide));
+      for (let i = first; i < Math.min(map.q, first + span); i++) least = Math.min(least, remainingShare(map, statistics, i, hide));
       const gain = Math.sqrt(1 / least);
       for (let n = r * width; n < (r + 1) * width; n++) out[n] = Math.min(255, Math.round(out[n] * gain));
       continue;
@@ -74,39 +74,39 @@ async function settled(map, level, y, x) {
     map.sinks.forEach((j, s) => {
       const column = (j >> level) - x * TILE;
       if (column < 0 || column >= width) return;
-      const byte = Math.round(255 * Math.sqrt(Math.min(1, greatest(found.drained[s], first, span) / map.scale)));
+      const byte = Math.round(255 * Math.sqrt(Math.min(1, greatest(statistics.sinkWeights[s], first, span) / map.scale)));
       out[r * width + column] = Math.max(out[r * width + column], byte);
     });
   }
   return { cells: out, height, width, done };
 }
 
-// One map, and one map less another, as pictures of tiles.
+// Tiles of one map, and of the difference of two maps, as canvases.
 const plainPainter = {
-  stamp: () => `${state.map}/${look()}/${state.hide}/${data.remote && Boolean(facts.now(state.map))}`,
-  levels: () => here().levels,
+  stamp: () => `${state.map}/${colourKey()}/${state.hide}/${data.remote && Boolean(facts.peek(state.map))}`,
+  levels: () => currentMap().levels,
   paint: async (level, y, x) => {
-    const map = here();
-    const list = shades(map.signed);
-    const { cells, height, width, done } = await settled(map, level, y, x);
-    return { canvas: coloured(cells, height, width, list), done };
+    const map = currentMap();
+    const list = palette(map.signed);
+    const { cells, height, width, done } = await adjustedTile(map, level, y, x);
+    return { canvas: colourCells(cells, height, width, list), done };
   },
 };
 const differencePainter = {
-  stamp: () => `${state.map}-${state.against}/${look()}/${state.hide}`,
-  levels: () => here().levels.filter((level) => maps[state.against].levels.includes(level)),
+  stamp: () => `${state.map}-${state.against}/${colourKey()}/${state.hide}`,
+  levels: () => currentMap().levels.filter((level) => maps[state.against].levels.includes(level)),
   paint: async (level, y, x) => {
-    const [map, other, list] = [here(), maps[state.against], shades(true)];
-    const [a, b] = await Promise.all([settled(map, level, y, x), settled(other, level, y, x)]);
+    const [map, other, list] = [currentMap(), maps[state.against], palette(true)];
+    const [a, b] = await Promise.all([adjustedTile(map, level, y, x), adjustedTile(other, level, y, x)]);
     const cells = a.cells.map((byte, n) => {
       const difference = weightOf(map, byte) / map.scale - weightOf(other, b.cells[n]) / map.scale;
       return 128 + Math.round(127 * Math.sign(difference) * Math.sqrt(Math.min(1, Math.abs(difference))));
     });
-    return { canvas: coloured(cells, a.height, a.width, list), done: a.done && b.done };
+    return { canvas: colourCells(cells, a.height, a.width, list), done: a.done && b.done };
   },
 };
 
-// What every canvas needs.
+// A canvas of this size in CSS pixels, at the density of the screen.
 let density = 1;
 function context(canvas, width, height) {
   density = Math.min(devicePixelRatio || 1, 8000 / Math.max(width, height, 1));
@@ -118,34 +118,34 @@ function context(canvas, width, height) {
   pen.font = `12px ${fontFamily}`;
   return pen;
 }
-const paints = (...names) => {
+const cssColours = (...names) => {
   const style = getComputedStyle(document.documentElement);
   return names.map((name) => style.getPropertyValue(name).trim());
 };
 
-// The legend: the ramp as it is drawn now, with the weights at some places of it.
+// The legend: the current colour ramp, with the weights of some of its positions.
 const ramp = make("canvas", { class: "ramp", "aria-hidden": "true" });
 const marks = make("div", { class: "marks" });
-const veilMark = make("span", { class: "veil" }, "masked");
-let legendDrawn = "";
+const maskSample = make("span", { class: "mask-sample" }, "masked");
+let legendStamp = "";
 function drawLegend() {
-  veilMark.hidden = !veilNow(here());
-  const signed = state.tab === "difference" || here().signed;
-  const stamp = `${look()}/${signed}/${here().scale}`;
-  if (stamp === legendDrawn) return;
-  legendDrawn = stamp;
+  maskSample.hidden = !cachedMask(currentMap());
+  const signed = state.tab === "difference" || currentMap().signed;
+  const stamp = `${colourKey()}/${signed}/${currentMap().scale}`;
+  if (stamp === legendStamp) return;
+  legendStamp = stamp;
   const pen = context(ramp, 180, 12);
   for (let x = 0; x < 180; x++) {
     const part = signed ? (x / 179) * 2 - 1 : x / 179;
-    const w = Math.sign(part) * unshown(Math.abs(part));
+    const w = Math.sign(part) * rampWeight(Math.abs(part));
     pen.fillStyle = `rgb(${rgb(w, signed)})`;
     pen.fillRect(x, 0, 1, 12);
   }
-  const scale = here().scale;
+  const scale = currentMap().scale;
   const at = signed ? [-1, 0, 1] : [0, 0.25, 0.5, 0.75, 1];
-  marks.replaceChildren(...at.map((part) => make("span", {}, mark(Math.sign(part) * unshown(Math.abs(part)) * scale, part))));
+  marks.replaceChildren(...at.map((part) => make("span", {}, mark(Math.sign(part) * rampWeight(Math.abs(part)) * scale, part))));
 }
-function unshown(part) {
+function rampWeight(part) {
   if (state.scale === "linear") return part;
   return state.scale === "sqrt" ? part * part : 10 ** (4 * (part - 1));
 }
