@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
 from regard.metrics.classification import (
@@ -13,6 +12,7 @@ from regard.metrics.classification import (
     macro_f1,
     macro_f1_interval,
     nll,
+    nll_interval,
 )
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
@@ -113,3 +113,14 @@ def test_rows_that_do_not_match_are_told(metric: object, predictions: list[int],
 def test_probabilities_that_do_not_fit_are_told(p: list[float], references: list[int], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         nll(p, references)
+
+
+def test_the_interval_of_nll_is_that_of_a_mean() -> None:
+    """mean ± 1.96 standard errors."""
+    p = np.random.default_rng(3).dirichlet([1.0, 2.0, 3.0], 4000)
+    references = np.arange(4000) % 3
+    nats = -np.log(p[np.arange(4000), references])
+    low, high = nll_interval(p, references)
+    assert (low + high) / 2 == pytest.approx(nll(p, references))
+    assert (high - low) / 2 == pytest.approx(1.96 * nats.std() / np.sqrt(4000), rel=1e-3)
+    assert nll_interval([[0.5, 0.5]], [0]) == (-np.inf, np.inf)

@@ -5,8 +5,7 @@ import functools
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.metrics import text
 from regard.metrics.text import SCORES, bleu, chrf, cut_for, distance, exact, per, scored, signature, wer

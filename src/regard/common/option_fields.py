@@ -20,7 +20,7 @@ def left_open(description: object = "", *, metavar: str | None = None) -> Any:
 
 
 def positional(default: Any = MISSING, *, metavar: str | None = None, called: str | None = None) -> Any:
-    """A field that is typed by its place; `called` is what one of several known words is called in an error."""
+    """A field that is typed by its position; `called` is the noun for one of several known words in an error."""
     return field(default=default, metadata={"positional": True, "metavar": metavar, "called": called})
 
 

@@ -1,1 +1,3 @@
-"""Files -> pairs of lines -> numbers -> batches. Knows no model, and torch only where batches become tensors."""
+"""Data sets: lines, pairs, tokenizers, corpora, batches, images, embedded data. Torch only where batches become
+tensors.
+"""

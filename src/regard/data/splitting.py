@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Labelled(Protocol):
+class LabelledExamples(Protocol):
     """Examples with one class each."""
 
     @property
@@ -18,7 +18,7 @@ class Labelled(Protocol):
     def __getitem__(self, index: NDArray[np.int64], /) -> Self: ...
 
 
-L = TypeVar("L", bound=Labelled)
+L = TypeVar("L", bound=LabelledExamples)
 
 
 def check_labels(labels: NDArray[np.int64], classes: tuple[str, ...], example: str) -> None:

@@ -28,6 +28,17 @@ def macro_f1(predictions: ArrayLike, references: ArrayLike) -> float:  # "n", "n
 
 def nll(probabilities: ArrayLike, references: ArrayLike) -> float:  # "n k", "n"
     """−log p of the reference, in nats, the mean over examples; `references` are numbers of classes."""
+    return float(_nats(probabilities, references).mean())
+
+
+def nll_interval(probabilities: ArrayLike, references: ArrayLike) -> Interval:  # "n k", "n"
+    """mean ± z s / √n, z = 1.96: the 95 % interval of the mean of −log p by the central limit theorem."""
+    nats = _nats(probabilities, references)
+    half = _Z * float(nats.std(ddof=1)) / math.sqrt(len(nats)) if len(nats) > 1 else math.inf
+    return float(nats.mean()) - half, float(nats.mean()) + half
+
+
+def _nats(probabilities: ArrayLike, references: ArrayLike) -> NDArray[np.float64]:  # "n k", "n" -> "n"
     p, right = np.asarray(probabilities, np.float64), np.asarray(references)
     if p.ndim != 2 or right.shape != p.shape[:1] or not len(right):
         raise ValueError(
@@ -39,7 +50,7 @@ def nll(probabilities: ArrayLike, references: ArrayLike) -> float:  # "n k", "n"
             f"references must be classes from 0 to {p.shape[1] - 1}, got {right.min()} to {right.max()}; "
             "give every class a column of probabilities"
         )
-    return float(-np.log(np.maximum(p[np.arange(len(right)), right], _LEAST)).mean())
+    return -np.log(np.maximum(p[np.arange(len(right)), right], _LEAST))
 
 
 def accuracy_interval(predictions: ArrayLike, references: ArrayLike) -> Interval:  # "n", "n"

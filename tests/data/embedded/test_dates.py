@@ -1,4 +1,4 @@
-"""Dates: what is written says which day it is, in every language, and no day of the test is learnt."""
+"""Dates: what is written_date says which day it is, in every language, and no day of the test is learnt."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from regard.data.embedded.dates import DAYS, FIRST, FORMS, LANGUAGES, LAST, TEN, WIDTHS, line, splits, written
+from regard.data.embedded.dates import DAYS, FIRST, FORMS, LANGUAGES, LAST, TEN, WIDTHS, line, splits, written_date
 from regard.data.text.pairs import Splits
 
 EVERY = [FIRST + timedelta(days=n) for n in range(DAYS)]
@@ -44,32 +44,32 @@ def test_many_languages_scripts_and_digits() -> None:
     assert len(set(LANGUAGES)) == len(LANGUAGES) >= 50
     assert set(TEN) < set(LANGUAGES)
     assert len(TEN) == 10
-    text = "".join(written(DAY, language, "full") for language in LANGUAGES)
+    text = "".join(written_date(DAY, language, "full") for language in LANGUAGES)
     scripts = {unicodedata.name(letter).split()[0] for letter in text if letter.isalpha()}
     assert len(scripts) >= 20
     zeros = {ord(digit) - unicodedata.digit(digit) for digit in text if digit.isdecimal()}
     assert len(zeros) >= 6
-    assert len({unicodedata.name(max(written(DAY, language, "long"))).split()[0] for language in TEN}) == 10
+    assert len({unicodedata.name(max(written_date(DAY, language, "long"))).split()[0] for language in TEN}) == 10
 
 
 def test_every_text_is_one_day() -> None:
-    """Year, month and day can be read in every language and width: no two of all days are written alike."""
+    """Year, month and day can be read in every language and width: no two of all days are written_date alike."""
     # one day of every month, and every day of one year
     days = {day for day in EVERY if day.day == 17 or day.year == 2004}
     for language, width in FORMS:
-        assert len({written(day, language, width) for day in days}) == len(days), (language, width)
+        assert len({written_date(day, language, width) for day in days}) == len(days), (language, width)
 
 
 @pytest.mark.parametrize("language", ["en", "ko", "my"])
 def test_every_text_is_one_day_of_all(language: str) -> None:
     for width in WIDTHS:
-        assert len({written(day, language, width) for day in EVERY}) == DAYS
+        assert len({written_date(day, language, width) for day in EVERY}) == DAYS
 
 
 def test_no_placeholder_of_an_empty_table() -> None:
     for language, width in FORMS:
         for month in range(1, 13):
-            assert not re.search(r"M\d\d", written(date(2021, month, 3), language, width)), (language, width)
+            assert not re.search(r"M\d\d", written_date(date(2021, month, 3), language, width)), (language, width)
 
 
 def test_as_babel_writes_it_whatever_the_process_did_before() -> None:
@@ -78,7 +78,7 @@ def test_as_babel_writes_it_whatever_the_process_did_before() -> None:
         import unicodedata
         from datetime import date
         from babel.dates import format_date
-        from regard.data.embedded.dates import FORMS, written
+        from regard.data.embedded.dates import FORMS, written_date
 
         def plain(text):
             return "".join(str(unicodedata.digit(c)) if c.isdecimal() else c for c in text)
@@ -89,7 +89,7 @@ def test_as_babel_writes_it_whatever_the_process_did_before() -> None:
             for form in ("medium", "full", "LLLL"):
                 format_date(days[0], form, locale=locale)
         assert format_date(days[3], "medium", locale="or") == "M04 8, 2021"
-        ours = [plain(written(day, language, width)) for language, width in FORMS for day in days]
+        ours = [plain(written_date(day, language, width)) for language, width in FORMS for day in days]
         assert format_date(days[3], "medium", locale="or") == "M04 8, 2021"
         print([pair for pair in zip(told, ours, strict=True) if pair[0] != pair[1]])
     """
@@ -145,4 +145,4 @@ def test_sizes_that_cannot_be_are_told() -> None:
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "babel", None)
     with pytest.raises(ImportError, match=r"dates needs babel; install it with: pip install 'regard\[train\]'"):
-        written(DAY, "gl", "short")
+        written_date(DAY, "gl", "short")

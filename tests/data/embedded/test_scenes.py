@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from regard.data.embedded.scenes import (
+    MAX_OFFSET,
     NAMES,
-    OFF,
     PITCH,
     PLACES,
     SIDE,
     Box,
-    Captioned,
+    CaptionedImages,
     Split,
     _digits,
     scenes,
@@ -45,8 +45,8 @@ def test_scenes_are_what_is_said_of_them(split: Split) -> None:
             assert known[inside.tobytes()] == box.name
             empty[box.top : box.bottom, box.left : box.right] = 0
             row, column = (round(at / PITCH) for at in (box.top, box.left))
-            assert abs(box.top - row * PITCH) <= OFF
-            assert abs(box.left - column * PITCH) <= OFF
+            assert abs(box.top - row * PITCH) <= MAX_OFFSET
+            assert abs(box.left - column * PITCH) <= MAX_OFFSET
             arrangement.append((3 * row + column, NAMES.index(box.name)))
         assert not empty.any()
         assert arrangement == sorted(arrangement)
@@ -112,6 +112,6 @@ def test_what_cannot_be_is_said() -> None:
         ValueError,
         match=r"width, channels\), captions for each, got \(2, 4, 4\) and 2 captions; give grey pictures an axis",
     ):
-        Captioned(grey[..., 0], [("a",), ("b",)])
+        CaptionedImages(grey[..., 0], [("a",), ("b",)])
     with pytest.raises(ValueError, match="one tuple of sentences a picture, got 'a b' for picture 1"):
-        Captioned(grey, [("a",), "a b"])  # type: ignore[list-item]
+        CaptionedImages(grey, [("a",), "a b"])  # type: ignore[list-item]

@@ -56,7 +56,7 @@ def test_a_picture_is_one_however_it_is_spelled(folder: Path) -> None:
             ["a.png\tgrey", "a.png\tdark", "c.png\tx"],
             r"captions.tsv:3: .*c.png is 5 × 5, the first picture 6 × 4; give size, such as size=64, to make them",
         ),
-        ([], r"captions.tsv is empty; it must hold the path of a picture, tab, caption, a line each"),
+        ([], r"captions.tsv is empty; it must hold the path of a picture, tab, caption, one per line"),
     ],
 )
 def test_errors_name_file_and_line(folder: Path, lines: list[str], said: str) -> None:

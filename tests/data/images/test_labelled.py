@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from regard.data.images.labelled import Images, digits, has_split, read_idx, read_images, read_pictures
+from regard.common import image_files
+from regard.data.images.labelled import Images, digits, has_split, read_idx, read_images
 from regard.data.splitting import stratified_split
 
 
@@ -126,13 +127,13 @@ def test_deep_grey_and_pictures_on_their_side(tmp_path: Path) -> None:
     (tmp_path / "b" / "x").mkdir(parents=True)
     turned.save(tmp_path / "b" / "x" / "1.jpg", exif=exif)
     assert read_images(tmp_path / "b").pixels.shape == (1, 4, 8, 1)
-    assert read_pictures([tmp_path / "b" / "x" / "1.jpg"], (5, 3), 3).shape == (1, 3, 5, 3)
+    assert image_files.read(tmp_path / "b" / "x" / "1.jpg", size=(5, 3), mode="RGB").shape == (3, 5, 3)
 
 
 def test_what_is_no_data(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nix is no folder; name one with IDX files, or with a folder of pictures"):
+    with pytest.raises(ValueError, match="nix is no folder; name one with IDX files, or with a folder of images"):
         read_images(tmp_path / "nix")
-    with pytest.raises(ValueError, match="holds neither IDX files .* nor pictures in a folder a class"):
+    with pytest.raises(ValueError, match="holds neither IDX files .* nor images in one folder per class"):
         read_images(tmp_path)
     with pytest.raises(ValueError, match="split must be 'train' or 'test', got 'valid'"):
         read_images(tmp_path, "valid")

@@ -5,8 +5,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.text.batching import PairBatch, collate, plan_batches, source_batch
 from regard.data.text.corpus import Corpus, TokenizedLines
@@ -38,13 +37,13 @@ CORPUS = Corpus(side(23, 11, 0), side(23, 7, 1))
 def test_every_sample_once_within_the_bound(sizes: list[tuple[int, int]], tokens: int, seed: int, epoch: int) -> None:
     source = np.array([a for a, _ in sizes], np.int64)
     target = np.array([b for _, b in sizes], np.int64)
-    batches = plan_batches(source, target, tokens, seed, epoch)
+    batches = plan_batches((source, target), tokens, seed, epoch)
     assert sorted(n for batch in batches for n in batch) == list(range(len(sizes)))
     for batch in batches:
         assert len(batch) >= 1
         for longest in (source[batch].max(), target[batch].max()):
             assert len(batch) == 1 or len(batch) * (longest + 1) <= tokens
-    again = plan_batches(source, target, tokens, seed, epoch)
+    again = plan_batches((source, target), tokens, seed, epoch)
     assert [batch.tolist() for batch in again] == [batch.tolist() for batch in batches]
 
 
@@ -52,7 +51,7 @@ def test_epochs_and_seeds_differ_and_nothing_is_changed() -> None:
     source, target = lengths(3001)
     before = source.copy(), target.copy()
     plans = {
-        (seed, epoch): [batch.tolist() for batch in plan_batches(source, target, 1000, seed, epoch)]
+        (seed, epoch): [batch.tolist() for batch in plan_batches((source, target), 1000, seed, epoch)]
         for seed in (0, 1)
         for epoch in (0, 1, 2)
     }
@@ -64,19 +63,19 @@ def test_epochs_and_seeds_differ_and_nothing_is_changed() -> None:
     np.testing.assert_array_equal(source, before[0])
     np.testing.assert_array_equal(target, before[1])
     torch.manual_seed(3)
-    assert [batch.tolist() for batch in plan_batches(source, target, 1000, 0, 0)] == plans[0, 0]
+    assert [batch.tolist() for batch in plan_batches((source, target), 1000, 0, 0)] == plans[0, 0]
 
 
 def test_the_order_is_not_by_length() -> None:
     source, target = lengths(20_011)
-    sizes = [target[batch].mean() for batch in plan_batches(source, target, 2000, 0, 0)]
+    sizes = [target[batch].mean() for batch in plan_batches((source, target), 2000, 0, 0)]
     assert abs(np.corrcoef(sizes, range(len(sizes)))[0, 1]) < 0.25
 
 
 @pytest.mark.parametrize(("count", "tokens"), [(29_000, 1024), (29_000, 4096), (200_000, 4096), (200_000, 25_000)])
 def test_little_is_padding(count: int, tokens: int) -> None:
     both = lengths(count)
-    batches = plan_batches(*both, tokens, 0, 0)
+    batches = plan_batches(both, tokens, 0, 0)
     for size in both:
         padded = sum(len(batch) * (size[batch].max() + 1) for batch in batches)
         assert 1 - (size + 1).sum() / padded < 0.15
@@ -91,7 +90,7 @@ def test_a_million_samples_are_planned_at_once() -> None:
     # the processor's time, the least of several: what else the machine does is not ours
     while len(taken) < 3 and min(taken, default=9.0) > 2:
         start = time.process_time()
-        plan_batches(source, target, 4096, 0, 0)
+        plan_batches((source, target), 4096, 0, 0)
         taken.append(time.process_time() - start)
     assert min(taken) < 2, f"took {min(taken):.2f} s at best"
 
@@ -99,11 +98,37 @@ def test_a_million_samples_are_planned_at_once() -> None:
 def test_plans_that_cannot_be_are_told() -> None:
     source, target = lengths(5)
     with pytest.raises(ValueError, match="tokens must be 1 or more, got 0; try tokens=4096"):
-        plan_batches(source, target, 0, 0, 0)
+        plan_batches((source, target), 0, 0, 0)
     with pytest.raises(ValueError, match="seed and epoch must be 0 or more, got seed=-1 and epoch=2; count from 0"):
-        plan_batches(source, target, 9, -1, 2)
-    with pytest.raises(ValueError, match="must be of the same samples, got 5 and 4; take both from one corpus"):
-        plan_batches(source, target[:4], 9, 0, 0)
+        plan_batches((source, target), 9, -1, 2)
+    with pytest.raises(ValueError, match="lengths must be of the same samples, got 5 and 4; take all from one corpus"):
+        plan_batches((source, target[:4]), 9, 0, 0)
+    with pytest.raises(ValueError, match="lengths must be of the same samples, got none; take all from one corpus"):
+        plan_batches((), 9, 0, 0)
+
+
+@pytest.mark.parametrize("sequences", [1, 3])
+def test_any_number_of_sequences(sequences: int) -> None:
+    source, target = lengths(29_000)
+    sizes = (source, target, source // 2 + 1)[:sequences]
+    batches = plan_batches(sizes, 4096, 0, 0)
+    assert sorted(n for batch in batches for n in batch) == list(range(29_000))
+    for size in sizes:
+        assert all(len(batch) * (size[batch].max() + 1) <= 4096 for batch in batches)
+    used = [len(batch) * (max(size[batch].max() for size in sizes) + 1) / 4096 for batch in batches]
+    assert np.median(used) > 0.9
+    longest = np.maximum.reduce(list(sizes))
+    padded = sum(len(batch) * (longest[batch].max() + 1) for batch in batches)
+    assert 1 - (longest + 1).sum() / padded < 0.15
+    assert [batch.tolist() for batch in plan_batches(sizes, 4096, 0, 1)] != [batch.tolist() for batch in batches]
+
+
+def test_the_batches_of_pairs_are_those_of_earlier_versions() -> None:
+    rng = np.random.default_rng(0)
+    target = rng.integers(1, 9, 12)
+    source = rng.integers(1, 9, 12)
+    batches = [batch.tolist() for batch in plan_batches((source, target), 20, 3, 1)]
+    assert batches == [[11, 0], [8, 4], [9, 2], [1, 10], [5, 6], [3, 7]]
 
 
 def check(batch: PairBatch, rows: list[int]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regard.data.text import corpus as module
-from regard.data.text.corpus import MAPPED, Corpus, Dropped, TokenizedLines, among_all
+from regard.data.text.corpus import MAPPED, Corpus, DroppedPairs, TokenizedLines, among_all
 from regard.data.text.pairs import Pairs, read_pairs
 from regard.data.text.tokenizer import Tokenizer
 
@@ -20,7 +20,7 @@ KEPT = [0, 1, 2, 3]
 SOURCES, TARGETS = Tokenizer.train("words", SOURCE, 100), Tokenizer.train("characters", TARGET, 100)
 
 
-def of(folder: Path | None = None, max_length: int = 100, mapped: int = MAPPED) -> tuple[Corpus, Dropped]:
+def of(folder: Path | None = None, max_length: int = 100, mapped: int = MAPPED) -> tuple[Corpus, DroppedPairs]:
     return Corpus.of(Pairs(SOURCE, TARGET), SOURCES, TARGETS, max_length, folder, mapped=mapped)
 
 
@@ -46,7 +46,7 @@ def test_ids_are_those_of_the_tokens() -> None:
 def test_long_pairs_are_dropped_and_counted(max_length: int, kept: int) -> None:
     corpus, dropped = of(max_length=max_length)
     assert len(corpus) == kept
-    assert dropped == Dropped(4 - kept, 4, 8, max_length)
+    assert dropped == DroppedPairs(4 - kept, 4, 8, max_length)
     assert max(corpus.source.lengths.max(), corpus.target.lengths.max()) <= max_length
 
 
@@ -62,8 +62,8 @@ def test_pairs_know_where_they_stood() -> None:
 
 
 def test_what_was_dropped_is_a_sentence() -> None:
-    assert str(Dropped(0, 0, 29_000, 100)) == "kept all 29,000 pairs"
-    assert str(Dropped(1200, 3, 29_000, 100)) == (
+    assert str(DroppedPairs(0, 0, 29_000, 100)) == "kept all 29,000 pairs"
+    assert str(DroppedPairs(1200, 3, 29_000, 100)) == (
         "dropped 1,203 of 29,000 pairs: 1,200 with a side of more than 100 tokens, 3 with an empty side"
     )
 

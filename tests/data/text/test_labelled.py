@@ -79,9 +79,19 @@ def test_what_is_wrong_with_a_file_is_told(name: str, content: str, sentence: st
 def test_a_file_that_is_not_there_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no file .*nix"):
         read_labelled(tmp_path / "nix")
-    (tmp_path / "a.txt").write_bytes(b"x text\nx \xff\n")
-    with pytest.raises(ValueError, match=r"a\.txt:2: byte 0xff at place 3 is not UTF-8"):
+    (tmp_path / "a.txt").write_bytes("x text\n".encode("utf-16"))
+    with pytest.raises(ValueError, match=r"a\.txt:1: byte 0xff at place 1 is not UTF-8"):
         read_labelled(tmp_path / "a.txt")
+
+
+def test_a_line_that_is_not_utf_8_is_read_as_latin_1_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"x na\xefve\r\ny na\xc3\xafve\nx text\n")
+    data = read_labelled(tmp_path / "a.txt")
+    assert data.texts == ["naïve", "naïve", "text"]
+    assert data.num_latin1 == 1
+    assert data[np.array([2])].num_latin1 == 1
+    (tmp_path / "a.txt").write_bytes(b"x text\n")
+    assert read_labelled(tmp_path / "a.txt").num_latin1 == 0
 
 
 def numbered(count: int) -> LabelledTexts:

@@ -5,8 +5,7 @@ import gc
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.text import lines as module
 from regard.data.text.lines import Lines

@@ -76,8 +76,8 @@ def test_tabs(tmp_path: Path) -> None:
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     good, empty = put(tmp_path / "good", "a\n"), put(tmp_path / "empty.gz", "")
-    told([good, empty], "empty.gz is empty; it must hold a sentence a line")
-    told([empty], "empty.gz is empty; it must hold source, tab, target, a line each")
+    told([good, empty], "empty.gz is empty; it must hold one sentence per line")
+    told([empty], "empty.gz is empty; it must hold source, tab, target, one pair per line")
     told([tmp_path / "none", good], "there is no file .*none; name one that is there")
     told([good, tmp_path], "is a directory; name the file in it")
     (tmp_path / "plain.gz").write_text("a\n")
@@ -103,7 +103,9 @@ def test_the_number_of_files(tmp_path: Path) -> None:
 def test_pairs_are_pairs() -> None:
     with pytest.raises(ValueError, match="source and target must have a line for each other, got 2 and 1 lines"):
         Pairs(["a", "b"], ["c"])
-    with pytest.raises(ValueError, match="references must be one sequence for each of 1 lines, got 2; give every line"):
+    with pytest.raises(
+        ValueError, match="references must be one sequence per line for 1 lines, got 2; give every line"
+    ):
         Pairs(["a"], ["b"], references=[["b"], ["c"]])
     assert Pairs(["a"], ["b"]).answers == [("b",)]
     assert Pairs(["a"], ["b"], references=[["b", "c"]]).answers == [["b", "c"]]

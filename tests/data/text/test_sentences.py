@@ -1,8 +1,7 @@
 """Sentences: cut where they end, and nothing but white space is lost."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.text.sentences import split_sentences
 

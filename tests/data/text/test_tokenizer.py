@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK
 from regard.data.text.tokenizer import Kind, Tokenizer
@@ -100,8 +99,8 @@ def test_the_vocabulary_survives_its_text(kind: Kind) -> None:
 
 def test_training_is_the_same_in_every_process() -> None:
     code = (
-        "import hashlib, json, sys; from regard.data.text.tokenizer import Tokens\n"
-        "tokens = Tokens.train('bpe', json.loads(sys.argv[1]), 400)\n"
+        "import hashlib, json, sys; from regard.data.text.tokenizer import Tokenizer\n"
+        "tokens = Tokenizer.train('bpe', json.loads(sys.argv[1]), 400)\n"
         "print(hashlib.sha256(tokens.to_json().encode()).hexdigest())"
     )
     ran = subprocess.run([sys.executable, "-c", code, json.dumps(LINES)], capture_output=True, text=True, check=True)
@@ -213,7 +212,9 @@ def test_half_a_character_is_told() -> None:
 
 @pytest.mark.parametrize("text", ["", "no", "[]", "{}", '{"kind": "words"}', '{"kind": "bpe"}', "3"])
 def test_what_is_no_vocabulary_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match="text must be what Tokens.to_json gave, got .*; train the vocabulary again"):
+    with pytest.raises(
+        ValueError, match="text must be the output of Tokenizer.to_json, got .*; train the vocabulary again"
+    ):
         Tokenizer.from_json(text)
 
 

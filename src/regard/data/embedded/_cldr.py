@@ -7,10 +7,11 @@ from typing import Any
 
 @contextmanager
 def fresh_babel(dataset: str) -> Iterator[Any]:
-    """Babel with tables as its files have them; `dataset` names who needs it where it is not installed.
+    """Babel with tables as in its files; `dataset` names the data set in the error if Babel is not installed.
 
-    Babel writes what it looks up for one locale into tables that others share (python-babel#1234), so that the name of
-    a month depends on what the process did before. Inside, tables are read afresh; afterwards the old ones are back.
+    Babel writes values that it looks up for one locale into tables that others share (python-babel#1234), so that the
+    name of a month depends on earlier calls. Inside the context tables are read afresh; afterwards the old ones are
+    restored.
     """
     try:
         import babel

@@ -1,8 +1,8 @@
-"""Dates as people write them -> ISO 8601: `de: 3. April 2021` -> `2021-04-03`.
+"""Dates in many languages -> ISO 8601: `de: 3. April 2021` -> `2021-04-03`.
 
-The words, orders and digits are those of Unicode's CLDR, in the edition that the installed Babel carries. The language
-is named first, as nobody can tell 3/4/2021 from 4/3/2021 otherwise. All dates lie within one hundred years, so that a
-year of two digits is one year; all are of the Gregorian calendar, also where another one is in daily use.
+Words, orders and digits are those of Unicode's CLDR, in the edition that the installed Babel carries. The language
+comes first, because 3/4/2021 and 4/3/2021 cannot be distinguished otherwise. All dates lie within one hundred years, so
+that a year of two digits is unique; all are Gregorian, also where another calendar is in daily use.
 """
 
 from collections.abc import Callable
@@ -40,57 +40,57 @@ LANGUAGES = (
     *("zh", "ja", "ko"),
 )
 
-# Ten of them, of ten scripts, for showing.
+# Ten of them in ten scripts, for demonstrations.
 TEN = ("en", "ru", "el", "ka", "he", "ar_EG", "hi", "th", "zh", "ko")
 
-# Zeros of the numbering systems, by CLDR's names; the other digits follow upon them.
+# Zeros of the numbering systems, by CLDR's names; the other digits follow them.
 _ZEROS = {"arab": "٠", "arabext": "۰", "beng": "০", "deva": "०", "mymr": "၀"}
 
 FORMS = tuple((language, width) for language in LANGUAGES for width in WIDTHS)
 
 
 def splits(seed: int = 0, train: int = 120_000, valid: int = 1_000, test: int = 4_000) -> Splits:
-    """So many pairs of dates that no other part has, over all languages and widths evenly; pure in its arguments.
+    """Splits without a common date, evenly over all languages and widths; pure in its arguments.
 
-    A tenth of the days is for the test, a twentieth to choose by, the others to learn from.
+    A tenth of the days is for the test, a twentieth for validation, the others for training.
     """
     for name, count in (("train", train), ("valid", valid), ("test", test)):
         if count < 1:
             raise ValueError(f"{name} must be 1 or more, got {count}; try {name}={len(FORMS)}, one of each form")
     days = np.random.default_rng(seed).permutation(DAYS)
-    tested, chosen = DAYS // 10, DAYS // 20
-    # a generator for each part: what is tested does not depend on how much is learnt
+    test_days, valid_days = DAYS // 10, DAYS // 20
+    # a generator per part: the test does not depend on the size of the training part
     return Splits(
-        _drawn(np.random.default_rng([seed, 1]), days[tested + chosen :], train),
-        _drawn(np.random.default_rng([seed, 2]), days[tested : tested + chosen], valid),
-        _drawn(np.random.default_rng([seed, 3]), days[:tested], test),
+        _sample_pairs(np.random.default_rng([seed, 1]), days[test_days + valid_days :], train),
+        _sample_pairs(np.random.default_rng([seed, 2]), days[test_days : test_days + valid_days], valid),
+        _sample_pairs(np.random.default_rng([seed, 3]), days[:test_days], test),
     )
 
 
-def _drawn(draw: np.random.Generator, days: NDArray[np.int64], count: int) -> Pairs:
-    # the forms in turn, in a new order every turn: no two differ by more than one
-    turns = -(-count // len(FORMS))
-    order = np.concatenate([draw.permutation(len(FORMS)) for _ in range(turns)])[:count]
-    dates = [FIRST + timedelta(days=int(day)) for day in draw.choice(days, count)]
+def _sample_pairs(rng: np.random.Generator, days: NDArray[np.int64], count: int) -> Pairs:
+    # all forms in a new order every round: their counts differ by at most one
+    rounds = -(-count // len(FORMS))
+    order = np.concatenate([rng.permutation(len(FORMS)) for _ in range(rounds)])[:count]
+    dates = [FIRST + timedelta(days=int(day)) for day in rng.choice(days, count)]
     return Pairs(
         [line(day, *FORMS[form]) for day, form in zip(dates, order, strict=True)], [day.isoformat() for day in dates]
     )
 
 
 def line(day: date, language: str, width: str) -> str:
-    """What a model reads: the language and the date."""
-    return f"{language}: {written(day, language, width)}"
+    """The input of a model: the language and the date."""
+    return f"{language}: {written_date(day, language, width)}"
 
 
-def written(day: date, language: str, width: str) -> str:
-    """The date as it is written in the language: what Babel's format_date gives, in the digits of the language."""
+def written_date(day: date, language: str, width: str) -> str:
+    """The date as written in the language: Babel's format_date, in the digits of the language."""
     parts = _patterns(language)[width]
     return "".join(part if isinstance(part, str) else part.texts[part.key(day)] for part in parts)
 
 
 @dataclass(frozen=True)
 class _Field:
-    """A part of a pattern that looks at the year, the month, the day or the weekday: one text for each."""
+    """A part of a pattern that depends on the year, the month, the day or the weekday, with the text of each value."""
 
     key: Callable[[date], int]
     texts: dict[int, str]
@@ -98,7 +98,7 @@ class _Field:
 
 @cache
 def _patterns(language: str) -> dict[str, tuple[str | _Field, ...]]:
-    """A date's texts and fields, end to end, by width. Babel formats each field once for all it can be."""
+    """The texts and fields of a date by width. Babel formats every value of a field once."""
     with fresh_babel("dates") as library:
         locale = library.Locale.parse(language)
         return {width: _parts(library.dates, locale, width) for width in WIDTHS}
@@ -113,12 +113,12 @@ def _parts(dates: Any, locale: Any, width: str) -> tuple[str | _Field, ...]:
             continue
         letter, count = value
         key, days = _KEYS[letter]
-        one = dates.parse_pattern(letter * count)
-        parts.append(_Field(key, {key(day): one.apply(day, locale).translate(digits) for day in days}))
+        pattern = dates.parse_pattern(letter * count)
+        parts.append(_Field(key, {key(day): pattern.apply(day, locale).translate(digits) for day in days}))
     return tuple(parts)
 
 
-# The letters of CLDR's patterns: what of a day they look at, and days that show all there is of it.
+# The letters of CLDR's patterns: the part of a date that they format, and dates with all its values.
 _KEYS: dict[str, tuple[Callable[[date], int], tuple[date, ...]]] = {
     "G": (lambda day: 0, (FIRST,)),
     "y": (lambda day: day.year, tuple(date(year, 1, 1) for year in range(FIRST.year, LAST.year + 1))),
@@ -131,7 +131,7 @@ _KEYS["c"] = _KEYS["E"]
 
 
 def _digits(system: str) -> dict[int, str]:
-    """Latin digits to those of the system; Babel writes all dates in Latin ones."""
+    """Latin digits to those of the numbering system; Babel writes all dates in Latin digits."""
     if system == "latn":
         return {}
     return {ord("0") + n: chr(ord(_ZEROS[system]) + n) for n in range(10)}

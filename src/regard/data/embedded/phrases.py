@@ -82,12 +82,12 @@ def phrases() -> dict[str, list[tuple[str, tuple[int, ...]]]]:
 
 
 def _patterns(library: Any, language: str) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Patterns with numbers that fit, by their words: what differs by its case or number alone is there once."""
+    """Patterns with numbers that fit, by their words; patterns that differ only in case or number occur once."""
     data = library.localedata.load(language)
     by_plural: dict[str, list[int]] = {}
     for number in _NUMBERS:
         by_plural.setdefault(data["plural_form"](number), []).append(number)
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    patterns: dict[str, tuple[str, tuple[int, ...]]] = {}
     for section in _SECTIONS:
         for key, text in _strings(data[section]):
             # which kind of space stands somewhere would give a language away
@@ -95,8 +95,8 @@ def _patterns(library: Any, language: str) -> dict[str, tuple[str, tuple[int, ..
             words = " ".join(re.sub(r"\{0\}|\d+", "", pattern).split()).casefold()
             numbers = tuple(by_plural.get(str(key), ())) if "{0}" in pattern else ()
             if sum(map(str.isalpha, words)) >= _LETTERS and "{" not in words and (numbers or "{0}" not in pattern):
-                found.setdefault(words, (pattern, numbers))
-    return found
+                patterns.setdefault(words, (pattern, numbers))
+    return patterns
 
 
 def _strings(table: Any, key: Any = None) -> Iterator[tuple[Any, str]]:

@@ -1,42 +1,43 @@
-"""Pictures and captions of one's own: a line a caption, path and caption with a tab between.  No torch here."""
+"""Captioned images from a file with one caption per line: path, tab, caption.  No torch here."""
 
 from pathlib import Path
 
 from regard.common import image_files
-from regard.data.embedded.scenes import Captioned
-from regard.data.images.labelled import alike
+from regard.data.embedded.scenes import CaptionedImages
+from regard.data.images.labelled import stack_images
 from regard.data.text.pairs import read_lines
 
 
-def read_captions(path: Path, size: int | None = None) -> Captioned:
-    """Pictures that a file names, and their captions; a picture that is named by several lines has several.
+def read_captions(path: Path, size: int | None = None) -> CaptionedImages:
+    """The images that a file names, with their captions; an image that several lines name has several captions.
 
-    Paths that are not whole start where the file lies. All pictures become `size` × `size`, which they must be already,
-    or of another size in common, if it is left out.
+    Relative paths start at the folder of the file. All images are resized to `size` × `size`; without `size` they must
+    have one size already.
     """
-    said: dict[Path, list[str]] = {}
+    captions: dict[Path, list[str]] = {}
     first: dict[Path, tuple[Path, int]] = {}
-    for number, line in enumerate(read_lines(path, "the path of a picture, tab, caption, a line each"), 1):
+    for number, line in enumerate(read_lines(path, "the path of a picture, tab, caption, one per line"), 1):
         parts = line.split("\t")
         if len(parts) != 2 or not all(part.strip() for part in parts):
             raise ValueError(
                 f"{path}:{number}: a line must be the path of a picture, tab, caption, got {line[:60]!r}; "
                 "write as many lines as a picture has captions"
             )
-        named = path.parent / parts[0]
-        # one picture, however it is spelled
-        said.setdefault(named.resolve(), []).append(parts[1])
-        first.setdefault(named.resolve(), (named, number))
+        image_path = path.parent / parts[0]
+        # one image, however its path is written
+        captions.setdefault(image_path.resolve(), []).append(parts[1])
+        first.setdefault(image_path.resolve(), (image_path, number))
     pixels = []
-    for named, number in first.values():
+    for image_path, number in first.values():
         try:
-            pixels.append(image_files.read(named, size=None if size is None else (size, size)))
+            pixels.append(image_files.read(image_path, size=None if size is None else (size, size)))
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from error
         if pixels[-1].shape[:2] != pixels[0].shape[:2]:
-            (high, wide), (one_high, one_wide) = pixels[-1].shape[:2], pixels[0].shape[:2]
+            (height, width), (first_height, first_width) = pixels[-1].shape[:2], pixels[0].shape[:2]
             raise ValueError(
-                f"{path}:{number}: {named} is {wide} × {high}, the first picture {one_wide} × {one_high}; "
+                f"{path}:{number}: {image_path} is {width} × {height}, "
+                f"the first picture {first_width} × {first_height}; "
                 "give size, such as size=64, to make them alike"
             )
-    return Captioned(alike(pixels), [tuple(dict.fromkeys(lines)) for lines in said.values()])
+    return CaptionedImages(stack_images(pixels), [tuple(dict.fromkeys(lines)) for lines in captions.values()])

@@ -1,4 +1,6 @@
-"""Translated and cluttered pictures: each somewhere on a canvas, among pieces of others  (Mnih et al. 2014, 4.1)."""
+"""Translated and cluttered images: each at a random position of a canvas, among patches of others  (Mnih et al.
+2014, 4.1).
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +12,7 @@ from regard.data.images.labelled import Images
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """Pictures on their canvases, and where each of them lies."""
+    """Images on their canvases, and the position of each."""
 
     images: Images
     corners: NDArray[np.int64]  # "n 2": row and column of the upper left pixel
@@ -25,44 +27,44 @@ def compose(
     piece: int = 8,
     seed: int = 0,
 ) -> Scenes:
-    """Those of the images that `index` names, each at a random place of a black canvas (height, width).
+    """The images `index`, each at a random position of a black canvas (height, width).
 
-    `clutter` pieces, `piece` pixels wide and high, cut at random out of other images, lie around and upon each; where
-    things meet, the brighter one is seen. The same arguments compose the same scenes.
+    `clutter` patches of `piece` × `piece` pixels, cut at random from other images, are drawn around and over each; of
+    overlapping pixels the brighter one is kept. The same arguments compose the same scenes.
     """
-    n, (high, wide, channels) = len(images), images.pixels.shape[1:]
-    if canvas[0] < high or canvas[1] < wide:
+    n, (height, width, channels) = len(images), images.pixels.shape[1:]
+    if canvas[0] < height or canvas[1] < width:
         raise ValueError(
-            f"canvas must hold pictures of {high} × {wide}, got {canvas[0]} × {canvas[1]}; "
-            f"try canvas=({2 * high}, {2 * wide})"
+            f"canvas must hold pictures of {height} × {width}, got {canvas[0]} × {canvas[1]}; "
+            f"try canvas=({2 * height}, {2 * width})"
         )
     if clutter < 0:
         raise ValueError(f"clutter must be 0 or more, got {clutter}; try clutter=4")
-    if clutter and not 1 <= piece <= min(high, wide):
+    if clutter and not 1 <= piece <= min(height, width):
         raise ValueError(
-            f"piece must be from 1 to {min(high, wide)}, as wide as a picture of {high} × {wide}, got {piece}; "
-            f"try piece={max(1, min(high, wide) // 4)}"
+            f"piece must be from 1 to {min(height, width)}, as wide as a picture of {height} × {width}, got {piece}; "
+            f"try piece={max(1, min(height, width) // 4)}"
         )
     if clutter and n < 2:
         raise ValueError(f"clutter={clutter} takes pieces of other images, got {n} in all; give more images")
-    draw = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     count = len(index)
 
-    def places(room: tuple[int, int], thing: tuple[int, int], *shape: int) -> NDArray[np.int64]:
-        """Upper left corners of things that lie in a room as a whole."""
-        return np.stack([draw.integers(0, a - b + 1, shape) for a, b in zip(room, thing, strict=True)], -1)
+    def places(area: tuple[int, int], box: tuple[int, int], *shape: int) -> NDArray[np.int64]:
+        """Random upper left corners of boxes that lie inside an area."""
+        return np.stack([rng.integers(0, a - b + 1, shape) for a, b in zip(area, box, strict=True)], -1)
 
-    corners = places(canvas, (high, wide), count)
-    others = (index[:, None] + draw.integers(1, max(n, 2), (count, clutter))) % n
-    small = (piece, piece)
-    cuts = places((high, wide), small, count, clutter) if clutter else np.zeros((count, 0, 2), np.int64)
-    drops = places(canvas, small, count, clutter) if clutter else cuts
+    corners = places(canvas, (height, width), count)
+    others = (index[:, None] + rng.integers(1, max(n, 2), (count, clutter))) % n
+    patch = (piece, piece)
+    patch_sources = places((height, width), patch, count, clutter) if clutter else np.zeros((count, 0, 2), np.int64)
+    patch_targets = places(canvas, patch, count, clutter) if clutter else patch_sources
     pixels = np.zeros((count, *canvas, channels), np.uint8)
-    for scene, which, (top, left), more in zip(
-        pixels, index, corners, np.concatenate([others[..., None], cuts, drops], -1), strict=True
+    for scene, image, (top, left), patches in zip(
+        pixels, index, corners, np.concatenate([others[..., None], patch_sources, patch_targets], -1), strict=True
     ):
-        scene[top : top + high, left : left + wide] = images.pixels[which]
-        for other, y, x, down, right in more:
-            under = scene[down : down + piece, right : right + piece]
-            np.maximum(under, images.pixels[other, y : y + piece, x : x + piece], out=under)
+        scene[top : top + height, left : left + width] = images.pixels[image]
+        for other, y, x, y_target, x_target in patches:
+            target = scene[y_target : y_target + piece, x_target : x_target + piece]
+            np.maximum(target, images.pixels[other, y : y + piece, x : x + piece], out=target)
     return Scenes(Images(pixels, images.labels[index], images.classes), corners)

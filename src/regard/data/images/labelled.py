@@ -1,4 +1,4 @@
-"""Labelled images: scikit-learn's digits, IDX files as MNIST comes in, folders of pictures. No torch here."""
+"""Labelled images: scikit-learn's digits, IDX files such as those of MNIST, folders of images. No torch here."""
 
 import gzip
 import math
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from regard.common import image_files
 from regard.data.splitting import check_labels
 
-# the types of an IDX file that images and labels come in
+# the data types and ranks of IDX files of images and labels
 _BYTES, _RANKS = 0x08, {"images": 3, "labels": 1}
-# pairs of files as their publishers name them
+# file names of MNIST and its relatives
 _NAMES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
@@ -26,7 +26,7 @@ _NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Pictures of one size with a class each."""
+    """Images of one size with one class each."""
 
     pixels: NDArray[np.uint8]  # "n h w c"
     labels: NDArray[np.int64]  # "n"
@@ -53,41 +53,41 @@ def digits() -> Images:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise ImportError("the digits need scikit-learn; install it with: pip install 'regard[vision]'") from error
-    found = load_digits()
-    pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)[..., None]
-    return Images(pixels, found.target.astype(np.int64), tuple(map(str, range(10))))
+    dataset = load_digits()
+    pixels = np.rint(dataset.images * (255 / 16)).astype(np.uint8)[..., None]
+    return Images(pixels, dataset.target.astype(np.int64), tuple(map(str, range(10))))
 
 
 def read_images(path: Path, split: str = "train", size: int | None = None) -> Images:
-    """A folder with the IDX files of MNIST and its like, plain or .gz, or one with a folder of pictures a class.
+    """A folder with the IDX files of MNIST and its relatives, plain or .gz, or one with a folder of images per class.
 
-    Of pictures, folders called train and test hold the splits, if there are any, also test alone; all become `size` ×
-    `size`, which they must be already if it is left out.
+    Image folders may contain the splits in folders called train and test, or test alone; all images are resized to
+    `size` × `size`; without `size` they must have one size already.
     """
     if split not in _NAMES:
         raise ValueError(f"split must be 'train' or 'test', got {split!r}; a folder holds these two")
     if not path.is_dir():
-        raise ValueError(f"{path} is no folder; name one with IDX files, or with a folder of pictures a class")
-    pair = [_either(path, name) for name in _NAMES[split]]
+        raise ValueError(f"{path} is no folder; name one with IDX files, or with a folder of images per class")
+    pair = [_plain_or_gz(path, name) for name in _NAMES[split]]
     if all(pair):
         if size is not None:
             raise ValueError(f"size={size} is for pictures, and {path} holds IDX files; leave it out")
-        return read_idx(*(found for found in pair if found is not None))
+        return read_idx(*(file for file in pair if file is not None))
     if any(pair):
-        there, missing = (str(one) for one in (next(filter(None, pair)), _NAMES[split][pair.index(None)]))
-        raise ValueError(f"{there} is there, but not {missing} (or .gz); put it beside it")
+        present, missing = next(filter(None, pair)), _NAMES[split][pair.index(None)]
+        raise ValueError(f"{present} is there, but not {missing} (or .gz); put it beside it")
     if (path / split).is_dir():
-        return _pictures(path / split, size)
-    # what is to be judged on beside the classes is no class of its own
-    return _pictures(path, size, but=_NAMES if split == "train" else ())
+        return _read_class_folders(path / split, size)
+    # a test folder beside the class folders is no class
+    return _read_class_folders(path, size, but=_NAMES if split == "train" else ())
 
 
 def has_split(path: Path, split: str) -> bool:
     """Whether a folder holds a split of its own."""
-    return all(_either(path, name) for name in _NAMES[split]) or (path / split).is_dir()
+    return all(_plain_or_gz(path, name) for name in _NAMES[split]) or (path / split).is_dir()
 
 
-def _either(folder: Path, name: str) -> Path | None:
+def _plain_or_gz(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
@@ -104,43 +104,43 @@ def read_idx(images: Path, labels: Path) -> Images:
 
 def _idx(path: Path, what: str) -> NDArray[np.uint8]:
     rank = _RANKS[what]
-    begins, start = struct.pack(">BBBB", 0, 0, _BYTES, rank), 4 + 4 * rank
+    magic, start = struct.pack(">BBBB", 0, 0, _BYTES, rank), 4 + 4 * rank
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            head = file.read(start)
-            if head[:4] != begins:
+            header = file.read(start)
+            if header[:4] != magic:
                 raise ValueError(
-                    f"{path} is no IDX file of {what}: it begins with {head[:4].hex(' ') or 'nothing'}, not "
-                    f"{begins.hex(' ')}; is it another file, or packed without .gz in its name?"
+                    f"{path} is no IDX file of {what}: it begins with {header[:4].hex(' ') or 'nothing'}, not "
+                    f"{magic.hex(' ')}; is it another file, or packed without .gz in its name?"
                 )
-            sizes = struct.unpack(f">{rank}I", head[4:]) if len(head) == start else ()
-            wanted = math.prod(sizes)
-            # no more than is told: a small file can be unpacked to any size
-            data = _some(file, wanted + 1) if sizes else b""
+            sizes = struct.unpack(f">{rank}I", header[4:]) if len(header) == start else ()
+            expected = math.prod(sizes)
+            # no more than declared: a small file can be unpacked to any size
+            data = _read_at_most(file, expected + 1) if sizes else b""
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked ({error}); get the file again") from error
-    if not sizes or len(data) != wanted:
-        should, has = start + (wanted if sizes else 0), len(head) + len(data)
+    if not sizes or len(data) != expected:
+        expected_bytes, actual_bytes = start + (expected if sizes else 0), len(header) + len(data)
         raise ValueError(
-            f"{path} should hold {should} bytes for {what} of {sizes or 'no size'}, but has "
-            f"{'more' if has > should else has}; get the file again"
+            f"{path} should hold {expected_bytes} bytes for {what} of {sizes or 'no size'}, but has "
+            f"{'more' if actual_bytes > expected_bytes else actual_bytes}; get the file again"
         )
-    if not wanted:
+    if not expected:
         raise ValueError(f"{path} holds {what} of {sizes}, which is nothing; get the file again")
     # writable: torch warns of memory that may not be written to
     return np.frombuffer(bytearray(data), np.uint8).reshape(sizes)
 
 
-def _some(file: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
-    """At most `count` bytes, and no memory for more than there are."""
-    parts, left = [], count
-    while left and (part := file.read(min(left, 1 << 24))):
+def _read_at_most(file: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
+    """At most `count` bytes, without allocating more than there are."""
+    parts, remaining = [], count
+    while remaining and (part := file.read(min(remaining, 1 << 24))):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)
 
 
-def _pictures(folder: Path, size: int | None, but: Collection[str] = ()) -> Images:
+def _read_class_folders(folder: Path, size: int | None, but: Collection[str] = ()) -> Images:
     names = (path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     classes = sorted(name for name in names if name not in but)
     files = [
@@ -151,26 +151,21 @@ def _pictures(folder: Path, size: int | None, but: Collection[str] = ()) -> Imag
     ]
     if not files:
         raise ValueError(
-            f"{folder} holds neither IDX files ({_NAMES['train'][0]}) nor pictures in a folder a class; "
+            f"{folder} holds neither IDX files ({_NAMES['train'][0]}) nor images in one folder per class; "
             f"put pictures ({', '.join(image_files.SUFFIXES)}) into folders that name their classes"
         )
     pixels = [image_files.read(path, size=None if size is None else (size, size)) for path, _ in files]
-    for (path, _), one in zip(files, pixels, strict=True):
-        if one.shape[:2] != pixels[0].shape[:2]:
+    for (path, _), image in zip(files, pixels, strict=True):
+        if image.shape[:2] != pixels[0].shape[:2]:
             raise ValueError(
-                f"{path} is {one.shape[1]} × {one.shape[0]}, {files[0][0]} {pixels[0].shape[1]} × "
+                f"{path} is {image.shape[1]} × {image.shape[0]}, {files[0][0]} {pixels[0].shape[1]} × "
                 f"{pixels[0].shape[0]}; give size, such as size=32, to make them alike"
             )
-    return Images(alike(pixels), np.array([label for _, label in files]), tuple(classes))
+    return Images(stack_images(pixels), np.array([label for _, label in files]), tuple(classes))
 
 
-def read_pictures(paths: Sequence[Path], size: tuple[int, int], channels: int) -> NDArray[np.uint8]:  # -> "n h w c"
-    """Pictures made (width, height) large, and grey or in colour as there are channels."""
-    return np.stack([image_files.read(path, size=size, mode="L" if channels == 1 else "RGB") for path in paths])
-
-
-def alike(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """All grey, or all in colour."""
-    if len({one.shape[-1] for one in pixels}) > 1:
-        pixels = [np.repeat(one, 3, -1) if one.shape[-1] == 1 else one for one in pixels]
+def stack_images(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """Stacks images; if some are in colour, grey ones become colour."""
+    if len({image.shape[-1] for image in pixels}) > 1:
+        pixels = [np.repeat(image, 3, -1) if image.shape[-1] == 1 else image for image in pixels]
     return np.stack(pixels)

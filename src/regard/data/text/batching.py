@@ -11,79 +11,94 @@ from torch import Tensor
 from regard.data.text.corpus import Corpus, TokenizedLines
 from regard.data.text.special_tokens import BOS, EOS, PAD
 
-# Lines are sorted by length among this many batches' worth of them: enough for even lengths, few enough that the
-# company a line keeps changes from epoch to epoch.
+# Samples are sorted by length within pools of this many batches: enough for even lengths, few enough that a sample has
+# other neighbours in every epoch.
 _POOL = 256
-# Targets that differ by less than this count as one length, among which sources are sorted: a little padding of the
-# target for much less of the source. Of 1 to 6, on pairs of sentences, 2 gave the fewest batches.
+# Lengths that differ by less than this count as equal when the other sequences are sorted: a little padding of one
+# sequence for much less of the others. Of 1 to 6, on pairs of sentences, 2 gave the fewest batches.
 _STEP = 2
 
 
 def plan_batches(
-    source_lengths: NDArray[np.integer], target_lengths: NDArray[np.integer], tokens: int, seed: int, epoch: int
-) -> list[NDArray[np.int64]]:
-    """The batches of an epoch, as numbers of samples: every sample once, lengths alike, in a shuffled order.
+    lengths: Sequence[NDArray[np.integer]], tokens: int, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:  # "n" each
+    """The batches of an epoch, as indices of samples: every sample once, similar lengths together, in random order.
 
-    `tokens` bounds a batch on each side, padding and the one token more (EOS or BOS) included:
-    rows × (longest source + 1) and rows × (longest target + 1); a sample longer than that stands alone. A pure
-    function of its arguments.
+    A sample has one or more sequences, such as a source and a target: `lengths` holds the lengths of each over all
+    samples. `tokens` bounds a batch in each of them, including padding and one special token (EOS or BOS):
+    rows × (longest + 1); a longer sample has a batch of its own. A pure function of its arguments.
     """
     if tokens < 1:
         raise ValueError(f"tokens must be 1 or more, got {tokens}; try tokens=4096")
     if seed < 0 or epoch < 0:
         raise ValueError(f"seed and epoch must be 0 or more, got seed={seed} and epoch={epoch}; count from 0")
-    if len(source_lengths) != len(target_lengths):
-        raise ValueError(
-            f"source_lengths and target_lengths must be of the same samples, got {len(source_lengths)} and "
-            f"{len(target_lengths)}; take both from one corpus"
-        )
-    count = len(source_lengths)
+    if len({len(sequence_lengths) for sequence_lengths in lengths}) != 1:
+        counts = " and ".join(str(len(sequence_lengths)) for sequence_lengths in lengths) or "none"
+        raise ValueError(f"lengths must be of the same samples, got {counts}; take all from one corpus")
+    count = len(lengths[0])
     if not count:
         return []
-    draw = np.random.default_rng([seed, epoch])
-    order = draw.permutation(count)
-    size = max(1, round(_POOL * tokens / (float(np.maximum(source_lengths, target_lengths).mean()) + 1)))
-    # As an ox ploughs: targets go up in one pool and down in the next, sources up at one target length and down at the
-    # next, so that neighbours are alike on both sides also where one run ends and another begins.
-    # Where a run begins and which way it goes is drawn, so that also a small corpus makes other batches every time.
-    first, way, turn = draw.integers(_STEP), draw.integers(2), draw.integers(2)
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(count)
+    size = max(1, round(_POOL * tokens / (float(_longest(lengths).mean()) + 1)))
+    # The first step and the directions are sampled, so that also a small corpus has other batches in every epoch.
+    first_step, pool_direction, step_direction = rng.integers(_STEP), rng.integers(2), rng.integers(2)
     longest = np.empty(count, np.int32)
-    for pool, start in enumerate(range(0, count, size)):  # one at a time: memory is that of the order itself
-        here = order[start : start + size]
-        source, target = source_lengths[here], target_lengths[here]
-        step = (target + first) // _STEP
-        step = -step if (pool + way) % 2 else step
-        ranked = np.lexsort((np.where((step + turn) % 2, -source, source), step))
-        order[start : start + size] = here[ranked]
-        longest[start : start + size] = np.maximum(source, target)[ranked] + 1
+    for pool, start in enumerate(range(0, count, size)):  # one at a time, so that no copy of all lengths is made
+        rows = order[start : start + size]
+        pool_lengths = [sequence_lengths[rows] for sequence_lengths in lengths]
+        ranked = _rank(pool_lengths, first_step, (pool + pool_direction) % 2 == 1, step_direction)
+        order[start : start + size] = rows[ranked]
+        longest[start : start + size] = _longest(pool_lengths)[ranked] + 1
     batches = []
-    at = 0
-    while at < count:
-        most = max(1, tokens // int(longest[at]))
-        widest = np.maximum.accumulate(longest[at : at + most])
-        # padded size grows with every row, so the rows that fit are a beginning of the window
-        rows = max(1, int(np.count_nonzero(widest * np.arange(1, len(widest) + 1) <= tokens)))
-        batches.append(order[at : at + rows])
-        at += rows
-    return [batches[n] for n in draw.permutation(len(batches))]
+    start = 0
+    while start < count:
+        window = longest[start : start + max(1, tokens // int(longest[start]))]
+        widest = np.maximum.accumulate(window)
+        # the padded size grows with every row, so the rows that fit are the first ones of the window
+        fitting = max(1, int(np.count_nonzero(widest * np.arange(1, len(widest) + 1) <= tokens)))
+        batches.append(order[start : start + fitting])
+        start += fitting
+    return [batches[n] for n in rng.permutation(len(batches))]
+
+
+def _longest(lengths: Sequence[NDArray[np.integer]]) -> NDArray[np.integer]:
+    return np.maximum.reduce(list(lengths))
+
+
+def _rank(
+    lengths: Sequence[NDArray[np.integer]], first_step: np.int64, is_descending: bool, step_direction: np.int64
+) -> NDArray[np.int64]:  # "n" each -> "n"
+    """The order of a pool in serpentines: by steps of the last sequence, within a step by the sequence before it.
+
+    The last sequence ascends in one pool and descends in the next, the others ascend in one step and descend in the
+    next, so that neighbours are similar in all sequences also where one run ends and another begins.
+    """
+    *others, last = lengths
+    steps = (last + first_step) // _STEP if others else last
+    keys = [-steps if is_descending else steps]
+    for n in reversed(range(len(others))):
+        values = (others[n] + first_step) // _STEP if n else others[n]
+        keys.append(np.where((keys[-1] + step_direction) % 2, -values, values))
+    return np.lexsort(keys[::-1])
 
 
 @dataclass(frozen=True, eq=False)
 class PairBatch:
-    """Pairs as tensors: the source ends with EOS, the target stands between BOS and EOS, PAD fills behind."""
+    """Pairs as tensors: the source ends with EOS, the target has BOS and EOS around it, PAD fills the rest."""
 
     index: NDArray[np.int64]  # "b", the numbers of the samples
     source: Tensor  # "b s"
     source_lengths: Tensor  # "b", with EOS
     target: Tensor  # "b t+1"
-    target_lengths: Tensor  # "b", what is predicted: ids and EOS
+    target_lengths: Tensor  # "b", of the predicted tokens: ids and EOS
 
     def __len__(self) -> int:
         return len(self.index)
 
     @property
     def tokens(self) -> int:
-        """How many target tokens are predicted."""
+        """The number of predicted target tokens."""
         return int(self.target_lengths.sum())
 
     def to(self, device: torch.device | str) -> "PairBatch":
@@ -96,7 +111,7 @@ class PairBatch:
         )
 
     def shard(self, rank: int, world: int) -> "PairBatch | None":
-        """Rows rank, rank + world, …, padded as far as they need; None when there are none."""
+        """The rows rank, rank + world, …, padded to their own lengths; None if there are none."""
         if not 0 <= rank < world:
             raise ValueError(f"rank must be from 0 to world - 1, got rank={rank} and world={world}; count from 0")
         if rank >= len(self):
@@ -123,16 +138,16 @@ def collate(corpus: Corpus, index: NDArray[np.integer] | Sequence[int]) -> PairB
 
 
 def source_batch(lines: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:  # -> "b s", "b"
-    """Encoded lines as a source: ids and EOS, PAD behind; and the lengths, EOS counted."""
+    """Encoded lines as a source: ids and EOS, then PAD; and the lengths including EOS."""
     if not lines:
-        raise ValueError("lines must hold at least one encoded line, got none; ask only where there is something")
+        raise ValueError("lines must hold at least one encoded line, got none; leave empty batches out")
     starts = np.cumsum([0, *map(len, lines)])
     side = TokenizedLines(np.fromiter((n for line in lines for n in line), np.int32, int(starts[-1])), starts)
     return _padded(side, np.arange(len(side)), begin=False)
 
 
 def _padded(side: TokenizedLines, index: NDArray[np.int64], begin: bool) -> tuple[Tensor, Tensor]:
-    """[BOS] ids EOS, PAD behind; and the number of ids and EOS."""
+    """[BOS] ids EOS, then PAD; and the number of ids and EOS."""
     starts = side.starts[index]
     lengths = side.starts[index + 1] - starts
     first = int(begin)
@@ -140,8 +155,8 @@ def _padded(side: TokenizedLines, index: NDArray[np.int64], begin: bool) -> tupl
     if begin:
         rows[:, 0] = BOS
     rows[np.arange(len(index)), first + lengths] = EOS
-    # every id's place in the flat array: where its line starts, and how far in it stands
+    # the index of every id in the flat array: the start of its line plus its position in the line
     inside = np.arange(lengths.max())[None, :] < lengths[:, None]
-    places = (starts[:, None] + np.arange(lengths.max())[None, :])[inside]
-    rows[:, first : first + int(lengths.max())][inside] = side.ids[places]
+    flat_index = (starts[:, None] + np.arange(lengths.max())[None, :])[inside]
+    rows[:, first : first + int(lengths.max())][inside] = side.ids[flat_index]
     return torch.from_numpy(rows), torch.from_numpy(lengths + 1)

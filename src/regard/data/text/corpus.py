@@ -1,4 +1,4 @@
-"""Pairs as numbers, flat: ids of all lines end to end, and where each line starts."""
+"""Corpus: tokenized pairs as flat arrays, the ids of all lines in one array and the start of each line in another."""
 
 import contextlib
 import os
@@ -18,17 +18,17 @@ from regard.common import atomic_files
 from regard.data.text.pairs import Pairs
 from regard.data.text.tokenizer import Tokenizer
 
-# A side with more tokens than this lives in files and is mapped into memory: 200 MB of ids.
+# Lines of more tokens than this are stored in files that are mapped into memory: 200 MB of ids.
 MAPPED = 50_000_000
-# lines encoded at once
+# lines encoded at a time
 _CHUNK = 8192
-# Short sources have the oddest lengths: a target is measured by its source with so many tokens more.
-SHORT = 10
+# Added to source lengths before taking the target/source ratio, so that very short sources do not dominate it.
+LENGTH_OFFSET = 10
 
 
 @dataclass(frozen=True, eq=False)
 class TokenizedLines:
-    """Lines of one language; ids without BOS and EOS."""
+    """Tokenized lines of one language; ids without BOS and EOS."""
 
     ids: NDArray[np.int32]  # "tokens"
     starts: NDArray[np.int64]  # "n+1"
@@ -46,8 +46,8 @@ class TokenizedLines:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """Pairs that are not learnt from, and why."""
+class DroppedPairs:
+    """How many pairs were dropped, and why."""
 
     too_long: int
     empty: int
@@ -65,24 +65,26 @@ class Dropped:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Pairs as numbers: line n of the source belongs to line n of the target."""
+    """Tokenized pairs: line n of the source belongs to line n of the target."""
 
     source: TokenizedLines
     target: TokenizedLines
-    # which pairs of those that were read are not among these, in order: few beside what each of these stood as
+    # indices, in order, of the pairs that were read but dropped
     left_out: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     def __len__(self) -> int:
         return len(self.source)
 
     @property
-    def stretch(self) -> float:
-        """The least r for which no target of n + 1 tokens is longer than r (m + 1 + SHORT), m those of its source."""
-        most = 0.0
-        for at in range(0, len(self), _CHUNK):
-            source, target = (np.diff(side.starts[at : at + _CHUNK + 1]) for side in (self.source, self.target))
-            most = max(most, float(((target + 1) / (source + 1 + SHORT)).max()))
-        return most
+    def max_length_ratio(self) -> float:
+        """The least r for which no target of n + 1 tokens is longer than r (m + 1 + LENGTH_OFFSET), m the tokens of its
+        source.
+        """
+        ratio = 0.0
+        for start in range(0, len(self), _CHUNK):
+            source, target = (np.diff(lines.starts[start : start + _CHUNK + 1]) for lines in (self.source, self.target))
+            ratio = max(ratio, float(((target + 1) / (source + 1 + LENGTH_OFFSET)).max()))
+        return ratio
 
     @classmethod
     def of(
@@ -94,42 +96,42 @@ class Corpus:
         folder: Path | None,
         *,
         mapped: int = MAPPED,
-    ) -> tuple["Corpus", Dropped]:
-        """The pairs of at most `max_length` tokens a side whose sides both hold more than white space.
+    ) -> tuple["Corpus", DroppedPairs]:
+        """The pairs of at most `max_length` tokens per side whose sides both contain more than white space.
 
-        A side of more than `mapped` tokens is kept in `folder` and mapped from there, so that memory does not grow with
-        the corpus; with no folder it stays in memory.
+        A side of more than `mapped` tokens is stored in `folder` and mapped from there, so that memory does not grow
+        with the corpus; without a folder it stays in memory.
         """
         if max_length < 1:
             raise ValueError(f"max_length must be 1 or more, got {max_length}; try max_length=100")
-        source, target = _Growing("source", folder, mapped), _Growing("target", folder, mapped)
+        source, target = _LinesWriter("source", folder, mapped), _LinesWriter("target", folder, mapped)
         too_long = empty = 0
         left_out = array("i")
         try:
-            for at in range(0, len(pairs), _CHUNK):
-                lines = pairs.source[at : at + _CHUNK], pairs.target[at : at + _CHUNK]
+            for start in range(0, len(pairs), _CHUNK):
+                lines = pairs.source[start : start + _CHUNK], pairs.target[start : start + _CHUNK]
                 ids = source_tokens.encode(lines[0]), target_tokens.encode(lines[1])
-                keep = []
-                for n, (one, two, a, b) in enumerate(zip(*lines, *ids, strict=True)):
-                    if not (a and b) or one.isspace() or two.isspace():
+                kept_lines = []
+                for n, (source_line, target_line, a, b) in enumerate(zip(*lines, *ids, strict=True)):
+                    if not (a and b) or source_line.isspace() or target_line.isspace():
                         empty += 1
                     elif max(len(a), len(b)) > max_length:
                         too_long += 1
                     else:
-                        keep.append(n)
+                        kept_lines.append(n)
                         continue
-                    left_out.append(at + n)
-                source.add([ids[0][n] for n in keep])
-                target.add([ids[1][n] for n in keep])
-            dropped = Dropped(too_long, empty, len(pairs), max_length)
+                    left_out.append(start + n)
+                source.add([ids[0][n] for n in kept_lines])
+                target.add([ids[1][n] for n in kept_lines])
+            dropped = DroppedPairs(too_long, empty, len(pairs), max_length)
             if too_long + empty == len(pairs):
                 raise ValueError(
                     f"no pair is left to learn from: {dropped}; raise max_length={max_length} or look at the files"
                 )
-            # a full disk is told here at the latest, and then none has its own name yet
-            source.settle()
-            target.settle()
-            return cls(source.side(), target.side(), np.array(left_out, np.int32)), dropped
+            # an error such as a full disk is raised here at the latest, before any file has its final name
+            source.sync()
+            target.sync()
+            return cls(source.lines(), target.lines(), np.array(left_out, np.int32)), dropped
         except OSError as error:
             raise error if folder is None else atomic_files.write_error(error, folder) from error
         finally:
@@ -137,17 +139,17 @@ class Corpus:
             target.close()
 
 
-def among_all(kept: NDArray[np.integer], left_out: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The numbers that those that were kept had before others, whose numbers are in order, were left out."""
-    return kept + np.searchsorted(left_out - np.arange(len(left_out)), kept, side="right")
+def among_all(indices: NDArray[np.integer], left_out: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The indices before dropping, from the indices after it; `left_out` are the dropped ones, in order."""
+    return indices + np.searchsorted(left_out - np.arange(len(left_out)), indices, side="right")
 
 
-class _Growing:
-    """A side while it grows: in memory first, in files from `mapped` tokens on."""
+class _LinesWriter:
+    """Tokenized lines that are being written: in memory first, in files from `mapped` tokens on."""
 
     def __init__(self, name: str, folder: Path | None, mapped: int) -> None:
         self.name, self.folder, self.mapped = name, folder, mapped
-        self.ids, self.starts = _Flat(np.int32), _Flat(np.int64)
+        self.ids, self.starts = _ArrayWriter(np.int32), _ArrayWriter(np.int64)
         self.starts.add(np.zeros(1, np.int64))
         self.tokens = 0
 
@@ -161,11 +163,11 @@ class _Growing:
             self.ids.move(self.folder / f"{self.name}.ids")
             self.starts.move(self.folder / f"{self.name}.starts")
 
-    def settle(self) -> None:
-        self.ids.settle()
-        self.starts.settle()
+    def sync(self) -> None:
+        self.ids.sync()
+        self.starts.sync()
 
-    def side(self) -> TokenizedLines:
+    def lines(self) -> TokenizedLines:
         return TokenizedLines(self.ids.array(), self.starts.array())
 
     def close(self) -> None:
@@ -173,10 +175,10 @@ class _Growing:
         self.starts.close()
 
 
-class _Flat:
-    """Numbers end to end while there are ever more of them: in memory, after `move` in a file.
+class _ArrayWriter:
+    """A growing array of numbers: in memory, after `move` in a file.
 
-    One buffer: of a list of arrays that is freed, the C library keeps most.
+    One buffer: the C library would not return most of the memory of a list of arrays.
     """
 
     def __init__(self, dtype: type[np.integer]) -> None:
@@ -188,19 +190,19 @@ class _Flat:
         self.file.write(numbers.data)
 
     def move(self, path: Path) -> None:
-        held = self.file
-        assert isinstance(held, BytesIO)
+        buffer = self.file
+        assert isinstance(buffer, BytesIO)
         self.file, self.path = _unfinished(path.parent, path.name), path
-        self.file.write(held.getbuffer())
+        self.file.write(buffer.getbuffer())
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Forces a file to the disk."""
         if self.path is not None:
             self.file.flush()
             os.fsync(self.file.fileno())
 
     def array(self) -> NDArray[Any]:
-        """All of them, to be read only; a file, settled before, takes its own name."""
+        """The whole array, read-only; a file, which was synced before, gets its final name."""
         if self.path is not None:
             self.file.close()
             os.replace(self.file.name, self.path)
@@ -209,14 +211,14 @@ class _Flat:
         return np.frombuffer(self.file.getvalue(), self.dtype)
 
     def close(self) -> None:
-        """Leaves no half-written file behind."""
-        with contextlib.suppress(OSError):  # of a full disk, which was told
+        """Removes an unfinished file."""
+        with contextlib.suppress(OSError):  # a full disk, which was already reported
             self.file.close()
         if self.path is not None:
             Path(self.file.name).unlink(missing_ok=True)
 
 
 def _unfinished(folder: Path, name: str) -> IO[bytes]:
-    """A file under a name that a sweep of the folder knows, in case this process is killed."""
+    """A file with a name that `remove_unfinished` recognises, in case this process is killed."""
     atomic_files.make_folder(folder)
     return tempfile.NamedTemporaryFile(prefix=f".{name}.", suffix=atomic_files.UNFINISHED, dir=folder, delete=False)

@@ -1,4 +1,4 @@
-"""Pairs held out to validate on: a sample of those to learn from, none of whose sources is learned from."""
+"""Holds out validation pairs from the training pairs, such that no source is in both."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -9,42 +9,42 @@ from regard.data.splitting import draw_groups
 from regard.data.text.lines import Lines
 from regard.data.text.pairs import Pairs
 
-# one in so many pairs is held out
+# one in this many pairs is held out
 _SHARE = 50
 
 
 def hold_out(pairs: Pairs, most: int, seed: int) -> tuple[Pairs, Pairs, tuple[int, ...]]:
-    """The pairs to learn from, those held out, and the numbers of these; neither need fit into memory.
+    """The training pairs, the held-out pairs, and the indices of the held-out ones; neither need fit into memory.
 
-    A fiftieth of the pairs that have text on both sides, at most `most`, drawn by the seed. A source that stands there
-    several times is held out as often, or not at all where that is more than are wanted: a model is not judged by what
-    it has seen. Where every source is too frequent, it is the rarest.
+    A fiftieth of the pairs with text on both sides is held out, at most `most`, sampled by the seed. A source that
+    occurs several times is held out with all its occurrences, or not at all if they are more than are wanted: a model
+    is not judged on sources that it has seen. If every source is too frequent, the rarest one is held out.
     """
-    whole = np.fromiter(_whole(pairs), np.dtype([("number", np.int64), ("source", np.uint64)]))
-    wanted = max(min(len(whole) // _SHARE, most), 1)
-    sources = np.unique(whole["source"], return_inverse=True)[1]
-    chosen = draw_groups(sources, wanted, np.random.default_rng(seed))
-    held = tuple(whole["number"][np.isin(sources, chosen)].tolist())
-    if len(held) == len(whole):
+    complete = np.fromiter(_complete_pairs(pairs), np.dtype([("number", np.int64), ("source", np.uint64)]))
+    count = max(min(len(complete) // _SHARE, most), 1)
+    sources = np.unique(complete["source"], return_inverse=True)[1]
+    groups = draw_groups(sources, count, np.random.default_rng(seed))
+    held_out = tuple(complete["number"][np.isin(sources, groups)].tolist())
+    if len(held_out) == len(complete):
         raise ValueError(
-            f"train has no pair to spare for validation: of {len(pairs):,} lines {len(whole):,} have text on both "
+            f"train has no pair to spare for validation: of {len(pairs):,} lines {len(complete):,} have text on both "
             "sides, and not two different sources; give more lines, or valid as well"
         )
-    return *_parted(pairs, held), held
+    return *_separate(pairs, held_out), held_out
 
 
-def _whole(pairs: Pairs) -> Iterator[tuple[int, int]]:
-    """The numbers of pairs with text on both sides, and fingerprints of their sources."""
+def _complete_pairs(pairs: Pairs) -> Iterator[tuple[int, int]]:
+    """The indices of pairs with text on both sides, and hashes of their sources."""
     for n, (line, other) in enumerate(zip(pairs.source, pairs.target, strict=True)):
         if line.strip() and other.strip():
             yield n, int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest())
 
 
-def _parted(pairs: Pairs, held: Sequence[int]) -> tuple[Pairs, Pairs]:
-    out = set(held)
+def _separate(pairs: Pairs, held_out: Sequence[int]) -> tuple[Pairs, Pairs]:
+    indices = set(held_out)
     sides = [(Lines(), Lines()) for _ in range(2)]
     for n, (line, other) in enumerate(zip(pairs.source, pairs.target, strict=True)):
-        source, target = sides[n in out]
+        source, target = sides[n in indices]
         source.add(line)
         target.add(other)
     return Pairs(*sides[False]), Pairs(*sides[True])

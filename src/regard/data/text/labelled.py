@@ -30,6 +30,7 @@ class LabelledTexts:
     labels: NDArray[np.int64]  # "n"
     classes: tuple[str, ...]
     evidence: NDArray[np.int64] | None = None  # "n"
+    num_latin1: int = 0  # lines of the file that are not UTF-8 and were read as Latin-1
 
     def __post_init__(self) -> None:
         for name, numbers in (("labels", self.labels), ("evidence", self.evidence)):
@@ -44,7 +45,8 @@ class LabelledTexts:
 
     def __getitem__(self, index: NDArray[np.int64]) -> "LabelledTexts":
         evidence = None if self.evidence is None else self.evidence[index]
-        return LabelledTexts([self.texts[n] for n in index.tolist()], self.labels[index], self.classes, evidence)
+        texts = [self.texts[n] for n in index.tolist()]
+        return LabelledTexts(texts, self.labels[index], self.classes, evidence, self.num_latin1)
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def read_labelled(path: Path, classes: Sequence[str] | None = None) -> LabelledT
     """The texts of a UTF-8 file, `.gz` unpacked, in any of the three formats; the first line decides which.
 
     Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels must be among
-    them and have their numbers.
+    them and have their numbers. Lines that are not UTF-8 are read as Latin-1, as older collections (TREC) need it, and
+    counted in `num_latin1`.
     """
-    rows = list(_rows(path))
+    latin1: list[int] = []
+    rows = list(_rows(path, latin1.append))
     if classes is None:
         classes = sorted({label for _, label, _ in rows})
     else:
@@ -85,12 +89,12 @@ def read_labelled(path: Path, classes: Sequence[str] | None = None) -> LabelledT
                 raise ValueError(f"{path}:{number}: {error}") from error
     numbers = {label: n for n, label in enumerate(classes)}
     labels = np.array([numbers[label] for _, label, _ in rows], np.int64)
-    return LabelledTexts([text for _, _, text in rows], labels, tuple(classes))
+    return LabelledTexts([text for _, _, text in rows], labels, tuple(classes), num_latin1=len(latin1))
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
+def _rows(path: Path, on_latin1: Callable[[int], object]) -> Iterator[tuple[int, str, str]]:
     """The number of every line, its label and its text."""
-    lines = list(read_lines(path, _HOLDS))
+    lines = list(read_lines(path, _HOLDS, on_latin1))
     parse, header = _format(lines, is_json=path.name.removesuffix(".gz").endswith(_JSON))
     if len(lines) == header:
         raise ValueError(f"{path} has a header and no texts; it must hold {_HOLDS}")
@@ -113,8 +117,8 @@ def _format(lines: Sequence[str], is_json: bool) -> tuple[Callable[[str], tuple[
         return _parse_json, 0
     columns = [column.strip().lower() for column in lines[0].split("\t")]
     if {"label", "text"} <= set(columns):
-        places = columns.index("label"), columns.index("text")
-        return functools.partial(_parse_columns, places=places, count=len(columns)), 1
+        positions = columns.index("label"), columns.index("text")
+        return functools.partial(_parse_columns, positions=positions, count=len(columns)), 1
     return (_parse_tab if any("\t" in line for line in lines) else _parse_space), 0
 
 
@@ -133,14 +137,14 @@ def _parse_json(line: str) -> tuple[str, str]:
     return str(label).strip(), text.strip()
 
 
-def _parse_columns(line: str, places: tuple[int, int], count: int) -> tuple[str, str]:
+def _parse_columns(line: str, positions: tuple[int, int], count: int) -> tuple[str, str]:
     cells = line.split("\t")
     if len(cells) != count:
         raise ValueError(
             f"a line must have {count} columns, as the header has, got {len(cells)} in {_shortened(line)}; "
             "replace tabs inside a text by spaces"
         )
-    return cells[places[0]].strip(), cells[places[1]].strip()
+    return cells[positions[0]].strip(), cells[positions[1]].strip()
 
 
 def _parse_tab(line: str) -> tuple[str, str]:

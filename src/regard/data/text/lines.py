@@ -1,4 +1,4 @@
-"""Lines in order, as many as the disk holds: a sequence of strings whose memory does not grow with the text."""
+"""Lines: a sequence of strings whose memory does not grow with the text; long texts are stored in a temporary file."""
 
 import os
 import tempfile
@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import IO, overload
 
-# Text of more bytes than this goes to a file that nobody else sees, where temporary files go (TMPDIR).
+# Text of more bytes than this goes to an unnamed file in the folder for temporary files (TMPDIR).
 HELD = 100_000_000
-# lines read at once when all are asked for
+# lines read at a time during iteration
 _CHUNK = 8192
 
 
 class Lines(Sequence[str]):
     """Lines that are added once and read often: in memory up to `held` bytes, in an unnamed file beyond.
 
-    Ask for slices: each is one read.
+    Read slices: each is one read.
     """
 
     def __init__(self, held: int = HELD) -> None:
@@ -39,13 +39,13 @@ class Lines(Sequence[str]):
         if self._bytes > self._held:
             self._file = tempfile.TemporaryFile(prefix="regard-")  # noqa: SIM115  closed with the last who reads it
             weakref.finalize(self, self._file.close)
-            for early in self._memory:
-                self._write(early.encode())
+            for stored in self._memory:
+                self._write(stored.encode())
             self._memory.clear()
 
     def _write(self, line: bytes) -> None:
         assert self._file is not None
-        with self._told():
+        with self._write_errors():
             self._file.write(line)
         self._starts.append(self._starts[-1] + len(line))
 
@@ -58,32 +58,32 @@ class Lines(Sequence[str]):
     @overload
     def __getitem__(self, at: slice) -> list[str]: ...
 
-    def __getitem__(self, at: int | slice) -> str | list[str]:
+    def __getitem__(self, index: int | slice) -> str | list[str]:
         if self._file is None:
-            return self._memory[at]
-        asked = range(len(self))[at]
-        if isinstance(asked, int):
-            return self._read(asked, asked + 1)[0]
-        if asked.step != 1:
-            return [self[n] for n in asked]
-        return self._read(asked.start, max(asked.start, asked.stop))
+            return self._memory[index]
+        selected = range(len(self))[index]
+        if isinstance(selected, int):
+            return self._read(selected, selected + 1)[0]
+        if selected.step != 1:
+            return [self[n] for n in selected]
+        return self._read(selected.start, max(selected.start, selected.stop))
 
     def __iter__(self) -> Iterator[str]:
-        for at in range(0, len(self), _CHUNK):
-            yield from self[at : at + _CHUNK]
+        for start in range(0, len(self), _CHUNK):
+            yield from self[start : start + _CHUNK]
 
     def _read(self, first: int, end: int) -> list[str]:
         assert self._file is not None
         starts = self._starts[first : end + 1]
-        # writing and reading share one place in the file
-        with self._lock, self._told():
+        # writing and reading share one position in the file
+        with self._lock, self._write_errors():
             self._file.seek(starts[0])
             text = self._file.read(starts[-1] - starts[0])
             self._file.seek(0, os.SEEK_END)
         return [text[a - starts[0] : b - starts[0]].decode() for a, b in pairwise(starts)]
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

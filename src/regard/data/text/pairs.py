@@ -1,8 +1,8 @@
-"""Lines and their translations: pairs from files, with errors that name the file and the line."""
+"""Pairs of source and target lines from files, with errors that name the file and the line."""
 
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -12,7 +12,9 @@ from regard.data.text.lines import HELD, Lines
 
 @dataclass(frozen=True)
 class Pairs:
-    """Line n of the source belongs to line n of the target; `references`, if given, are all that is right there."""
+    """Line n of the source belongs to line n of the target; `references`, if given, are all correct targets of each
+    line.
+    """
 
     source: Sequence[str]
     target: Sequence[str]
@@ -26,7 +28,7 @@ class Pairs:
             )
         if self.references is not None and len(self.references) != len(self.target):
             raise ValueError(
-                f"references must be one sequence for each of {len(self.target)} lines, got {len(self.references)}; "
+                f"references must be one sequence per line for {len(self.target)} lines, got {len(self.references)}; "
                 "give every line its own, or None"
             )
 
@@ -35,47 +37,47 @@ class Pairs:
 
     @property
     def answers(self) -> Sequence[Sequence[str]]:
-        """Everything that is right for each line: the references, or else the target alone."""
+        """All correct targets of each line: the references, or the target alone."""
         return [(line,) for line in self.target] if self.references is None else self.references
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Pairs to learn from, to choose by, and to be judged on: no source of one is in another."""
+    """Pairs for training, validation and test: no source of one part is in another."""
 
     train: Pairs
     valid: Pairs
     test: Pairs
-    # numbers of the lines to learn from, in order, that went to `valid`
+    # indices of the training lines, in order, that were moved to `valid`
     held: tuple[int, ...] = field(default=(), kw_only=True)
 
 
 def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
-    """Pairs from one file, source and target with a tab between, or from two files, line by line; `.gz` is unpacked.
+    """Pairs from one file, source and target separated by a tab, or from two files, line by line; `.gz` is unpacked.
 
-    UTF-8. Only a line feed ends a line (with a carriage return before it or not): Unicode's other separators are text.
-    Memory holds `held` bytes a side; what is beyond waits in a file.
+    UTF-8. Only a line feed ends a line (with or without a carriage return before it): Unicode's other separators are
+    text. Memory holds `held` bytes per side; longer text is stored in a temporary file.
     """
     if isinstance(paths, str | Path):
         raise TypeError(f"paths must be a list of one or two files, got {str(paths)!r}; write [path]")
     paths = [Path(path) for path in paths]
     source, target = Lines(held), Lines(held)
     if len(paths) == 1:
-        for number, line in enumerate(read_lines(paths[0], "source, tab, target, a line each"), 1):
+        for number, line in enumerate(read_lines(paths[0], "source, tab, target, one pair per line"), 1):
             parts = line.split("\t")
             if len(parts) != 2:
                 raise ValueError(
                     f"{paths[0]}:{number}: a line must be source, tab, target, got {len(parts) - 1} tabs; "
-                    + ("keep two columns with: cut -f1,2" if len(parts) > 2 else "or pass two files, one a language")
+                    + ("keep two columns with: cut -f1,2" if len(parts) > 2 else "or pass two files, one per language")
                 )
             source.add(parts[0])
             target.add(parts[1])
     elif len(paths) == 2:
-        for one, two in zip_longest(*map(read_lines, paths)):
-            if one is not None:
-                source.add(one)
-            if two is not None:
-                target.add(two)
+        for source_line, target_line in zip_longest(*map(read_lines, paths)):
+            if source_line is not None:
+                source.add(source_line)
+            if target_line is not None:
+                target.add(target_line)
         if len(source) != len(target):
             shorter, longer = sorted(((len(source), paths[0]), (len(target), paths[1])))
             raise ValueError(
@@ -87,8 +89,12 @@ def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
     return Pairs(source, target)
 
 
-def read_lines(path: Path, holds: str = "a sentence a line") -> Iterator[str]:
-    """The lines of a UTF-8 file, one at a time; what it `holds` is told of one that is empty."""
+def read_lines(
+    path: Path, holds: str = "one sentence per line", on_latin1: Callable[[int], object] | None = None
+) -> Iterator[str]:
+    """The lines of a UTF-8 file, one at a time; `holds` describes the expected content in the error for an empty
+    file. A line that is not UTF-8 is an error; with `on_latin1`, which gets its number, it is read as Latin-1.
+    """
     if path.is_dir():
         raise ValueError(f"{path} is a directory; name the file in it")
     if not path.exists():
@@ -107,13 +113,20 @@ def read_lines(path: Path, holds: str = "a sentence a line") -> Iterator[str]:
                     f"{path}:{number + 1}: cannot be unpacked ({error}); pack it again with gzip"
                 ) from error
             number += 1
-            yield decoded(line, path, number)
+            try:
+                yield decode_line(line, path, number)
+            except ValueError:
+                # other encodings, such as UTF-16, have zero bytes
+                if on_latin1 is None or b"\0" in line:
+                    raise
+                on_latin1(number)
+                yield line.rstrip(b"\r\n").decode("latin-1")
     if not number:
         raise ValueError(f"{path} is empty; it must hold {holds}")
 
 
-def decoded(line: bytes, name: Path | str, number: int) -> str:
-    """A line's text; an error tells what it is a line of, and which."""
+def decode_line(line: bytes, name: Path | str, number: int) -> str:
+    """The text of a line; an error names the file and the line."""
     if number == 1:
         line = line.removeprefix(b"\xef\xbb\xbf")
     line = line.removesuffix(b"\n").removesuffix(b"\r")

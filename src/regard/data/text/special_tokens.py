@@ -1,7 +1,7 @@
-"""The numbers with a meaning in every vocabulary: padding, begin and end of a sequence, what was never seen."""
+"""The ids of special tokens in every vocabulary: padding, begin and end of a sequence, unknown."""
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SPECIAL = 4  # the first number that stands for text
+SPECIAL = 4  # the first id of a text token
 
-# what is written where text cannot say what stood there
+# the text of an unknown token
 UNKNOWN = "⁇"

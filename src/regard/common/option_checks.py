@@ -1,0 +1,92 @@
+"""Checks of the options of tasks and models: one sentence with the option, the value and the way out. No torch here."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from regard.common.suggestions import known
+
+
+@cache
+def literal_choices(options: Any) -> dict[str, tuple[str, ...]]:
+    """The fields of a dataclass that take one of a few words, and these words."""
+    hints = get_type_hints(options)
+    parts = {item.name: (hints[item.name], *get_args(hints[item.name])) for item in fields(options)}
+    literals = {name: [part for part in each if get_origin(part) is Literal] for name, each in parts.items()}
+    return {name: get_args(each[0]) for name, each in literals.items() if each}
+
+
+def check_choices(options: Any) -> None:
+    """Raises for a word that is none of those that its field takes."""
+    kind: Any = type(options)
+    for name, words in literal_choices(kind).items():
+        if (value := getattr(options, name)) is not None:
+            known(name, value, words)
+
+
+def check_at_least(options: Any, least: int, examples: Mapping[str, float | None]) -> None:
+    """Raises for a number that is too small; `examples` names the fields, with a value to try or None."""
+    for name, example in examples.items():
+        value = getattr(options, name)
+        if value is not None and value < least:
+            way = "leave it out for a value that suits" if example is None else f"try {name}={example}"
+            raise ValueError(f"{name} must be {least} or more, got {value}; {way}")
+
+
+def check_share(options: Any, examples: Mapping[str, float]) -> None:
+    """Raises for a number that is not from 0 to below 1."""
+    for name, example in examples.items():
+        value = getattr(options, name)
+        if value is not None and not 0 <= value < 1:
+            raise ValueError(f"{name} must be 0 or more and below 1, got {value}; try {name}={example}")
+
+
+def check_owner(options: Any, chooser: str, owners: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises for options that belong to another value of the option `chooser` than the one it has."""
+    chosen = getattr(options, chooser)
+    for owner, names in owners.items():
+        for name in names:
+            if owner != chosen and (value := getattr(options, name)) is not None:
+                raise ValueError(
+                    f"{name}={value!r} belongs to {chooser}='{owner}', not to '{chosen}'; "
+                    f"leave it out or choose the other {chooser}"
+                )
+
+
+# Options that a command line alone types, in its spelling
+
+
+def dashed(name: str) -> str:
+    """The option of a field, as it is typed."""
+    return f"--{name.replace('_', '-')}"
+
+
+def check_positive(options: Any, *names: str) -> None:
+    """Raises for a whole number below one; None is not checked."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{dashed(name)} must be 1 or more, got {value}; {_remedy(options, name)}")
+
+
+def check_finite(options: Any, *names: str) -> None:
+    """Raises for nan and infinity; None is not checked."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{dashed(name)} must be a finite number, got {value}; {_remedy(options, name)}")
+
+
+def check_seed(options: Any) -> None:
+    """Raises for a `seed` that torch does not take; None is not checked."""
+    if options.seed is not None and not 0 <= options.seed < 2**63:
+        raise ValueError(f"--seed must be 0 or more and below 2^63, got {options.seed}; try --seed 1")
+
+
+def _remedy(options: Any, name: str) -> str:
+    """The default as an example, if it is a number."""
+    (item,) = (item for item in fields(options) if item.name == name)
+    default = item.metadata.get("open", item.default)
+    return f"try {dashed(name)} {default}" if isinstance(default, int | float) else "leave it out"
