@@ -1,4 +1,4 @@
-"""Trainings that are killed (-9) at random moments and resumed, against one that was left alone.
+"""Trainings that are killed (-9) at random moments and resumed, compared with an undisturbed one.
 
     python -m tests.training.kills FOLDER KILLS SEED
 
@@ -57,30 +57,30 @@ def survive(folder: Path, kills: int, seed: int) -> dict[str, int]:
     begun = time.perf_counter()
     ended(start(folder / "alone"))
     whole = time.perf_counter() - begun
-    told = {"kills": 0, "runs": 0, "unfinished": 0}
-    while told["kills"] < kills:
-        runs = folder / str(told["runs"])
+    counts = {"kills": 0, "runs": 0, "unfinished": 0}
+    while counts["kills"] < kills:
+        runs = folder / str(counts["runs"])
         done = False
         while not done:
             child = start(runs)
-            if told["kills"] < kills:
+            if counts["kills"] < kills:
                 time.sleep(draw.uniform(0.0, whole / 4))
                 done = os.waitpid(child, os.WNOHANG)[0] == child
                 if not done:
                     os.kill(child, signal.SIGKILL)
                     ended(child)
-                    told["kills"] += 1
+                    counts["kills"] += 1
             else:
                 ended(child)
                 done = True
-            told["unfinished"] += any(runs.rglob(".*.unfinished")) if runs.exists() else 0
+            counts["unfinished"] += any(runs.rglob(".*.unfinished")) if runs.exists() else 0
             for path in runs.rglob("*.safetensors"):
                 read(path)
         # one more resume, since a training may have ended just before it was to be killed
         ended(start(runs))
         same(folder / "alone", runs)
-        told["runs"] += 1
-    return told
+        counts["runs"] += 1
+    return counts
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ def test_the_mean_of_numbers_and_the_last_of_counts(tmp_path: Path) -> None:
         torch.manual_seed(n)
         model = Net(3, 0.0)
         model.calls.fill_(n)
-        stored.append(checkpoint.gather(model))
+        stored.append(checkpoint.collect(model))
         checkpoint.write(path, stored[-1], {})
-    found = average(paths)
-    assert found.tied == stored[0].tied
-    for name, t in found.tensors.items():
-        each = torch.stack([one.tensors[name] for one in stored])
+    mean = average(paths)
+    assert mean.tied == stored[0].tied
+    for name, t in mean.tensors.items():
+        each = torch.stack([item.tensors[name] for item in stored])
         torch.testing.assert_close(t, each.mean(0) if t.is_floating_point() else each[-1])
-    assert int(found.tensors["model.calls"]) == 2
+    assert int(mean.tensors["model.calls"]) == 2
 
 
 def test_singular_values_stay_about_one(tmp_path: Path) -> None:
@@ -41,15 +41,15 @@ def test_singular_values_stay_about_one(tmp_path: Path) -> None:
                 original += torch.randn_like(original) * original.std()
         for _ in range(20):
             _ = [layer.weight for layer in model]
-        checkpoint.write(path, checkpoint.gather(model), {})
-    found = average(paths)
+        checkpoint.write(path, checkpoint.collect(model), {})
+    mean = average(paths)
     last = checkpoint.read(paths[-1]).tensors
-    for name, t in found.tensors.items():
+    for name, t in mean.tensors.items():
         if name.endswith(("._u", "._v")):
             assert torch.equal(t, last[name])
         elif name.endswith("original"):
             assert not torch.equal(t, last[name])
-    checkpoint.load_model(model, found, tmp_path / "average")
+    checkpoint.load_model(model, mean, tmp_path / "average")
     model.eval()
     largest = torch.stack([torch.linalg.matrix_norm(layer.weight.flatten(1), 2) for layer in model])
     torch.testing.assert_close(largest, torch.ones(2), rtol=0, atol=0.15)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.training.toy import Batch, Toy, ToyWork, run, weights
+from tests.training.toy import Batch, Toy, ToyProblem, run, weights
 from torch import nn
 
 from regard.training import checkpoint
@@ -21,20 +21,20 @@ class Broken(Toy):
     kind: str = "loss"
     at: int = 8
 
-    def prepare(self, folder: Path, new: bool = True) -> "BrokenWork":
+    def prepare(self, folder: Path, new: bool = True) -> "BrokenProblem":
         (folder / "tokens.json").write_text("{}")
         if self.kind == "prepare":
             raise ValueError("no data")
-        return BrokenWork(self)
+        return BrokenProblem(self)
 
 
-class BrokenWork(ToyWork):
+class BrokenProblem(ToyProblem):
     calls = 0
 
-    def batches(self, epoch: int) -> Sequence[list[int]]:
-        return [] if self.task.kind == "plan" else super().batches(epoch)  # type: ignore[attr-defined]
+    def plan_epoch(self, epoch: int) -> Sequence[list[int]]:
+        return [] if self.task.kind == "plan" else super().plan_epoch(epoch)  # type: ignore[attr-defined]
 
-    def count(self, batch: Batch) -> int:
+    def num_terms(self, batch: Batch) -> int:
         kind = self.task.kind  # type: ignore[attr-defined]
         return 0 if kind == "nothing" else len(batch.y) + (kind == "count")
 
@@ -52,15 +52,15 @@ class BrokenWork(ToyWork):
         return Loss(loss.total * math.nan, loss.count, loss.sums)
 
 
-@pytest.mark.parametrize(("kind", "found"), [("loss", "loss nan"), ("gradient", "loss .* and gradient norm nan")])
-def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, kind: str, found: str) -> None:
+@pytest.mark.parametrize(("kind", "cause"), [("loss", "loss nan"), ("gradient", "loss .* and gradient norm nan")])
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, kind: str, cause: str) -> None:
     task = Broken(kind=kind)
-    planned = ToyWork(task).batches(0)[7]
-    said = ", ".join(map(str, planned))
+    planned = ToyProblem(task).plan_epoch(0)[7]
+    message = ", ".join(map(str, planned))
     with pytest.raises(
         Diverged,
-        match=rf"step 8 in epoch 0 has {found}.*, on batch \[{said}\]; the checkpoint of step 5 is as "
-        "before: mend the data and train anew, or resume with a smaller lr than 0.001 or a smaller clip than 1",
+        match=rf"step 8 in epoch 0 has {cause}.*, on batch \[{message}\]; the checkpoint of step 5 is "
+        "unchanged: fix the data and train again, or resume with a smaller lr than 0.001 or a smaller clip than 1",
     ):
         run(tmp_path, task, steps=20, save_every=5)
     assert checkpoint.read(tmp_path / "last.safetensors").facts["step"] == 5
@@ -70,8 +70,10 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, kind: str, found
 
 
 def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
-    said = "; there is no checkpoint yet: mend the data and train anew, or start over with a smaller lr than 0.001 or a"
-    with pytest.raises(Diverged, match=said):
+    message = (
+        "; there is no checkpoint yet: fix the data and train again, or start over with a smaller lr than 0.001 or a"
+    )
+    with pytest.raises(Diverged, match=message):
         run(tmp_path, Broken(), steps=20, save_every=9)
     assert not (tmp_path / "last.safetensors").exists()
 
@@ -82,16 +84,16 @@ def test_many_batches_are_named_briefly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("plan", "epoch 0 has no batches; give the task training data"),
-        ("count", "the loss sums 7 terms, but work.count says 8; make them agree"),
-        ("nothing", "batch .* of epoch 0 has nothing to lose; leave it out of the plan"),
-        ("sums", r"work.loss sums \['wrong'\] now, \['right'\] at first; report the same sums in every batch"),
+        ("count", "the loss sums 7 terms, but problem.num_terms says 8; make them agree"),
+        ("nothing", "batch .* of epoch 0 has no loss terms; leave it out of the plan"),
+        ("sums", r"problem.loss sums \['wrong'\] now, \['right'\] at first; report the same sums in every batch"),
     ],
 )
-def test_a_task_that_breaks_its_word_is_told(tmp_path: Path, kind: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_task_that_breaks_its_word_is_told(tmp_path: Path, kind: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         run(tmp_path, Broken(kind=kind), steps=20)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: what goes in comes out, and what cannot is said."""
+"""Checkpoints: what goes in comes out, and what cannot is message."""
 
 import json
 import struct
@@ -31,7 +31,7 @@ class Odd(nn.Module):
 def test_a_model_comes_back(tmp_path: Path) -> None:
     model, other = Odd(), Odd()
     path = tmp_path / "a.safetensors"
-    checkpoint.write(path, checkpoint.gather(model), {"step": 3})
+    checkpoint.write(path, checkpoint.collect(model), {"step": 3})
     with torch.no_grad():
         other.late.zero_()
     assert checkpoint.load(other, path) == {"format": 1, "step": 3}
@@ -42,7 +42,7 @@ def test_a_model_comes_back(tmp_path: Path) -> None:
 
 def test_the_library_of_the_format_reads_it(tmp_path: Path) -> None:
     model = Odd()
-    checkpoint.write(tmp_path / "a.safetensors", checkpoint.gather(model), {"step": 3})
+    checkpoint.write(tmp_path / "a.safetensors", checkpoint.collect(model), {"step": 3})
     read = load_file(tmp_path / "a.safetensors")
     assert set(read) == {f"model.{name}" for name in model.state_dict()}
     assert all(torch.equal(read[f"model.{name}"], t) for name, t in model.state_dict().items())
@@ -50,7 +50,7 @@ def test_the_library_of_the_format_reads_it(tmp_path: Path) -> None:
 
 def test_tied_weights_are_stored_once_and_stay_tied(tmp_path: Path) -> None:
     model, other = Net(13, 0.0), Net(13, 0.0)
-    stored = checkpoint.gather(model)
+    stored = checkpoint.collect(model)
     assert stored.tied == {"model.out.weight": "model.embed.weight"}
     assert "model.out.weight" not in stored.tensors
     checkpoint.write(tmp_path / "a", stored, {})
@@ -66,7 +66,7 @@ def test_moments_come_back(tmp_path: Path) -> None:
     for _ in range(3):
         model(x).sum().backward()
         optimizers[0].step()
-    checkpoint.write(tmp_path / "a", checkpoint.gather(model, optimizers[0]), {})
+    checkpoint.write(tmp_path / "a", checkpoint.collect(model, optimizers[0]), {})
     stored = checkpoint.read(tmp_path / "a")
     checkpoint.load_model(other, stored, tmp_path / "a")
     checkpoint.load_optimizer(other, optimizers[1], stored, tmp_path / "a")
@@ -93,7 +93,7 @@ def damaged(path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["cut", "head", "empty", "pickle"])
 def test_a_damaged_file_is_named(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a.safetensors"
-    checkpoint.write(path, checkpoint.gather(Net(3, 0.0)), {})
+    checkpoint.write(path, checkpoint.collect(Net(3, 0.0)), {})
     damaged(path, kind)
     with pytest.raises(ValueError, match=r"a.safetensors is damaged or no safetensors .*\); take another checkpoint"):
         checkpoint.read(path)
@@ -117,14 +117,14 @@ def test_a_file_of_the_future_is_named(tmp_path: Path) -> None:
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
-    checkpoint.write(tmp_path / "a", checkpoint.gather(Odd()), {})
+    checkpoint.write(tmp_path / "a", checkpoint.collect(Odd()), {})
     with pytest.raises(
         ValueError,
         match="a holds weights of another model: it lacks calls, embed.weight, hidden.bias and 3 more and has b0, b1, "
         "b2 and 10 more beyond those of Net; build the model as it was trained",
     ):
         checkpoint.load(Net(3, 0.0), tmp_path / "a")
-    checkpoint.write(tmp_path / "b", checkpoint.gather(Net(5, 0.0)), {})
+    checkpoint.write(tmp_path / "b", checkpoint.collect(Net(5, 0.0)), {})
     model = Net(3, 0.0)
     before = [t.clone() for t in model.state_dict().values()]
     with pytest.raises(ValueError, match=r"b holds embed.weight of shape \(11, 5\), Net has it of \(11, 3\); build"):
@@ -135,8 +135,10 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_moments_of_another_shape_are_refused(tmp_path: Path) -> None:
     model = Net(3, 0.0)
     stored = Checkpoint({"optimizer.hidden.bias.exp_avg": torch.zeros(5)})
-    said = r"a holds exp_avg of hidden.bias in shape \(5,\), the parameter has \(3,\); resume with the model as it was"
-    with pytest.raises(ValueError, match=said):
+    message = (
+        r"a holds exp_avg of hidden.bias in shape \(5,\), the parameter has \(3,\); resume with the model as it was"
+    )
+    with pytest.raises(ValueError, match=message):
         checkpoint.load_optimizer(model, torch.optim.AdamW(model.parameters()), stored, tmp_path / "a")
 
 
@@ -146,14 +148,14 @@ def test_state_that_is_no_tensor_is_refused() -> None:
             return 3
 
     with pytest.raises(TypeError, match="_extra_state of Extra is a int, and checkpoints hold tensors only"):
-        checkpoint.gather(Extra(2, 3))
+        checkpoint.collect(Extra(2, 3))
 
 
 def test_an_average_is_the_mean(tmp_path: Path) -> None:
     models = [Net(13, 0.0) for _ in range(3)]
     for i, model in enumerate(models):
         model.get_buffer("calls").fill_(i)
-        checkpoint.write(tmp_path / f"{i}", checkpoint.gather(model), {})
+        checkpoint.write(tmp_path / f"{i}", checkpoint.collect(model), {})
     mean = average([tmp_path / f"{i}" for i in range(3)])
     want: dict[str, Tensor] = {
         name: torch.stack([m.state_dict()[name].double() for m in models]).mean(0) for name in models[0].state_dict()

@@ -13,7 +13,7 @@ from regard.training.state import TrainingState
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"steps": None}, "steps, epochs and minutes are all None, so training would never end; try steps=10000"),
         ({"steps": 0}, "steps must be positive, got 0; try steps=10000"),
@@ -34,7 +34,7 @@ from regard.training.state import TrainingState
         ({"threads": 0}, "threads must be 1 or more, got 0; try threads=1"),
         (
             {"warmup": 0},
-            "warmup=0 with schedule='inverse-sqrt' would fall .*; give warmup=400, or take schedule='constant'",
+            "warmup=0 with schedule='inverse-sqrt' would lower .*; give warmup=400, or take schedule='constant'",
         ),
         ({"warmup": -1}, "warmup must be 0 or more, got -1; try warmup=0"),
         ({"weight_decay": -0.1}, "weight_decay must be 0 or more, got -0.1; try weight_decay=0"),
@@ -46,16 +46,16 @@ from regard.training.state import TrainingState
         ({"parallel": "both"}, "unknown parallel 'both'; known are: replicate, shard"),
         (
             {"steps": None, "minutes": 5, "schedule": "cosine"},
-            "schedule 'cosine' must know how many steps it goes over, and minutes=5 does not say it; "
+            "schedule 'cosine' needs to know the number of steps, which minutes=5 does not give; "
             "give steps or epochs as well, or take schedule='inverse-sqrt'",
         ),
         (
             {"plateau_factor": 0.5},
-            "plateau_factor=0.5 means nothing to schedule 'inverse-sqrt'; take schedule='plateau'",
+            "plateau_factor=0.5 has no effect with schedule 'inverse-sqrt'; take schedule='plateau'",
         ),
         (
             {"plateau_patience": 3},
-            "plateau_patience=3 means nothing to schedule 'inverse-sqrt'; take schedule='plateau'",
+            "plateau_patience=3 has no effect with schedule 'inverse-sqrt'; take schedule='plateau'",
         ),
         (
             {"schedule": "plateau", "plateau_factor": 1.0},
@@ -64,8 +64,8 @@ from regard.training.state import TrainingState
         ({"schedule": "plateau", "plateau_patience": 0}, "plateau_patience must be 1 or more, got 0"),
     ],
 )
-def test_what_cannot_be_is_said(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_is_said(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         TrainingConfig(**{"steps": 10, **fields})
 
 
@@ -74,15 +74,25 @@ def test_every_schedule_can_be_chosen(schedule: Any) -> None:
     assert TrainingConfig(epochs=1.5, schedule=schedule).schedule == schedule
 
 
+def test_the_options_of_a_plateau_are_resolved() -> None:
+    training = TrainingConfig(steps=1, schedule="plateau")
+    assert (training.plateau_factor, training.plateau_patience) == (0.5, 2)
+    chosen = TrainingConfig(steps=1, schedule="plateau", plateau_factor=0.1, plateau_patience=7)
+    assert (chosen.plateau_factor, chosen.plateau_patience) == (0.1, 7)
+    other = TrainingConfig(steps=1)
+    assert (other.plateau_factor, other.plateau_patience) == (None, None)
+
+
 def test_a_command_line_reads_it_without_torch() -> None:
-    code = "import sys, regard.training.config, regard.training.events, regard.training.protocol; print('torch' in sys.modules)"
+    modules = ", ".join(f"regard.training.{name}" for name in ("config", "events", "protocol", "run_folder"))
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_one_minute_is_one() -> None:
     assert [lasting(n) for n in (1, 1.0, 0.5, 60)] == ["1 minute", "1 minute", "0.5 minutes", "60 minutes"]
-    for minutes, said in ((1.0, "1 minute has passed, at step 3"), (2.0, "2 minutes have passed, at step 3")):
+    for minutes, message in ((1.0, "1 minute has passed, at step 3"), (2.0, "2 minutes have passed, at step 3")):
         assert (
             stopped("minutes", False, TrainingState(step=3), None, TrainingConfig(minutes=minutes), Path("run")).text
-            == said
+            == message
         )

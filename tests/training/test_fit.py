@@ -7,17 +7,16 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import torch
-from tests.training.toy import Toy, ToyWork, metrics, of, run, same, weights
+from tests.training.toy import Toy, ToyProblem, metrics, of, run, same, weights
 from torch import nn
 
 from regard.training import checkpoint, fit, setup
 from regard.training.config import TrainingConfig
 from regard.training.events import Ahead, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
-from regard.training.runtime import threads
+from regard.training.runtime import malloc, peak_memory, threads
 from regard.training.state import derive_seed
 from regard.training.step import optimizer
 
@@ -43,7 +42,7 @@ def test_it_learns_and_tells(tmp_path: Path) -> None:
     assert last.tokens_per_second > 0
     assert 0 < last.values["right"] < 1
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("best.safetensors", "last.safetensors", "metrics.jsonl", "run.json")
+        *("best.safetensors", "config.toml", "last.safetensors", "memory.json", "metrics.jsonl", "run.json")
     ]
     assert [(line["kind"], line["step"]) for line in metrics(folder)] == [
         *(("step", 20), ("validation", 30), ("step", 40), ("step", 60), ("validation", 60))
@@ -53,22 +52,22 @@ def test_it_learns_and_tells(tmp_path: Path) -> None:
 def test_a_step_is_that_of_plain_torch(tmp_path: Path) -> None:
     task = Toy(dropout=0.0)
     run(tmp_path, task, steps=7, lr=0.01, warmup=0, schedule="linear", clip=0.5, weight_decay=0.1)
-    work = task.prepare(tmp_path)
+    problem = task.prepare(tmp_path)
     torch.manual_seed(task.seed)
-    model = work.model()
+    model = problem.build_model()
     groups = [
         {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
         {"params": [p for p in model.parameters() if p.ndim == 1], "weight_decay": 0.0},
     ]
     plain = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.98), foreach=False)
-    turning = torch.optim.lr_scheduler.LinearLR(plain, 1.0, 0.0, total_iters=7)
-    for planned in work.batches(0)[:7]:
-        batch = work.batch(planned, 0, 1)
+    scheduler = torch.optim.lr_scheduler.LinearLR(plain, 1.0, 0.0, total_iters=7)
+    for planned in problem.plan_epoch(0)[:7]:
+        batch = problem.load_batch(planned, 0, 1)
         assert batch is not None
         nn.functional.cross_entropy(model(batch.x), batch.y).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         plain.step()
-        turning.step()
+        scheduler.step()
         plain.zero_grad()
     got = weights(tmp_path / "last.safetensors")
     for name, t in model.state_dict().items():
@@ -81,12 +80,12 @@ class Uneven(Toy):
 
     joined: int = 1
 
-    def prepare(self, folder: Path, new: bool = True) -> "UnevenWork":
-        return UnevenWork(self)
+    def prepare(self, folder: Path, new: bool = True) -> "UnevenProblem":
+        return UnevenProblem(self)
 
 
-class UnevenWork(ToyWork):
-    def batches(self, epoch: int) -> Sequence[list[int]]:
+class UnevenProblem(ToyProblem):
+    def plan_epoch(self, epoch: int) -> Sequence[list[int]]:
         small = [list(range(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)) for i in range(9)]
         joined = self.task.joined  # type: ignore[attr-defined]
         return [[*chain(*small[i : i + joined])] for i in range(0, len(small), joined)]
@@ -106,61 +105,59 @@ def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
 def test_the_fused_optimizer_only_decays_matrices() -> None:
     model = nn.Sequential(nn.Embedding(3, 5), nn.LayerNorm(5), nn.Linear(5, 2))
     model[1].weight.requires_grad_(False)
-    made = optimizer(model, TrainingConfig(steps=1, weight_decay=0.3), torch.device("cpu"))
-    assert [(group["weight_decay"], len(group["params"])) for group in made.param_groups] == [(0.3, 2), (0.0, 2)]
-    assert made.defaults["fused"]
+    adamw = optimizer(model, TrainingConfig(steps=1, weight_decay=0.3), torch.device("cpu"))
+    assert [(group["weight_decay"], len(group["params"])) for group in adamw.param_groups] == [(0.3, 2), (0.0, 2)]
+    assert adamw.defaults["fused"]
     vectors = optimizer(nn.LayerNorm(5), TrainingConfig(steps=1), torch.device("cpu"))
     assert len(vectors.param_groups) == 1
 
 
-class Rated(ToyWork):
+class TwoRatesProblem(ToyProblem):
     """The hidden layer learns at another rate."""
 
-    rates: ClassVar[dict[str, float]] = {"hidden": 0.25}
-
-    def model(self) -> nn.Module:
-        made = super().model()
-        made.rates = self.rates
-        return made
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model.lr_multipliers = {"hidden": 0.25}
+        return model
 
 
 @dataclasses.dataclass(frozen=True)
-class RatedToy(Toy):
-    def prepare(self, folder: Path, new: bool = True) -> Rated:
-        return Rated(self)
+class TwoRates(Toy):
+    def prepare(self, folder: Path, new: bool = True) -> TwoRatesProblem:
+        return TwoRatesProblem(self)
 
 
-def test_a_model_names_rates_of_its_parts(tmp_path: Path) -> None:
+def test_a_model_multiplies_the_learning_rate_of_its_parts(tmp_path: Path) -> None:
     """A first step of Adam is as long as the learning rate."""
-    task = RatedToy(dropout=0.0)
+    task = TwoRates(dropout=0.0)
     run(tmp_path, task, steps=1, lr=0.01, warmup=0, schedule="constant", clip=None)
     torch.manual_seed(task.seed)
-    before, after = task.prepare(tmp_path).model().state_dict(), weights(tmp_path / "last.safetensors")
+    before, after = task.prepare(tmp_path).build_model().state_dict(), weights(tmp_path / "last.safetensors")
     moved = {name: (after[name] - t).abs().max().item() for name, t in before.items() if t.is_floating_point()}
     assert moved["hidden.weight"] == pytest.approx(0.0025, rel=1e-3)
     assert moved["hidden.bias"] == pytest.approx(0.0025, rel=1e-3)
     assert moved["out.bias"] == pytest.approx(0.01, rel=1e-3)
 
 
-def test_of_several_beginnings_the_longest_says_the_rate() -> None:
+def test_the_longest_of_several_prefixes_decides() -> None:
     model = nn.ModuleDict({"a": nn.ModuleDict({"b": nn.Linear(2, 3)}), "ab": nn.Linear(3, 5)})
-    model.rates = {"a": 2.0, "a.b.bias": 3.0}
-    made = optimizer(model, TrainingConfig(steps=1), torch.device("cpu"))
-    found = {tuple(p.shape): group["rate"] for group in made.param_groups for p in group["params"]}
-    assert found == {(3, 2): 2.0, (3,): 3.0, (5, 3): 1.0, (5,): 1.0}
+    model.lr_multipliers = {"a": 2.0, "a.b.bias": 3.0}
+    adamw = optimizer(model, TrainingConfig(steps=1), torch.device("cpu"))
+    multipliers = {tuple(p.shape): group["lr_multiplier"] for group in adamw.param_groups for p in group["params"]}
+    assert multipliers == {(3, 2): 2.0, (3,): 3.0, (5, 3): 1.0, (5,): 1.0}
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("multipliers", "message"),
     [
-        ({"hide": 2.0}, "rates name 'hide', which no parameter begins with; name one of embed, hidden, out"),
-        ({"hidden": 0.0}, "rates must be positive, got 0.0 for 'hidden'; freeze it by requires_grad_"),
+        ({"hide": 2.0}, "lr_multipliers name 'hide', which no parameter begins with; name one of embed, hidden, out"),
+        ({"hidden": 0.0}, "lr_multipliers must be positive, got 0.0 for 'hidden'; freeze it by requires_grad_"),
     ],
 )
-def test_rates_that_cannot_be(rates: dict[str, float], said: str) -> None:
-    model = Toy().prepare(Path()).model()
-    model.rates = rates
-    with pytest.raises(ValueError, match=said):
+def test_multipliers_that_cannot_be(multipliers: dict[str, float], message: str) -> None:
+    model = Toy().prepare(Path()).build_model()
+    model.lr_multipliers = multipliers
+    with pytest.raises(ValueError, match=message):
         optimizer(model, TrainingConfig(steps=1), torch.device("cpu"))
 
 
@@ -267,7 +264,7 @@ def test_threads_are_measured_chosen_recorded(tmp_path: Path, monkeypatch: pytes
     before = torch.get_num_threads()
     prepared, started, *_ = run(tmp_path, steps=3, threads=None)
     assert prepared == Prepared(tmp_path, started.parameters, "cpu", [1, 2], "made of numbers")
-    assert (started.threads, started.told) == (2, "made of numbers")
+    assert (started.threads, started.summary) == (2, "made of numbers")
     assert set(started.thread_times) == {1, 2}
     assert all(seconds > 0 for seconds in started.thread_times.values())
     assert torch.get_num_threads() == before
@@ -284,15 +281,15 @@ def test_one_processor_has_nothing_to_try(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Slow(Toy):
-    def ahead(self, folder: Path, new: bool) -> str:
+    def preparation_notice(self, folder: Path, new: bool) -> str:
         return f"a {'new' if new else 'second'} sum"
 
 
 def test_what_takes_long_is_told_first(tmp_path: Path) -> None:
-    going = fit.fit(Slow(), tmp_path / "a", TrainingConfig(steps=2, threads=1))
-    assert next(going) == Ahead("a new sum")
+    events = fit.fit(Slow(), tmp_path / "a", TrainingConfig(steps=2, threads=1))
+    assert next(events) == Ahead("a new sum")
     # nothing was trained: it is as if it had never begun
-    going.close()  # type: ignore[attr-defined]
+    events.close()  # type: ignore[attr-defined]
     assert not (tmp_path / "a").exists()
     assert run(tmp_path / "a", Slow(), steps=2)[0] == Ahead("a new sum")
     assert run(tmp_path / "a", Slow(), resume=True, steps=4)[0] == Ahead("a second sum")
@@ -311,11 +308,11 @@ def test_measuring_changes_nothing(tmp_path: Path) -> None:
 def test_a_generator_left_early_leaves_a_run_to_resume(tmp_path: Path) -> None:
     run(tmp_path / "whole", steps=20, save_every=6)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    going = fit.fit(Toy(), tmp_path / "left", TrainingConfig(steps=20, save_every=6, threads=1))
-    for event in going:
+    events = fit.fit(Toy(), tmp_path / "left", TrainingConfig(steps=20, save_every=6, threads=1))
+    for event in events:
         if isinstance(event, Saved) and event.step == 12:
             break
-    going.close()  # type: ignore[attr-defined]
+    events.close()  # type: ignore[attr-defined]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     run(tmp_path / "left", resume=True, steps=20, save_every=6)
     a, b = (weights(tmp_path / name / "last.safetensors") for name in ("whole", "left"))
@@ -323,43 +320,56 @@ def test_a_generator_left_early_leaves_a_run_to_resume(tmp_path: Path) -> None:
 
 
 def test_a_folder_trains_one_at_a_time(tmp_path: Path) -> None:
-    going = fit.fit(Toy(), tmp_path, TrainingConfig(steps=20, threads=1))
-    next(going)
+    events = fit.fit(Toy(), tmp_path, TrainingConfig(steps=20, threads=1))
+    next(events)
     with pytest.raises(BlockingIOError, match="another process trains in .* now"):
         run(tmp_path, resume=True, steps=20)
-    going.close()  # type: ignore[attr-defined]
+    events.close()  # type: ignore[attr-defined]
     assert run(tmp_path, resume=True, steps=20)[-1].reason == "done"
 
 
-class Drawing(ToyWork):
-    """Leaves what there is to see: whether the model was in training."""
+class DrawingProblem(ToyProblem):
+    """Writes whether the model is in training mode, in place of a picture, after odd steps if `odd` is set."""
 
-    def picture(self, model: nn.Module, path: Path) -> None:
+    odd = False
+
+    def draw_samples(self, model: nn.Module, path: Path) -> bool:
         assert not torch.is_grad_enabled()
+        if self.odd and int(path.stem) % 2 == 0:
+            return False
         path.write_text(f"{model.training}")
+        return True
 
 
 @dataclasses.dataclass(frozen=True)
 class DrawingToy(Toy):
-    def prepare(self, folder: Path, new: bool = True) -> Drawing:
-        return Drawing(self)
+    def prepare(self, folder: Path, new: bool = True) -> DrawingProblem:
+        return DrawingProblem(self)
 
 
 def test_a_task_that_draws_leaves_a_picture_at_every_validation(tmp_path: Path) -> None:
     run(tmp_path, DrawingToy(), steps=7, validate_every=3)
-    found = {path.name: path.read_text() for path in (tmp_path / "samples").iterdir()}
-    assert found == {"3.png": "False", "6.png": "False", "7.png": "False"}
+    samples = {path.name: path.read_text() for path in (tmp_path / "samples").iterdir()}
+    assert samples == {"3.png": "False", "6.png": "False", "7.png": "False"}
     run(tmp_path / "other", Toy(), steps=1)
     assert not (tmp_path / "other" / "samples").exists()
 
 
+def test_a_folder_of_samples_is_there_only_with_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DrawingProblem, "odd", True)
+    run(tmp_path, DrawingToy(), steps=2, validate_every=2)
+    assert not (tmp_path / "samples").exists()
+    run(tmp_path, DrawingToy(), resume=True, steps=4, validate_every=1)
+    assert [path.name for path in (tmp_path / "samples").iterdir()] == ["3.png"]
+
+
 def test_a_picture_that_cannot_be_drawn_costs_no_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(work: Drawing, model: nn.Module, path: Path) -> None:
+    def full(problem: DrawingProblem, model: nn.Module, path: Path) -> bool:
         # the checkpoint that knows of this validation is there already
         assert checkpoint.read(tmp_path / "last.safetensors").facts["progress"]["validated_at"] == int(path.stem)
         raise OSError("no space is left")
 
-    monkeypatch.setattr(Drawing, "picture", full)
+    monkeypatch.setattr(DrawingProblem, "draw_samples", full)
     events = run(tmp_path, DrawingToy(), steps=5, validate_every=3)
     assert [event.text for event in of(Warned, events)] == [
         "no picture of step 3: no space is left",
@@ -369,3 +379,18 @@ def test_a_picture_that_cannot_be_drawn_costs_no_validation(tmp_path: Path, monk
     assert events[-1].reason == "done"
     run(tmp_path / "toy", steps=5, validate_every=3)
     same(tmp_path, tmp_path / "toy")
+    assert not (tmp_path / "samples").exists()
+
+
+@pytest.mark.parametrize("retain", [True, False])
+def test_malloc_is_set_only_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retain: bool) -> None:
+    calls: list[bool] = []
+    monkeypatch.setattr(malloc, "retain_freed_memory", lambda: calls.append(True))
+    run(tmp_path, steps=1, retain_memory=retain)
+    assert calls == [True] * retain
+
+
+def test_the_peak_of_memory_is_written_before_the_last_event(tmp_path: Path) -> None:
+    for event in fit.fit(Toy(), tmp_path, TrainingConfig(steps=2, threads=1)):
+        assert (tmp_path / "memory.json").exists() is isinstance(event, Stopped)
+    assert peak_memory.read(tmp_path) > 1 << 20

@@ -12,12 +12,12 @@ from regard.training import folder_lock
 
 def test_a_folder_is_locked_for_one(tmp_path: Path) -> None:
     with (
-        folder_lock.locked(tmp_path),
+        folder_lock.lock_folder(tmp_path),
         pytest.raises(BlockingIOError, match="another process trains in .* now; wait for its end, or take another"),
-        folder_lock.locked(tmp_path),
+        folder_lock.lock_folder(tmp_path),
     ):
         pass
-    with folder_lock.locked(tmp_path):
+    with folder_lock.lock_folder(tmp_path):
         pass
 
 
@@ -28,5 +28,5 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with folder_lock.locked(tmp_path):
+    with folder_lock.lock_folder(tmp_path):
         pass

@@ -14,12 +14,12 @@ from regard.training.schedule import Plateau
 
 def rates(make: Any, steps: int) -> list[float]:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    turning, told = make(optimizer), []
+    scheduler, lrs = make(optimizer), []
     for _ in range(steps):
-        told.append(optimizer.param_groups[0]["lr"])
+        lrs.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        turning.step()
-    return told
+        scheduler.step()
+    return lrs
 
 
 def test_cosine_is_that_of_torch() -> None:
@@ -43,12 +43,12 @@ def test_linear_is_that_of_torch() -> None:
 )
 def test_a_schedule_rises_to_one_and_never_again(name: Any, warmup: int) -> None:
     training = TrainingConfig(steps=29, schedule=name, warmup=warmup)
-    told = [schedule.factor(training, step, 29, Plateau()) for step in range(1, 30)]
-    assert told[:warmup] == pytest.approx([step / warmup for step in range(1, warmup + 1)])
-    assert max(told) == 1.0
-    after = told[max(warmup - 1, 0) :]
+    factors = [schedule.factor(training, step, 29, Plateau()) for step in range(1, 30)]
+    assert factors[:warmup] == pytest.approx([step / warmup for step in range(1, warmup + 1)])
+    assert max(factors) == 1.0
+    after = factors[max(warmup - 1, 0) :]
     assert after == sorted(after, reverse=True)
-    assert min(told) > 0, "a step without a learning rate is a step for nothing"
+    assert min(factors) > 0, "a step without a learning rate is a step for nothing"
 
 
 def test_the_inverse_square_root_is_its_formula() -> None:
@@ -67,10 +67,10 @@ def test_plateau_is_that_of_torch() -> None:
     scores = [5.0, 4.0, 4.5, 4.2, 4.1, 3.0, 3.5, 3.5, 3.5, 3.5, 3.5, 2.0, 2.5]
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     # torch lowers after more than `patience` bad ones, we after as many; its cooldown of 0 is ours
-    turning = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1, threshold=0.0)
+    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1, threshold=0.0)
     plateau, best = Plateau(), math.inf
     for score in scores:
-        turning.step(score)
+        scheduler.step(score)
         plateau = plateau.after(score < best, by=0.5, patience=2)
         best = min(best, score)
         assert plateau.factor == optimizer.param_groups[0]["lr"]

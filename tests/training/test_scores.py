@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.training.toy import Toy, ToyWork, metrics, of, run, weights
+from tests.training.toy import Toy, ToyProblem, metrics, of, run, weights
 from torch import nn
 
 from regard.training import checkpoint, fit
 from regard.training.config import TrainingConfig
 from regard.training.events import Saved, StepLogged, Stopped, Validated
 from regard.training.protocol import ValidationResult
-from regard.training.state import TrainingState, better
+from regard.training.state import TrainingState, is_better
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,19 +25,19 @@ class Scored(Toy):
     higher: bool = True
     nlls: tuple[float, ...] = ()
 
-    def prepare(self, folder: Path, new: bool = True) -> "ScoredWork":
-        return ScoredWork(self)
+    def prepare(self, folder: Path, new: bool = True) -> "ScoredProblem":
+        return ScoredProblem(self)
 
 
-class ScoredWork(ToyWork):
-    told = 0
+class ScoredProblem(ToyProblem):
+    validations = 0
 
     def validate(self, model: nn.Module) -> ValidationResult:
         assert not model.training
         assert not torch.is_grad_enabled()
-        self.told += 1
-        value = self.task.scores[self.told - 1]  # type: ignore[attr-defined]
-        nll = {"nll": self.task.nlls[self.told - 1]} if self.task.nlls else {}  # type: ignore[attr-defined]
+        self.validations += 1
+        value = self.task.scores[self.validations - 1]  # type: ignore[attr-defined]
+        nll = {"nll": self.task.nlls[self.validations - 1]} if self.task.nlls else {}  # type: ignore[attr-defined]
         return ValidationResult({"bleu": value, **nll}, "bleu", self.task.higher)  # type: ignore[attr-defined]
 
 
@@ -146,7 +146,7 @@ NAN, INF = float("nan"), float("inf")
 )
 @pytest.mark.parametrize("nll", [2.0, INF, NAN])
 def test_what_is_better(value: float, than: float | None, higher: bool, want: bool, nll: float) -> None:
-    assert better((value, nll), None if than is None else (than, nll), higher) is want
+    assert is_better((value, nll), None if than is None else (than, nll), higher) is want
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_what_is_better(value: float, than: float | None, higher: bool, want: bo
 )
 @pytest.mark.parametrize("higher", [True, False])
 def test_what_is_better_among_equals(nll: float, than: float, want: bool, higher: bool) -> None:
-    assert better((1.0, nll), (1.0, than), higher) is want
+    assert is_better((1.0, nll), (1.0, than), higher) is want
 
 
 @pytest.mark.parametrize("kept", [None, 0.5, (0.5, 2.0)])
 def test_progress_comes_back_also_from_older_checkpoints(kept: Any) -> None:
-    told = json.loads(json.dumps({**TrainingState(step=3).to_dict(), "best": kept, "kept": kept}))
+    stored = json.loads(json.dumps({**TrainingState(step=3).to_dict(), "best": kept, "kept": kept}))
     want = (0.5, INF) if kept == 0.5 else kept
-    assert TrainingState.from_dict(told) == TrainingState(step=3, best=want, kept=want)
+    assert TrainingState.from_dict(stored) == TrainingState(step=3, best=want, kept=want)

@@ -1,21 +1,18 @@
-"""A small task to train: what a short sequence of numbers adds up to; and what tests ask of its runs."""
+"""Toy, a small task: the sum of a short sequence of numbers; and helpers that run it and read its runs."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from regard.tasks.caption.options import Caption
-from regard.tasks.translate.options import Translate
-from regard.tasks.translate.task import TranslateProblem
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
-from regard.training.protocol import Loss, ValidationResult
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 WORDS = 11
 
@@ -46,6 +43,9 @@ class Net(nn.Module):
 
 @dataclass(frozen=True)
 class Toy:
+    name: ClassVar[str] = "toy"
+    run_files: ClassVar[tuple[str, ...]] = ()
+
     seed: int = 0
     samples: int = 61
     rows: int = 7
@@ -54,13 +54,19 @@ class Toy:
     # a parameter that no loss sees
     idle: bool = False
 
-    def prepare(self, folder: Path, new: bool = True) -> "ToyWork":
-        return ToyWork(self)
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        return ""
+
+    def prepare(self, folder: Path, new: bool = True) -> "ToyProblem":
+        return ToyProblem(self)
 
 
-class ToyWork:
-    told = "made of numbers"
-    counted = "sums"
+class ToyProblem(TrainingProblem[nn.Module, Batch]):
+    summary = "made of numbers"
+    unit = "sums"
 
     def __init__(self, task: Toy) -> None:
         self.task = task
@@ -68,22 +74,22 @@ class ToyWork:
         self.x = torch.randint(0, WORDS, (task.samples, 3), generator=generator)
         self.y = self.x.sum(1) % WORDS
 
-    def model(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         model = Net(self.task.dim, self.task.dropout)
         if self.task.idle:
             model.idle = nn.Linear(2, 3)
         return model
 
-    def batches(self, epoch: int) -> Sequence[list[int]]:
+    def plan_epoch(self, epoch: int) -> Sequence[list[int]]:
         generator = torch.Generator().manual_seed(1000 * self.task.seed + epoch)
         order = torch.randperm(self.task.samples, generator=generator)
         return [part.tolist() for part in order.split(self.task.rows)]
 
-    def batch(self, planned: list[int], rank: int, world: int) -> Batch | None:
+    def load_batch(self, planned: list[int], rank: int, world: int) -> Batch | None:
         rows = torch.tensor(planned[rank::world], dtype=torch.long)
         return Batch(self.x[rows], self.y[rows]) if len(rows) else None
 
-    def count(self, batch: Batch) -> int:
+    def num_terms(self, batch: Batch) -> int:
         return len(batch.y)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -99,20 +105,59 @@ class ToyWork:
         )
 
 
-class DrawnWork(TranslateProblem):
-    """Leaves at every validation what the model says, in place of a picture."""
+@dataclass(frozen=True)
+class StatefulToy(Toy):
+    """Batches of random rows, drawn from a generator that every load advances."""
 
-    def picture(self, model: nn.Module, path: Path) -> None:
-        path.write_text(self.validate(model).sample)
+    name: ClassVar[str] = "stateful toy"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Drawn(Translate):
-    def prepare(self, folder: Path, new: bool = True) -> DrawnWork:
-        return DrawnWork(**vars(super().prepare(folder, new)))
+    def prepare(self, folder: Path, new: bool = True) -> "StatefulProblem":
+        return StatefulProblem(self)
 
 
-KINDS = {"task": Toy, "caption": Caption, "translate": Drawn}
+class StatefulProblem(ToyProblem):
+    def __init__(self, task: StatefulToy) -> None:
+        super().__init__(task)
+        self.generator = torch.Generator().manual_seed(task.seed)
+        self.loaded = 0
+
+    def load_batch(self, planned: list[int], rank: int, world: int) -> Batch | None:
+        self.loaded += 1
+        drawn = torch.randint(0, self.task.samples, (len(planned),), generator=self.generator)
+        return super().load_batch(drawn.tolist(), rank, world)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.generator.set_state(state["generator"])
+
+
+def sampling_translate(**options: Any) -> Any:
+    """Translate that writes a translation at every validation, in place of a picture."""
+    from regard.tasks.translate.options import Translate
+    from regard.tasks.translate.task import TranslateProblem
+
+    class SamplingProblem(TranslateProblem):
+        def draw_samples(self, model: nn.Module, path: Path) -> bool:
+            path.write_text(self.validate(model).sample)
+            return True
+
+    class SamplingTranslate(Translate):
+        def prepare(self, folder: Path, new: bool = True) -> SamplingProblem:
+            return SamplingProblem(**vars(super().prepare(folder, new)))
+
+    return SamplingTranslate.of(**options)
+
+
+def caption(**options: Any) -> Any:
+    from regard.tasks.caption.options import Caption
+
+    return Caption.of(**options)
+
+
+# functions: the tests of the toys do not depend on the tasks
+TASKS = {"toy": Toy, "stateful": StatefulToy, "caption": caption, "translate": sampling_translate}
 
 
 def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -> list[Any]:
@@ -131,13 +176,13 @@ def weights(path: Path) -> dict[str, Tensor]:
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines without what the clock wrote."""
+    """The lines without their times."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in ("elapsed", "seconds", "tokens_per_second")} for line in lines]
 
 
 def same(one: Path, other: Path) -> None:
-    """Two runs came to the same weights, bit for bit, over the same numbers."""
+    """Asserts that two runs have the same weights, bit for bit, and the same metrics."""
     for name in ("last", "best", "average"):
         paths = [folder / f"{name}.safetensors" for folder in (one, other)]
         assert paths[0].exists() == paths[1].exists(), name
@@ -149,16 +194,15 @@ def same(one: Path, other: Path) -> None:
 
 
 if __name__ == "__main__":
-    # toy.py '[[FOLDER, {"task": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps
-    # under torchrun; what the last of them raises is written into a file. "caption" or "translate" instead of "task":
-    # of captions, of a translation
+    # toy.py '[[FOLDER, {"toy": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps
+    # under torchrun; an error is written into a file. The first key is one of TASKS, its value the task's options.
     import os
     import sys
 
     torch.set_num_threads(1)
-    for folder, told in json.loads(sys.argv[1]):
+    for folder, job in json.loads(sys.argv[1]):
         try:
-            kind = next((kind for kind in KINDS if kind in told), "task")
-            run(Path(folder), KINDS[kind](**told.get(kind, {})), told.get("resume", False), **told["training"])
+            kind = next(name for name in TASKS if name in job)
+            run(Path(folder), TASKS[kind](**job[kind]), job.get("resume", False), **job["training"])
         except ValueError as error:
             Path(f"{folder}.{os.environ.get('RANK', 0)}.txt").write_text(str(error))

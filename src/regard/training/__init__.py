@@ -1,1 +1,1 @@
-"""Training: `fit(task, run, training)` yields events. Knows Task, never a concrete one."""
+"""Training: `fit(task, run, training)` yields events. Knows tasks by their protocol alone."""

@@ -11,7 +11,7 @@ from regard.training.checkpoint import Checkpoint, read
 
 
 def average(paths: Sequence[Path]) -> Checkpoint:
-    """The mean of every tensor that has one, summed in float64; of others, such as whole numbers, the last."""
+    """The mean of every tensor that can be averaged, summed in float64; others, such as integers, of the last file."""
     last = read(paths[-1])
     sums: dict[str, Tensor] = {
         name: torch.zeros_like(t, dtype=torch.float64) for name, t in last.tensors.items() if can_average(name, t)

@@ -1,9 +1,10 @@
 """Weights and the state of training in safetensors files: nothing is ever unpickled.
 
-`last.safetensors` is all that resuming needs: tensors "model.…" and "optimizer.<parameter>.<moment>", and the Progress
-as JSON in the metadata. Weights alone (best, average, validated/…) have tensors "model.…", the step and the score. A
-tensor that several names share (tied weights) is stored once; the other names are listed in the metadata. Tensors are
-stored whole, so a file does not depend on the number of processes.
+`last.safetensors` is all that resuming needs: tensors "model.…", "optimizer.<parameter>.<moment>" and, if the problem
+has a state of its own, "problem.…"; and the TrainingState as JSON in the metadata, under "progress". Weights alone
+(best, average, validated/…) have tensors "model.…", the step and the score. A tensor that several names share (tied
+weights) is stored once; the other names are listed in the metadata. Tensors are stored whole, so a file does not depend
+on the number of processes.
 """
 
 import json
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.common import atomic_files, safetensors_files
+from regard.training.protocol import TrainingProblem
 
 FORMAT = 1
 _KEY = "regard"
@@ -23,30 +25,34 @@ _KEY = "regard"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: tensors by name, further names of the same tensors, and facts."""
+    """The content of a file: tensors by name, further names of the same tensors, and facts."""
 
     tensors: Mapping[str, Tensor]
     tied: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def under(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose names begin with the prefix, under every name they have, without it."""
+        """The tensors whose names begin with the prefix, by these names without it; tied ones by every name."""
         named = {**self.tensors, **{name: self.tensors[other] for name, other in self.tied.items()}}
         return {name.removeprefix(prefix): t for name, t in named.items() if name.startswith(prefix)}
 
 
-def whole(t: Tensor) -> Tensor:
-    """The tensor in full and on the CPU, also if processes hold a share each (then all of them must call this)."""
+def full_cpu_tensor(t: Tensor) -> Tensor:
+    """The tensor in full and on the CPU; if processes hold a part each, all of them must call this."""
     if hasattr(t, "full_tensor"):
         t = t.full_tensor()
     return t.detach().to("cpu").contiguous()
 
 
-def gather(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Checkpoint:
-    """The present weights and moments; not copies, so write them before the next step."""
+def collect(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    problem_state: Mapping[str, Tensor] | None = None,
+) -> Checkpoint:
+    """The current weights, moments and state of the problem; not copies, so write them before the next step."""
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
-    first: dict[int, str] = {}
+    first_names: dict[int, str] = {}
     for name, value in model.state_dict(keep_vars=True).items():
         if not isinstance(value, Tensor):
             raise TypeError(
@@ -54,26 +60,33 @@ def gather(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
                 "make it a buffer, or drop get_extra_state"
             )
         key = f"model.{name}"
-        if id(value) in first:
-            tied[key] = first[id(value)]
+        if id(value) in first_names:
+            tied[key] = first_names[id(value)]
         else:
-            first[id(value)] = key
-            tensors[key] = whole(value)
+            first_names[id(value)] = key
+            tensors[key] = full_cpu_tensor(value)
     if optimizer is not None:
         for name, parameter in model.named_parameters():
             for moment, value in optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer.{name}.{moment}"] = whole(torch.as_tensor(value))
+                tensors[f"optimizer.{name}.{moment}"] = full_cpu_tensor(torch.as_tensor(value))
+    for name, value in (problem_state or {}).items():
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"{name} of the problem's state_dict is a {type(value).__name__}, and checkpoints hold tensors only; "
+                "make it a tensor"
+            )
+        tensors[f"problem.{name}"] = full_cpu_tensor(value)
     return Checkpoint(tensors, tied)
 
 
 def write(path: Path, stored: Checkpoint, facts: Mapping[str, Any]) -> None:
-    """The file, whole or not at all."""
-    told = json.dumps({"format": FORMAT, "tied": dict(stored.tied), **facts})
-    atomic_files.write_atomically(path, safetensors_files.encode(stored.tensors, {_KEY: told}))
+    """Writes the whole file or nothing."""
+    metadata = json.dumps({"format": FORMAT, "tied": dict(stored.tied), **facts})
+    atomic_files.write_atomically(path, safetensors_files.encode(stored.tensors, {_KEY: metadata}))
 
 
 def read(path: Path) -> Checkpoint:
-    """What a file holds, or one sentence on why it cannot be used."""
+    """The content of a file; raises in one sentence if it cannot be used."""
     if not path.exists():
         raise FileNotFoundError(f"there is no checkpoint {path}; train one, or name another file")
     tensors, facts = safetensors_files.read_tagged(path, _KEY, FORMAT, "checkpoint")
@@ -81,21 +94,21 @@ def read(path: Path) -> Checkpoint:
 
 
 def load(model: nn.Module, path: Path) -> Mapping[str, Any]:
-    """Puts the weights of a file into the model; what the file says of itself: the step, the score."""
+    """Loads the weights of a file into the model; returns its facts, such as the step and the score."""
     stored = read(path)
     load_model(model, stored, path)
     return stored.facts
 
 
 def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
-    """Puts the stored weights into the model, if they are exactly its own."""
+    """Loads the stored weights into the model; raises if names or shapes differ."""
     weights = stored.under("model.")
     own = model.state_dict()
     missing, foreign = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
     if missing or foreign:
         raise ValueError(
-            f"{path} holds weights of another model: it lacks {_some(missing)} and has {_some(foreign)} beyond those "
-            f"of {type(model).__name__}; build the model as it was trained, or take another checkpoint"
+            f"{path} holds weights of another model: it lacks {_listing(missing)} and has {_listing(foreign)} beyond "
+            f"those of {type(model).__name__}; build the model as it was trained, or take another checkpoint"
         )
     for name, t in own.items():
         if t.shape != weights[name].shape:
@@ -107,23 +120,35 @@ def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, stored: Checkpoint, path: Path) -> None:
-    """Puts the stored moments into the optimizer, each process its share."""
+    """Loads the stored moments into the optimizer, into each process its part."""
     moments = stored.under("optimizer.")
     for name, parameter in model.named_parameters():
-        found = {key.removeprefix(f"{name}."): t for key, t in moments.items() if key.rpartition(".")[0] == name}
-        for key, t in found.items():
+        own = {key.removeprefix(f"{name}."): t for key, t in moments.items() if key.rpartition(".")[0] == name}
+        for key, t in own.items():
             if t.ndim and t.shape != parameter.shape:
                 raise ValueError(
                     f"{path} holds {key} of {name} in shape {tuple(t.shape)}, the parameter has "
                     f"{tuple(parameter.shape)}; resume with the model as it was trained, or start a new run"
                 )
-            optimizer.state[parameter][key] = _share(t, parameter)
+            optimizer.state[parameter][key] = _local_part(t, parameter)
 
 
-def _share(t: Tensor, parameter: Tensor) -> Tensor:
-    """A moment as the optimizer keeps it: beside its parameter, in the same shares; the count of steps is a scalar."""
+def load_problem(problem: TrainingProblem[Any, Any], stored: Checkpoint, path: Path) -> None:
+    """Restores the state of the problem, if it has one."""
+    state = stored.under("problem.")
+    if state:
+        problem.load_state_dict(state)
+    elif problem.state_dict():
+        raise ValueError(
+            f"{path} holds no state of {type(problem).__name__}, and its batches depend on one; "
+            "resume with the version of the problem that trained it, or start a new run"
+        )
+
+
+def _local_part(t: Tensor, parameter: Tensor) -> Tensor:
+    """A moment as the optimizer holds it: on the device and in the parts of its parameter; the step is a scalar."""
     if not t.ndim:
-        # fused kernels read the count where the parameter is
+        # fused kernels read the step on the parameter's device
         return t.to(parameter.device, copy=True)
     if hasattr(parameter, "full_tensor"):
         from torch.distributed.tensor import distribute_tensor
@@ -132,7 +157,7 @@ def _share(t: Tensor, parameter: Tensor) -> Tensor:
     return t.to(parameter.device, copy=True)
 
 
-def _some(names: list[str]) -> str:
+def _listing(names: list[str]) -> str:
     if not names:
         return "nothing"
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

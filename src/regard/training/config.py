@@ -1,46 +1,48 @@
-"""How a task is trained. No torch here: the command line reads this file to print its help."""
+"""The hyper-parameters of a training. No torch here: the command line reads this file to print its help."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from regard.common.option_fields import left_open
 from regard.common.suggestions import known
 
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
-# those that must know how many steps they go over
+# schedules that need to know the number of steps
 PLANNED = ("cosine", "linear")
-# what ends a training
+# the options that end a training
 ENDS = ("steps", "epochs", "minutes")
+PLATEAU_FACTOR, PLATEAU_PATIENCE = 0.5, 2
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Every choice of a training. Of steps, epochs and minutes at least one is given; the first reached ends it."""
+    """All hyper-parameters. At least one of steps, epochs and minutes is given; the first one reached ends training."""
 
     steps: int | None = None
     """End after this many steps (updates of the weights)."""
     epochs: float | None = None
-    """End after this many passes through the training data; an epoch counts as many batches as the first one has."""
+    """End after this many passes over the training data; each counts as many batches as the first epoch has."""
     minutes: float | None = None
-    """End after this much time on the clock, validation included, counted over resumes."""
+    """End after this many minutes, validation included; a resumed run counts the minutes before as well."""
 
     lr: float = 1e-3
     """The peak of the learning rate."""
     schedule: Literal["constant", "inverse-sqrt", "cosine", "linear", "plateau"] = "inverse-sqrt"
-    """How the learning rate goes on after the warm-up; cosine and linear end near zero and need steps or epochs."""
+    """The learning rate after the warm-up; cosine and linear end near zero and need steps or epochs."""
     warmup: int = 400
-    """Steps in which the learning rate rises to its peak."""
-    plateau_factor: float | None = None
-    """With schedule plateau: what the learning rate is multiplied by when validation no longer improves (0.5)."""
-    plateau_patience: int | None = None
-    """With schedule plateau: validations without improvement before that happens (2)."""
+    """Steps over which the learning rate rises to its peak."""
+    plateau_factor: float | None = left_open(PLATEAU_FACTOR)
+    """With schedule plateau: multiply the learning rate by this when validation no longer improves."""
+    plateau_patience: int | None = left_open(PLATEAU_PATIENCE)
+    """With schedule plateau: validations without improvement before the learning rate is lowered."""
     betas: tuple[float, float] = (0.9, 0.98)
-    """How long AdamW remembers gradients and their squares."""
+    """AdamW's decay rates of the averages of gradients and of squared gradients."""
     weight_decay: float = 0.0
-    """AdamW's pull of matrices towards zero; vectors (biases, norms) are left alone."""
+    """AdamW's weight decay of matrices; vectors (biases, norms) do not decay."""
     clip: float | None = 1.0
-    """Gradients are shortened to this global norm; None leaves them as they are."""
+    """Scale gradients down to this global norm; None does not."""
     accumulate: int = 1
-    """Batches in one step: a larger batch than fits in memory, exactly."""
+    """Batches per step: their gradients are summed, as if they were one larger batch."""
 
     validate_every: int = 500
     """Steps between validations; the end of training always validates."""
@@ -49,18 +51,20 @@ class TrainingConfig:
     log_every: int = 50
     """Steps between lines of progress."""
     patience: int | None = None
-    """End after this many validations in a row without improvement; None never does."""
+    """End after this many validations in a row without improvement; None does not."""
     average: int = 0
     """At the end average the weights of this many last validations, and keep them if they score better; 0 does not."""
 
     precision: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 computes in half the bits where the processor has units for it, and is very slow where it has none."""
+    """bfloat16 halves the bits of most operations; slow on a processor without units for it."""
     threads: int | None = None
-    """Threads of the processor; None times 1, 2, 4, … up to all on a real batch and takes the fewest of the fast."""
+    """Threads of the processor; None times 1, 2, 4, … up to all on a real batch and takes the fewest that are fast."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to train; auto takes a GPU if there is one."""
+    """The device to train on; auto takes a GPU if there is one."""
     parallel: Literal["replicate", "shard"] = "replicate"
-    """Under torchrun: every process holds the whole model (replicate), or its share of it (shard, FSDP2)."""
+    """Under torchrun: every process holds the whole model (replicate), or a part of it (shard, FSDP2)."""
+    retain_memory: bool = True
+    """Keep freed memory in the process: faster on a CPU with glibc, whose malloc is set for the whole process."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard as well."""
 
@@ -71,7 +75,7 @@ class TrainingConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value}; try {name}={_examples()[name]}")
-            # no gradient is longer than a clip without end: that is a way to say none
+            # clip=inf clips nothing, like None
             if value == float("inf") and name != "clip":
                 raise ValueError(f"{name} must be a finite number, got inf; try {name}={_examples()[name]}")
         for name in (
@@ -100,39 +104,43 @@ class TrainingConfig:
             known(name, getattr(self, name), names)
         if self.schedule == "inverse-sqrt" and self.warmup == 0:
             raise ValueError(
-                "warmup=0 with schedule='inverse-sqrt' would fall from the first step on; "
+                "warmup=0 with schedule='inverse-sqrt' would lower the learning rate from the first step on; "
                 "give warmup=400, or take schedule='constant'"
             )
         if self.schedule in PLANNED and self.steps is None and self.epochs is None:
             raise ValueError(
-                f"schedule {self.schedule!r} must know how many steps it goes over, and minutes={self.minutes} does "
-                "not say it; give steps or epochs as well, or take schedule='inverse-sqrt'"
+                f"schedule {self.schedule!r} needs to know the number of steps, which minutes={self.minutes} does not "
+                "give; give steps or epochs as well, or take schedule='inverse-sqrt'"
             )
         if self.schedule != "plateau":
             for name in ("plateau_factor", "plateau_patience"):
                 if getattr(self, name) is not None:
                     raise ValueError(
-                        f"{name}={getattr(self, name)} means nothing to schedule {self.schedule!r}; "
+                        f"{name}={getattr(self, name)} has no effect with schedule {self.schedule!r}; "
                         f"take schedule='plateau' or leave {name} out"
                     )
-        elif self.plateau_factor is not None and self.plateau_factor >= 1:
-            raise ValueError(f"plateau_factor must be below 1, got {self.plateau_factor}; try plateau_factor=0.5")
+        else:
+            for name, value in (("plateau_factor", PLATEAU_FACTOR), ("plateau_patience", PLATEAU_PATIENCE)):
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, value)
+            if self.plateau_factor is not None and self.plateau_factor >= 1:
+                raise ValueError(f"plateau_factor must be below 1, got {self.plateau_factor}; try plateau_factor=0.5")
 
 
 def lasting(minutes: float) -> str:
-    """So many minutes, in words."""
+    """A number of minutes in words: "1 minute", "0.5 minutes"."""
     return f"{minutes:g} minute{'' if minutes == 1 else 's'}"
 
 
 def _examples() -> dict[str, object]:
-    """A value that works, for the end of a sentence."""
-    good = {field.name: field.default for field in fields(TrainingConfig) if field.default is not None}
-    return good | {
+    """A valid value per field, for error messages."""
+    defaults = {field.name: field.default for field in fields(TrainingConfig) if field.default is not None}
+    return defaults | {
         "steps": 10000,
         "epochs": 10,
         "minutes": 30,
         "patience": 5,
         "threads": 1,
-        "plateau_factor": 0.5,
-        "plateau_patience": 2,
+        "plateau_factor": PLATEAU_FACTOR,
+        "plateau_patience": PLATEAU_PATIENCE,
     }

@@ -1,4 +1,4 @@
-"""What `fit` tells while it trains. Plain values: a terminal, a log or a test decides what to do with them."""
+"""The events that `fit` yields. Plain values: a terminal, a log or a test decides what to do with them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,20 +10,20 @@ from regard.training.protocol import ValidationResult
 
 @dataclass(frozen=True)
 class Ahead:
-    """What the task does before its data is ready, where that takes long."""
+    """A notice before the task prepares its data, if that takes long."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data and model are there; a batch is tried with each of these counts of threads, and Started tells of it."""
+    """Data and model are ready; a batch will be timed with each of these thread counts, before Started."""
 
     run: Path
     parameters: int
     device: str
     threads: Sequence[int]
-    told: str = ""
+    summary: str = ""  # of the data
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Started:
     device: str
     processes: int
     threads: int
-    # seconds of a step for each count that was tried; empty if the count was given or remembered
+    # seconds of a step per thread count; empty if the count was given or recorded
     thread_times: Mapping[int, float]
     step: int
     steps: int | None
     batches: int
     resumed: bool
-    told: str = ""  # what the task says of its data
+    summary: str = ""  # of the data
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class StepLogged:
     elapsed: float
     remaining: float | None
     values: Mapping[str, float] = field(default_factory=dict)
-    counted: str = "tokens"  # what the rate counts
+    unit: str = "tokens"  # that tokens_per_second counts
 
 
 @dataclass(frozen=True)

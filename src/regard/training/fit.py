@@ -1,8 +1,8 @@
-"""fit(task, run, training): trains a task in a run folder and tells what happens, event by event.
+"""fit(task, run, training): trains a task in the folder of a run and yields events.
 
-Every step is a pure function of the weights, the moments and Progress: the plan gives the batches, a seed mixed out of
-the task's seed, step, batch and rank gives the dropout. So a resumed run goes on to the same weights, bit for bit on a
-CPU with the same number of threads, wherever it was killed.
+Every step is a pure function of the weights, the moments, the TrainingState and the state of the problem, if it has
+any: the plan gives the batches, and a seed derived from the task's seed, step, batch and rank gives the dropout. So a
+resumed run reaches the same weights, bit for bit on a CPU with the same number of threads, wherever it was killed.
 """
 
 import copy
@@ -18,112 +18,127 @@ from regard.common import atomic_files
 from regard.training import checkpoint, messages, setup, stopping
 from regard.training.average import average
 from regard.training.checkpoint import Checkpoint
-from regard.training.config import TrainingConfig
+from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
 from regard.training.epoch_plan import EpochPlan
 from regard.training.events import Event, Prepared, Saved, Started, StepLogged, Validated
 from regard.training.metrics_log import MetricsLog
-from regard.training.protocol import Task, ValidationResult
-from regard.training.run_folder import AVERAGE, BEST, LAST, VALIDATED
-from regard.training.runtime import distributed, malloc, threads
+from regard.training.protocol import TrainableTask, ValidationResult
+from regard.training.run_folder import AVERAGE, BEST, CONFIG, LAST, VALIDATED, write_config
+from regard.training.runtime import distributed, malloc, peak_memory, threads
 from regard.training.runtime.distributed import Objective, Processes
 from regard.training.runtime.signals import Interrupts
 from regard.training.schedule import factor
-from regard.training.state import LogWindow, TrainingState, better, derive_seed
-from regard.training.step import Diverged, Stepper, seed
+from regard.training.state import LogWindow, TrainingState, derive_seed, is_better
+from regard.training.step import Diverged, Stepper, set_seed
 from regard.training.validation import Validation
 
 __all__ = ["Diverged", "fit"]
 
 
-def fit(task: Task, run: Path, training: TrainingConfig, resume: bool = False) -> Iterator[Event]:
+def fit(task: TrainableTask, run: Path, training: TrainingConfig, resume: bool = False) -> Iterator[Event]:
     """Trains and yields events, the last of them Stopped; under torchrun only the first process yields any.
 
-    A new run wants a folder without one; `resume` goes on with the run in the folder, and Training may be another.
-    A loss that is no number raises Diverged.
+    A new run overwrites nothing: it raises FileExistsError if the folder holds a run, or a file that a run would write.
+    `resume` goes on with the run in the folder, perhaps with another training. A loss that is not finite raises
+    Diverged.
     """
     run = Path(run)
-    before = torch.get_num_threads()
+    threads_before = torch.get_num_threads()
     processes = distributed.join(training.device)
-    with setup.claimed(run, resume, processes) as made:
+    with setup.locked_folder(task, run, resume, processes) as created:
         try:
-            with setup.begun(task, run, training, resume, made, processes):
-                yield from setup.ahead(task, run, resume, processes)
-                fitting = _Fitting(task, run, training, resume, processes)
-                yield from fitting.settle()
-                fitting.begin()
+            with setup.recorded_run(task, run, training, resume, created, processes):
+                yield from setup.preparation_notice(task, run, resume, processes)
+                trainer = _Trainer(task, run, training, resume, processes)
+                yield from trainer.tune_threads()
+                trainer.begin()
             try:
-                with fitting.interrupts:
-                    for event in fitting.events():
-                        if processes.first:
+                with trainer.interrupts:
+                    for event in trainer.events():
+                        if processes.is_first:
                             yield event
             finally:
-                fitting.close()
+                trainer.close()
         finally:
-            torch.set_num_threads(before)
+            torch.set_num_threads(threads_before)
 
 
-class _Fitting:
-    """One call of fit: what is built at its start, and the Progress, which alone changes with the weights."""
+class _Trainer:
+    """One call of fit: the objects built at its start, and the TrainingState, which changes with the weights."""
 
-    def __init__(self, task: Task, run: Path, training: TrainingConfig, resume: bool, processes: Processes) -> None:
-        self.run, self.training, self.seed, self.processes, self.resume = run, training, task.seed, processes, resume
-        record, stored, self.work = setup.opened(task, run, training, resume, processes)
-        self.progress = TrainingState() if stored is None else TrainingState.from_dict(stored.facts["progress"])
-        self.plan = EpochPlan(self.work, self.progress.epoch)
-        self.steps = stopping.steps_in_all(training, self.plan.first)
-        seed(processes.device, task.seed)
-        self.model = self.work.model().to(processes.device).train()
+    def __init__(
+        self, task: TrainableTask, run: Path, training: TrainingConfig, resume: bool, processes: Processes
+    ) -> None:
+        self.task, self.run, self.training, self.resume, self.processes = task, run, training, resume, processes
+        self.record, stored, self.problem = setup.load_everything(task, run, training, resume, processes)
+        self.state = TrainingState() if stored is None else TrainingState.from_dict(stored.facts["progress"])
+        self.plan = EpochPlan(self.problem, self.state.epoch)
+        self.steps = stopping.total_steps(training, self.plan.first_epoch_length)
+        set_seed(processes.device, task.seed)
+        self.model: nn.Module = self.problem.build_model().to(processes.device).train()
         self.parameters = sum(p.numel() for p in self.model.parameters())
         if stored is not None:
             checkpoint.load_model(self.model, stored, run / LAST)
-        objective = Objective(self.model, self.work, processes.device, training.precision)
-        self.stepper = Stepper(objective, self.work, training, task.seed, processes)
+        objective = Objective(self.model, self.problem, processes.device, training.precision)
+        self.stepper = Stepper(objective, self.problem, training, task.seed, processes)
         if stored is not None:
             checkpoint.load_optimizer(self.model, self.stepper.optimizer, stored, run / LAST)
-        self.record, self.thread_times = record, dict[int, float]()
+            checkpoint.load_problem(self.problem, stored, run / LAST)
+        self.thread_times: dict[int, float] = {}
         self.metrics: MetricsLog | None = None
         self.interrupts = Interrupts()
         self.sharded = training.parallel == "shard" and processes.world > 1
-        self.validation = Validation(self.work, run, processes.device, self.interrupts)
-        self.started_at = self.progress.step
-        self.saved = replace(self.progress, elapsed=0.0)
-        self.start, self.busy, self.tokens = 0.0, 0.0, 0
+        self.validation = Validation(self.problem, run, processes.device, self.interrupts)
+        self.first_step = self.state.step
+        self.saved_state = replace(self.state, elapsed=0.0)
+        # the clock, and the seconds and loss terms of the steps since the last logged one
+        self.start, self.step_seconds, self.terms = 0.0, 0.0, 0
 
     def begin(self) -> None:
-        """From here on the clock runs and files are written."""
-        if self.processes.first:
-            self.metrics = MetricsLog(self.run, self.progress, self.training.tensorboard)
-            replace(self.record, threads=torch.get_num_threads()).write(self.run)
+        """Opens the files of the run and starts the clock."""
+        if self.processes.is_first:
+            self.metrics = MetricsLog(self.run, self.state, self.training.tensorboard)
+            try:
+                replace(self.record, threads=torch.get_num_threads()).write(self.run)
+                write_config(self.run / CONFIG, self.task, self.training, self.record.options)
+            except BaseException:
+                self.close()
+                raise
         self.start = time.perf_counter()
 
     def close(self) -> None:
         if self.metrics is not None:
             self.metrics.close()
 
-    def settle(self) -> Iterator[Event]:
-        """Freed memory stays, on a CPU; and how many threads there are: if that must be tried, it is told before."""
-        if self.processes.device.type == "cpu":
-            malloc.keep()
-        known, alone = self.training.threads or self.record.threads, self.processes.world == 1
-        # what one process found best is too many for each of several
-        if known is not None and (self.training.threads or alone):
-            torch.set_num_threads(known)
-        elif self.processes.device.type == "cpu" and alone:
+    def tune_threads(self) -> Iterator[Event]:
+        """Sets the thread count: given, recorded, or timed after an event; and on a CPU malloc, unless switched off."""
+        on_cpu = self.processes.device.type == "cpu"
+        if on_cpu and self.training.retain_memory:
+            malloc.retain_freed_memory()
+        count, single = self.training.threads or self.record.threads, self.processes.world == 1
+        # a count recorded by one process is too many for each of several
+        if count is not None and (self.training.threads or single):
+            torch.set_num_threads(count)
+        elif on_cpu and single:
             counts = threads.counts()
             if len(counts) > 1:
-                yield Prepared(self.run, self.parameters, str(self.processes.device), counts, self.work.told)
-                self.thread_times = self._tried(counts)
+                yield Prepared(self.run, self.parameters, str(self.processes.device), counts, self.problem.summary)
+                self.thread_times = self._time_threads(counts)
                 counts = [threads.fastest(self.thread_times)]
             torch.set_num_threads(counts[0])
 
-    def _tried(self, counts: Sequence[int]) -> dict[int, float]:
-        batch = self.work.batch(self.plan.batches[0], 0, 1)
-        count = self.work.count(batch)
-        # of a copy, so that neither weights nor gradients change; the data is not copied
-        trial = Objective(copy.deepcopy(self.model), self.work, self.processes.device, self.training.precision)
-        return threads.measure(lambda: trial(batch, count)[0].backward(), counts)
+    def _time_threads(self, counts: Sequence[int]) -> dict[int, float]:
+        """Times passes of a copy of the model: weights, gradients and the state of the problem stay as they are."""
+        problem_state = {name: t.clone() for name, t in self.problem.state_dict().items()}
+        batch = self.problem.load_batch(self.plan.batches[0], 0, 1)
+        count = self.problem.num_terms(batch)
+        trial = Objective(copy.deepcopy(self.model), self.problem, self.processes.device, self.training.precision)
+        times = threads.measure(lambda: trial(batch, count)[0].backward(), counts)
+        if problem_state:
+            self.problem.load_state_dict(problem_state)
+        return times
 
-    # The course of events
+    # The loop
 
     def events(self) -> Iterator[Event]:
         yield Started(
@@ -133,22 +148,22 @@ class _Fitting:
             processes=self.processes.world,
             threads=torch.get_num_threads(),
             thread_times=self.thread_times,
-            step=self.progress.step,
+            step=self.state.step,
             steps=self.steps,
-            batches=self.plan.first,
+            batches=self.plan.first_epoch_length,
             resumed=self.resume,
-            told=self.work.told,
+            summary=self.problem.summary,
         )
-        yield from setup.warnings(self.run, self.resume, self.started_at, self.training, self.processes)
+        yield from setup.warnings(self.run, self.resume, self.first_step, self.training, self.processes)
         reason = None
         while reason is None:
-            yield from self._due()
-            reason = stopping.reason(self.training, self.steps, self.progress) or self._step()
+            yield from self._scheduled_events()
+            reason = stopping.stop_reason(self.training, self.steps, self.state) or self._step()
         yield from self._finish(reason)
 
-    def _due(self) -> Iterator[Event]:
-        """What the step just done asks for: a line, a validation, a checkpoint."""
-        step = self.progress.step
+    def _scheduled_events(self) -> Iterator[Event]:
+        """Logs, validates and saves if it is time to, after the current step."""
+        step = self.state.step
         if step and step % self.training.log_every == 0:
             yield from self._log()
         if step and step % self.training.validate_every == 0:
@@ -161,191 +176,203 @@ class _Fitting:
             yield from self._log()
             yield from self._validate()
             yield from self._average()
-            if self.progress.validated_at != self.progress.step or self._to_average():
+            if self.state.validated_at != self.state.step or self._must_average():
                 reason = "interrupted"
         yield from self._save()
-        nothing = self.resume and self.progress.step == self.started_at and reason != "interrupted"
-        yield messages.stopped(reason, nothing, self.progress, self.steps, self.training, self.run)
+        if self.processes.is_first:
+            peak_memory.write(self.run)
+        nothing_left = self.resume and self.state.step == self.first_step and reason != "interrupted"
+        yield messages.stopped(reason, nothing_left, self.state, self.steps, self.training, self.run)
 
     def _step(self) -> str | None:
-        """One update of the weights, or the reason why there is none."""
-        begun, done, minutes = time.perf_counter(), self.progress, self.training.minutes
-        planned, epoch, place = self.plan.take(done.epoch, done.place, self.training.accumulate)
+        """Updates the weights once, or returns the reason why not."""
+        # before batches are loaded: loading may advance the state of the problem, which a checkpoint stores
+        if (reason := self._stop_request()) is not None:
+            return reason
+        start, state = time.perf_counter(), self.state
+        planned, epoch, place = self.plan.take(state.epoch, state.place, self.training.accumulate)
         batches = self.stepper.load(planned)
-        over = minutes is not None and self._elapsed() >= 60 * minutes
-        # The first process's clock decides for all, a signal to any of them as well.
-        told = [
-            float(sum(own for _, own in batches)),
-            float(self.interrupts.asked),
-            float(over and self.processes.first),
-        ]
-        count, asked, ended = self.processes.sums(told)
-        if asked or ended:
-            return "interrupted" if asked else "minutes"
-        if not count:
+        (total_count,) = self.processes.sum([float(sum(count for _, count in batches))])
+        if not total_count:
             raise ValueError(
-                f"batch {messages.brief(planned)} of epoch {epoch} has nothing to lose; leave it out of the plan"
+                f"{self.problem.locate(planned)} of epoch {epoch} has no loss terms; leave it out of the plan"
             )
+        count = int(total_count)
         try:
-            taken = self.stepper.step(batches, int(count), done.step, self._lr(done.step + 1))
+            result = self.stepper.step(batches, count, state.step, self._lr(state.step + 1))
         except Diverged as error:
-            at = done.step + 1, epoch, planned, self.saved.step
-            raise Diverged(messages.diverged(error, self.work, *at, self.training)) from None
-        window = done.window.add(taken.total, int(count), taken.norm, taken.sums)
-        self.progress = replace(done, step=done.step + 1, epoch=epoch, place=place, window=window)
-        self.tokens += int(count)
-        self.busy += time.perf_counter() - begun
+            position = state.step + 1, epoch, planned, self.saved_state.step
+            raise Diverged(messages.diverged(error, self.problem, *position, self.training)) from None
+        window = state.window.add(result.total, count, result.norm, result.sums)
+        self.state = replace(state, step=state.step + 1, epoch=epoch, place=place, window=window)
+        self.terms += count
+        self.step_seconds += time.perf_counter() - start
         return None
 
-    def _lr(self, step: int) -> float:
-        return self.training.lr * factor(self.training, step, self.steps, self.progress.plateau)
+    def _stop_request(self) -> str | None:
+        """The reason to stop before the next step: a signal to any process, or the clock of the first one."""
+        minutes = self.training.minutes
+        time_is_up = minutes is not None and self._elapsed() >= 60 * minutes
+        requests = [float(self.interrupts.stop_requested), float(time_is_up and self.processes.is_first)]
+        interrupted, ended = self.processes.sum(requests)
+        return "interrupted" if interrupted else "minutes" if ended else None
 
-    # What is told and written
+    def _lr(self, step: int) -> float:
+        return self.training.lr * factor(self.training, step, self.steps, self.state.plateau)
 
     def _elapsed(self) -> float:
-        return self.progress.elapsed + time.perf_counter() - self.start
+        return self.state.elapsed + time.perf_counter() - self.start
 
-    def _stamp(self) -> TrainingState:
-        """Progress with the time until now."""
+    def _update_elapsed(self) -> TrainingState:
+        """Adds the time until now to the state."""
         now = time.perf_counter()
-        self.progress, self.start = replace(self.progress, elapsed=self.progress.elapsed + now - self.start), now
-        return self.progress
+        self.state, self.start = replace(self.state, elapsed=self.state.elapsed + now - self.start), now
+        return self.state
+
+    # Log, validate, average, save
 
     def _log(self) -> Iterator[Event]:
-        done, window = self._stamp(), self.progress.window
+        state, window = self._update_elapsed(), self.state.window
         if not window.steps:
             return
         event = StepLogged(
-            step=done.step,
+            step=state.step,
             steps=self.steps,
-            epoch=done.epoch + done.place / len(self.plan.batches),
+            epoch=state.epoch + state.place / len(self.plan.batches),
             loss=window.total / window.count,
-            lr=self._lr(done.step),
+            lr=self._lr(state.step),
             norm=window.norm,
-            tokens_per_second=self.tokens / self.busy if self.busy else 0.0,
-            elapsed=done.elapsed,
-            remaining=stopping.remaining(self.training, self.steps, done),
+            tokens_per_second=self.terms / self.step_seconds if self.step_seconds else 0.0,
+            elapsed=state.elapsed,
+            remaining=stopping.remaining_seconds(self.training, self.steps, state),
             values={name: value / window.count for name, value in window.sums.items()},
-            counted=self.work.counted,
+            unit=self.problem.unit,
         )
-        self.progress = replace(done, window=LogWindow(), logged_at=done.step)
-        self.busy, self.tokens = 0.0, 0
+        self.state = replace(state, window=LogWindow(), logged_at=state.step)
+        self.step_seconds, self.terms = 0.0, 0
         if self.metrics is not None:
             self.metrics.step(event)
         yield event
 
     def _validate(self) -> Iterator[Event]:
-        """The score of the present weights, unless they have one; then the files that know of it."""
-        done, step = self.progress, self.progress.step
-        if done.validated_at == step:
+        """Scores the current weights, unless they have a score, and writes the files that hold it."""
+        state, step = self.state, self.state.step
+        if state.validated_at == step:
             return
-        begun = time.perf_counter()
-        model = self._whole()
+        start = time.perf_counter()
+        model = self._whole_model()
         score = self._score(model)
-        found, higher, *reached = self.processes.share(
-            [0.0] * 4 if score is None else [1.0, score.higher_is_better, *score.reached]
+        has_score, higher_is_better, value, nll = self.processes.broadcast(
+            [0.0] * 4 if score is None else [1.0, score.higher_is_better, *score.score_key]
         )
-        value = reached[0], reached[1]
-        if not found:
+        if not has_score:
             return
-        improved = better(value, done.best, bool(higher))
-        keep = better(value, done.kept, bool(higher))
-        # An end out of turn is no turn: a run that is made longer must not lose patience earlier.
+        key = value, nll
+        improved = is_better(key, state.best, bool(higher_is_better))
+        keep = is_better(key, state.kept, bool(higher_is_better))
+        # The end of a training may validate out of turn; that must not count, or a run that is then made longer would
+        # run out of patience earlier than one that was long from the start.
         in_turn = step % self.training.validate_every == 0
-        by, patience = self.training.plateau_factor or 0.5, self.training.plateau_patience or 2
-        self.progress = replace(
-            done,
+        plateau = state.plateau
+        if in_turn:
+            by = self.training.plateau_factor or PLATEAU_FACTOR
+            plateau = plateau.after(improved, by, self.training.plateau_patience or PLATEAU_PATIENCE)
+        self.state = replace(
+            state,
             validated_at=step,
-            best=value if improved else done.best,
-            bad=0 if improved else done.bad + in_turn,
-            kept=value if keep else done.kept,
-            plateau=done.plateau.after(improved, by, patience) if in_turn else done.plateau,
-            validated=(*done.validated, step)[-self.training.average :] if self.training.average else (),
+            best=key if improved else state.best,
+            bad=0 if improved else state.bad + in_turn,
+            kept=key if keep else state.kept,
+            plateau=plateau,
+            validated=(*state.validated, step)[-self.training.average :] if self.training.average else (),
         )
-        stored = self._gather()
+        stored = self._collect()
         events: list[Event] = []
         if score is not None:
             assert self.metrics is not None
             weights = Checkpoint({n: t for n, t in stored.tensors.items() if n.startswith("model.")}, stored.tied)
-            events.append(Validated(step, score, improved, time.perf_counter() - begun))
-            self.metrics.validation(Validated(step, score, improved, time.perf_counter() - begun))
+            validated = Validated(step, score, improved, time.perf_counter() - start)
+            events.append(validated)
+            self.metrics.validation(validated)
             if self.training.average:
                 atomic_files.make_folder(self.run / VALIDATED)
-                checkpoint.write(self._validated(step), weights, _facts(step, score))
+                checkpoint.write(self._validated_path(step), weights, _facts(step, score))
             if keep:
                 checkpoint.write(self.run / BEST, weights, _facts(step, score))
                 events.append(Saved(self.run / BEST, step))
         yield from events
         yield from self._save(stored)
-        # behind the checkpoint: what cannot be drawn costs no validation
-        if model is not None and (warned := self.validation.picture(model, step)):
-            yield warned
+        # after the checkpoint, so that a failure costs no validation
+        if model is not None and (warning := self.validation.draw_samples(model, step)):
+            yield warning
 
-    def _whole(self) -> nn.Module | None:
-        """The model that validates, on the first process; where processes hold shares, all of them must come here."""
+    def _whole_model(self) -> nn.Module | None:
+        """The model to validate, in the first process; of a sharded model all processes must call this."""
         if not self.sharded:
-            return self.model if self.processes.first else None
-        stored = checkpoint.gather(self.model)
-        return self.validation.filled(stored, self.run / LAST) if self.processes.first else None
+            return self.model if self.processes.is_first else None
+        stored = checkpoint.collect(self.model)
+        return self.validation.build_model(stored, self.run / LAST) if self.processes.is_first else None
 
     def _score(self, model: nn.Module | None) -> ValidationResult | None:
-        """None if a signal came in between, and of no model."""
-        return None if model is None else self.validation.score(model, derive_seed(self.seed, self.progress.step))
+        """None without a model, or if a signal interrupted the validation."""
+        return None if model is None else self.validation.score(model, derive_seed(self.task.seed, self.state.step))
 
-    def _to_average(self) -> bool:
-        return self.training.average > 0 and self.progress.averaged_at != self.progress.step
+    def _must_average(self) -> bool:
+        return self.training.average > 0 and self.state.averaged_at != self.state.step
 
     def _average(self) -> Iterator[Event]:
-        """At the end: the mean of the last validated weights, kept as the best if it scores better."""
-        done, begun = self.progress, time.perf_counter()
-        if not self._to_average() or done.validated_at != done.step:
+        """Scores the mean of the last validated weights, and keeps it as the best if it scores better."""
+        state, start = self.state, time.perf_counter()
+        if not self._must_average() or state.validated_at != state.step:
             return
         model = None
-        if self.processes.first:
-            stored = average([self._validated(step) for step in done.validated])
-            model = self.validation.filled(stored, self.run / AVERAGE)
+        if self.processes.is_first:
+            stored = average([self._validated_path(step) for step in state.validated])
+            model = self.validation.build_model(stored, self.run / AVERAGE)
         score = self._score(model)
-        (found,) = self.processes.share([float(score is not None)])
-        if not found:
+        (has_score,) = self.processes.broadcast([float(score is not None)])
+        if not has_score:
             return
-        self.progress = replace(done, averaged_at=done.step)
+        self.state = replace(state, averaged_at=state.step)
         if score is not None:
             assert self.metrics is not None
-            facts = {**_facts(done.step, score), "averaged": done.validated}
+            facts = {**_facts(state.step, score), "averaged": state.validated}
             checkpoint.write(self.run / AVERAGE, stored, facts)
-            improved = better(score.reached, done.kept, score.higher_is_better)
+            improved = is_better(score.score_key, state.kept, score.higher_is_better)
             if improved:
                 checkpoint.write(self.run / BEST, stored, facts)
-                self.progress = replace(self.progress, kept=score.reached)
-            event = Validated(done.step, score, improved, time.perf_counter() - begun, of="average")
+                self.state = replace(self.state, kept=score.score_key)
+            event = Validated(state.step, score, improved, time.perf_counter() - start, of="average")
             self.metrics.validation(event)
             yield event
-            yield Saved(self.run / AVERAGE, done.step)
+            yield Saved(self.run / AVERAGE, state.step)
         yield from self._save()
 
-    def _validated(self, step: int) -> Path:
+    def _validated_path(self, step: int) -> Path:
         return self.run / VALIDATED / f"{step}.safetensors"
 
-    def _gather(self) -> Checkpoint:
-        """Weights and moments; where processes hold shares, all of them must come here."""
-        needed = self.processes.first or self.sharded
-        return checkpoint.gather(self.model, self.stepper.optimizer) if needed else Checkpoint({})
+    def _collect(self) -> Checkpoint:
+        """The content of a checkpoint; all processes must call this."""
+        problem_state = self.problem.state_dict()
+        if not (self.processes.is_first or self.sharded):
+            return Checkpoint({})
+        return checkpoint.collect(self.model, self.stepper.optimizer, problem_state)
 
     def _save(self, stored: Checkpoint | None = None) -> Iterator[Event]:
-        if replace(self.progress, elapsed=0.0) == self.saved:
+        if replace(self.state, elapsed=0.0) == self.saved_state:
             return
-        stored = stored or self._gather()
-        done = self._stamp()
-        self.saved = replace(done, elapsed=0.0)
+        stored = stored or self._collect()
+        state = self._update_elapsed()
+        self.saved_state = replace(state, elapsed=0.0)
         if self.metrics is None:
             return
-        self.metrics.settle()
-        checkpoint.write(self.run / LAST, stored, {"step": done.step, "progress": done.to_dict()})
-        # Only now is no checkpoint left that knows the older ones.
+        self.metrics.sync()
+        checkpoint.write(self.run / LAST, stored, {"step": state.step, "progress": state.to_dict()})
+        # only now does no checkpoint refer to the older ones
         for path in (self.run / VALIDATED).glob("*.safetensors"):
-            if path.stem.isdigit() and int(path.stem) not in done.validated:
+            if path.stem.isdigit() and int(path.stem) not in state.validated:
                 path.unlink(missing_ok=True)
-        yield Saved(self.run / LAST, done.step)
+        yield Saved(self.run / LAST, state.step)
 
 
 def _facts(step: int, score: ValidationResult) -> dict[str, object]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """The folder for one process at a time, where the system can; the lock goes with the process, however it ends."""
+def lock_folder(path: Path) -> Iterator[None]:
+    """Locks the folder for one process, where the system can; the lock ends with the process, however it ends."""
     try:
         import fcntl
     except ImportError:
@@ -24,7 +24,7 @@ def locked(path: Path) -> Iterator[None]:
                 error.errno, f"another process trains in {path} now; wait for its end, or take another folder"
             ) from error
         except OSError as error:
-            # A file system without locks is no reason not to train.
+            # on a file system without locks, train unlocked
             if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.EINVAL, errno.EBADF):
                 raise
         yield

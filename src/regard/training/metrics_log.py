@@ -1,4 +1,4 @@
-"""The numbers of a run, a line of JSON each, and for TensorBoard if asked for."""
+"""MetricsLog: the metrics of a run, one line of JSON per event, and optionally for TensorBoard."""
 
 import errno
 import json
@@ -10,20 +10,20 @@ from typing import Any
 
 from regard.common import atomic_files
 from regard.training.events import StepLogged, Validated
-from regard.training.run_folder import METRICS
+from regard.training.run_folder import METRICS, TENSORBOARD
 from regard.training.state import TrainingState
 
 
 class MetricsLog:
-    """Appends to metrics.jsonl; what a killed process wrote beyond its last checkpoint is cut away first."""
+    """Appends to metrics.jsonl; lines that a killed process wrote after its last checkpoint are removed first."""
 
-    def __init__(self, run: Path, progress: TrainingState, tensorboard: bool) -> None:
+    def __init__(self, run: Path, state: TrainingState, tensorboard: bool) -> None:
         self._path = run / METRICS
-        self._board = _board(run, progress.step) if tensorboard else None
+        self._summary_writer = _summary_writer(run, state.step) if tensorboard else None
         if self._path.exists():
-            _cut(self._path, progress)
+            _remove_later_lines(self._path, state)
         try:
-            # unbuffered: nothing is left to write when it is closed
+            # unbuffered, so that closing the file writes nothing
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise atomic_files.write_error(error, self._path) from error
@@ -43,57 +43,57 @@ class MetricsLog:
             if isinstance(event, StepLogged)
             else {"seconds": event.seconds}
         )
-        told = {"kind": kind, **line, **time}
+        entry = {"kind": kind, **line, **time}
         try:
-            text = json.dumps({name: _plain(value) for name, value in told.items()}).encode() + b"\n"
+            text = json.dumps({name: _json_value(value) for name, value in entry.items()}).encode() + b"\n"
             if self._file.write(text) != len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise atomic_files.write_error(error, self._path) from error
-        if self._board is not None:
-            for name, value in told.items():
+        if self._summary_writer is not None:
+            for name, value in entry.items():
                 if name not in ("kind", "step") and isinstance(value, int | float):
-                    self._board.add_scalar(f"{kind}/{name}", value, step)
+                    self._summary_writer.add_scalar(f"{kind}/{name}", value, step)
 
-    def settle(self) -> None:
-        """To the disk, before the checkpoint that counts on these lines."""
+    def sync(self) -> None:
+        """Forces the lines to the disk, before the checkpoint that refers to them."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise atomic_files.write_error(error, self._path) from error
-        if self._board is not None:
-            self._board.flush()
+        if self._summary_writer is not None:
+            self._summary_writer.flush()
 
     def close(self) -> None:
         self._file.close()
-        if self._board is not None:
-            self._board.close()
+        if self._summary_writer is not None:
+            self._summary_writer.close()
 
 
-def _cut(path: Path, progress: TrainingState) -> None:
-    """Keeps the whole lines of what the checkpoint knows of."""
-    until = {"step": progress.logged_at, "validation": progress.validated_at, "average": progress.averaged_at}
+def _remove_later_lines(path: Path, state: TrainingState) -> None:
+    """Keeps the complete lines up to the steps that the checkpoint has logged and validated."""
+    until = {"step": state.logged_at, "validation": state.validated_at, "average": state.averaged_at}
     kept = []
     for line in path.read_bytes().splitlines(keepends=True):
         try:
-            told = json.loads(line)
-            keep = told["step"] <= until[told["kind"]]
+            entry = json.loads(line)
+            keep = entry["step"] <= until[entry["kind"]]
         except (ValueError, KeyError, TypeError):
-            # half a line, the last that was written
+            # the last line, half written
             continue
         if keep and line.endswith(b"\n"):
             kept.append(line)
     atomic_files.write_atomically(path, kept)
 
 
-def _plain(value: Any) -> Any:
-    """JSON knows no NaN and no infinity."""
+def _json_value(value: Any) -> Any:
+    """The value, or None for NaN and infinity, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _board(run: Path, step: int) -> Any:
+def _summary_writer(run: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ImportError("tensorboard=True needs tensorboard; install it with: pip install 'regard[train]'") from error
-    return SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
+    return SummaryWriter(str(run / TENSORBOARD), purge_step=step + 1 if step else None)

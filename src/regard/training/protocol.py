@@ -1,30 +1,34 @@
-"""What training asks of a task, and the values that a task answers with.
+"""The protocol between training and tasks, and the values that cross it.
 
-    work = task.prepare(folder)
-    model = work.model()
-    for planned in work.batches(epoch):
-        loss = work.loss(model, work.batch(planned, rank, world))
+    problem = task.prepare(folder)
+    model = problem.build_model()
+    for planned in problem.plan_epoch(epoch):
+        loss = problem.loss(model, problem.load_batch(planned, rank, world))
 
-The loss that is minimised is Σ total / Σ count over all batches and processes of a step.
+The minimised loss is Σ total / Σ count over all batches and processes of a step.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 # Annotations only: a command line reads a task's options before torch is there.
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+Model = TypeVar("Model", bound="nn.Module")
+Batch = TypeVar("Batch", bound="Loadable")
+
 
 @dataclass(frozen=True)
 class Loss:
-    """The sum of a batch's losses, how many they are, and other sums worth a report, where the count divides them."""
+    """The sum of the losses of a batch, their number, and further sums to report, each divided by that number."""
 
     total: Tensor  # scalar, differentiable
     count: int
@@ -33,7 +37,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """What a validation found: all values, which of them decides, and an example to look at."""
+    """The values of a validation, the name of the deciding one, and an example to read."""
 
     values: Mapping[str, float]
     main: str
@@ -45,91 +49,115 @@ class ValidationResult:
         return self.values[self.main]
 
     @property
-    def reached(self) -> tuple[float, float]:
-        """What decides and, among equals, "nll", of which less is better; infinite where that is not told."""
+    def score_key(self) -> tuple[float, float]:
+        """The deciding value and, to rank equals, "nll", of which less is better; infinite if there is none."""
         return self.value, self.values.get("nll", math.inf)
 
 
 class Loadable(Protocol):
-    """A batch: anything that can be moved."""
+    """A batch: anything that can be moved to a device."""
 
     def to(self, device: torch.device, /) -> Any: ...
 
 
-class TrainingProblem(Protocol):
-    """A task whose data is ready."""
+class TrainingProblem(ABC, Generic[Model, Batch]):
+    """A task whose data is ready.
+
+    A resumed run repeats an uninterrupted one exactly if batches follow from `plan_epoch` and the weights alone. A
+    problem whose batches depend on more, such as the state of environments that an agent acts in, returns that state
+    from `state_dict`; checkpoints hold it, and `load_state_dict` restores it before the next batch is loaded.
+
+    Under torchrun every process has a problem of its own and calls its hooks, except `validate` and `draw_samples`,
+    which the first process alone calls. All processes call `state_dict` at the same steps; the value that the first
+    one returns is stored, and on resume all of them load it. So the state must either be equal in all processes, or
+    `state_dict` must gather it from them (with torch.distributed) and `load_state_dict` must take the part of its own
+    rank; otherwise a resumed run differs from an uninterrupted one. With parallel="shard" a process that has no rows of
+    a planned batch loads those of rank 0 as well, so a state that every load advances is then not equal in all.
+    """
+
+    summary: str
+    """The number of examples read, and of those dropped: "29,000 pairs to train on, 1,014 to validate"."""
+    unit: str
+    """The plural of what `num_terms` counts: "tokens", "images"."""
+
+    @abstractmethod
+    def build_model(self) -> Model:
+        """A model with initial weights, drawn from torch's global generator."""
+
+    @abstractmethod
+    def plan_epoch(self, epoch: int) -> Sequence[Any]:
+        """Light descriptions of the batches of an epoch, a pure function of the task's seed and the epoch."""
+
+    @abstractmethod
+    def load_batch(self, planned: Any, rank: int, world: int) -> Batch | None:
+        """The rows rank::world of a planned batch; None if that is no row."""
+
+    @abstractmethod
+    def num_terms(self, batch: Batch) -> int:
+        """The number of losses in the total of this batch."""
+
+    @abstractmethod
+    def loss(self, model: Model, batch: Batch) -> Loss: ...
+
+    @abstractmethod
+    def validate(self, model: Model) -> ValidationResult:
+        """Scores the model, which is in evaluation mode without gradients, on held-out data, in one process.
+
+        Leaves the state of `state_dict` as it is: a run that is made longer validates once more than one that was not.
+        """
+
+    # Hooks
+
+    def before_step(self, model: Model) -> None:
+        """Called once before every update, in every process, such as to update an average of the weights."""
+
+    def after_step(self, model: Model, sums: Mapping[str, float], count: int) -> None:
+        """Called once after every update, in every process, with the sums of its losses over all processes."""
+
+    def draw_samples(self, model: Model, path: Path) -> bool:
+        """Draws outputs of the model, which is in evaluation mode, into a PNG file; returns whether it did.
+
+        The folder of the file exists, and is removed if nothing was drawn into it. An OSError or ImportError becomes a
+        warning: a missing picture does not end a training.
+        """
+        return False
+
+    def locate(self, planned: Sequence[Any]) -> str:
+        """The source of these planned batches, such as lines of a file, for an error message."""
+        text = ", ".join(" ".join(repr(item).split()) for item in planned)
+        return f"batch {text if len(text) <= 300 else text[:300] + '…'}"
+
+    def resolved_options(self) -> dict[str, Any] | None:
+        """Options that only the data could decide, in the layout of TrainableTask.to_json; None if there are none."""
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state that `load_batch` and `loss` depend on, beside the weights and the seed."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restores what `state_dict` returned."""
+
+
+class TrainableTask(Protocol):
+    """The options of a task, as `fit` uses them; a run records them and is resumed with the same."""
 
     @property
-    def told(self) -> str:
-        """What was read, and what was dropped, for people."""
-
-    @property
-    def counted(self) -> str:
-        """What `count` counts: "tokens", "images"."""
-
-    def model(self) -> nn.Module:
-        """A fresh model, initialised from torch's global generator."""
-
-    def batches(self, epoch: int) -> Sequence[object]:
-        """The plan of an epoch: light descriptions of batches, a pure function of the task's seed and the epoch."""
-
-    def batch(self, planned: Any, rank: int, world: int) -> Any:
-        """This process's share of a planned batch, rows rank::world, as a Loadable; None if that is no row."""
-
-    def count(self, batch: Any) -> int:
-        """How many losses are summed in the total of this batch."""
-
-    def loss(self, model: nn.Module, batch: Any) -> Loss: ...
-
-    def validate(self, model: nn.Module) -> ValidationResult:
-        """The model, in evaluation mode and without gradients, on held-out data; all of it in this one process."""
-
-
-@runtime_checkable
-class Announces(Protocol):
-    """A task that may take long to prepare."""
-
-    def ahead(self, folder: Path, new: bool) -> str:
-        """What `prepare` is about to do, for people; empty if that does not take long."""
-
-
-@runtime_checkable
-class Draws(Protocol):
-    """A work whose model is looked at beside its scores: every validation leaves a picture in the run."""
-
-    def picture(self, model: nn.Module, path: Path) -> None:
-        """A PNG of what the model, in evaluation mode and without gradients, makes; whole or not at all."""
-
-
-@runtime_checkable
-class Names(Protocol):
-    """A work whose samples people can find."""
-
-    def named(self, planned: Sequence[Any]) -> str:
-        """Where the samples of these planned batches stand, such as lines of a file; of many, a few."""
-
-
-@runtime_checkable
-class Follows(Protocol):
-    """A work whose model keeps something of its weights from step to step, such as their moving average."""
-
-    def follow(self, model: nn.Module) -> None:
-        """Once before every update, however many batches it sums and in every process alike."""
-
-
-@runtime_checkable
-class Expects(Protocol):
-    """A work whose model keeps what is to be expected of a batch, such as the baseline of REINFORCE."""
-
-    def expect(self, model: nn.Module, sums: Mapping[str, float], count: int) -> None:
-        """Once after every update, by the sums of its losses over all batches and processes, in each of them alike."""
-
-
-class Task(Protocol):
-    """A frozen dataclass: its fields are written into the run and must be the same when the run is resumed."""
+    def name(self) -> str:
+        """The name of the task in run.json."""
 
     @property
     def seed(self) -> int: ...
 
-    def prepare(self, folder: Path, new: bool = True) -> TrainingProblem:
-        """Reads the data; what is learned from it (tokens) is saved there, or loaded if the run is not `new`."""
+    @property
+    def run_files(self) -> tuple[str, ...]:
+        """Files that `prepare` writes into the folder of a run."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All options, resolved, as values of JSON; options of the model are nested under "model"."""
+
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        """A sentence about the work of `prepare`, if it takes long; otherwise empty."""
+
+    def prepare(self, folder: Path, new: bool = True) -> TrainingProblem[Any, Any]:
+        """Reads the data. What is learned from it (a vocabulary) is saved in the folder, or if not `new` loaded."""

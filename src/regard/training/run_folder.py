@@ -1,109 +1,203 @@
-"""A run is a folder.
+"""The folder of a run: the names of its files, and run.json.
 
-run.json                what is trained and how: the task's fields, the Training and its changes, versions, threads
-metrics.jsonl           a line of JSON for every logged step and every validation
-last.safetensors        weights, moments and Progress: what resuming needs
-best.safetensors        the weights of the best validation
-average.safetensors     the mean of the last validated checkpoints, if asked for
-validated/STEP.safetensors  those checkpoints
-samples/STEP.png        what the model made at every validation, of a task that makes something to look at
-tensorboard/            if asked for
-…                       whatever the task saves, such as its tokens
+run.json                    the task and its options, the training and its changes, versions, threads
+config.toml                 the same options, for `regard train TASK --config`
+metrics.jsonl               one line of JSON per logged step and per validation
+last.safetensors            weights, moments and TrainingState: all that resuming needs
+best.safetensors            the weights of the best validation
+average.safetensors         the mean of the last validated weights, if `average` is set
+validated/STEP.safetensors  the weights of these validations
+samples/STEP.png            outputs of the model at every validation, if the task draws any
+memory.json                 the peak memory of its processes
+tensorboard/                if `tensorboard` is set
+…                           the files of the task, such as its tokens
 """
 
 import dataclasses
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.common import atomic_files
 from regard.training.config import TrainingConfig
-from regard.training.protocol import Task
+from regard.training.protocol import TrainableTask
 
-FORMAT = 1
-RECORD, METRICS, VALIDATED, SAMPLES = "run.json", "metrics.jsonl", "validated", "samples"
+FORMAT = 2
+RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
+VALIDATED, SAMPLES, TENSORBOARD = "validated", "samples", "tensorboard"
+
+
+@dataclass(frozen=True)
+class TrainingChange:
+    """The training from this step on."""
+
+    step: int
+    training: TrainingConfig
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Everything needed to repeat a run."""
+    """run.json: everything needed to repeat a run.
 
-    kind: str  # the name of the task's class
-    task: dict[str, Any]  # its fields, as JSON has them
+    Files of format 1 are read as they are: `task` is then the name of a class, and `options` holds the options of the
+    task and of all its models side by side. Resuming such a run rewrites its record in the current format.
+    """
+
+    task: str
+    options: dict[str, Any]  # the layout of TrainableTask.to_json, with the options that the data decided
     training: TrainingConfig
     threads: int | None
     versions: dict[str, str]
-    # which Training held from which step on: more than one if a resume changed it
-    history: tuple[tuple[int, TrainingConfig], ...]
-
-    def write(self, run: Path) -> None:
-        told = {
-            "format": FORMAT,
-            "kind": self.kind,
-            "task": self.task,
-            "training": dataclasses.asdict(self.training),
-            "threads": self.threads,
-            "versions": self.versions,
-            "history": [{"step": step, "training": dataclasses.asdict(training)} for step, training in self.history],
-        }
-        atomic_files.write_atomically(run / RECORD, [json.dumps(told, indent=2, ensure_ascii=False).encode(), b"\n"])
+    history: tuple[TrainingChange, ...]  # more than one if a resume changed the training
+    format: int = FORMAT
 
     @staticmethod
-    def of(task: Task, training: TrainingConfig) -> "RunRecord":
-        return RunRecord(type(task).__name__, _fields(task), training, training.threads, _versions(), ((0, training),))
+    def of(task: TrainableTask, training: TrainingConfig) -> "RunRecord":
+        """The record of a new run."""
+        history = (TrainingChange(0, training),)
+        return RunRecord(task.name, _options(task), training, training.threads, _versions(), history)
+
+    def write(self, run: Path) -> None:
+        assert self.format == FORMAT, "a record of format 1 is only read"
+        content = {"format": FORMAT, **dataclasses.asdict(self)}
+        atomic_files.write_atomically(run / RECORD, [json.dumps(content, indent=2, ensure_ascii=False).encode(), b"\n"])
 
     @staticmethod
     def read(run: Path) -> "RunRecord":
         path = run / RECORD
+        if not run.is_dir():
+            raise FileNotFoundError(f"there is no run {run}; name the folder of a training")
         if not path.exists():
-            # such as what a comparison leaves behind
-            inside = sorted(str(found.parent) for found in run.glob(f"*/{RECORD}"))
-            way = f"name one of those in it: {', '.join(inside)}" if inside else "name the folder of a training"
-            raise FileNotFoundError(f"{run} holds no run: there is no {RECORD} in it; {way}")
+            # a comparison leaves a folder of runs
+            inside = sorted(str(record.parent) for record in run.glob(f"*/{RECORD}"))
+            way_out = f"name one of those in it: {', '.join(inside)}" if inside else "name the folder of a training"
+            raise FileNotFoundError(f"{run} holds no run: there is no {RECORD} in it; {way_out}")
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            history = tuple((item["step"], _training(item["training"])) for item in told["history"])
-            return RunRecord(
-                told["kind"], told["task"], _training(told["training"]), told["threads"], told["versions"], history
-            )
+            content = json.loads(path.read_text(encoding="utf-8"))
+            version = content["format"]
+            record = _decode(content) if version <= FORMAT else None
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} cannot be read ({error}); restore it, or train in another folder") from error
+        if record is None:
+            raise ValueError(f"{path} has format {version}, this version reads up to {FORMAT}; update regard")
+        if unknown := content["training"].keys() - {field.name for field in dataclasses.fields(TrainingConfig)}:
+            names = ", ".join(sorted(unknown))
+            raise ValueError(f"{path} has options of training that this version does not know: {names}; update regard")
+        return record
 
-    def resumed(self, task: Task, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
-        """The same run going on from a step, perhaps with another Training, never with another task."""
-        kind, now = type(task).__name__, _fields(task)
-        if kind != self.kind:
-            raise ValueError(f"{run} is a run of {self.kind}, not of {kind}; resume it as that, or take another folder")
-        # a field that the run does not know came with a later version
-        for name in self.task:
-            if self.task[name] != now.get(name):
-                raise ValueError(
-                    f"{name} was {self.task[name]!r} when {run} began and is {now.get(name)!r} now; "
-                    "resume with the same task, or train in another folder"
-                )
+    def changed_option(self, task: TrainableTask) -> tuple[str, Any, Any] | None:
+        """The first option that differs between the record and a task, with both values; None if all agree.
+
+        An option that is None in the task agrees with any value, and so does one that the record does not have, which
+        a later version added. In a record of format 1 null is an option that was left open.
+        """
+        if self.format == FORMAT:
+            return _difference(self.options, _options(task))
+        options = _options(task)
+        model = dict(options.pop("model", {}))
+        flat = {**options, "model": model.pop("name", None), **model}
+        given = {name: value for name, value in self.options.items() if value is not None and name in flat}
+        return _difference(given, flat)
+
+    def resumed(self, task: TrainableTask, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
+        """The record of the run resumed at a step: the task must be the same, the training may be another."""
+        options = _options(task)
+        if self.format == FORMAT and task.name != self.task:
+            raise ValueError(
+                f"{run} is a run of {self.task}, not of {task.name}; resume it as that, or take another folder"
+            )
+        if (changed := self.changed_option(task)) is not None:
+            name, recorded, now = changed
+            raise ValueError(
+                f"{name} was {recorded!r} when {run} began and is {now!r} now; "
+                "resume with the same task, or train in another folder"
+            )
+        if self.format == FORMAT:
+            options = _merge(options, self.options)
         if training.steps is not None and training.steps < step:
             raise ValueError(
                 f"steps={training.steps} lies before step {step}, where {run} stands; give more steps, or leave it out"
             )
-        kept = tuple(item for item in self.history if item[0] < step or item[0] == 0)
-        if kept[-1][1] == training:
-            history = kept
-        else:
-            history = (*(item for item in kept if item[0] < step), (step, training))
-        return dataclasses.replace(self, training=training, versions=_versions(), history=history)
+        history = tuple(change for change in self.history if change.step < step or change.step == 0)
+        if history[-1].training != training:
+            history = (*(change for change in history if change.step < step), TrainingChange(step, training))
+        return RunRecord(task.name, options, training, self.threads, _versions(), history)
+
+    def with_options(self, options: Mapping[str, Any] | None) -> "RunRecord":
+        """The same with these options, such as those that the data decided."""
+        return dataclasses.replace(self, options=_merge(self.options, options or {}))
 
 
-def _fields(task: Task) -> dict[str, Any]:
-    if not dataclasses.is_dataclass(task) or isinstance(task, type):
-        raise TypeError(f"task must be a dataclass, so that a run can record its fields, got {task!r}")
-    return json.loads(json.dumps(dataclasses.asdict(task), default=str))
+def write_config(
+    path: Path, task: TrainableTask, training: TrainingConfig, resolved: Mapping[str, Any] | None = None
+) -> None:
+    """Writes all options as TOML, so that a repetition does not depend on the defaults of a later version.
+
+    `resolved` are options that the data decided, in the layout of the task's `to_json`.
+    """
+    try:
+        import tomli_w
+    except ImportError as error:
+        raise ImportError(f"{CONFIG} needs tomli_w; install it with: pip install 'regard[train]'") from error
+    tables = {"task": _merge(_options(task), resolved or {}), "training": dataclasses.asdict(training)}
+    comment = "# All options of this run; regard train TASK --config reads them.\n\n"
+    atomic_files.write_atomically(path, [(comment + tomli_w.dumps(_toml_value(tables))).encode()])
 
 
-def _training(told: dict[str, Any]) -> TrainingConfig:
-    return TrainingConfig(**{**told, "betas": tuple(told["betas"])})
+def _toml_value(value: Any) -> Any:
+    """The value with names as a command line types them; TOML has no null, so None becomes "None"."""
+    if isinstance(value, Mapping):
+        return {name.replace("_", "-"): _toml_value(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_toml_value(item) for item in value]
+    return "None" if value is None else value
+
+
+def _decode(content: dict[str, Any]) -> RunRecord:
+    try:
+        import msgspec
+    except ImportError as error:
+        raise ImportError(f"{RECORD} needs msgspec; install it with: pip install 'regard[train]'") from error
+    if content["format"] == 1:
+        content = {**content, "task": content["kind"], "options": content["task"]}
+    # convert, not json.decode: clip may be infinite, and msgspec's JSON has no infinity
+    return msgspec.convert(content, RunRecord)
+
+
+def _options(task: TrainableTask) -> dict[str, Any]:
+    """The options of a task as JSON holds them: tuples are lists."""
+    return json.loads(json.dumps(task.to_json()))
+
+
+def _merge(options: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with those of the overlay, nested ones merged."""
+    merged = dict(options)
+    for name, value in overlay.items():
+        nested = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+        merged[name] = _merge(merged[name], value) if nested else value
+    return merged
+
+
+def _difference(
+    recorded: Mapping[str, Any], options: Mapping[str, Any], parent: str = ""
+) -> tuple[str, Any, Any] | None:
+    """The name and the two values of the first option that differs.
+
+    Options of a model go by their own names, and its "name" by that of the option that chooses it, which is the first
+    to be compared: with another model all its options would differ.
+    """
+    for name in sorted(recorded, key=lambda name: name != "name"):
+        before, now = recorded[name], options.get(name)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            if (nested := _difference(before, now, name)) is not None:
+                return nested
+        elif before != now and (now is not None or name not in options):
+            return (parent if parent and name == "name" else name), before, now
+    return None
 
 
 def _versions() -> dict[str, str]:

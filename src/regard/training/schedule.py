@@ -4,7 +4,7 @@ constant       1
 inverse-sqrt   sqrt(w / s)                                        (Vaswani et al. 2017, 5.3, up to their constant)
 cosine         (1 + cos(π p)) / 2, p = (s - 1 - w) / (n - w)      (Loshchilov & Hutter 2017, one period)
 linear         1 - p
-plateau        lowered whenever validation stops to improve
+plateau        lowered whenever validation stops improving
 """
 
 import math
@@ -50,12 +50,12 @@ class Plateau:
 
 
 def factor(training: TrainingConfig, step: int, steps: int | None, plateau: Plateau) -> float:
-    """What the peak of the learning rate is multiplied by at this step, of `steps` in all."""
+    """The factor of the peak learning rate at this step, of `steps` in all."""
     if training.schedule == "inverse-sqrt":
         return inverse_sqrt(step, training.warmup)
     if training.schedule == "constant":
         return constant(step, training.warmup)
     if training.schedule == "plateau":
         return constant(step, training.warmup) * plateau.factor
-    assert steps is not None, "Training refuses cosine and linear without an end"
+    assert steps is not None, "TrainingConfig refuses cosine and linear without steps or epochs"
     return (cosine if training.schedule == "cosine" else linear)(step, training.warmup, steps)

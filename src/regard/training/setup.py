@@ -1,9 +1,10 @@
-"""The beginning of a fit: the folder of a new or an old run, the data, and what to beware of."""
+"""The setup of a training: the folder of a new or a resumed run, its record, the data, and warnings."""
 
 import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,56 +13,83 @@ from regard.training import checkpoint, folder_lock
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.events import Ahead, Warned
-from regard.training.protocol import Announces, Task, TrainingProblem
-from regard.training.run_folder import LAST, METRICS, RECORD, SAMPLES, VALIDATED, RunRecord
+from regard.training.protocol import TrainableTask, TrainingProblem
+from regard.training.run_folder import (
+    AVERAGE,
+    BEST,
+    CONFIG,
+    LAST,
+    MEMORY,
+    METRICS,
+    RECORD,
+    SAMPLES,
+    TENSORBOARD,
+    VALIDATED,
+    RunRecord,
+)
 from regard.training.runtime.distributed import Processes
+
+# beside the record and the last checkpoint
+_TRAINING_FILES = (CONFIG, METRICS, MEMORY, BEST, AVERAGE, VALIDATED, SAMPLES, TENSORBOARD)
 
 
 @contextlib.contextmanager
-def claimed(run: Path, resume: bool, processes: Processes) -> Iterator[bool]:
-    """The folder, shut to other fits while this one lasts, and whether it had to be made."""
-    made = not run.exists()
-    if not processes.first:
+def locked_folder(task: TrainableTask, run: Path, resume: bool, processes: Processes) -> Iterator[bool]:
+    """Locks the folder of the run until the training ends; gives whether it was created."""
+    created = not run.exists()
+    if not processes.is_first:
         yield False
         return
     if resume and not run.is_dir():
         raise FileNotFoundError(f"there is no run {run} to resume; name the folder of a training, or start a new one")
-    if not resume and ((run / RECORD).exists() or (run / LAST).exists()):
-        raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")
+    if not resume:
+        check_overwrites_nothing(task, run)
     atomic_files.make_folder(run)
-    with folder_lock.locked(run):
+    with folder_lock.lock_folder(run):
         for folder in (run, run / VALIDATED, run / SAMPLES):
             atomic_files.remove_unfinished(folder)
-        yield made
+        yield created
+
+
+def check_overwrites_nothing(task: TrainableTask, run: Path) -> None:
+    """Raises if the folder holds a run, or a file that a new run of the task would write."""
+    if (run / RECORD).exists() or (run / LAST).exists():
+        raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")
+    for name in (*_TRAINING_FILES, *task.run_files):
+        if (run / name).exists():
+            kind = "folder" if (run / name).is_dir() else "file"
+            raise FileExistsError(
+                f"{run} has a {kind} {name}, which a training would write over; name another folder by --out"
+            )
 
 
 @contextlib.contextmanager
-def begun(
-    task: Task, run: Path, training: TrainingConfig, resume: bool, made: bool, processes: Processes
+def recorded_run(
+    task: TrainableTask, run: Path, training: TrainingConfig, resume: bool, created: bool, processes: Processes
 ) -> Iterator[None]:
-    """A new run is recorded first, so that all that follows is its own; if it fails before a step it is undone."""
-    if resume or not processes.first:
-        processes.wait()
+    """Records a new run before it writes any other file; if it fails within, all its files are removed."""
+    if resume or not processes.is_first:
+        processes.barrier()
         yield
         return
     try:
         RunRecord.of(task, training).write(run)
-        processes.wait()
+        processes.barrier()
         yield
     except BaseException:
-        for name in (RECORD, METRICS):
+        # the record last: as long as it is there, the other files are known to belong to the run
+        for name in (CONFIG, METRICS, *task.run_files, RECORD):
             (run / name).unlink(missing_ok=True)
-        if made:
-            shutil.rmtree(run, ignore_errors=True)
+        shutil.rmtree(run if created else run / TENSORBOARD, ignore_errors=True)
         raise
 
 
-def opened(
-    task: Task, run: Path, training: TrainingConfig, resume: bool, processes: Processes
-) -> tuple[RunRecord, Checkpoint | None, TrainingProblem]:
+def load_everything(
+    task: TrainableTask, run: Path, training: TrainingConfig, resume: bool, processes: Processes
+) -> tuple[RunRecord, Checkpoint | None, TrainingProblem[Any, Any]]:
     """The record of the run, its last checkpoint if there is one, and the task with its data.
 
-    The first process goes ahead: the others find in the folder what it learned from the data.
+    The first process prepares the data before the others, which load from the folder what it learned.
     """
     record = RunRecord.read(run)
     stored = None
@@ -73,22 +101,22 @@ def opened(
                     f"{run / LAST} holds weights but no progress of a training; put the run's own file back"
                 )
         record = record.resumed(task, training, 0 if stored is None else stored.facts["step"], run)
-    if not processes.first:
-        processes.wait()
-    work = task.prepare(run, new=not resume and processes.first)
-    if processes.first:
-        processes.wait()
-    return record, stored, work
+    if not processes.is_first:
+        processes.barrier()
+    problem = task.prepare(run, new=not resume and processes.is_first)
+    if processes.is_first:
+        processes.barrier()
+    return record.with_options(problem.resolved_options()), stored, problem
 
 
-def ahead(task: Task, run: Path, resume: bool, processes: Processes) -> Iterator[Ahead]:
-    """What takes long before the data is ready."""
-    if processes.first and isinstance(task, Announces) and (text := task.ahead(run, new=not resume)):
+def preparation_notice(task: TrainableTask, run: Path, resume: bool, processes: Processes) -> Iterator[Ahead]:
+    """The notice of work that takes long before the data is ready."""
+    if processes.is_first and (text := task.preparation_notice(run, new=not resume)):
         yield Ahead(text)
 
 
 def warnings(run: Path, resume: bool, step: int, training: TrainingConfig, processes: Processes) -> Iterator[Warned]:
-    """What whoever began at this step may not have meant."""
+    """Warnings about choices that may not be intended."""
     if resume and step == 0:
         yield Warned(f"{run} has no checkpoint yet; it starts over")
     if training.precision == "bfloat16" and processes.device.type == "cpu" and not has_bfloat16():
@@ -98,5 +126,5 @@ def warnings(run: Path, resume: bool, step: int, training: TrainingConfig, proce
 
 
 def has_bfloat16() -> bool:
-    """Whether this processor computes in bfloat16, of whichever kind it is."""
+    """Whether this processor has units for bfloat16, on any architecture."""
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()

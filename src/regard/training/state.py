@@ -1,4 +1,7 @@
-"""How far a training has come: a value, stored with every checkpoint, and all that resuming needs beside it."""
+"""TrainingState: the position and the scores of a training, stored with every checkpoint.
+
+Its fields are keys of the JSON in last.safetensors, so they keep their names.
+"""
 
 import math
 from collections.abc import Mapping
@@ -8,12 +11,12 @@ from typing import Any
 from regard.training.schedule import Plateau
 
 _MASK = (1 << 64) - 1
-_REACHED = ("best", "kept")
+_SCORE_KEYS = ("best", "kept")
 
 
 @dataclass(frozen=True)
 class LogWindow:
-    """Sums since the last line of progress."""
+    """Sums since the last logged step."""
 
     total: float = 0.0
     count: int = 0
@@ -34,16 +37,16 @@ class TrainingState:
     epoch: int = 0
     place: int = 0
     elapsed: float = 0.0
-    # what the best validation reached (`Score.reached`), and validations since then
+    # `ValidationResult.score_key` of the best validation, and the number of validations since then
     best: tuple[float, float] | None = None
     bad: int = 0
-    # that of what lies in best.safetensors: an average of checkpoints may be better than any of them
+    # score_key of the weights in best.safetensors: an average of checkpoints may be better than each of them
     kept: tuple[float, float] | None = None
     plateau: Plateau = field(default_factory=Plateau)
     logged_at: int = 0
     validated_at: int = 0
     averaged_at: int = 0
-    # steps whose weights lie in validated/, the last `average` of them
+    # steps whose weights are in validated/, the last `average` of them
     validated: tuple[int, ...] = ()
     window: LogWindow = field(default_factory=LogWindow)
 
@@ -51,30 +54,31 @@ class TrainingState:
         return asdict(self)
 
     @staticmethod
-    def from_dict(told: Mapping[str, Any]) -> "TrainingState":
-        plain = {**told, "validated": tuple(told["validated"]), **{name: _reached(told[name]) for name in _REACHED}}
-        return replace(TrainingState(**plain), plateau=Plateau(**told["plateau"]), window=LogWindow(**told["window"]))
+    def from_dict(values: Mapping[str, Any]) -> "TrainingState":
+        keys = {name: _score_key(values[name]) for name in _SCORE_KEYS}
+        state = TrainingState(**{**values, **keys, "validated": tuple(values["validated"])})
+        return replace(state, plateau=Plateau(**values["plateau"]), window=LogWindow(**values["window"]))
 
 
-def _reached(told: Any) -> tuple[float, float] | None:
-    """As JSON has it; older checkpoints have the deciding value alone."""
-    return None if told is None else tuple(told) if isinstance(told, list) else (told, math.inf)
+def _score_key(value: Any) -> tuple[float, float] | None:
+    """A score key read from JSON; older checkpoints hold the deciding value alone."""
+    return None if value is None else tuple(value) if isinstance(value, list) else (value, math.inf)
 
 
-def better(one: tuple[float, float], than: tuple[float, float] | None, higher: bool) -> bool:
-    """By the deciding value, which is better `higher` or lower; of equals the one of lower nll.
+def is_better(key: tuple[float, float], other: tuple[float, float] | None, higher_is_better: bool) -> bool:
+    """Whether a score key beats another, or none: by the deciding value, and among equal ones by a lower nll.
 
-    NaN is worse than anything but nothing.
+    NaN beats nothing but the absence of a score.
     """
-    if than is None or math.isnan(than[0]):
-        return than is None or not math.isnan(one[0])
-    if one[0] == than[0]:
-        return one[1] < than[1] or (math.isnan(than[1]) and not math.isnan(one[1]))
-    return one[0] > than[0] if higher else one[0] < than[0]
+    if other is None or math.isnan(other[0]):
+        return other is None or not math.isnan(key[0])
+    if key[0] == other[0]:
+        return key[1] < other[1] or (math.isnan(other[1]) and not math.isnan(key[1]))
+    return key[0] > other[0] if higher_is_better else key[0] < other[0]
 
 
 def derive_seed(*numbers: int) -> int:
-    """One seed out of several whole numbers, unlike that of any near ones (SplitMix64, Steele et al. 2014)."""
+    """One seed from several integers, unlike those of nearby integers (SplitMix64, Steele et al. 2014)."""
     state = 0
     for number in numbers:
         state = (state ^ (number & _MASK)) + 0x9E3779B97F4A7C15 & _MASK

@@ -1,31 +1,31 @@
-"""Where a training ends: by steps, epochs, minutes or patience, whichever is first."""
+"""The end of a training: by steps, epochs, minutes or patience, whichever comes first."""
 
 from regard.training.config import TrainingConfig
 from regard.training.state import TrainingState
 
 
-def steps_in_all(training: TrainingConfig, batches: int) -> int | None:
-    """Where steps and epochs end, whichever is first; None if minutes alone do."""
+def total_steps(training: TrainingConfig, batches: int) -> int | None:
+    """The step at which steps or epochs end, whichever comes first; None if minutes alone end the training."""
     limits = [] if training.steps is None else [training.steps]
     if training.epochs is not None:
         limits.append(max(1, round(training.epochs * batches / training.accumulate)))
     return min(limits, default=None)
 
 
-def reason(training: TrainingConfig, steps: int | None, progress: TrainingState) -> str | None:
-    """Why no step follows, if none does; minutes end amid a step, where a clock decides for all processes."""
-    if steps is not None and progress.step >= steps:
+def stop_reason(training: TrainingConfig, steps: int | None, state: TrainingState) -> str | None:
+    """The reason why no step follows, or None; minutes are not checked here: one clock decides for all processes."""
+    if steps is not None and state.step >= steps:
         return "done"
-    if training.patience is not None and progress.bad >= training.patience:
+    if training.patience is not None and state.bad >= training.patience:
         return "patience"
     return None
 
 
-def remaining(training: TrainingConfig, steps: int | None, progress: TrainingState) -> float | None:
-    """Seconds to the end of steps or minutes, as far as one can tell."""
-    left = []
-    if steps is not None and progress.step:
-        left.append((steps - progress.step) * progress.elapsed / progress.step)
+def remaining_seconds(training: TrainingConfig, steps: int | None, state: TrainingState) -> float | None:
+    """An estimate of the seconds until steps or minutes end; None without such an end."""
+    estimates = []
+    if steps is not None and state.step:
+        estimates.append((steps - state.step) * state.elapsed / state.step)
     if training.minutes is not None:
-        left.append(60 * training.minutes - progress.elapsed)
-    return max(min(left), 0.0) if left else None
+        estimates.append(60 * training.minutes - state.elapsed)
+    return max(min(estimates), 0.0) if estimates else None

@@ -10,12 +10,11 @@ import pytest
 import torch
 from PIL import Image
 from tests.training import toy
-from tests.training.toy import Drawn, Net, Toy, metrics, run, same
+from tests.training.toy import Net, Toy, caption, metrics, run, same, sampling_translate
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from regard.gates.non_local import NonLocal
-from regard.tasks.caption.options import Caption
 from regard.training.checkpoint import read
 from regard.training.runtime import distributed
 
@@ -58,7 +57,8 @@ def captioned(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One process alone, and beside it, in one torchrun because starting it is dear: whole runs, runs in two halves,
-    the second half of what one process began, first halves for one process to end, and a model with an idle part."""
+    the second half of what one process began, first halves for one process to end, a problem with a state of its own,
+    and a model with an idle part."""
     folder = tmp_path_factory.mktemp("runs")
     half = {**TRAINING, "steps": 6}
     run(folder / "alone", Toy(**TASK), **TRAINING)
@@ -72,12 +72,26 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("begun-by-one", True, TRAINING),
             ("ended-by-one", False, half),
         ]:
-            told = {"task": TASK, "training": {**training, "parallel": way}, "resume": resume}
-            jobs.append((str(folder / f"{way}-{name}"), told))
+            job = {"toy": TASK, "training": {**training, "parallel": way}, "resume": resume}
+            jobs.append((str(folder / f"{way}-{name}"), job))
+    for name, resume, training in [("whole", False, TRAINING), ("halves", False, half), ("halves", True, TRAINING)]:
+        jobs.append((str(folder / f"stateful-{name}"), {"stateful": TASK, "training": training, "resume": resume}))
+    jobs += [(str(folder / "idle"), {"toy": {**TASK, "idle": True}, "training": TRAINING})]
+    two(jobs, patience=600)
+    for way in WAYS:
+        run(folder / f"{way}-ended-by-one", Toy(**TASK), resume=True, **TRAINING)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Hard attention to pictures, whose baseline every process must know: whole runs, and runs in two halves."""
+    folder = tmp_path_factory.mktemp("captions")
+    jobs = []
     hard = captioned(folder)
     # of no draws: what is drawn differs between one process and two
     mixed = {**hard, "expected": 1.0}
-    run(folder / "captions-alone", Caption(**mixed), **CAPTIONS)
+    run(folder / "alone", caption(**mixed), **CAPTIONS)
     for way in WAYS:
         for name, resume, task, steps in [
             ("whole", False, hard, 6),
@@ -85,27 +99,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("halves", True, hard, 6),
             ("mixed", False, mixed, 6),
         ]:
-            told = {"caption": task, "training": {**CAPTIONS, "steps": steps, "parallel": way}, "resume": resume}
-            jobs.append((str(folder / f"captions-{way}-{name}"), told))
-    jobs += [(str(folder / "idle"), {"task": {**TASK, "idle": True}, "training": TRAINING})]
+            job = {"caption": task, "training": {**CAPTIONS, "steps": steps, "parallel": way}, "resume": resume}
+            jobs.append((str(folder / f"{way}-{name}"), job))
     two(jobs, patience=600)
-    for way in WAYS:
-        run(folder / f"{way}-ended-by-one", Toy(**TASK), resume=True, **TRAINING)
     return folder
 
 
 def two(jobs: list[tuple[str, dict[str, Any]]], patience: float) -> None:
     """The jobs in two processes, which is an error if it takes longer."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    with subprocess.Popen([*command, toy.__file__, json.dumps(jobs)], stderr=subprocess.PIPE, text=True) as going:
+    with subprocess.Popen([*command, toy.__file__, json.dumps(jobs)], stderr=subprocess.PIPE, text=True) as torchrun:
         try:
-            _, said = going.communicate(timeout=patience)
+            _, message = torchrun.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             # asked, not killed: it ends the two processes before itself
-            going.terminate()
-            _, said = going.communicate()
-            pytest.fail(f"two processes did not end within {patience} s: {said}")
-    assert going.returncode == 0, said
+            torchrun.terminate()
+            _, message = torchrun.communicate()
+            pytest.fail(f"two processes did not end within {patience} s: {message}")
+    assert torchrun.returncode == 0, message
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +130,8 @@ def translations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "some.tsv").write_text("".join(lines[:3]))
     task = {**TRANSLATE, "train": [str(folder / "all.tsv")], "valid": [str(folder / "some.tsv")]}
     training = {**TRAINING, "steps": 6, "validate_every": 2}
-    run(folder / "alone", Drawn(**task), **training)
-    rows = [len(planned) for planned in Drawn(**task).prepare(folder / "alone", new=False).batches(0)]
+    run(folder / "alone", sampling_translate(**task), **training)
+    rows = [len(planned) for planned in sampling_translate(**task).prepare(folder / "alone", new=False).plan_epoch(0)]
     assert 1 in rows
     assert max(rows) > 2
     jobs = [(str(folder / way), {"translate": task, "training": {**training, "parallel": way}}) for way in WAYS]
@@ -174,17 +185,24 @@ def test_two_processes_resume_bit_for_bit(runs: Path, way: str) -> None:
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
+def test_two_processes_restore_the_state_of_a_problem(runs: Path) -> None:
+    one, two = (read(runs / f"stateful-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
+    assert "problem.generator" in one
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
 @pytest.mark.parametrize("way", WAYS)
-def test_hard_captions_resume_bit_for_bit(runs: Path, way: str) -> None:
+def test_hard_captions_resume_bit_for_bit(captions: Path, way: str) -> None:
     """What REINFORCE expects is the same in every process, so that the one that is saved is that of all."""
-    one, two = (read(runs / f"captions-{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
+    one, two = (read(captions / f"{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))
     assert one.keys() == two.keys()
     assert [key for key in one if not torch.equal(one[key], two[key])] == []
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_processes_expect_what_one_does(runs: Path, way: str) -> None:
-    one, two = (read(runs / f"captions-{name}" / "last.safetensors").tensors for name in ("alone", f"{way}-mixed"))
+def test_two_processes_expect_what_one_does(captions: Path, way: str) -> None:
+    one, two = (read(captions / name / "last.safetensors").tensors for name in ("alone", f"{way}-mixed"))
     torch.testing.assert_close(two["model.baseline"], one["model.baseline"], rtol=1e-5, atol=0)
     for key in one:
         torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-5, msg=key)
@@ -198,19 +216,19 @@ def test_a_replica_is_not_another_model(runs: Path) -> None:
 
 def test_parameters_without_a_gradient_are_named(runs: Path) -> None:
     for rank in (0, 1):
-        said = (runs / f"idle.{rank}.txt").read_text()
-        assert said.startswith(
+        message = (runs / f"idle.{rank}.txt").read_text()
+        assert message.startswith(
             "idle.weight, idle.bias got no gradient from the loss, and several processes need one for"
         )
     model = Net(3, 0.0)
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
-    distributed.all_took_part(model)
+    distributed.check_all_have_gradients(model)
     model.hidden.bias.grad = None
     with pytest.raises(
         ValueError, match="hidden.bias got no gradient .*; remove what the model does not use, or freeze"
     ):
-        distributed.all_took_part(model)
+        distributed.check_all_have_gradients(model)
 
 
 def test_an_idle_part_is_no_matter_to_one_process(tmp_path: Path) -> None:
@@ -231,18 +249,18 @@ def test_one_process_of_torchrun_is_one_process(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (
             NonLocal(8),
-            "parallel='shard' cannot cut residual into shares, which is one number; take parallel='replicate'",
+            "parallel='shard' cannot split residual, which is one number; take parallel='replicate'",
         ),
         (
             nn.Sequential(spectral_norm(nn.Linear(2, 3))),
-            "cut 0.parametrizations.weight.original .* normalised as a whole",
+            "split 0.parametrizations.weight.original, which is normalised as a whole",
         ),
     ],
 )
-def test_what_cannot_be_cut_into_shares(model: nn.Module, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        distributed.shareable(model)
+def test_what_cannot_be_cut_into_shares(model: nn.Module, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        distributed.check_shardable(model)

@@ -11,8 +11,8 @@ import pytest
 
 CODE = """
 import resource, sys, torch
-from regard.training import heap
-told = heap.keep() if sys.argv[1] == "keep" else None
+from regard.training.runtime import malloc
+is_set = malloc.retain_freed_memory() if sys.argv[1] == "keep" else None
 def step():
     return [torch.ones(1 << 22) for _ in range(6)]
 for _ in range(10):
@@ -20,7 +20,7 @@ for _ in range(10):
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(5):
     step()
-print(told, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(is_set, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -28,14 +28,14 @@ def faults(how: str) -> tuple[str, int]:
     # the library's first setting, which it changes by itself at times
     setting = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
     ran = subprocess.run([sys.executable, "-c", CODE, how], capture_output=True, text=True, check=True, env=setting)
-    told, count = ran.stdout.split()
-    return told, int(count)
+    is_set, count = ran.stdout.split()
+    return is_set, int(count)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library here is not GNU's")
 def test_pages_are_kept() -> None:
-    told, kept = faults("keep")
-    assert told == "True"
+    is_set, kept = faults("keep")
+    assert is_set == "True"
     _, otherwise = faults("leave")
     # a step has 100 MB in pages of 4 KB
     assert kept < otherwise / 10
@@ -44,9 +44,9 @@ def test_pages_are_kept() -> None:
 LARGE = """
 import re, sys, torch
 from pathlib import Path
-from regard.training import heap
+from regard.training.runtime import malloc
 if sys.argv[1] == "keep":
-    heap.keep()
+    malloc.retain_freed_memory()
 kept = [torch.ones(1 << 20) for _ in range(16)]
 print(re.search(r"AnonHugePages:\\s+(\\d+) kB", Path("/proc/self/smaps_rollup").read_text())[1])
 """
@@ -59,22 +59,22 @@ PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library here is not GNU's")
 def test_pages_are_large() -> None:
     """64 MB of tensors lie on pages of 2 MB, but for the edges."""
-    found = [
+    huge_kilobytes = [
         int(subprocess.run([sys.executable, "-c", LARGE, how], capture_output=True, text=True, check=True).stdout)
         for how in ("leave", "keep")
     ]
-    assert found[0] == 0
-    assert found[1] > 48 << 10
+    assert huge_kilobytes[0] == 0
+    assert huge_kilobytes[1] > 48 << 10
 
 
 ROOM = """
 import mmap, resource, torch
 from pathlib import Path
-from regard.training import heap
+from regard.training.runtime import malloc
 torch.ones(9) @ torch.ones(9)
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
-heap.keep()
+malloc.retain_freed_memory()
 print(len(mmap.mmap(-1, 200 << 20)))
 """
 
@@ -105,12 +105,12 @@ def test_a_library_that_takes_smaller_blocks_only(monkeypatch: pytest.MonkeyPatc
             return 1
 
     monkeypatch.setattr(ctypes, "CDLL", Older)
-    monkeypatch.setattr(malloc, "_enlarge", lambda library, block: taken.update(block=block))
-    assert malloc.keep() is True
+    monkeypatch.setattr(malloc, "_use_large_pages", lambda library, block: taken.update(block=block))
+    assert malloc.retain_freed_memory() is True
     assert taken.pop("block") < 1 << 25  # what is larger is not of the heap
     assert taken == {-3: 1 << 25, -1: 1 << 29}
     monkeypatch.setattr(Older, "mallopt", lambda *_: 0)
-    assert malloc.keep() is False
+    assert malloc.retain_freed_memory() is False
 
 
 def test_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,4 +118,4 @@ def test_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for wrong in (lambda _: object(), lambda _: (_ for _ in ()).throw(OSError("none"))):
         monkeypatch.setattr(ctypes, "CDLL", wrong)
-        assert malloc.keep() is False
+        assert malloc.retain_freed_memory() is False

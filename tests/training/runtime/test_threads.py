@@ -25,9 +25,9 @@ def trial(monkeypatch: pytest.MonkeyPatch) -> Trial:
             now += seconds(count, passes.count(count))
             passes.append(count)
 
-        found = threads.measure(backward, counts)
+        times = threads.measure(backward, counts)
         assert count == 7
-        return found, passes
+        return times, passes
 
     monkeypatch.setattr(torch, "set_num_threads", choose)
     monkeypatch.setattr(torch, "get_num_threads", lambda: count)

@@ -1,4 +1,4 @@
-"""The most memory that a process of a run had at once, kept beside it."""
+"""The peak memory of a run, in memory.json."""
 
 import contextlib
 import json
@@ -6,26 +6,25 @@ import sys
 from pathlib import Path
 
 from regard.common import atomic_files
-
-_FILE = "memory.json"
+from regard.training.run_folder import MEMORY
 
 
 def write(run: Path) -> None:
-    """This process's peak, if none before had a higher one."""
-    atomic_files.write_atomically(run / _FILE, [json.dumps({"peak_bytes": max(peak(), read(run))}).encode(), b"\n"])
+    """Records the peak of this process, unless an earlier process of the run had a higher one."""
+    atomic_files.write_atomically(run / MEMORY, [json.dumps({"peak_bytes": max(peak(), read(run))}).encode(), b"\n"])
 
 
 def read(run: Path) -> int:
-    """Bytes; 0 if nobody knows."""
+    """The recorded peak in bytes; 0 if there is none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return int(json.loads((run / _FILE).read_text(encoding="utf-8"))["peak_bytes"])
+        return int(json.loads((run / MEMORY).read_text(encoding="utf-8"))["peak_bytes"])
     return 0
 
 
 def peak() -> int:
-    """Bytes that this process had at once until now, at most; 0 where the system does not count.
+    """The peak of this process until now in bytes; 0 where the system does not count it.
 
-    Linux's ru_maxrss begins with what the starting process had, VmHWM does not.
+    Linux's ru_maxrss starts from the peak of the parent process, VmHWM does not.
     """
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():

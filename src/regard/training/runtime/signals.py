@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a terminal that went away as a wish to stop at the next step, so that nothing is lost."""
+"""Ctrl-C, SIGTERM and SIGHUP as requests to stop after the current step, so that nothing is lost."""
 
 import contextlib
 import signal
@@ -7,66 +7,69 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-# what asks a process to end; a terminal that goes away sends SIGHUP, where there is one
-_ENDS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+# signals that end a process; a closed terminal sends SIGHUP, on systems that have it
+_END_SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP do what Ctrl-C does, where they would just end the process."""
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt where they would just end the process."""
     main = threading.current_thread() is threading.main_thread()
-    taken = [number for number in _ENDS if main and signal.getsignal(number) == signal.SIG_DFL]
-    for number in taken:
+    replaced = [number for number in _END_SIGNALS if main and signal.getsignal(number) == signal.SIG_DFL]
+    for number in replaced:
         signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for number in taken:
+        for number in replaced:
             signal.signal(number, signal.SIG_DFL)
 
 
 class StopRequested(KeyboardInterrupt):
-    """Raised where waiting for the next step would take long and nothing can be lost."""
+    """A stop request, raised where the next step is far and nothing can be lost."""
 
 
 class Interrupts:
-    """While entered, signals are noted in `asked`; a second Ctrl-C does not wait. None outside the main thread."""
+    """While entered, a signal sets `stop_requested`; a second Ctrl-C raises KeyboardInterrupt.
+
+    Outside the main thread Python delivers no signals, and this does nothing.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._at_once = False
+        self.stop_requested = False
+        self._raises = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, *_ENDS):
+            for number in (signal.SIGINT, *_END_SIGNALS):
                 before = signal.getsignal(number)
-                # A process told to ignore them (nohup) goes on ignoring them; None is a handler from outside Python.
+                # ignored signals (nohup) stay ignored; None is a handler that was not installed by Python
                 if before not in (signal.SIG_IGN, None):
                     self._before[number] = before
-                    signal.signal(number, self._note)
+                    signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before.items():
-            # A generator left behind may be closed in any thread.
+            # an abandoned generator may be closed in any thread
             with contextlib.suppress(ValueError):
                 signal.signal(number, before)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.stop_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = True
-        if self._at_once:
+        self.stop_requested = True
+        if self._raises:
             raise StopRequested
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Within, a signal raises Asked."""
-        self._at_once = True
+    def raise_stop_requests(self) -> Iterator[None]:
+        """Within, a signal raises StopRequested."""
+        self._raises = True
         try:
-            if self.asked:
+            if self.stop_requested:
                 raise StopRequested
             yield
         finally:
-            self._at_once = False
+            self._raises = False

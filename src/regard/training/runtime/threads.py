@@ -1,4 +1,4 @@
-"""How many threads of the processor a training uses, measured, because more of them can be slower."""
+"""The thread count of a training, measured, because more threads can be slower."""
 
 import math
 import os
@@ -7,33 +7,34 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-# Seconds that a trial takes at least; after which one pass is enough; after which every further count must gain.
+# Seconds: the least that a trial takes; a pass that is not repeated; the time after which each further count must gain.
 _LEAST, _LONG, _LATE = 0.2, 1.0, 10.0
 
 
 def counts() -> list[int]:
-    """What is worth a trial: 1, 2, 4, … threads, and all there are."""
+    """The thread counts to time: 1, 2, 4, … and all processors."""
     most = available()
     return [*(1 << n for n in range((most - 1).bit_length())), most]
 
 
 def measure(backward: Callable[[], None], counts: Sequence[int]) -> dict[int, float]:
-    """Seconds of a forward and backward with each count of threads, from few to many; the number is put back.
+    """Seconds of a forward and backward pass per thread count, from few to many; restores torch's thread count.
 
-    After a first pass the best of two or of 0.2 s; a pass of more than a second stands for itself. No more threads are
-    tried after a count that is twice as slow as the best, nor, once 10 s have passed, after one that gains no tenth.
+    Of each count the fastest pass after the first one, of at least two and at least 0.2 s; a pass of more than a second
+    is not repeated. Stops after a count that is twice as slow as the best, and once 10 s have passed after one that
+    gains less than a tenth.
     """
-    before, begun = torch.get_num_threads(), time.perf_counter()
+    before, start = torch.get_num_threads(), time.perf_counter()
     times: dict[int, float] = {}
     try:
         torch.set_num_threads(counts[0])
-        # what is loaded and chosen once is no matter of threads
+        # loads libraries and chooses kernels, which is not timed
         backward()
         for threads in counts:
             torch.set_num_threads(threads)
             best = min(times.values(), default=math.inf)
-            times[threads] = _pass(backward, 2 * best)
-            late = time.perf_counter() - begun > _LATE
+            times[threads] = _time_pass(backward, 2 * best)
+            late = time.perf_counter() - start > _LATE
             if times[threads] > (0.9 if late else 2) * best:
                 break
     finally:
@@ -41,8 +42,8 @@ def measure(backward: Callable[[], None], counts: Sequence[int]) -> dict[int, fl
     return times
 
 
-def _pass(backward: Callable[[], None], most: float) -> float:
-    """Seconds of the fastest pass; one that takes more than `most` is not timed again."""
+def _time_pass(backward: Callable[[], None], most: float) -> float:
+    """Seconds of the fastest pass; stops early if a pass takes more than `most`."""
     seconds: list[float] = []
     while len(seconds) < 3 or sum(seconds) < _LEAST:
         start = time.perf_counter()
@@ -55,11 +56,11 @@ def _pass(backward: Callable[[], None], most: float) -> float:
 
 
 def available() -> int:
-    """Processors that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def fastest(times: dict[int, float]) -> int:
-    """The fewest threads among the fast: more of them must gain a tenth."""
+    """The smallest thread count that is fast: a larger one must gain a tenth."""
     best = min(times.values())
     return min(threads for threads, seconds in times.items() if seconds == best or 0.9 * seconds < best)

@@ -1,0 +1,234 @@
+"""The files of a run: its record in both formats, its options as TOML, and the folder that must be free."""
+
+import json
+import sys
+import tomllib
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from tests.training.toy import Toy, ToyProblem, metrics, run, same
+
+from regard.training.config import TrainingConfig
+from regard.training.run_folder import RunRecord, TrainingChange, write_config
+
+MODEL = {"name": "net", "width": 13, "attention": None, "depths": [1, 2]}
+
+
+@dataclass(frozen=True)
+class NestedToy(Toy):
+    """A toy that records options of a model, and one that its data decides."""
+
+    run_files: ClassVar[tuple[str, ...]] = ("words.json",)
+
+    model: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "vocabulary": None, "model": {**MODEL, **(self.model or {})}}
+
+    def prepare(self, folder: Path, new: bool = True) -> "NestedProblem":
+        (folder / "words.json").write_text("[]")
+        return NestedProblem(self)
+
+
+class NestedProblem(ToyProblem):
+    def resolved_options(self) -> dict[str, Any]:
+        return {"vocabulary": 11, "model": {"attention": "dot"}}
+
+
+def stored(run: Path) -> dict[str, Any]:
+    return json.loads((run / "run.json").read_text())
+
+
+def test_a_record_is_plain_json(tmp_path: Path) -> None:
+    run(tmp_path, NestedToy(), steps=2)
+    record = stored(tmp_path)
+    assert list(record) == ["format", "task", "options", "training", "threads", "versions", "history"]
+    assert (record["format"], record["task"], record["threads"]) == (2, "toy", 1)
+    assert record["options"] == {
+        **asdict(Toy()),
+        "vocabulary": 11,
+        "model": {"name": "net", "width": 13, "attention": "dot", "depths": [1, 2]},
+    }
+    assert record["training"]["steps"] == 2
+    assert record["history"] == [{"step": 0, "training": record["training"]}]
+    assert RunRecord.read(tmp_path).training == TrainingConfig(steps=2, threads=1, device="cpu")
+
+
+def test_a_record_comes_back(tmp_path: Path) -> None:
+    training = TrainingConfig(epochs=3, clip=float("inf"), schedule="plateau", warmup=0, betas=(0.5, 0.75))
+    record = replace(RunRecord.of(Toy(), training), threads=3)
+    record.write(tmp_path)
+    assert RunRecord.read(tmp_path) == record
+    assert stored(tmp_path)["training"]["plateau_patience"] == 2
+
+
+def of_format_1(path: Path, task: Toy, training: dict[str, Any]) -> None:
+    """run.json as earlier versions wrote it."""
+    content = {
+        "format": 1,
+        "kind": "Toy",
+        "task": asdict(task),
+        "training": training,
+        "threads": 1,
+        "versions": {"python": "3.11.0", "regard": "0.0.1", "torch": "2.13.0", "numpy": "2.0.0"},
+        "history": [{"step": 0, "training": training}],
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def test_a_record_of_format_1_is_read_and_rewritten(tmp_path: Path) -> None:
+    run(tmp_path / "alone", Toy(dim=5), steps=6, save_every=2)
+    run(tmp_path / "old", Toy(dim=5), steps=4, save_every=2)
+    training = stored(tmp_path / "old")["training"]
+    # an option that earlier versions did not have
+    del training["retain_memory"]
+    of_format_1(tmp_path / "old" / "run.json", Toy(dim=5), training)
+    record = RunRecord.read(tmp_path / "old")
+    assert (record.format, record.task, record.options) == (1, "Toy", asdict(Toy(dim=5)))
+    assert record.history == (TrainingChange(0, TrainingConfig(steps=4, save_every=2, threads=1, device="cpu")),)
+    assert record.training.retain_memory
+    run(tmp_path / "old", Toy(**record.options), resume=True, steps=6, save_every=2)
+    again = RunRecord.read(tmp_path / "old")
+    assert (again.format, again.task, again.options) == (2, "toy", asdict(Toy(dim=5)))
+    assert [change.step for change in again.history] == [0, 4]
+    a, b = (metrics(tmp_path / name) for name in ("alone", "old"))
+    assert a[-1]["loss"] == b[-1]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 3}, "run.json has format 3, this version reads up to 2; update regard"),
+        ({"format": "two"}, "run.json cannot be read .*; restore it, or train in another folder"),
+        ({"history": 3}, r"run.json cannot be read \(Expected `array`, got `int` - at `\$.history`\); restore it, or"),
+        ({"options": None}, r"cannot be read \(Expected `object`, got `null` - at `\$.options`\)"),
+        ({"training": {"steps": 2, "lr": -1.0}}, "cannot be read .lr must be positive, got -1.0"),
+        ({"training": {"steps": 2, "lr": "slow"}}, r"Expected `float`, got `str` - at `\$.training.lr`"),
+        (
+            {"training": {"steps": 2, "momentum": 0.9}},
+            "run.json has options of training that this version does not know: momentum; update regard",
+        ),
+    ],
+)
+def test_a_record_that_cannot_be_read(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    RunRecord.of(Toy(), TrainingConfig(steps=2)).write(tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps({**stored(tmp_path), **change}))
+    with pytest.raises(ValueError, match=message):
+        RunRecord.read(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "3", "{}"])
+def test_a_record_of_another_kind(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ValueError, match="run.json cannot be read .*; restore it, or train in another folder"):
+        RunRecord.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "before", "now"),
+    [
+        (NestedToy(dim=17), "dim", "13", "17"),
+        (NestedToy(model={"width": 7}), "width", "13", "7"),
+        (NestedToy(model={"depths": (1, 3)}), "depths", r"\[1, 2\]", r"\[1, 3\]"),
+        (NestedToy(model={"name": "tree", "width": 7}), "model", "'net'", "'tree'"),
+        (NestedToy(model={"attention": "additive"}), "attention", "'dot'", "'additive'"),
+    ],
+)
+def test_options_must_be_the_same(tmp_path: Path, task: Toy, name: str, before: str, now: str) -> None:
+    run(tmp_path, NestedToy(), steps=2)
+    with pytest.raises(ValueError, match=rf"^{name} was {before} when .* began and is {now} now; resume with the same"):
+        run(tmp_path, task, resume=True, steps=4)
+    assert RunRecord.read(tmp_path).changed_option(NestedToy()) is None
+
+
+def test_an_open_option_agrees_with_the_recorded_value(tmp_path: Path) -> None:
+    run(tmp_path, NestedToy(), steps=2)
+    before = stored(tmp_path)["options"]
+    run(tmp_path, NestedToy(model={"width": None, "attention": "dot"}), resume=True, steps=4)
+    assert stored(tmp_path)["options"] == before
+
+
+def test_all_options_are_written_as_toml(tmp_path: Path) -> None:
+    run(tmp_path, NestedToy(), steps=2)
+    text = (tmp_path / "config.toml").read_text()
+    assert text.startswith("# All options of this run; regard train TASK --config reads them.\n")
+    config = tomllib.loads(text)
+    record = stored(tmp_path)
+    assert set(config) == {"task", "training"}
+    assert {k: v for k, v in config["task"].items() if k != "model"} == {
+        k: v for k, v in record["options"].items() if k != "model"
+    }
+    assert config["task"]["model"] == record["options"]["model"]
+    assert {name.replace("-", "_") for name in config["training"]} == set(record["training"])
+    assert config["training"]["weight-decay"] == 0.0
+    assert config["training"]["patience"] == "None"
+    assert config["training"]["betas"] == [0.9, 0.98]
+    run(tmp_path, NestedToy(), resume=True, steps=4, lr=1e-2)
+    assert tomllib.loads((tmp_path / "config.toml").read_text())["training"]["lr"] == 1e-2
+
+
+def test_options_as_toml_of_a_task_alone(tmp_path: Path) -> None:
+    write_config(tmp_path / "a.toml", NestedToy(), TrainingConfig(steps=3, clip=float("inf")))
+    config = tomllib.loads((tmp_path / "a.toml").read_text())
+    assert config["task"]["model"] == {"name": "net", "width": 13, "attention": "None", "depths": [1, 2]}
+    assert config["training"]["clip"] == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("msgspec", r"run.json needs msgspec; install it with: pip install 'regard\[train\]'"),
+        ("tomli_w", r"config.toml needs tomli_w; install it with: pip install 'regard\[train\]'"),
+    ],
+)
+def test_libraries_that_are_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=message):
+        run(tmp_path / "a", steps=2)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("config.toml", "metrics.jsonl", "memory.json", "best.safetensors", "average.safetensors"),
+        *("validated", "samples", "tensorboard", "words.json"),
+    ],
+)
+def test_a_new_run_overwrites_nothing(tmp_path: Path, name: str) -> None:
+    folder = "." not in name
+    (tmp_path / name).mkdir() if folder else (tmp_path / name).write_text("mine")
+    kind = "folder" if folder else "file"
+    message = f"has a {kind} {name}, which a training would write over; name another folder by --out"
+    with pytest.raises(FileExistsError, match=message):
+        run(tmp_path, NestedToy(), steps=2)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert folder or (tmp_path / name).read_text() == "mine"
+    if name == "words.json":
+        assert run(tmp_path, Toy(), steps=2)[-1].step == 2, "a task that does not write it leaves it alone"
+
+
+def test_other_files_may_be_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    run(tmp_path, steps=2)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_run_that_fails_before_a_step_removes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(NestedProblem, "build_model", _failing)
+        with pytest.raises(RuntimeError, match="no model"):
+            run(tmp_path, NestedToy(), steps=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    run(tmp_path, NestedToy(), steps=2)
+    run(tmp_path / "other", NestedToy(), steps=2)
+    same(tmp_path, tmp_path / "other")
+
+
+def _failing(self: ToyProblem) -> None:
+    raise RuntimeError("no model")
