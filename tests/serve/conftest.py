@@ -15,13 +15,13 @@ import httpx
 import pytest
 import torch
 
-from regard.cli.loading import Loaded, load
 from regard.cli.main import main
 from regard.inference.endpoint import Endpoint, PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.app import build
 from regard.serve.http.body_models import AnswerModel, RequestModel, validate
-from regard.serve.translate_endpoint import TranslateEndpoint
+from regard.tasks.loading import LoadedRun, load_run
+from regard.tasks.translate.endpoint import TranslateEndpoint
 
 LINES = [" ".join(word) for word in permutations("abcde", 3)]
 TINY = [
@@ -56,17 +56,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def loaded(run: Path) -> Loaded:
-    return load(run, "best", "cpu", torch.get_num_threads())
+def loaded(run: Path) -> LoadedRun:
+    return load_run(run, "best", "cpu")
 
 
 Make = Callable[..., TranslateEndpoint]
 
 
 @pytest.fixture(scope="session")
-def translating(loaded: Loaded) -> Make:
+def translating(loaded: LoadedRun) -> Make:
     def make(**limits: Any) -> TranslateEndpoint:
-        return TranslateEndpoint(loaded.task, loaded.by, Limits(**limits), run="tiny", step=4)
+        return TranslateEndpoint(loaded.predictor, Limits(**limits), run="tiny", step=4)
 
     return make
 
@@ -90,9 +90,9 @@ class Gated:
     """Another task: says a word back, louder, once the gate is open; remembers what it was asked together."""
 
     name = "shout"
-    counted = "sentences"
+    unit = "sentences"
     unpack = None
-    face = PageSpec("Shout", "alignment/page", "translation_form", {"alignments": [], "shown": {}})
+    page = PageSpec("Shout", "alignment/page", "translation_form", {"alignments": [], "shown": {}})
     schema = Schema("Shout a word", WordBody, Shouted)
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Gated:
         self.gate.set()
         self.calls: list[list[str]] = []
 
-    def about(self) -> dict[str, object]:
+    def model_info(self) -> dict[str, object]:
         return {"task": self.name}
 
     def read(self, body: WordBody) -> Word:

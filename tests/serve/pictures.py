@@ -1,4 +1,4 @@
-"""Sights that are there without a training, and pictures as a request carries them."""
+"""Predictors of images that were not trained, and images as a request carries them."""
 
 import base64
 import io
@@ -8,30 +8,29 @@ import torch
 from PIL import Image
 
 from regard.data.text.tokenizer import Tokenizer
-from regard.gates.catalogue import GATES
 from regard.inference.limits import Limits
-from regard.models.convnet import ConvNet
-from regard.serve.image_endpoint import ImageEndpoint
 from regard.tasks._image_data import ImageStats
-from regard.tasks._image_predictors import Captioning, Classifying, Glimpsing
-from regard.tasks.caption.options import Caption
+from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks.caption.options import ShowAttendTellOptions
 from regard.tasks.caption.predictor import Captioner
-from regard.tasks.caption.predictor import build as build_caption
+from regard.tasks.classify_image.options import ConvNetOptions
+from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.tasks.glimpse.options import Glimpse
-from regard.tasks.glimpse.task import build as build_glimpse
+from regard.tasks.glimpse.predictor import GlimpseClassifier
+from regard.tasks.glimpse.task import build_ram
 
 
-def sight(gate: str | None = "simam", channels: int = 1) -> Classifying:
-    """A network that learned nothing, for pictures 7 high and 11 wide of three classes."""
-    facts = ImageStats(channels, 7, 11, ["cat", "dog <b>", "ねこ"], 0.4, 0.3, "")
+def classifier(gate: str | None = "simam", channels: int = 1) -> ImageClassifier:
+    """For images 7 high and 11 wide of three classes."""
+    stats = ImageStats(channels, 7, 11, ["cat", "dog <b>", "ねこ"], 0.4, 0.3, "")
+    options = ConvNetOptions(width=4, depths=(1, 1), gate=gate, dropout=0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = None if gate is None else GATES[gate]
-        return Classifying(facts, ConvNet(channels, 3, width=4, depths=(1, 1), gate=made).eval())
+        return ImageClassifier(options.build(channels, (7, 11), 3).eval(), stats)
 
 
-def seeing(gate: str | None = "simam", channels: int = 1, **limits: int) -> ImageEndpoint:
-    return ImageEndpoint(sight(gate, channels), Limits(**limits), run="tiny", step=4)
+def endpoint(gate: str | None = "simam", channels: int = 1, **limits: int) -> ImageEndpoint:
+    return ImageEndpoint(classifier(gate, channels), Limits(**limits), run="tiny", step=4)
 
 
 def drawn(seed: int, width: int = 22, height: int = 14, mode: str = "RGB") -> Image.Image:
@@ -49,20 +48,19 @@ def sent(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def glimpsing() -> Glimpsing:
-    """A model that glimpses three times at pictures 7 high and 11 wide, and learned nothing."""
-    facts = ImageStats(1, 7, 11, ["cat", "dog", "owl"], 0.0, 0.3, "")
-    task = Glimpse(data="digits", glimpses=3, what=4, where=4, glimpse=6, hidden=8)
+def glimpse_classifier() -> GlimpseClassifier:
+    """Three glimpses at images 7 high and 11 wide."""
+    stats = ImageStats(1, 7, 11, ["cat", "dog", "owl"], 0.0, 0.3, "")
+    task = Glimpse.of(data="digits", glimpses=3, what=4, where=4, glimpse=6, hidden=8)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        return Glimpsing(facts, build_glimpse(task, facts).eval())
+        return GlimpseClassifier(build_ram(task, stats).eval(), stats)
 
 
-def captioning(longest: int = 5) -> Captioning:
-    """One that says a few words of a picture 16 high and 24 wide."""
-    tokens = Tokenizer.train("words", ["a b c d e"], 20)
-    task = Caption(data="scenes", annotation=8, channels=4, width=6, hidden=8, dropout=0.0)
+def captioner(longest: int = 5) -> Captioner:
+    """Captions of a few words, of images 16 high and 24 wide."""
+    tokenizer = Tokenizer.train("words", ["a b c d e"], 20)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
-        model = build_caption(task, 1, len(tokens)).eval()
-    return Captioning(Captioner(model, tokens, ImageStats(1, 16, 24, [], 0.4, 0.3, ""), longest))
+        model = ShowAttendTellOptions(annotation=8, channels=4, width=6, hidden=8).build(1, len(tokenizer)).eval()
+    return Captioner(model, tokenizer, ImageStats(1, 16, 24, [], 0.4, 0.3, ""), longest)

@@ -9,24 +9,25 @@ import pytest
 from tests.serve.conftest import LINES, Gated, Make, get, post, visit
 from tests.serve.http.test_metrics import samples
 
-from regard.cli.loading import Loaded
 from regard.decoding.search import Beam
+from regard.inference.endpoint import Schema
 from regard.inference.limits import Limits
-from regard.serve.translate_endpoint import TranslateAnswer
+from regard.tasks.loading import LoadedRun
+from regard.tasks.translate.endpoint import TranslateAnswer, TranslateEndpoint
 
 
-def test_right_answers_found_together(translating: Make, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_answers_found_together(translating: Make, loaded: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty requests at once: each has its own answer, and the model is called far fewer times."""
     calls: list[int] = []
     all_there = threading.Event()
-    translate = type(loaded.by).translate
+    translate = type(loaded.predictor).translate
 
     def counted(self: Any, lines: Any, *args: Any) -> Any:
         calls.append(len(lines))
         assert all_there.wait(30)  # a model that takes its time
         return translate(self, lines, *args)
 
-    monkeypatch.setattr(type(loaded.by), "translate", counted)
+    monkeypatch.setattr(type(loaded.predictor), "translate", counted)
 
     async def act(client: httpx.AsyncClient) -> tuple[list[httpx.Response], str]:
         bodies = [{"text": line, "beam": 3} for line in LINES]
@@ -46,12 +47,30 @@ def test_right_answers_found_together(translating: Make, loaded: Loaded, monkeyp
         assert answer.status_code == 200
         (one,) = answer.json()["answers"]
         assert one["source"] == line
-        assert one["translations"][0]["text"] == translate(loaded.by, [line], Beam(3))[0][0].text
+        assert one["translations"][0]["text"] == translate(loaded.predictor, [line], Beam(3))[0][0].text
     found = samples(metrics)
     assert found["regard_requests_total", 'path="/v1/translate",status="200"'] == 60
     assert found["regard_batch_sentences_count", ""] == len(calls)
     assert found["regard_batch_sentences_sum", ""] == 60
     assert found["regard_waiting_sentences", ""] == 0
+
+
+def test_the_schema_is_built_once(translating: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not per request: that takes a millisecond between all other requests."""
+    build, schemas = TranslateEndpoint.schema.fget, []
+    assert build is not None
+
+    def count(self: TranslateEndpoint) -> Schema:
+        schemas.append(build(self))
+        return schemas[-1]
+
+    monkeypatch.setattr(TranslateEndpoint, "schema", property(count))
+
+    async def act(client: httpx.AsyncClient) -> list[httpx.Response]:
+        return [await client.post("/v1/translate", json={"text": line}) for line in LINES[:3]]
+
+    assert [answer.status_code for answer in visit(translating(), act)] == [200] * 3
+    assert len(schemas) == 1
 
 
 def test_text_comes_back_as_it_was(translating: Make) -> None:
@@ -141,13 +160,13 @@ def test_what_is_not_there(method: str, path: str, status: int, gated: Gated) ->
     assert status == 404 or "allow" in answer.headers
 
 
-def test_what_it_says_of_itself(translating: Make, loaded: Loaded) -> None:
+def test_what_it_says_of_itself(translating: Make, loaded: LoadedRun) -> None:
     served = translating(tokens=17)
     assert get(served, "/health").json() == {"status": "ok"}
     about = get(served, "/v1/model").json()
     assert about["task"] == "translate"
     assert about["run"] == "tiny"
-    assert about["parameters"] == sum(p.numel() for p in loaded.by.model.parameters())
+    assert about["parameters"] == sum(p.numel() for p in loaded.predictor.model.parameters())
     assert about["limits"]["tokens"] == 17
     metrics = get(served, "/metrics")
     assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -23,13 +23,13 @@ def worker(gated: Gated) -> Iterator[Batcher]:
 
 def busy(worker: Batcher, gated: Gated) -> None:
     """The model is at work on a first request, and stays so."""
-    worker.ask(Word("first"))
+    worker.submit(Word("first"))
     assert gated.begun.wait(10)
 
 
 def test_what_waits_is_answered_together(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
-    jobs = [worker.ask(Word(word, count)) for word, count in [("a", 2), ("b", 3), ("c", 1), ("d", 7), ("e", 1)]]
+    jobs = [worker.submit(Word(word, count)) for word, count in [("a", 2), ("b", 3), ("c", 1), ("d", 7), ("e", 1)]]
     assert worker.waiting == 14
     gated.gate.set()
     assert [json.loads(job.answer.result(10)) for job in jobs] == [{"said": word} for word in "ABCDE"]
@@ -41,16 +41,16 @@ def test_what_waits_is_answered_together(worker: Batcher, gated: Gated) -> None:
 
 def test_too_many_are_told_to_come_back(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
-    worker.ask(Word("a", 16))
+    worker.submit(Word("a", 16))
     with pytest.raises(RequestError, match="16 sentences wait already and 17 may; ask again in a moment") as caught:
-        worker.ask(Word("b", 2))
+        worker.submit(Word("b", 2))
     assert (caught.value.status, caught.value.retry) == (429, 1)
-    worker.ask(Word("c", 1))
+    worker.submit(Word("c", 1))
 
 
 def test_what_is_unpacked_waits_and_fills_no_batch(worker: Batcher, gated: Gated) -> None:
     gated.gate.set()
-    worker.ask(Word("first")).answer.result(10)
+    worker.submit(Word("first")).answer.result(10)
     with worker.unpacking(16):
         assert worker.waiting == 16
         with (
@@ -60,12 +60,12 @@ def test_what_is_unpacked_waits_and_fills_no_batch(worker: Batcher, gated: Gated
             raise AssertionError
         assert (caught.value.status, caught.value.retry) == (429, 1)
         # company is waited for, though more than a batch is being unpacked
-        worker._company, worker._patience = 2, 30.0
-        jobs = [worker.ask(Word("a"))]
+        worker._expected_requests, worker._max_wait = 2, 30.0
+        jobs = [worker.submit(Word("a"))]
         time.sleep(0.1)
         with pytest.raises(RequestError, match="17 sentences wait already"):
-            worker.ask(Word("b"))
-    jobs.append(worker.ask(Word("c")))
+            worker.submit(Word("b"))
+    jobs.append(worker.submit(Word("c")))
     for job in jobs:
         job.answer.result(10)
     assert gated.calls == [["first"], ["a", "c"]]
@@ -74,19 +74,19 @@ def test_what_is_unpacked_waits_and_fills_no_batch(worker: Batcher, gated: Gated
 
 def test_what_is_forgotten_makes_room_and_is_not_answered(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
-    job = worker.ask(Word("a", 16))
-    worker.forget(job)
+    job = worker.submit(Word("a", 16))
+    worker.cancel(job)
     assert worker.waiting == 0
-    later = worker.ask(Word("b", 17))
+    later = worker.submit(Word("b", 17))
     gated.gate.set()
     later.answer.result(10)
-    worker.forget(later)  # too late: nothing happens
+    worker.cancel(later)  # too late: nothing happens
     assert gated.calls == [["first"], ["b"]]
 
 
 def test_one_that_fails_takes_no_other_with_it(worker: Batcher, gated: Gated, caplog: pytest.LogCaptureFixture) -> None:
     busy(worker, gated)
-    jobs = [worker.ask(Word(word)) for word in ("a", "poison", "b")]
+    jobs = [worker.submit(Word(word)) for word in ("a", "poison", "b")]
     gated.gate.set()
     assert json.loads(jobs[0].answer.result(10)) == {"said": "A"}
     with pytest.raises(RequestError, match="the model failed on this request") as caught:
@@ -102,43 +102,43 @@ def test_it_ends_when_all_is_answered(gated: Gated) -> None:
     gated.gate.clear()
     with Batcher(gated, Metrics(), batch=1, waiting=9) as worker:
         busy(worker, gated)
-        jobs = [worker.ask(Word(word)) for word in "abc"]
-        assert worker.alive
+        jobs = [worker.submit(Word(word)) for word in "abc"]
+        assert worker.is_alive
         gated.gate.set()
     assert all(job.answer.done() for job in jobs)
-    assert not worker.alive
-    with pytest.raises(RequestError, match="the service is stopping; ask again when it is back") as caught:
-        worker.ask(Word("d"))
+    assert not worker.is_alive
+    with pytest.raises(RequestError, match="the service is stopping; try again when it is back") as caught:
+        worker.submit(Word("d"))
     assert caught.value.status == 503
 
 
 def test_company_is_waited_for_and_a_lone_one_is_not(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
-    together = [worker.ask(Word(word)) for word in "abc"]
+    together = [worker.submit(Word(word)) for word in "abc"]
     gated.gate.set()
     for job in together:
         job.answer.result(10)
     # the last call had three requests, but took no time: nobody waits long
     start = time.perf_counter()
-    worker.ask(Word("alone")).answer.result(10)
+    worker.submit(Word("alone")).answer.result(10)
     assert time.perf_counter() - start < 5
-    worker._company, worker._patience = 3, 30.0
+    worker._expected_requests, worker._max_wait = 3, 30.0
     again = []
     for word in "def":
-        again.append(worker.ask(Word(word)))
+        again.append(worker.submit(Word(word)))
         time.sleep(0.05)
     for job in again:
         job.answer.result(10)
     assert gated.calls == [["first"], ["a", "b", "c"], ["alone"], ["d", "e", "f"]]
     # what is waited for need not be whole requests: a full batch is enough
-    worker._company, worker._patience = 3, 30.0
-    worker.ask(Word("g", 5)).answer.result(10)
+    worker._expected_requests, worker._max_wait = 3, 30.0
+    worker.submit(Word("g", 5)).answer.result(10)
 
 
 def test_the_end_waits_for_no_company(gated: Gated) -> None:
     with Batcher(gated, Metrics(), batch=5, waiting=9) as worker:
-        worker._company, worker._patience = 3, 30.0
-        job = worker.ask(Word("a"))
+        worker._expected_requests, worker._max_wait = 3, 30.0
+        job = worker.submit(Word("a"))
         start = time.perf_counter()
     assert time.perf_counter() - start < 10
     assert job.answer.done()

@@ -1,4 +1,4 @@
-"""Pictures behind the service: right answers found together, maps that are the recorded ones, every bad file a 4xx."""
+"""ImageEndpoint: the right answers in batches, maps that are the recorded ones, a status of 4xx for every bad file."""
 
 import asyncio
 import io
@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from tests.common.test_image_files import claims
 from tests.serve.conftest import Service, get, post, read, visit
-from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent, sight
+from tests.serve.pictures import captioner, drawn, endpoint, glimpse_classifier, packed, sent
 
 from regard.attn.maps.attention_map import DenseMap
 from regard.cli.main import main
@@ -24,23 +24,22 @@ from regard.recording.record import record
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.serve.errors import RequestError
-from regard.serve.image_endpoint import ImageEndpoint
-from regard.serve.spatial_maps import CELLS, spatial_maps
-from regard.tasks._image_data import tensor
-from regard.tasks.classify_image.task import probabilities
+from regard.tasks._image_data import class_probabilities, image_tensor, read_pixels
+from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks._image_maps import CELLS, spatial_maps
 
 PICTURES = [packed(drawn(n), kind) for n, kind in enumerate(["PNG", "JPEG", "PNG", "JPEG", "PNG"])]
 
 
-def chances(made: ImageEndpoint, data: bytes) -> dict[str, float]:
-    """What `regard predict` finds."""
-    facts = made.sight.facts
-    pixels = image_files.read(data, size=(facts.width, facts.height), mode="L")[None]
-    return dict(zip(facts.classes, probabilities(made.sight.model, pixels, facts)[0].tolist(), strict=True))
+def probabilities(made: ImageEndpoint, data: bytes) -> dict[str, float]:
+    """The probabilities of the classes of one image."""
+    model, stats = made.predictor.model, made.predictor.stats
+    (row,) = class_probabilities(model, model, read_pixels(data, stats)[None], stats)
+    return dict(zip(stats.classes, row.tolist(), strict=True))
 
 
 def test_many_at_once_have_each_their_own_answer() -> None:
-    made = seeing(batch=4)
+    made = endpoint(batch=4)
 
     async def act(client: httpx.AsyncClient) -> list[httpx.Response]:
         bodies = [{"image": sent(data), "maps": n % 2 == 0} for n, data in enumerate(PICTURES * 3)]
@@ -49,7 +48,7 @@ def test_many_at_once_have_each_their_own_answer() -> None:
     for n, (data, got) in enumerate(zip(PICTURES * 3, visit(made, act), strict=True)):
         assert got.status_code == 200
         (one,) = got.json()["answers"]
-        wanted = chances(made, data)
+        wanted = probabilities(made, data)
         assert {row["name"]: row["probability"] for row in one["classes"]} == pytest.approx(wanted, abs=1e-6)
         assert [row["probability"] for row in one["classes"]] == sorted(
             (row["probability"] for row in one["classes"]), reverse=True
@@ -58,16 +57,16 @@ def test_many_at_once_have_each_their_own_answer() -> None:
 
 
 def test_maps_are_what_the_gates_weighed_by() -> None:
-    made = seeing()
+    made = endpoint()
     answers = post(made, {"images": [sent(PICTURES[0]), sent(PICTURES[2])], "maps": True, "top": 1}).json()["answers"]
-    facts = made.sight.facts
     for data, one in zip((PICTURES[0], PICTURES[2]), answers, strict=True):
         assert len(one["classes"]) == 1
-        pixels = image_files.read(data, size=(facts.width, facts.height), mode="L")[None]
-        with record(made.sight.model) as tape:
-            probabilities(made.sight.model, pixels, facts)
-        assert [look["name"] for look in one["maps"]] == [m.name for m in tape] == ["blocks.0.gate", "blocks.1.gate"]
-        for look, m in zip(one["maps"], tape, strict=True):
+        with record(made.predictor.model) as recording:
+            probabilities(made, data)
+        assert (
+            [look["name"] for look in one["maps"]] == [m.name for m in recording] == ["blocks.0.gate", "blocks.1.gate"]
+        )
+        for look, m in zip(one["maps"], recording, strict=True):
             wanted = m.weights.dense().mean((0, 1, 2)).reshape(1, *(m.grid or ()))
             torch.testing.assert_close(torch.tensor(look["weights"]), wanted, atol=1e-6, rtol=0)
             assert (look["kind"], look["verified"]) == ("gate", True)
@@ -114,7 +113,7 @@ def test_what_has_no_places_is_no_map_and_fine_ones_are_pooled() -> None:
 
 
 def test_colour_reaches_a_model_of_colours() -> None:
-    made = seeing(channels=3)
+    made = endpoint(channels=3)
     answers = post(made, {"images": [sent(packed(Image.new("RGB", (5, 5), c))) for c in ("red", "blue")]}).json()
     first, second = ([row["probability"] for row in one["classes"]] for one in answers["answers"])
     assert first != pytest.approx(second, abs=1e-6)
@@ -126,11 +125,15 @@ BAD: dict[str, tuple[Any, int, str]] = {
     "a number": ({"image": 3}, 422, "image must be a string, got a number"),
     "one of a list": ({"images": [SMALL, None]}, 422, "images[1] must be a string, got null"),
     "none": ({"images": []}, 422, "images is an empty list; give 1 to 3"),
-    "too many": ({"images": [SMALL] * 4}, 422, "images must be 1 to 3, got 4; ask several times"),
+    "too many": ({"images": [SMALL] * 4}, 422, "images must be 1 to 3, got 4; send several requests"),
     "a field": ({"image": SMALL, "map": True}, 422, "unknown field 'map'; did you mean 'maps'? known are: image"),
     "top": ({"image": SMALL, "top": 0}, 422, "top must be a whole number from 1 to"),
     "maps": ({"image": SMALL, "maps": 1}, 422, "maps must be true or false, got a number"),
-    "maps of many": ({"images": [SMALL] * 3, "maps": True}, 422, "maps are given for at most 2 images a request, got"),
+    "maps of many": (
+        {"images": [SMALL] * 3, "maps": True},
+        422,
+        "maps are given for at most 2 images per request, got",
+    ),
     "no base64": ({"image": "§§"}, 422, "image must be a PNG or JPEG file in base64, and is none"),
     "base64 cut off": ({"image": "abc"}, 422, "image must be a PNG or JPEG file in base64, and is none"),
     "an address without base64": ({"image": "data:image/png,abc"}, 422, "image must be base64, and its data: address"),
@@ -151,7 +154,7 @@ BAD: dict[str, tuple[Any, int, str]] = {
 
 @pytest.fixture(scope="module")
 def strict() -> ImageEndpoint:
-    return seeing(texts=3, pictures=2, pixels=2_000, body=50_000)
+    return endpoint(texts=3, pictures=2, pixels=2_000, body=50_000)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -169,20 +172,20 @@ def test_a_data_address_is_its_picture(strict: ImageEndpoint) -> None:
 
 def test_a_model_that_does_not_look_at_places() -> None:
     for gate in (None, "se"):
-        made = seeing(gate)
+        made = endpoint(gate)
         assert not made.attends
         got = post(made, {"image": SMALL, "maps": True})
         assert got.status_code == 422
-        assert got.json()["error"] == "maps need a model that looks at places, and this one does not; leave maps out"
+        assert got.json()["error"] == "maps need a model that attends to patches, and this one does not; leave maps out"
         assert len(post(made, {"image": SMALL}).json()["answers"][0]["classes"]) == 3
 
 
 def test_too_much_to_record_at_once_is_recorded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = seeing()
+    made = endpoint()
     body = {"images": [sent(data) for data in PICTURES], "maps": True}
     whole = post(made, body).json()["answers"]
     # SimAM keeps a weight a channel and place: those of two pictures, not of three
-    monkeypatch.setattr("regard.serve.image_endpoint._BUDGET", 2 * 4 * (4 * 77 + 8 * 24) + 1)
+    monkeypatch.setattr("regard.tasks._image_endpoint._BUDGET", 2 * 4 * (4 * 77 + 8 * 24) + 1)
     for a, b in zip(whole, post(made, body).json()["answers"], strict=True):
         for first, second in zip(a["maps"], b["maps"], strict=True):
             assert np.allclose(first["weights"], second["weights"], atol=1e-6)
@@ -208,7 +211,7 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.begun, self.count, self._read = threading.Event(), threading.Event(), 0, image_files.read
-        monkeypatch.setattr("regard.serve.image_endpoint.image_files.read", self.read)
+        monkeypatch.setattr("regard.tasks._image_data.image_files.read", self.read)
 
     def read(self, *args: Any, **names: Any) -> Any:
         self.count += 1
@@ -288,11 +291,9 @@ def test_nothing_is_unpacked_for_who_is_gone(strict: ImageEndpoint, monkeypatch:
 
 def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = read(strict, {"images": [SMALL] * 3})
-    assert strict.unpack(asked, lambda: False).pixels.shape == (3, 7, 11, 1)
+    assert [given.pixels.shape for given in strict.unpack(asked, lambda: False).inputs] == [(7, 11, 1)] * 3
     unpack, done = image_files.read, []
-    monkeypatch.setattr(
-        "regard.serve.image_endpoint.image_files.read", lambda *a, **k: done.append(1) or unpack(*a, **k)
-    )  # type: ignore[func-returns-value]
+    monkeypatch.setattr("regard.tasks._image_data.image_files.read", lambda *a, **k: done.append(1) or unpack(*a, **k))  # type: ignore[func-returns-value]
     with pytest.raises(RequestError, match="nobody waits for these pictures any more"):
         strict.unpack(asked, lambda: len(done) == 2)
     assert len(done) == 2
@@ -301,16 +302,16 @@ def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pyte
 def test_pixels_are_counted_together(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = [sent(packed(drawn(n, 40, 25))) for n in range(3)]
     assert post(strict, {"images": fits[:2]}).status_code == 200
-    monkeypatch.setattr("regard.serve.image_endpoint.image_files.read", None)  # nothing is unpacked
+    monkeypatch.setattr("regard.tasks._image_data.image_files.read", None)  # nothing is unpacked
     got = post(strict, {"images": fits})
     assert got.status_code == 422
-    assert got.json() == {"error": "images must have at most 2,000 pixels together, got 3,000; ask several times"}
+    assert got.json() == {"error": "images must have at most 2,000 pixels together, got 3,000; send several requests"}
 
 
 def test_a_jpeg_of_many_scans() -> None:
     held = io.BytesIO()
     drawn(0).save(held, "JPEG", progressive=True)
-    data, made = held.getvalue(), seeing()
+    data, made = held.getvalue(), endpoint()
     assert post(made, {"image": sent(data)}).status_code == 200
     last, end = data.rindex(b"\xff\xda"), data.rindex(b"\xff\xd9")
     bomb = data[:end] + data[last:end] * 1000 + data[end:]
@@ -322,29 +323,19 @@ def test_a_jpeg_of_many_scans() -> None:
 
 
 def test_what_one_sees_through_is_white() -> None:
-    made, ink = seeing(), Image.fromarray(np.random.default_rng(0).integers(0, 2, (14, 22), np.uint8) * 255)
+    made, ink = endpoint(), Image.fromarray(np.random.default_rng(0).integers(0, 2, (14, 22), np.uint8) * 255)
     through = Image.merge("LA", (Image.new("L", ink.size, 0), ink))
     white = Image.eval(ink, lambda value: 255 - value)
     first, second = post(made, {"images": [sent(packed(one)) for one in (through, white)]}).json()["answers"]
     assert first == second
 
 
-def test_a_sight_is_alone_as_in_company() -> None:
-    made = sight("non-local")
-    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 11, 1), np.uint8)
-    together = made.see(pixels)
-    for n, one in enumerate(together):
-        (alone,) = made.see(pixels[n : n + 1])
-        assert [name for name, _ in alone.classes] == [name for name, _ in one.classes]
-        assert [p for _, p in alone.classes] == pytest.approx([p for _, p in one.classes], abs=1e-6)
-
-
 def test_a_path_of_glimpses() -> None:
-    made = ImageEndpoint(glimpsing(), Limits(), run="tiny", step=4)
+    made = ImageEndpoint(glimpse_classifier(), Limits(), run="tiny", step=4)
     got = post(made, {"images": [sent(data) for data in PICTURES], "maps": True}).json()["answers"]
-    facts = made.sight.facts
-    pixels = np.stack([image_files.read(data, size=(facts.width, facts.height), mode="L") for data in PICTURES])
-    looked = made.sight.model.look(tensor(pixels, facts))  # type: ignore[operator]
+    stats, model = made.predictor.stats, made.predictor.model
+    pixels = np.stack([read_pixels(data, stats) for data in PICTURES])
+    looked = model.look(image_tensor(pixels, stats))  # type: ignore[operator]
     for n, one in enumerate(got):
         assert [[2 * place["x"] - 1, 2 * place["y"] - 1] for place in one["path"]] == [
             pytest.approx(place, abs=1e-6) for place in looked.places[n].tolist()
@@ -353,12 +344,12 @@ def test_a_path_of_glimpses() -> None:
         assert (look["kind"], look["verified"]) == ("glimpse", True)
         assert np.array(look["weights"]).shape == (3, 7, 11)
         # the middle of what a glimpse sees is its place, where that lies inside
-        best = made.sight.model.retina.weights(looked.places[n], 7, 11)  # type: ignore[union-attr, operator]
+        best = model.retina.weights(looked.places[n], 7, 11)  # type: ignore[union-attr, operator]
         assert np.allclose(look["weights"], best, atol=1e-6)
 
 
 def test_a_map_a_word() -> None:
-    made = ImageEndpoint(captioning(), Limits(), run="tiny", step=4)
+    made = ImageEndpoint(captioner(), Limits(), run="tiny", step=4)
     assert made.name == "caption"
     got = post(made, {"images": [sent(data) for data in PICTURES], "maps": True}).json()["answers"]
     for data, one in zip(PICTURES, got, strict=True):
@@ -404,5 +395,5 @@ def test_a_run_is_served(tmp_path: Path) -> None:
 
 def test_the_page_has_its_scripts(strict: ImageEndpoint, tmp_path: Path) -> None:
     script = get(strict, "/page.js").text
-    assert "function drawSheet" in script
+    assert "function drawCanvas" in script
     assert 'addEventListener("drop"' in script

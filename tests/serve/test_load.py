@@ -14,10 +14,10 @@ from benchmarks import serving
 from tests.serve.conftest import Make, post
 
 from regard.cli.main import main
-from regard.cli.sights import SIGHTS
 from regard.inference.limits import Limits
-from regard.serve.image_endpoint import ImageEndpoint
 from regard.serve.server import listen, server
+from regard.tasks.loading import load
+from regard.tasks.registry import TASKS
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def here(translating: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 def test_the_table(here: Make, run: Path) -> None:
     rows = list(serving.measure(run, clients=5, seconds=0.4))
     assert [row.compared for row in rows] == [
-        "requests answered a second",
-        "half of the requests within",
-        "99 of 100 within",
+        "requests answered per second",
+        "median latency",
+        "99th percentile of the latency",
         "wrong answers",
-        "answers of status 5xx",
-        "answers of other statuses than 200",
+        "answers with status 5xx",
+        "answers with other statuses than 200",
         "together : one by one",
     ]
     values = [row.measured.median for row in rows if row.measured is not None]
@@ -81,7 +81,7 @@ def test_a_wrong_answer_is_caught() -> None:
 def test_it_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         serving.main(["run", "--seconds", "3600"])
-    assert "at most 600 seconds and 256 clients, got 3600 and 32" in capsys.readouterr().err
+    assert "--seconds must be at most 600 and --clients at most 256, got 3600 and 32" in capsys.readouterr().err
 
 
 def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,29 +105,29 @@ def wrong(answer: Any, part: str) -> Any:
 
 
 RUNS = {
-    "classify-image": ("ClassifyImage", "--data digits --gate simam --width 2 --depths 1", ["classes"]),
-    "glimpse": ("Glimpse", "--data digits --glimpses 2 --what 4 --where 4 --glimpse 6 --hidden 8", ["classes", "path"]),
-    "caption": ("Caption", "--data scenes --annotation 8 --channels 4 --width 6 --hidden 8", ["text"]),
+    "classify-image": ("--data digits --gate simam --width 2 --depths 1", ["classes"]),
+    "glimpse": ("--data digits --glimpses 2 --what 4 --where 4 --glimpse 6 --hidden 8", ["classes", "path"]),
+    "caption": ("--data scenes --annotation 8 --channels 4 --width 6 --hidden 8", ["text"]),
 }
 
 
 @pytest.mark.parametrize("task", RUNS)
 def test_pictures_under_load(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer of a service of pictures is the one that the run gives alone; a wrong one is caught."""
-    kind, options, parts = RUNS[task]
+    options, parts = RUNS[task]
     threads = torch.get_num_threads()
     try:
         many = "--batch 400 --threads 1 --steps 1"
         assert main(["train", task, *options.split(), *many.split(), "--out", str(tmp_path / "run")]) == 0
         monkeypatch.setattr(serving, "PICTURES", 9)
         right = serving.answers(tmp_path / "run")
-        sight = SIGHTS[kind](tmp_path / "run", "best", "cpu", 1).by
+        made = load(tmp_path / "run", device="cpu").endpoint(Limits(), run="tiny", step=1)
     finally:
         torch.set_num_threads(threads)
-    assert set(serving.NAMES) == {"Translate", *SIGHTS}
-    looked = [one.looks is not None for one in right]  # type: ignore[union-attr]
+    images = {name for name, config in TASKS.items() if config.input_kind == "image" and config.is_served}
+    assert set(serving.NAMES) == {"translate", *images}
+    looked = [one.maps is not None for one in right]  # type: ignore[union-attr]
     assert looked == [n % 8 == 0 for n in range(9)]
-    made = ImageEndpoint(sight, Limits(), run="tiny", step=1)
     for one, maps in zip(right, looked, strict=True):
         assert one.path == f"/v1/{made.name}"
         answer = post(made, one.body).json()

@@ -15,17 +15,17 @@ from tests.serve.conftest import LINES, Gated, Service
 from tests.serve.http.test_h11_timeouts import WHOLE
 from tests.serve.http.test_metrics import samples
 
-from regard.cli.loading import Loaded
 from regard.decoding.search import Beam
 from regard.inference.limits import Limits
 from regard.serve.server import listen, serve
+from regard.tasks.loading import LoadedRun
 
 JSON = {"content-type": "application/json"}
 
 
-def test_it_answers_as_the_interpreter(service: Service, loaded: Loaded) -> None:
+def test_it_answers_as_the_interpreter(service: Service, loaded: LoadedRun) -> None:
     said = httpx.post(f"{service.address}/v1/translate", json={"texts": LINES[:13], "nbest": 2}).json()["answers"]
-    found = loaded.by.translate(LINES[:13], Beam(5, 2))
+    found = loaded.predictor.translate(LINES[:13], Beam(5, 2))
     assert [[one["text"] for one in answer["translations"]] for answer in said] == [[s.text for s in f] for f in found]
 
 
@@ -34,10 +34,10 @@ def test_it_answers_as_the_interpreter(service: Service, loaded: Loaded) -> None
     [
         (b'{"text": "' + b"a" * 10_000_000 + b'"}', 413, "a body may have at most 1,000,000 bytes"),
         (b"\xff" * 10_000_000, 413, "a body may have at most 1,000,000 bytes"),
-        (b'{"text": "\xff\xfe"}', 400, "the body must be UTF-8, but byte 0xff at place 11 is not"),
+        (b'{"text": "\xff\xfe"}', 400, "the body must be UTF-8, but byte 0xff at position 11 is not"),
         (json.dumps({"text": "a " * 10_000}).encode(), 422, "text must have at most 4000 characters, got 20000"),
         (json.dumps({"text": "a " * 1_000}).encode(), 422, "text must have at most 200 tokens, got 1001"),
-        (b'{"text": "a", "beam": NaN}', 400, "NaN is no number of JSON"),
+        (b'{"text": "a", "beam": NaN}', 400, "NaN is not a JSON number"),
         (b'{"text": "a", "beam": 1e400}', 422, "beam must be a whole number from 1 to 10, got inf"),
         (b"[" * 500_000, 400, "nested too deeply"),
     ],

@@ -75,11 +75,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a word": ({"text": "a", "order": "rising"}, "unknown order 'rising'; "),
     "a string": ({"text": "a", "top": "1"}, "top must be a whole number, got a string"),
     "an option": ({"text": "a", "top": 0}, "top must be 1 or more, got 0; try top 1"),
-    "too many": ({"texts": ["a"] * 6}, "texts must be 1 to 5, got 6; ask several times"),
-    "characters": ({"text": "a" * 61}, "text must have at most 60 characters, got 61; ask sentence by sentence"),
+    "too many": ({"texts": ["a"] * 6}, "texts must be 1 to 5, got 6; send several requests"),
+    "characters": ({"text": "a" * 61}, "text must have at most 60 characters, got 61; send it sentence by sentence"),
     "half a character": (
         {"text": "a\ud800"},
-        "text holds half a character (a lone surrogate) at place 2; send it whole",
+        "text holds half a character (a lone surrogate) at position 2; send it whole",
     ),
     "attention of many": (
         {"texts": ["a"] * 3, "attention": True},

@@ -1,4 +1,4 @@
-"""A run behind the service: answers are the interpreter's own, and bad requests get a sentence."""
+"""A translator behind the service: answers equal its translations, and a bad request gets one sentence."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import pytest
 import torch
 from tests.serve.conftest import LINES, Make, read
 
-from regard.cli.loading import Loaded
 from regard.decoding.search import Beam, Greedy
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
-from regard.serve.translate_endpoint import TranslateEndpoint, TranslateRequest
+from regard.tasks.loading import LoadedRun
+from regard.tasks.translate.endpoint import TranslateEndpoint, TranslateRequest
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
 
@@ -21,11 +21,11 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "null": ({"text": None}, ["text must be a string", "null"]),
     "a string of texts": ({"texts": "a"}, ["texts must be a list", "a string", "write text"]),
     "no texts": ({"texts": []}, ["texts is an empty list; give 1 to 7"]),
-    "too many": ({"texts": ["a"] * 8}, ["texts must be 1 to 7", "got 8", "several times"]),
+    "too many": ({"texts": ["a"] * 8}, ["texts must be 1 to 7", "got 8", "several requests"]),
     "a list of texts": ({"texts": ["a", ["b"]]}, ["texts[1] must be a string", "a list"]),
     "characters": ({"text": "a" * 101}, ["text must have at most 100 characters", "101", "sentence by sentence"]),
     "tokens": ({"texts": ["a", "a b " * 7]}, ["texts[1] must have at most 13 tokens", "got 15"]),
-    "half a character": ({"text": "a\ud800"}, ["text holds half a character", "place 2"]),
+    "half a character": ({"text": "a\ud800"}, ["text holds half a character", "position 2"]),
     "an unknown field": ({"text": "a", "beems": 3}, ["unknown field 'beems'", "did you mean 'beam'?", "nbest"]),
     "a far field": ({"text": "a", "x" * 99: 3}, ["unknown field 'xxx", "…'; known are: text"]),
     "beam of nought": ({"text": "a", "beam": 0}, ["beam must be a whole number from 1 to 5", "got 0"]),
@@ -67,8 +67,9 @@ def test_what_is_left_out(translating: Make) -> None:
     read(translating(), body.model_json_schema()["example"])
 
 
-def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
-    """Requests of every kind in one call: each answer is what the interpreter says to it alone."""
+def test_together_as_alone(translating: Make, loaded: LoadedRun) -> None:
+    """Requests of every kind in one call: each answer equals that of the translator to the request alone."""
+    translator: Any = loaded.predictor
     served = translating()
     bodies: list[dict[str, Any]] = [
         {"text": "a b c"},
@@ -77,40 +78,43 @@ def test_together_as_alone(translating: Make, loaded: Loaded) -> None:
         {"text": "x y a", "beam": 2, "nbest": 2},
         {"texts": LINES[7:12], "alignment": True},
     ]
-    asked = [read(served, body) for body in bodies]
-    for ask, answer in zip(asked, served.answer(asked), strict=True):
-        answers: Any = answer["answers"]
-        assert [one["source"] for one in answers] == list(ask.texts)
-        for text, one in zip(ask.texts, answers, strict=True):
-            (found,) = loaded.by.translate([text], ask.search)
-            assert [t["text"] for t in one["translations"]] == [said.text for said in found]
-            assert [t["finished"] for t in one["translations"]] == [said.finished for said in found]
-            for t, said in zip(one["translations"], found, strict=True):
-                assert t["score"] == pytest.approx(said.score, abs=1e-5)
-                assert t["log_prob"] == pytest.approx(said.log_prob, abs=1e-5)
-                if not ask.alignment:
-                    assert "alignment" not in t
+    requests = [read(served, body) for body in bodies]
+    for request, response in zip(requests, served.answer(requests), strict=True):
+        answers: Any = response["answers"]
+        assert [answer["source"] for answer in answers] == list(request.texts)
+        for text, answer in zip(request.texts, answers, strict=True):
+            (hypotheses,) = translator.translate([text], request.search)
+            translations = answer["translations"]
+            assert [each["text"] for each in translations] == [hypothesis.text for hypothesis in hypotheses]
+            assert [each["finished"] for each in translations] == [hypothesis.finished for hypothesis in hypotheses]
+            for each, hypothesis in zip(translations, hypotheses, strict=True):
+                assert each["score"] == pytest.approx(hypothesis.score, abs=1e-5)
+                assert each["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-5)
+                if not request.alignment:
+                    assert "alignment" not in each
                     continue
-                (seen,) = loaded.by.align([text], [said])
-                assert [t["alignment"]["source"], t["alignment"]["target"]] == [seen.source, seen.target]
-                torch.testing.assert_close(torch.tensor(t["alignment"]["weights"]), seen.weights, atol=2e-6, rtol=0)
-    # x and y are no words of the vocabulary
-    assert served.answer([asked[3]])[0]["answers"][0]["unknown"] == 2  # type: ignore[index]
+                (aligned,) = translator.align([text], [hypothesis])
+                alignment = each["alignment"]
+                assert [alignment["source"], alignment["target"]] == [aligned.source, aligned.target]
+                torch.testing.assert_close(torch.tensor(alignment["weights"]), aligned.weights, atol=2e-6, rtol=0)
+    # x and y are not in the vocabulary
+    assert served.answer([requests[3]])[0]["answers"][0]["unknown"] == 2  # type: ignore[index]
 
 
-def test_a_model_without_attention(loaded: Loaded) -> None:
-    task = Translate(train=(loaded.task.train), tokens="words", width=6, hidden=8, decoder="fixed")
-    served = TranslateEndpoint(task, Translator.of(task, loaded.by.vocabularies), Limits(), run="x", step=1)
-    assert served.about()["attends"] is False
+def test_a_model_without_attention(loaded: LoadedRun) -> None:
+    task = Translate.of(train=(loaded.config.train), tokens="words", width=6, hidden=8, decoder="fixed")
+    translator: Any = loaded.predictor
+    served = TranslateEndpoint(Translator.of(task, translator.vocabularies), Limits(), run="x", step=1)
+    assert served.model_info()["attends"] is False
     with pytest.raises(RequestError, match="this model has none .decoder fixed.; leave it out"):
         read(served, {"text": "a", "alignment": True})
     (answer,) = served.answer([read(served, {"text": "a"})])
     assert len(answer["answers"]) == 1  # type: ignore[arg-type]
 
 
-def test_learned_places_bound_the_tokens(loaded: Loaded) -> None:
-    task = Translate(
-        train=(loaded.task.train),
+def test_learned_positions_bound_the_tokens(loaded: LoadedRun) -> None:
+    task = Translate.of(
+        train=(loaded.config.train),
         tokens="words",
         width=6,
         heads=2,
@@ -118,10 +122,13 @@ def test_learned_places_bound_the_tokens(loaded: Loaded) -> None:
         positions="learned",
         max_length=5,
     )
-    interpreter = Translator.of(task, loaded.by.vocabularies)
-    TranslateEndpoint(task, interpreter, Limits(tokens=11), run="x", step=1)
-    with pytest.raises(ValueError, match="tokens=12 is more than the 11 places that this model learned; try tokens=5"):
-        TranslateEndpoint(task, interpreter, Limits(tokens=12), run="x", step=1)
+    run: Any = loaded.predictor
+    translator = Translator.of(task, run.vocabularies)
+    TranslateEndpoint(translator, Limits(tokens=11), run="x", step=1)
+    with pytest.raises(
+        ValueError, match="tokens=12 is more than the 11 positions that this model learned; try tokens=5"
+    ):
+        TranslateEndpoint(translator, Limits(tokens=12), run="x", step=1)
 
 
 def test_limits_are_checked() -> None:

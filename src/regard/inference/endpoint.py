@@ -1,10 +1,10 @@
-"""Served: what the service asks of a task, whatever it is about.
+"""Endpoint: the protocol between the HTTP service and a task.
 
-    asked = served.read({"text": "4. April"})       what a body asks for, or why it cannot be answered
-    asked = served.unpack(asked, over)              beside all others, where that takes long
-    served.answer([asked, another])                 one answer each, all found together
+    request = endpoint.read(body)                   a body that was checked against endpoint.schema.request
+    request = endpoint.unpack(request, is_over)     in a thread beside other requests, where that takes long
+    endpoint.answer([request, another])             one answer per request, computed together
 
-A task that has these is served by the same app: its path, its page, its limits, its batches.
+A task that has an endpoint is served by the same app: its path, its page, its limits, its batches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-# of what was asked for, and of whether nobody waits for it any more, which is asked often: a thread must end itself
+# takes a request, and a function that says whether nobody waits for its answer any more: a thread must end itself
 Unpack = Callable[[Any, Callable[[], bool]], Any]
 
 
@@ -23,22 +23,22 @@ class EndpointRequest(Protocol):
 
     @property
     def count(self) -> int:
-        """How many sentences, images or the like it has: what batches and waiting are counted in."""
+        """The number of its inputs, sentences or images: the unit of batches and of the queue."""
 
 
 @dataclass(frozen=True)
 class PageSpec:
-    """The page of a task: a script of regard.viz that draws answers, and one of regard.serve that asks for them."""
+    """The page of a task: a script of regard.viz that draws answers, and one of regard.serve that sends requests."""
 
     title: str
     view: str
     form: str
-    data: Mapping[str, object] = field(default_factory=dict)  # what both read
+    data: Mapping[str, object] = field(default_factory=dict)  # read by both scripts
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The models of a request's body, which is checked against it, and of the answer; /openapi.json has both."""
+    """The models of a request's body, which is checked against it, and of its answer; /openapi.json has both."""
 
     summary: str
     request: "type[BaseModel]"  # a subclass of regard.serve.http.body_models.RequestModel
@@ -46,34 +46,34 @@ class Schema:
 
 
 class Endpoint(Protocol):
-    """A model and how to ask it."""
+    """A model behind HTTP."""
 
     @property
     def name(self) -> str:
-        """Of its path: POST /v1/name."""
+        """The last part of its path: POST /v1/NAME."""
 
     @property
-    def counted(self) -> str:
-        """What `EndpointRequest.count` counts: "sentences", "pictures"."""
+    def unit(self) -> str:
+        """The plural of what `EndpointRequest.count` counts: "sentences", "pictures"."""
 
     @property
-    def face(self) -> PageSpec: ...
+    def page(self) -> PageSpec: ...
 
     @property
     def schema(self) -> Schema: ...
 
-    def about(self) -> Mapping[str, object]:
-        """What the model is, and what it bears, as JSON."""
+    def model_info(self) -> Mapping[str, object]:
+        """The model and its limits, as JSON: GET /v1/model."""
 
     def read(self, body: Any) -> Any:
-        """The request in a body of the model `schema.request`; RequestError if it is beyond a limit. Quick, for it runs
-        between all other requests."""
+        """The request in a body of the model `schema.request`; RequestError if it exceeds a limit. It must be quick,
+        since it runs between all other requests."""
 
     @property
     def unpack(self) -> Unpack | None:
-        """What must be done before the model is asked and takes long, as pictures are unpacked: None, or a function
-        that makes another Asked of one, beside all other requests; Refused if that cannot be answered."""
+        """A function that makes another request of one, such as by decoding images, where that takes long; None if
+        there is nothing to do. RequestError if the request cannot be answered."""
 
-    def answer(self, asked: Sequence[Any]) -> list[dict[str, object]]:
-        """An answer to each, as JSON, with what is needed to draw it; the same as if each were asked alone. RequestError
-        if one cannot be answered: then each is asked again, alone."""
+    def answer(self, requests: Sequence[Any]) -> list[dict[str, object]]:
+        """An answer per request, as JSON, with all that is needed to draw it; the same as if each were alone.
+        RequestError if one cannot be answered: then each is answered again, alone."""

@@ -7,14 +7,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores, the score that decides first, and what there is to read beside them."""
+    """The scores, the deciding one first, with outputs and sentences to read beside them."""
 
     scores: Mapping[str, float]
     count: int  # examples
-    unit: str  # what an example is, in the plural: "pairs", "images"
-    split: str  # "valid", "test" or the names of files
+    unit: str  # the plural of an example: "lines", "images"
+    split: str  # the name of the data: "the test split", the names of files
     seconds: float
     predictions: Sequence[str] = ()  # one line per example, for a file
-    samples: Sequence[str] = ()  # lines worth showing
-    notes: Sequence[str] = ()  # sentences about how the scores came about
+    samples: Sequence[str] = ()  # some outputs, for people
+    notes: Sequence[str] = ()  # sentences about the scores
     facts: Mapping[str, Any] = field(default_factory=dict)  # further values of JSON
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # 95 % intervals of scores

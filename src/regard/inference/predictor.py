@@ -1,4 +1,4 @@
-"""Predictor: one object answers for a run, whoever asks: predict, evaluate, validate, record, view, serve, attack.
+"""Predictor: one object for everything a trained model can do: predict, evaluate, record, view, serve, be attacked.
 
 predictor = regard.load("runs/en-de")
 outputs = predictor.predict(["ein Hund"])                          one output per input
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
-from regard.recording.record import record
 from regard.recording.recording import Recording
+from regard.recording.run import RecordedRun, TextAlignment, recorded
 from regard.viz.show import show
 
 Input = TypeVar("Input")
@@ -35,10 +36,16 @@ class Predictor(ABC, Generic[Input, Output]):
     """
 
     model: nn.Module
+    # the key of an input in the JSON that `regard predict --json` prints
+    input_key: ClassVar[str] = "text"
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
 
     @abstractmethod
     def read(self, argument: str) -> Input:
-        """The input that a word of the command line names: a sentence, or the path of a picture."""
+        """The input that an argument of the command line names: a sentence, or the path of an image."""
 
     @abstractmethod
     def predict(
@@ -61,23 +68,36 @@ class Predictor(ABC, Generic[Input, Output]):
     def json(self, output: Output) -> dict[str, Any]:
         """The output as values of JSON."""
 
+    def summary(self, output: Output) -> str:
+        """The output in a few words, beside a recording."""
+        return self.text(output)
+
     @property
     def embedding(self) -> nn.Module | None:
         """The layer that embeds the tokens of the input; None if the inputs are no tokens."""
         return None
 
     def embeddings(self, inputs: Sequence[Input]) -> Tensor:  # -> "b t d"
-        """The embedded tokens of the inputs, padding included, as the model sees them."""
+        """The embedded tokens of the inputs, padding included, as the model reads them."""
         raise TypeError(
             f"{type(self).__name__} takes no tokens, so it has no embeddings; use the gradient of the input"
         )
+
+    # The attention behind an output
+
+    def check_attends(self, what: str) -> None:
+        """Raises, before anything is computed, if the model has no attention; `what` is the option that needs it."""
 
     def label(self, recording: Recording, given: Input, output: Output) -> Recording:
         """The recording of one input with the names of its rows and columns, and with facts about the input."""
         return recording
 
+    def alignment(self, given: Input, output: Output) -> TextAlignment | None:
+        """The attention of each target token to the source tokens; None if the model does not map text to text."""
+        return None
+
     def image(self, given: Input) -> Tensor | None:  # -> "h w 3"
-        """The picture under the attention maps of an input; None if the input is no picture."""
+        """The image under the attention maps of an input; None if the input is no image."""
         return None
 
     def draw(self, recording: Recording, given: Input, output: Output, path: Path) -> Path:
@@ -86,20 +106,61 @@ class Predictor(ABC, Generic[Input, Output]):
         over = image if image is not None and any(item.grid is not None for item in recording) else None
         return show(recording, image=over).save(path)
 
-    def endpoint(self, limits: Limits) -> Endpoint:
-        """What answers requests over HTTP for this model."""
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> "PredictionSession":
+        """What `regard predict` does beside printing outputs: notes about them, and a picture."""
+        return PredictionSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        """The endpoint that answers requests over HTTP for this model; `run` and `step` name its weights."""
         raise ValueError(f"{type(self).__name__} is not served over HTTP; use regard predict")
 
 
+class PredictionSession:
+    """The course of one `regard predict`: outputs come in chunks, notes and the picture are made at the end."""
+
+    def __init__(self, predictor: Predictor[Any, Any], options: Any, picture: Path | None) -> None:
+        self.predictor, self.options, self.picture = predictor, options, picture
+        self.inputs: list[Any] = []
+
+    def check(self, count: int) -> None:
+        """Raises before anything is predicted if the picture cannot show this many inputs."""
+        if self.picture is not None and count > 1:
+            raise ValueError(f"--picture draws the attention behind one output, and {count} are asked for; name one")
+
+    def add(self, inputs: Sequence[Any], outputs: Sequence[Any], first: int) -> None:
+        """Takes note of a chunk of inputs, the first of which has this number, and of their outputs."""
+        if self.picture is not None:
+            self.inputs += inputs
+
+    def finish(self) -> list[str]:
+        """Draws the picture; returns notes for people."""
+        if self.picture is not None and self.inputs:
+            output, recording = labelled_recording(self.predictor, self.inputs[0], self.options)
+            if not len(recording):
+                raise ValueError("--picture draws attention, and this model has none; leave it out")
+            self.predictor.draw(recording, self.inputs[0], output, self.picture)
+        return []
+
+
 def predict_recorded(
-    predictor: Predictor[Input, Output], inputs: Sequence[Input], options: Any = None, layers: Sequence[str] = ()
+    predictor: Predictor[Input, Output],
+    inputs: Sequence[Input],
+    options: Any = None,
+    record: Callable[[], AbstractContextManager[Recording]] | None = None,
+    layers: Sequence[str] = (),
 ) -> tuple[list[Output], Recording]:
-    """The outputs, and what these layers (none given: all) attended to on the way."""
+    """The outputs, and what these layers (none given: all) attended to on the way.
+
+    `record` makes the recording, such as `lambda: regard.record(predictor.model, budget=…)`.
+    """
+    make = (lambda: recorded(predictor.model, layers)) if record is None else record
     recordings: list[Recording] = []
 
     @contextmanager
     def observe() -> Iterator[None]:
-        with record(predictor.model, layers=list(layers) or None) as recording:
+        with make() as recording:
             yield
         recordings.append(recording)
 
@@ -112,6 +173,15 @@ def labelled_recording(
     predictor: Predictor[Input, Output], given: Input, options: Any = None, layers: Sequence[str] = (), **about: str
 ) -> tuple[Output, Recording]:
     """The output for one input, and the recording with its labels; `about` is added to the facts of the recording."""
-    (output,), recording = predict_recorded(predictor, [given], options, layers)
+    (output,), recording = predict_recorded(predictor, [given], options, layers=layers)
     recording = predictor.label(recording, given, output)
     return output, replace(recording, about={**recording.about, **about})
+
+
+def record_run(
+    predictor: Predictor[Input, Output], given: Input, layers: Sequence[str] = (), **about: str
+) -> RecordedRun:
+    """The recording of one input with the prediction, its alignment and the image under it."""
+    predictor.check_attends("a recording")
+    output, recording = labelled_recording(predictor, given, layers=layers, **about)
+    return RecordedRun(recording, predictor.summary(output), predictor.alignment(given, output), predictor.image(given))

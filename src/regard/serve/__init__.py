@@ -1,6 +1,6 @@
-"""A model behind HTTP: `regard serve RUN`. A page to type into, a JSON API, and limits on all that comes in.
+"""A model behind HTTP: `regard serve RUN`. A page with a form, a JSON API, and limits on every request.
 
-    connection -> door -> app -> reading -> Served.read -> Worker -> Served.answer
+    connection -> SecurityMiddleware -> app -> json_body.read -> Endpoint.read -> Batcher -> Endpoint.answer
 
-FastAPI and uvicorn are imported by app and running, which nothing else imports before it serves.
+`server` imports FastAPI and uvicorn only when it serves: they are installed with the extra "serve".
 """

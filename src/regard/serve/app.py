@@ -1,4 +1,4 @@
-"""The application: a page, POST /v1/<task>, GET /v1/model, /health, /metrics, /openapi.json."""
+"""The FastAPI application: a page, POST /v1/<task>, GET /v1/model, /health, /metrics, /openapi.json."""
 
 import asyncio
 import json
@@ -12,157 +12,173 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from regard import __version__
-from regard.inference.endpoint import Endpoint, Unpack
+from regard.inference.endpoint import Endpoint, Schema, Unpack
 from regard.inference.limits import Limits
 from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError, error_body
-from regard.serve.http import metrics
 from regard.serve.http.allowed_hosts import names
 from regard.serve.http.body_models import ErrorAnswer, validate
 from regard.serve.http.json_body import read
-from regard.serve.http.metrics import Metrics
+from regard.serve.http.metrics import CONTENT_TYPE, Metrics
 from regard.serve.http.security_middleware import Log, SecurityMiddleware
 from regard.serve.pages import assets
 
 _ERRORS = {
     400: "The body is not JSON in UTF-8.",
-    403: "Another site asks, or the service does not go by this name.",
+    403: "The request comes from another site, or names a host that is not allowed.",
     408: "The body took too long to arrive.",
     413: "The body is too large.",
-    415: "The body is not said to be application/json.",
+    415: "The content type is not application/json.",
     422: "A field is wrong, unknown or beyond a limit.",
-    429: "Too many wait; ask again after Retry-After seconds.",
+    429: "Too many requests wait; try again after Retry-After seconds.",
     500: "A fault of the service.",
-    503: "No answer in time, or the service is stopping; ask again after Retry-After seconds.",
+    503: "No answer in time, or the service is stopping; try again after Retry-After seconds.",
 }
 
 
 def build(
-    served: Endpoint, limits: Limits, *, host: str = "127.0.0.1", allowed: Collection[str] = (), log: Log | None = None
+    endpoint: Endpoint,
+    limits: Limits,
+    *,
+    host: str = "127.0.0.1",
+    allowed: Collection[str] = (),
+    log: Log | None = None,
 ) -> SecurityMiddleware:
-    """The service of one task, as it listens at `host`."""
-    counted = Metrics(served.counted)
-    worker = Batcher(served, counted, batch=limits.batch, waiting=limits.waiting)
-    counted.read_waiting(lambda: worker.waiting)
+    """The application of one endpoint for a server that listens at `host`."""
+    metrics = Metrics(endpoint.unit)
+    batcher = Batcher(endpoint, metrics, batch=limits.batch, waiting=limits.waiting)
+    metrics.read_waiting(lambda: batcher.waiting)
 
-    # so many pictures are unpacked at a time: each may take a lot of memory
-    reading = ThreadPoolExecutor(2, "regard-reading")
+    # two images are decoded at a time: each may take much memory
+    unpack_pool = ThreadPoolExecutor(2, "regard-reading")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        with worker, reading:
+        with batcher, unpack_pool:
             yield
 
-    # its own pages of documentation would load scripts from elsewhere
+    # FastAPI's documentation pages would load scripts from other sites
     app = FastAPI(
-        title=served.face.title, version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
+        title=endpoint.page.title, version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
         redirect_slashes=False,
     )  # fmt: skip
-    _routes(app, served, limits, worker, counted, reading)
-    _pages(app, served)
+    _routes(app, endpoint, limits, batcher, metrics, unpack_pool)
+    _pages(app, endpoint)
     _errors(app)
     paths = {route.path for route in app.routes if hasattr(route, "path")}
-    app.state.worker, app.state.metrics = worker, counted
-    return SecurityMiddleware(app, names=names(host, allowed), paths=paths, limits=limits, metrics=counted, log=log)
+    app.state.batcher, app.state.metrics = batcher, metrics
+    return SecurityMiddleware(app, names=names(host, allowed), paths=paths, limits=limits, metrics=metrics, log=log)
 
 
 def _routes(
-    app: FastAPI, served: Endpoint, limits: Limits, worker: Batcher, counted: Metrics, reading: ThreadPoolExecutor
+    app: FastAPI,
+    endpoint: Endpoint,
+    limits: Limits,
+    batcher: Batcher,
+    metrics: Metrics,
+    unpack_pool: ThreadPoolExecutor,
 ) -> None:
-    @app.post(f"/v1/{served.name}", **_documented(served))
-    async def ask(request: Request) -> Response:
-        asked = served.read(validate(served.schema.request, await read(request, limits)))
-        return _json(await _waited(request, _answered(asked, served.unpack, worker, reading), limits.seconds))
+    schema = endpoint.schema  # a new class at every access
 
-    @app.get("/v1/model", summary="What the model is, and what it bears")
+    @app.post(f"/v1/{endpoint.name}", **_documentation(schema))
+    async def post(request: Request) -> Response:
+        endpoint_request = endpoint.read(validate(schema.request, await read(request, limits)))
+        return _json(
+            await _answer_in_time(
+                request, _answer(endpoint_request, endpoint.unpack, batcher, unpack_pool), limits.seconds
+            )
+        )
+
+    @app.get("/v1/model", summary="Description of the model and its limits")
     async def model() -> Response:
-        return _json(_bytes(served.about()))
+        return _json(_bytes(endpoint.model_info()))
 
     @app.get("/health", summary="Whether the model answers")
     async def health() -> Response:
-        if not worker.alive:
+        if not batcher.is_alive:
             raise RequestError(503, "the service is stopping", retry=5)
         return _json(_bytes({"status": "ok"}))
 
-    @app.get("/metrics", summary="Counts and times, as Prometheus reads them")
-    async def numbers() -> Response:
-        return Response(counted.text(), media_type=metrics.CONTENT_TYPE)
+    @app.get("/metrics", summary="Metrics in the text format of Prometheus")
+    async def prometheus() -> Response:
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
 
 
-async def _answered(asked: Any, unpack: Unpack | None, worker: Batcher, reading: ThreadPoolExecutor) -> bytes:
-    """The answer, however long it takes; cancelled, what was not begun is never begun."""
+async def _answer(
+    endpoint_request: Any, unpack: Unpack | None, batcher: Batcher, unpack_pool: ThreadPoolExecutor
+) -> bytes:
+    """The answer, however long it takes; if it is cancelled, a request that has not begun never begins."""
     if unpack is not None:
-        over = threading.Event()
-        with worker.unpacking(asked.count):
+        cancelled = threading.Event()
+        with batcher.unpacking(endpoint_request.count):
             try:
-                asked = await asyncio.get_running_loop().run_in_executor(reading, unpack, asked, over.is_set)
+                endpoint_request = await asyncio.get_running_loop().run_in_executor(
+                    unpack_pool, unpack, endpoint_request, cancelled.is_set
+                )
             finally:
-                over.set()
-    job = worker.ask(asked)
+                cancelled.set()
+    job = batcher.submit(endpoint_request)
     try:
         return await asyncio.wrap_future(job.answer)
     finally:
-        worker.forget(job)
+        batcher.cancel(job)
 
 
-async def _waited(request: Request, answered: Coroutine[Any, Any, bytes], seconds: float) -> bytes:
-    """The answer, unless it takes too long or nobody waits for it any more."""
-    answer = asyncio.ensure_future(answered)
-    gone = asyncio.ensure_future(_gone(request))
-    either: set[asyncio.Future[Any]] = {answer, gone}
+async def _answer_in_time(request: Request, answer_task: Coroutine[Any, Any, bytes], seconds: float) -> bytes:
+    """The answer, unless it takes too long or the client disconnects."""
+    answer = asyncio.ensure_future(answer_task)
+    disconnect = asyncio.ensure_future(_wait_for_disconnect(request))
+    tasks: set[asyncio.Future[Any]] = {answer, disconnect}
     try:
-        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return await answer
-        if gone.done():
+        if disconnect.done():
             raise RequestError(499, "the connection ended before the answer came")
         raise RequestError(503, f"no answer within {seconds:g} seconds; ask for less, or ask again later", retry=5)
     finally:
-        gone.cancel()
+        disconnect.cancel()
         answer.cancel()
-        await asyncio.wait({answer})  # its place is free before anybody hears of it
+        await asyncio.wait({answer})  # it leaves the queue before the error is sent
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _pages(app: FastAPI, served: Endpoint) -> None:
-    written = assets.files(served.face)
+def _pages(app: FastAPI, endpoint: Endpoint) -> None:
+    pages = assets.files(endpoint.page)
 
-    def give(content: bytes, kind: str) -> Any:
-        async def given() -> Response:
-            return Response(content, media_type=kind)
+    def page_handler(content: bytes, media_type: str) -> Any:
+        async def page() -> Response:
+            return Response(content, media_type=media_type)
 
-        return given
+        return page
 
-    for path, (content, kind) in written.items():
-        app.get(path, include_in_schema=False)(give(content, kind))
+    for path, (content, media_type) in pages.items():
+        app.get(path, include_in_schema=False)(page_handler(content, media_type))
 
 
 def _errors(app: FastAPI) -> None:
     @app.exception_handler(RequestError)
-    async def refused(_: Request, error: RequestError) -> Response:
+    async def request_error(_: Request, error: RequestError) -> Response:
         after = {} if error.retry is None else {"retry-after": str(error.retry)}
         return Response(error.body(), error.status, after, "application/json")
 
     @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> Response:
-        sentence = f"there is no {request.method} {request.url.path[:80]} here; /openapi.json lists what there is"
+    async def not_found(request: Request, error: HTTPException) -> Response:
+        sentence = f"there is no {request.method} {request.url.path[:80]} here; /openapi.json lists all paths"
         return Response(error_body(sentence), error.status_code, error.headers, "application/json")
 
     @app.exception_handler(Exception)
-    async def failed(_: Request, __: Exception) -> Response:
-        return Response(
-            error_body("the service failed, which is its fault; its log tells more"), 500, {}, "application/json"
-        )
+    async def server_error(_: Request, __: Exception) -> Response:
+        return Response(error_body("the service failed, which is its fault; see its log"), 500, {}, "application/json")
 
 
-def _documented(served: Endpoint) -> dict[str, Any]:
-    schema = served.schema
-    errors = {status: {"description": about, "model": ErrorAnswer} for status, about in _ERRORS.items()}
-    # the body is read by json_body, whose limits FastAPI's own reading does not have
+def _documentation(schema: Schema) -> dict[str, Any]:
+    errors = {status: {"description": description, "model": ErrorAnswer} for status, description in _ERRORS.items()}
+    # json_body reads the body, because FastAPI's own reading has no limits
     body = {"required": True, "content": {"application/json": {"schema": schema.request.model_json_schema()}}}
     return {
         "summary": schema.summary,

@@ -1,4 +1,4 @@
-"""Worker: one thread that owns the model and answers all that waits together."""
+"""Batcher: one thread that owns the model and answers waiting requests in batches."""
 
 import json
 import logging
@@ -15,36 +15,36 @@ from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 
 _log = logging.getLogger("regard.serve")
-# how long a call may wait for others, as a share of the time that the last one took
-_PATIENCE = 0.25
+# how long a batch may wait for more requests, as a share of the time that the last batch took
+_MAX_WAIT_SHARE = 0.25
 
 
 @dataclass(eq=False)
 class Job:
-    """A request on its way; `answer` becomes JSON."""
+    """A submitted request; `answer` is the future of its JSON."""
 
-    asked: EndpointRequest
+    request: EndpointRequest
     answer: "Future[bytes]" = field(default_factory=Future)
 
 
 class Batcher:
-    """Whoever asks while the model is busy is answered next, up to `batch` sentences or pictures at once.
+    """Answers the requests that arrived while the model was busy in one batch, of at most `batch` sentences or images.
 
-    Who asks alone is answered at once. After a call in company the next one waits until as many are there again, at
-    most a quarter of the time that the last call took: clients that were answered together ask again together, and the
-    first of them would otherwise be answered alone, in the time that all of them need.
+    A single request is answered at once. After a batch of several requests the next batch waits until as many have
+    arrived again, at most a quarter of the time that the last batch took: clients that were answered together ask again
+    together, and the first of them would otherwise be answered alone, in the time that all of them need.
 
-    Entered, it runs; left, it answers what still waits and ends.
+    A context manager: on exit it answers the requests that still wait, and ends.
     """
 
-    def __init__(self, served: Endpoint, metrics: Metrics, *, batch: int, waiting: int) -> None:
-        self.served, self.metrics, self.batch, self.most = served, metrics, batch, waiting
-        self.waiting = 0  # sentences, pictures
+    def __init__(self, endpoint: Endpoint, metrics: Metrics, *, batch: int, waiting: int) -> None:
+        self.endpoint, self.metrics, self.batch, self.max_waiting = endpoint, metrics, batch, waiting
+        self.waiting = 0  # sentences or images
         self._unpacking = 0  # of those that wait
         self._jobs: deque[Job] = deque()
         self._ready = threading.Condition()
-        self._ending = False
-        self._company, self._patience = 1, 0.0  # requests that may be expected, and for how many seconds
+        self._is_stopping = False
+        self._expected_requests, self._max_wait = 1, 0.0  # in the next batch; and in seconds
         self._thread = threading.Thread(target=self._run, name="regard-model", daemon=True)
 
     def __enter__(self) -> "Batcher":
@@ -53,28 +53,28 @@ class Batcher:
 
     def __exit__(self, *_: object) -> None:
         with self._ready:
-            self._ending = True
+            self._is_stopping = True
             self._ready.notify()
         self._thread.join()
 
     @property
-    def alive(self) -> bool:
-        return self._thread.is_alive() and not self._ending
+    def is_alive(self) -> bool:
+        return self._thread.is_alive() and not self._is_stopping
 
-    def ask(self, asked: EndpointRequest) -> Job:
-        """Takes its place behind all that waits; Refused if too many do."""
-        job = Job(asked)
+    def submit(self, request: EndpointRequest) -> Job:
+        """Queues a request; RequestError if too many wait."""
+        job = Job(request)
         with self._ready:
-            self._enter(asked.count)
+            self._reserve(request.count)
             self._jobs.append(job)
             self._ready.notify()
         return job
 
     @contextmanager
     def unpacking(self, count: int) -> Iterator[None]:
-        """So many wait, and are not yet to be answered; Refused if that is too many."""
+        """Counts requests as waiting while they are decoded; RequestError if too many wait."""
         with self._ready:
-            self._enter(count)
+            self._reserve(count)
             self._unpacking += count
         try:
             yield
@@ -83,77 +83,84 @@ class Batcher:
                 self.waiting -= count
                 self._unpacking -= count
 
-    def _enter(self, count: int) -> None:
-        if not self.alive:
-            raise RequestError(503, "the service is stopping; ask again when it is back", retry=5)
-        if self.waiting + count > self.most:
-            counted = self.served.counted
+    def _reserve(self, count: int) -> None:
+        if not self.is_alive:
+            raise RequestError(503, "the service is stopping; try again when it is back", retry=5)
+        if self.waiting + count > self.max_waiting:
+            unit = self.endpoint.unit
             raise RequestError(
-                429, f"{self.waiting} {counted} wait already and {self.most} may; ask again in a moment", retry=1
+                429, f"{self.waiting} {unit} wait already and {self.max_waiting} may; ask again in a moment", retry=1
             )
         self.waiting += count
 
-    def forget(self, job: Job) -> None:
-        """Nobody wants this answer any more: it is not begun, or thrown away."""
+    def cancel(self, job: Job) -> None:
+        """Removes a job from the queue, or drops its answer if it is already running."""
         with self._ready:
             if job in self._jobs:
                 self._jobs.remove(job)
-                self.waiting -= job.asked.count
+                self.waiting -= job.request.count
         job.answer.cancel()
 
     def _run(self) -> None:
-        while jobs := self._taken():
+        while jobs := self._next_jobs():
             self._answer(jobs)
 
-    def _taken(self) -> list[Job]:
-        """What is answered next: the oldest, and of those behind it as many as fit; none at the end."""
+    def _next_jobs(self) -> list[Job]:
+        """The next batch: the oldest job and as many of the following ones as fit; none at the end."""
         with self._ready:
-            taken: list[Job] = []
-            while not taken:
+            jobs: list[Job] = []
+            while not jobs:
                 while not self._jobs:
-                    if self._ending:
+                    if self._is_stopping:
                         return []
                     self._ready.wait()
-                self._gather()
-                room = self.batch
-                while self._jobs and (not taken or self._jobs[0].asked.count <= room):
+                self._wait_for_more()
+                capacity = self.batch
+                while self._jobs and (not jobs or self._jobs[0].request.count <= capacity):
                     job = self._jobs.popleft()
-                    self.waiting -= job.asked.count
+                    self.waiting -= job.request.count
                     if job.answer.set_running_or_notify_cancel():
-                        taken.append(job)
-                        room -= job.asked.count
-            return taken
+                        jobs.append(job)
+                        capacity -= job.request.count
+            return jobs
 
-    def _gather(self) -> None:
-        until = time.perf_counter() + self._patience
-        while len(self._jobs) < self._company and self.waiting - self._unpacking < self.batch and not self._ending:
-            if not self._ready.wait(until - time.perf_counter()):
+    def _wait_for_more(self) -> None:
+        deadline = time.perf_counter() + self._max_wait
+        while (
+            len(self._jobs) < self._expected_requests
+            and self.waiting - self._unpacking < self.batch
+            and not self._is_stopping
+        ):
+            if not self._ready.wait(deadline - time.perf_counter()):
                 return
 
     def _answer(self, jobs: Sequence[Job]) -> None:
         start = time.perf_counter()
         try:
-            # written here too: a long answer must not hold up those who ask
-            written = [
-                json.dumps(one, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-                for one in self.served.answer([job.asked for job in jobs])
+            # encoded in this thread too: a long answer must not block the event loop
+            bodies = [
+                json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+                for answer in self.endpoint.answer([job.request for job in jobs])
             ]
-            assert len(written) == len(jobs)
+            assert len(bodies) == len(jobs)
         except Exception as error:
             if len(jobs) > 1:
-                # one that fails takes no other with it
+                # a request that fails must not fail the others
                 for job in jobs:
                     self._answer([job])
                 return
-            if isinstance(error, RequestError):  # the model cannot answer it, and says why
+            if isinstance(error, RequestError):  # the endpoint refused the request
                 jobs[0].answer.set_exception(error)
                 return
             _log.error("a request failed", exc_info=error)
-            sentence = "the model failed on this request, which is a fault of the service; its log tells more"
+            sentence = "the model failed on this request, which is a fault of the service; see its log"
             jobs[0].answer.set_exception(RequestError(500, sentence))
             return
-        count, seconds = sum(job.asked.count for job in jobs), time.perf_counter() - start
-        self._company, self._patience = max(len(jobs), self._company // 2), seconds * _PATIENCE
+        count, seconds = sum(job.request.count for job in jobs), time.perf_counter() - start
+        self._expected_requests, self._max_wait = (
+            max(len(jobs), self._expected_requests // 2),
+            seconds * _MAX_WAIT_SHARE,
+        )
         self.metrics.batch(count, seconds)
-        for job, answer in zip(jobs, written, strict=True):
+        for job, answer in zip(jobs, bodies, strict=True):
             job.answer.set_result(answer)

@@ -1,10 +1,10 @@
-"""RequestError: the status of a request that gets no answer, and the reason in one sentence."""
+"""RequestError: an HTTP status and one sentence; the JSON body of every error."""
 
 import json
 
 
 class RequestError(Exception):
-    """Becomes {"error": sentence} with this status; `retry` is after how many seconds it may be tried again."""
+    """Becomes {"error": sentence} with this status; `retry` is the value of Retry-After, in seconds."""
 
     def __init__(self, status: int, sentence: str, retry: int | None = None) -> None:
         super().__init__(sentence)
@@ -28,10 +28,10 @@ _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or fal
 
 
 def kind(value: object) -> str:
-    """What a value is, in words of JSON."""
+    """The JSON type of a value, in words."""
     return "null" if value is None else _KINDS[type(value)]
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """A word of a request, at most 40 characters long, for an error sentence."""
     return text if len(text) <= 40 else text[:39] + "…"

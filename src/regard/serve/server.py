@@ -1,4 +1,4 @@
-"""Running: the service on a socket, from its first request to the last after it was told to stop."""
+"""Runs the service with uvicorn on a socket, until a signal stops it."""
 
 import logging
 import math
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one."""
+    """A listening socket; port 0 takes a free one."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=512)
@@ -37,9 +37,9 @@ def address(at: socket.socket) -> str:
 
 
 def server(
-    served: Endpoint, limits: Limits, *, host: str, allowed: Collection[str] = (), log: "Log | None" = None
+    endpoint: Endpoint, limits: Limits, *, host: str, allowed: Collection[str] = (), log: "Log | None" = None
 ) -> "uvicorn.Server":
-    """What runs the service: `run(sockets=[…])` until `should_exit` is set, then it answers what it has."""
+    """The uvicorn server: `run(sockets=[…])` serves until `should_exit` is set, then answers the open requests."""
     try:
         import uvicorn
 
@@ -52,10 +52,10 @@ def server(
         pass
 
     Limited.limits = limits
-    # Faults go to stderr, requests nowhere: what people translate is theirs.
+    # errors go to stderr; requests are not logged, because their texts are private
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        build(served, limits, host=host, allowed=allowed, log=log),
+        build(endpoint, limits, host=host, allowed=allowed, log=log),
         http=Limited,
         ws="none",
         loop="asyncio",
@@ -70,7 +70,7 @@ def server(
 
 
 def serve(
-    served: Endpoint,
+    endpoint: Endpoint,
     limits: Limits,
     at: socket.socket,
     *,
@@ -79,12 +79,12 @@ def serve(
     log: "Log | None" = None,
     ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serves until Ctrl-C or SIGTERM, then answers what it has; a second Ctrl-C does not wait. How many requests.
+    """Serves until Ctrl-C or SIGTERM, then answers the open requests; a second Ctrl-C does not wait.
 
-    `ready` is called when it may be asked, and stopped.
+    Returns the number of requests. `ready` is called when the service can be reached and stopped.
     """
-    running = server(served, limits, host=host, allowed=allowed, log=log)
-    with _stopping(running):
+    running = server(endpoint, limits, host=host, allowed=allowed, log=log)
+    with _stop_on_signals(running):
         ready()
         running.run(sockets=[at])
     if running.force_exit:
@@ -93,14 +93,14 @@ def serve(
 
 
 @contextmanager
-def _stopping(running: "uvicorn.Server") -> Iterator[None]:
-    """Signals stop the service in an orderly way, also before uvicorn listens to them, and when it raises them again
+def _stop_on_signals(running: "uvicorn.Server") -> Iterator[None]:
+    """Stops the server in order on SIGINT and SIGTERM, also before uvicorn handles them, and when it raises them again
     at its end."""
 
-    def told(number: int, frame: object) -> None:
+    def stop(number: int, frame: object) -> None:
         running.should_exit = True
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

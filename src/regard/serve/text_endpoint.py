@@ -81,7 +81,7 @@ class TextEndpoint:
     them. `about` has facts about the model for GET /v1/model; `view` and `form` are the scripts of the page.
     """
 
-    counted = "texts"
+    unit = "texts"
     unpack = None
 
     def __init__(
@@ -104,7 +104,7 @@ class TextEndpoint:
             self.attends = bool(self._attended(AttentiveTextBody.example["text"], self._options({}))["attention"])
 
     @property
-    def face(self) -> PageSpec:
+    def page(self) -> PageSpec:
         data = {"task": self.name, "title": self.title, "attends": self.attends, "shown": {}}
         return PageSpec(self.title, self.view, self.form, data)
 
@@ -113,7 +113,7 @@ class TextEndpoint:
         body = limited(AttentiveTextBody, texts=Field(max_length=self.limits.texts))
         return Schema("Answer one text or several", with_fields(body, self._fields()), TextAnswers)
 
-    def about(self) -> dict[str, object]:
+    def model_info(self) -> dict[str, object]:
         limits = self.limits
         return {
             "task": self.name,
@@ -160,15 +160,15 @@ class TextEndpoint:
         except ValueError as error:
             raise _request_error(error) from error
 
-    def answer(self, asked: Sequence[TextRequest]) -> list[dict[str, object]]:
-        answers: list[list[dict[str, Any]]] = [[] for _ in asked]
-        plain = [n for n, request in enumerate(asked) if not request.attention]
-        for options in dict.fromkeys(asked[n].options for n in plain):  # in order, each once
-            group = [n for n in plain if asked[n].options == options]
-            outputs = iter(self._predict([text for n in group for text in asked[n].texts], options))
+    def answer(self, requests: Sequence[TextRequest]) -> list[dict[str, object]]:
+        answers: list[list[dict[str, Any]]] = [[] for _ in requests]
+        plain = [n for n, request in enumerate(requests) if not request.attention]
+        for options in dict.fromkeys(requests[n].options for n in plain):  # in order, each once
+            group = [n for n in plain if requests[n].options == options]
+            outputs = iter(self._predict([text for n in group for text in requests[n].texts], options))
             for n in group:
-                answers[n] = [self.predictor.json(next(outputs)) for _ in asked[n].texts]
-        for n, request in enumerate(asked):
+                answers[n] = [self.predictor.json(next(outputs)) for _ in requests[n].texts]
+        for n, request in enumerate(requests):
             if request.attention:
                 answers[n] = [self._attended(text, request.options) for text in request.texts]
         return [{"answers": each} for each in answers]
@@ -204,8 +204,8 @@ def _maps(recording: Recording) -> list[dict[str, object]]:
         weights = item.weights.pick(0).dense()  # "*heads q k"
         written: dict[str, object] = {"name": item.name or "model", "kind": item.kind, "verified": item.verified}
         if queries is not None:
-            written["queries"] = [labels.shown(token) for token in queries]
-        written["keys"] = [labels.shown(token) for token in keys]
+            written["queries"] = [labels.visible_label(token) for token in queries]
+        written["keys"] = [labels.visible_label(token) for token in keys]
         # float32 has seven digits
         weights = weights.reshape(-1, *weights.shape[-2:]).cpu().double().round(decimals=7)
         maps.append({**written, "weights": weights.tolist()})

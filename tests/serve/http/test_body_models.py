@@ -4,8 +4,7 @@ import json
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import Field, RequestModel, SingleOrList, limited, validate
@@ -67,7 +66,7 @@ def test_values_and_defaults() -> None:
 def test_limits_are_in_the_sentence_and_in_the_schema() -> None:
     body = limited(Body, words=Field(max_length=2), count=Field(default=3, le=5))
     assert validate(body, {"word": "a"}).count == 3
-    with pytest.raises(RequestError, match="^words must be 1 to 2, got 3; ask several times$"):
+    with pytest.raises(RequestError, match="^words must be 1 to 2, got 3; send several requests$"):
         validate(body, {"words": ["a"] * 3})
     with pytest.raises(RequestError, match="^count must be a whole number from 2 to 5 or null, got 6$"):
         validate(body, {"word": "a", "count": 6})

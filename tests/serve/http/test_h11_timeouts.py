@@ -43,15 +43,15 @@ def connected(port: int) -> socket.socket:
 
 def answered(at: socket.socket) -> tuple[int, dict[str, Any]]:
     """Status and JSON of what comes until the other side closes or the body is whole."""
-    got = b""
-    while b"\r\n\r\n" not in got:
-        more = at.recv(65536)
-        assert more, got
-        got += more
-    head, _, body = got.partition(b"\r\n\r\n")
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):  # byte by byte: the next answer may already be there
+        more = at.recv(1)
+        assert more, head
+        head += more
     length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    body = b""
     while len(body) < length:
-        body += at.recv(65536)
+        body += at.recv(length - len(body))
     return int(head.split(b" ")[1]), json.loads(body)
 
 
@@ -104,7 +104,7 @@ def test_two_requests_at_once(gated: Gated) -> None:
 def test_what_is_no_http(sent: bytes, gated: Gated) -> None:
     with running(gated) as (port, _), connected(port) as one:
         one.sendall(sent + b"\r\n\r\n")
-        assert answered(one) == (400, {"error": "this is no HTTP request that the service understands"})
+        assert answered(one) == (400, {"error": "the service does not understand this HTTP request"})
 
 
 def test_who_never_reads(gated: Gated) -> None:
@@ -128,7 +128,7 @@ def test_too_many_connections(gated: Gated) -> None:
         several[0].sendall(WHOLE)
         assert answered(several[0])[0] == 200
         with connected(port) as one:
-            assert answered(one) == (503, {"error": "too many are connected already; come back in a moment"})
+            assert answered(one) == (503, {"error": "too many connections; try again in a moment"})
         for one in several:
             one.close()
 

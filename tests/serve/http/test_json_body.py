@@ -3,22 +3,21 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.serve.conftest import Gated, post, visit
 
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
-from regard.serve.http.json_body import parsed
+from regard.serve.http.json_body import parse_object
 
 BAD: dict[str, tuple[bytes, int, str]] = {
     "nothing": (b"", 400, "the body must be JSON, but at line 1, column 1: Expecting value"),
     "half": (b'{"word": "a', 400, "the body must be JSON, but at line 1, column 10"),
-    "latin1": ('{"word": "é"}'.encode("latin1"), 400, "the body must be UTF-8, but byte 0xe9 at place 11 is not"),
-    "utf-16": ('{"word": "a"}'.encode("utf-16"), 400, "the body must be UTF-8, but byte 0xff at place 1 is not"),
+    "latin1": ('{"word": "é"}'.encode("latin1"), 400, "the body must be UTF-8, but byte 0xe9 at position 11 is not"),
+    "utf-16": ('{"word": "a"}'.encode("utf-16"), 400, "the body must be UTF-8, but byte 0xff at position 1 is not"),
     "a mark": ('\ufeff{"word": "a"}'.encode(), 400, "the body must be JSON"),
-    "NaN": (b'{"word": NaN}', 400, "NaN is no number of JSON; leave it out"),
-    "infinity": (b'{"word": -Infinity}', 400, "-Infinity is no number of JSON"),
+    "NaN": (b'{"word": NaN}', 400, "NaN is not a JSON number; leave it out"),
+    "infinity": (b'{"word": -Infinity}', 400, "-Infinity is not a JSON number"),
     "deep": (b'{"word": ' + b"[" * 90_000 + b"]" * 90_000 + b"}", 400, "nested too deeply"),
     "digits": (b'{"word": ' + b"9" * 9999 + b"}", 400, "too many digits"),
     "twice": (b'{"word": "a", "word": "b"}', 400, "'word' is given twice; give it once"),
@@ -46,7 +45,7 @@ def test_bad_bodies(name: str, gated: Gated) -> None:
 def test_any_bytes(body: bytes) -> None:
     refused = None
     try:
-        assert isinstance(parsed(body), dict)
+        assert isinstance(parse_object(body), dict)
     except RequestError as error:
         refused = error
     assert refused is None or (refused.status in (400, 422) and "error" in json.loads(refused.body()))
@@ -60,7 +59,7 @@ def test_any_bytes(body: bytes) -> None:
         ({"content-type": "application/x-www-form-urlencoded"}, "must be application/json"),
         (
             {"content-type": "application/json", "content-encoding": "gzip"},
-            "must not be packed, got content-encoding 'gzip'",
+            "must not be compressed, got content-encoding 'gzip'",
         ),
     ],
 )

@@ -39,6 +39,14 @@ def test_a_name_may_be_allowed(gated: Gated) -> None:
     assert asked(gated, {"host": "other.example"}, host="0.0.0.0", allowed=("look.example",))[0] == 403
 
 
+def test_a_wildcard_allows_subdomains(gated: Gated) -> None:
+    assert asked(gated, {"host": "a.look.example"}, allowed=("*.look.example",))[0] == 200
+    assert asked(gated, {"host": "alook.example"}, allowed=("*.look.example",))[0] == 403
+    for name in ("*", "look.*", "a*.example", "*.*.example"):
+        with pytest.raises(ValueError, match=r"may have '\*\.' at its beginning only, got .*; try '\*\.example\.org'"):
+            names("127.0.0.1", (name,))
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

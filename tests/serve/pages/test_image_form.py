@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 from tests.serve.http.test_h11_timeouts import running
 from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
-from tests.serve.pictures import captioning, drawn, glimpsing, packed, seeing, sent
+from tests.serve.pictures import captioner, drawn, endpoint, glimpse_classifier, packed, sent
 
 from regard.inference.limits import Limits
-from regard.serve.image_endpoint import ImageEndpoint
+from regard.tasks._image_endpoint import ImageEndpoint
 
 pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
@@ -32,7 +32,7 @@ READY = "#outcome:not(:empty), #wrong:not(:empty)"
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with running(seeing("spatial-conv", body=300_000), seconds=20.0, arrival=5.0, body=300_000) as (port, _):
+    with running(endpoint("spatial-conv", body=300_000), seconds=20.0, arrival=5.0, body=300_000) as (port, _):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -72,14 +72,14 @@ def test_one_drops_a_picture_and_sees(seen: Seen) -> None:
 
     # every weight is in the table
     look = answer["maps"][0]
-    page.locator("#places summary").click()
-    cells = page.locator("#places tbody tr")
+    page.locator("#attention summary").click()
+    cells = page.locator("#attention tbody tr")
     cells.first.wait_for()
     found = [[float(w) for w in cells.nth(r).locator("td").all_text_contents()] for r in range(cells.count())]
     assert np.allclose(found, look["weights"][0], atol=6e-5)
     # another module: another map
     page.locator("#chooser").select_option("1")
-    page.wait_for_function("document.querySelectorAll('#places tbody tr').length === 4")
+    page.wait_for_function("document.querySelectorAll('#attention tbody tr').length === 4")
 
 
 def test_colours_lie_over_the_places(seen: Seen) -> None:
@@ -90,14 +90,14 @@ def test_colours_lie_over_the_places(seen: Seen) -> None:
     dropped(seen, data)
     weights = np.array(asked(seen.address, data)["maps"][0]["weights"][0])
     probe = """([r, c, rows, columns]) => {
-      const sheet = document.querySelector('#board canvas');
+      const sheet = document.querySelector('#overlay canvas');
       const x = Math.floor((c + 0.5) * sheet.width / columns), y = Math.floor((r + 0.5) * sheet.height / rows);
       const copy = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
       copy.drawImage(sheet, -x, -y);
       return [...copy.getImageData(0, 0, 1, 1).data.slice(0, 3)];
     }"""
     shape = weights.shape
-    seen.page.wait_for_function("document.querySelector('#board canvas').height > 1")
+    seen.page.wait_for_function("document.querySelector('#overlay canvas').height > 1")
 
     def at(n: int) -> list[int]:
         return list(seen.page.evaluate(probe, [*map(int, np.unravel_index(n, shape)), *shape]))
@@ -105,7 +105,7 @@ def test_colours_lie_over_the_places(seen: Seen) -> None:
     # the colours of the scale, whatever lies under them
     assert at(int(weights.argmax())) == [0, 34, 78]
     assert at(int(weights.argmin())) == [247, 246, 241]
-    seen.page.locator("#covering").uncheck()
+    seen.page.locator("#cover").uncheck()
     assert at(0) == [0, 0, 0]
     assert at(shape[1] - 1) == [200, 200, 200]
 
@@ -114,15 +114,15 @@ def test_by_keys_alone(seen: Seen, tmp_path: Path) -> None:
     (tmp_path / "b.jpg").write_bytes(packed(drawn(5), "JPEG"))
     seen.page.locator("#file").set_input_files(tmp_path / "b.jpg")
     seen.page.wait_for_selector(READY)
-    assert " of 7, column " in seen.text("#told")
-    seen.page.locator("#board").focus()
+    assert " of 7, column " in seen.text("#overlay-status")
+    seen.page.locator("#overlay").focus()
     for key in ("ArrowRight", "ArrowDown", "ArrowRight", "ArrowRight"):
         seen.page.keyboard.press(key)
     weights = asked(seen.address, (tmp_path / "b.jpg").read_bytes())["maps"][0]["weights"][0]
-    said = seen.text("#told")
+    said = seen.text("#overlay-status")
     assert said.startswith("row 2 of 7, column 3 of 11: ")
     assert float(said.rpartition(" ")[2]) == pytest.approx(weights[1][2], abs=6e-5)
-    assert seen.page.locator("#told").get_attribute("role") == "status"
+    assert seen.page.locator("#overlay-status").get_attribute("role") == "status"
 
 
 def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
@@ -146,9 +146,9 @@ def test_what_one_sees_through_is_white_as_for_the_model(seen: Seen) -> None:
     seen.page.emulate_media(color_scheme="dark")
     dropped(seen, packed(Image.new("RGBA", (22, 14), (0, 0, 0, 0))))
     read = "(sheet) => [...sheet.getContext('2d').getImageData(3, 3, 1, 1).data]"
-    assert seen.page.get_by_label("the picture as it is").evaluate(read) == [255, 255, 255, 255]
-    seen.page.locator("#covering").uncheck()
-    assert seen.page.locator("#board canvas").evaluate(read) == [255, 255, 255, 255]
+    assert seen.page.get_by_label("the image without weights").evaluate(read) == [255, 255, 255, 255]
+    seen.page.locator("#cover").uncheck()
+    assert seen.page.locator("#overlay canvas").evaluate(read) == [255, 255, 255, 255]
 
 
 def test_who_complains_is_not_busy(seen: Seen) -> None:
@@ -179,14 +179,14 @@ def test_the_same_file_may_be_chosen_again(seen: Seen, tmp_path: Path) -> None:
 
 
 def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:  # noqa: F811
-    with running(seeing(None), seconds=20.0, arrival=5.0) as (port, _):
+    with running(endpoint(None), seconds=20.0, arrival=5.0) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
         seen.page.goto(seen.address)
         dropped(seen, packed(drawn(1)))
         assert seen.page.get_by_text("This model does not say where it looks").is_visible()
-        assert seen.page.locator("#board canvas").is_visible()
-        assert not seen.page.locator("#places .legend").is_visible()
+        assert seen.page.locator("#overlay canvas").is_visible()
+        assert not seen.page.locator("#attention .legend").is_visible()
         context.close()
     assert seen.complaints == []
 
@@ -198,31 +198,36 @@ def opened(chromium: Any, port: int) -> Seen:  # noqa: F811
 
 
 def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F811
-    with running(ImageEndpoint(glimpsing(), Limits(), run="eye", step=1), seconds=20.0, arrival=5.0) as (port, _):
+    with running(ImageEndpoint(glimpse_classifier(), Limits(), run="eye", step=1), seconds=20.0, arrival=5.0) as (
+        port,
+        _,
+    ):
         seen = opened(chromium, port)
-        assert seen.page.title() == "Look around in pictures with eye"
+        assert seen.page.title() == "Classify pictures by glimpses with eye"
         dropped(seen, packed(drawn(1)))
         assert seen.page.locator("#chances tbody tr").count() == 3
-        assert seen.text("#told").startswith("At look 1: most at row ")
+        assert seen.text("#overlay-status").startswith("At step 1: greatest at row ")
         seen.page.locator("#stepper").focus()
         seen.page.keyboard.press("ArrowRight")
-        seen.page.wait_for_function("document.getElementById('told').textContent.startsWith('At look 2: ')")
+        seen.page.wait_for_function("document.getElementById('overlay-status').textContent.startsWith('At step 2: ')")
         seen.page.context.close()
     assert seen.complaints == []
 
 
 def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:  # noqa: F811
-    with running(ImageEndpoint(captioning(), Limits(), run="teller", step=1), seconds=20.0, arrival=5.0) as (port, _):
+    with running(ImageEndpoint(captioner(), Limits(), run="teller", step=1), seconds=20.0, arrival=5.0) as (port, _):
         seen, data = opened(chromium, port), packed(drawn(1))
         dropped(seen, data)
         got = httpx.post(f"{seen.address}/v1/caption", json={"image": sent(data), "maps": True}).json()["answers"][0]
         assert seen.text("#outcome") == (got["text"] or "(nothing)").strip()
         assert not seen.page.locator("#chances").is_visible()
-        assert seen.text("#told").startswith(f"At '{got['words'][0]}': " if len(got["words"]) > 1 else "most at row ")
+        assert seen.text("#overlay-status").startswith(
+            f"At '{got['words'][0]}': " if len(got["words"]) > 1 else "greatest at row "
+        )
         if len(got["words"]) > 1:
             seen.page.locator("#stepper").fill("1")
-            seen.page.wait_for_function("(word) => document.getElementById('told').textContent.startsWith(word)",
-                                        arg=f"At '{got['words'][1]}': ")  # fmt: skip
+            begins = "(word) => document.getElementById('overlay-status').textContent.startsWith(word)"
+            seen.page.wait_for_function(begins, arg=f"At '{got['words'][1]}': ")
         seen.page.context.close()
     assert seen.complaints == []
 
@@ -234,8 +239,8 @@ def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> 
     seen = Seen(context.new_page(), address)
     seen.page.goto(address)
     dropped(seen, packed(drawn(2, 200, 40)))
-    seen.page.locator("#places summary").click()
-    seen.page.locator("#places tbody tr").first.wait_for()
+    seen.page.locator("#attention summary").click()
+    seen.page.locator("#attention tbody tr").first.wait_for()
     assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     found = axe.run(seen.page)["violations"]
     serious = {one["id"]: one["nodes"][0]["html"] for one in found if one["impact"] in ("serious", "critical")}

@@ -11,9 +11,9 @@ import pytest
 from tests.serve.conftest import Service
 from tests.serve.http.test_h11_timeouts import running
 
-from regard.cli.loading import Loaded
 from regard.inference.limits import Limits
-from regard.serve.translate_endpoint import TranslateEndpoint
+from regard.tasks.loading import LoadedRun
+from regard.tasks.translate.endpoint import TranslateEndpoint
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
 
@@ -104,8 +104,8 @@ def test_by_keys_alone(seen: Seen) -> None:
     page.wait_for_selector("#results:not([hidden])")
     page.locator(".map").focus()
     page.keyboard.press("ArrowRight")
-    assert " looks at " in seen.text("#said")
-    assert page.locator("#said").get_attribute("role") == "status"
+    assert " attends to " in seen.text("#status")
+    assert page.locator("#status").get_attribute("role") == "status"
     assert page.locator("#outcome").get_attribute("role") == "status"
     assert page.locator("#wrong").get_attribute("role") == "alert"
 
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
     page = seen.page
     page.locator("#text").fill("a " * 500)
     page.wait_for_selector("#wrong:not(:empty)")
-    assert seen.text("#wrong") == "texts[0] must have at most 200 tokens, got 501; ask sentence by sentence"
+    assert seen.text("#wrong") == "texts[0] must have at most 200 tokens, got 501; send it sentence by sentence"
     assert not page.locator("#results").is_visible()
     # the browser notes that something was not found; the page itself says nothing
     assert all("422" in complaint for complaint in seen.complaints)
@@ -144,10 +144,10 @@ def test_what_looks_like_markup_is_text(seen: Seen) -> None:
     assert "tokens are not in the vocabulary" in seen.text("#results .note")
 
 
-def test_a_model_without_attention(chromium: Any, loaded: Loaded) -> None:
-    task = Translate(train=loaded.task.train, tokens="words", width=6, hidden=8, decoder="fixed")
-    interpreter = Translator.of(task, loaded.by.vocabularies)
-    with running(TranslateEndpoint(task, interpreter, Limits(), run="x", step=1), seconds=20.0) as (port, _):
+def test_a_model_without_attention(chromium: Any, loaded: LoadedRun) -> None:
+    task = Translate.of(train=loaded.config.train, tokens="words", width=6, hidden=8, decoder="fixed")
+    interpreter = Translator.of(task, loaded.predictor.vocabularies)
+    with running(TranslateEndpoint(interpreter, Limits(), run="x", step=1), seconds=20.0) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
         seen.page.goto(seen.address)

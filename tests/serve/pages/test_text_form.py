@@ -47,12 +47,12 @@ def test_one_types_and_sees(seen: Seen) -> None:
     (attended,) = answer["attention"]
     assert page.locator("#lines h3").all_text_contents() == ["hop 1", "hop 2"]
     for n, row in enumerate(attended["weights"][0]):
-        line = page.locator("#lines .pieces").nth(n)
-        assert line.locator(".piece > span").all_text_contents() == attended["keys"]
-        titles = [float(chip.get_attribute("title")) for chip in line.locator(".piece").all()]
+        line = page.locator("#lines .tokens").nth(n)
+        assert line.locator(".token > span").all_text_contents() == attended["keys"]
+        titles = [float(chip.get_attribute("title")) for chip in line.locator(".token").all()]
         assert titles == pytest.approx(row, abs=6e-5)
         # the greatest weight has the strongest colour
-        colours = [chip.evaluate("(chip) => chip.style.backgroundColor") for chip in line.locator(".piece").all()]
+        colours = [chip.evaluate("(chip) => chip.style.backgroundColor") for chip in line.locator(".token").all()]
         assert colours[row.index(max(row))] == "rgb(0, 34, 78)"
 
 

@@ -1,1 +1,1 @@
-"""HTTP: time limits, security headers, request bodies, metrics."""
+"""HTTP: time limits, trusted hosts, security headers, request bodies, metrics."""

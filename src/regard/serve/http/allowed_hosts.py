@@ -1,9 +1,9 @@
-"""Names of the service, and who reaches it by them."""
+"""The host names that a service answers to, and whether an address is a loopback address."""
 
 import ipaddress
 from collections.abc import Collection
 
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+from regard.viz.html.security import LOCAL_NAMES
 
 
 def loopback(host: str) -> bool:
@@ -15,8 +15,11 @@ def loopback(host: str) -> bool:
 
 
 def names(host: str, allowed: Collection[str]) -> frozenset[str] | None:
-    """The names that the service goes by when it listens at `host`, or None: any."""
+    """The names of a service that listens at `host`, or None for any name; "*.example.org" allows all subdomains."""
+    for name in allowed:
+        if "*" in name.removeprefix("*."):
+            raise ValueError(f"an allowed host may have '*.' at its beginning only, got {name!r}; try '*.example.org'")
     if not loopback(host) and not allowed:
         return None
-    here = (*_LOCAL, host) if loopback(host) else (host,)
-    return frozenset(name.lower().strip("[]") for name in (*here, *allowed))
+    local = (*LOCAL_NAMES, host) if loopback(host) else (host,)
+    return frozenset(name.lower().strip("[]") for name in (*local, *allowed))

@@ -1,4 +1,4 @@
-"""Bodies as pydantic models: of requests, with strict types, no unknown fields and errors of one sentence; of answers.
+"""Pydantic models of request and answer bodies: strict types, no unknown fields, and one sentence per error.
 
 class Body(RequestModel):
     word: Annotated[str, Field(description="Word to shout.")]
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 from regard.common.suggestions import known
-from regard.serve.errors import RequestError, kind, missing_library, shortened
+from regard.serve.errors import RequestError, kind, missing_library, shorten
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
@@ -103,27 +103,27 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     if not location:  # a check of the whole body
         return str(error["ctx"]["error"])
     name, *indices = location
-    where = name + "".join(f"[{n}]" for n in indices)
+    path = name + "".join(f"[{n}]" for n in indices)
     schema = model.model_json_schema()["properties"][name]
     if problem == "too_short":
-        return f"{where} is an empty list; give {_range(schema)}"
+        return f"{path} is an empty list; give {_range(schema)}"
     if problem == "too_long":
-        return f"{where} must be {_range(schema)}, got {len(value)}; ask several times"
+        return f"{path} must be {_range(schema)}, got {len(value)}; send several requests"
     if problem == "missing":
-        return f"{where} is missing; give {_description(schema)}"
+        return f"{path} is missing; give {_description(schema)}"
     if problem == "literal_error" and isinstance(value, str):
-        return _unknown(where, value, _choices(schema))
+        return _unknown(path, value, _choices(schema))
     for _ in indices:
         schema = schema["items"]
-    sentence = f"{where} must be {_description(schema)}, got {_shown(value, schema)}"
+    sentence = f"{path} must be {_description(schema)}, got {_value_text(value, schema)}"
     if problem == "list_type" and issubclass(model, SingleOrList):
         sentence += f"; for one write {model.pair[0]}"
     return sentence
 
 
-def _unknown(what: str, name: str, names: Iterable[str]) -> str:
+def _unknown(noun: str, name: str, names: Iterable[str]) -> str:
     try:
-        known(what, shortened(name), names)
+        known(noun, shorten(name), names)
     except ValueError as error:
         return str(error)
     raise AssertionError(f"{name} is known")
@@ -156,8 +156,8 @@ def _range(schema: dict[str, Any]) -> str:
     return f"{schema['minItems']} to {schema['maxItems']}" if "maxItems" in schema else f"{schema['minItems']} or more"
 
 
-def _shown(value: object, schema: dict[str, Any]) -> str:
-    """A number as it is where numbers are asked for, any other value by its type."""
-    wanted = {part.get("type") for part in schema.get("anyOf", [schema])}
+def _value_text(value: object, schema: dict[str, Any]) -> str:
+    """The number itself if a number is expected, else the type of the value."""
+    types = {part.get("type") for part in schema.get("anyOf", [schema])}
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value)[:40] if is_number and wanted & {"integer", "number"} else kind(value)
+    return str(value)[:40] if is_number and types & {"integer", "number"} else kind(value)

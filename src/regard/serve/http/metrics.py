@@ -11,7 +11,7 @@ _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Counters of one service; `unit` is what requests are counted in: "sentences", "pictures"."""
+    """Counters of one service; `unit` is the noun of the inputs, such as "sentences"."""
 
     def __init__(self, unit: str = "sentences") -> None:
         self.registry = CollectorRegistry()
@@ -39,12 +39,12 @@ class Metrics:
         self._seconds.observe(seconds)
 
     def batch(self, count: int, seconds: float) -> None:
-        """Counts one call of the model, with so many sentences or pictures."""
+        """Counts one call of the model with `count` inputs."""
         self._batches.observe(count)
         self._busy.inc(seconds)
 
     def read_waiting(self, waiting: Callable[[], int]) -> None:
-        """Reads the number that wait from this function whenever the metrics are written."""
+        """Takes the number of waiting inputs from this function whenever the metrics are read."""
         self._waiting.set_function(waiting)
 
     def text(self) -> bytes:
@@ -52,8 +52,7 @@ class Metrics:
 
 
 class _WithoutCreated:
-    """The metrics of a registry without the time at which each was made, which the library can only omit for a whole
-    process."""
+    """The metrics of a registry without their creation times, which the library can only omit for a whole process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry

@@ -1,21 +1,22 @@
-"""Door: who may come in, and what every answer carries. All requests pass here, counted and timed."""
+"""SecurityMiddleware: refuses requests of other sites, sets security headers, and counts and logs every request."""
 
-import asyncio
 import time
 from collections.abc import Callable, Collection
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
+from regard.serve.http.request_context import RequestContext
+from regard.serve.http.trusted_host import TrustedHost
 from regard.viz.html.page import content_security_policy
 from regard.viz.html.security import SECURITY_HEADERS, host_name
 
-# A body that is refused is read so far and thrown away: a client that still sends could not read why.
-_DRAINED = 64_000_000
-# Nothing from elsewhere, no frame around it, nothing kept.
+# takes one line per request, without its text
+Log = Callable[[str], None]
+# no resources of other sites, and no frame around the page
 _HEADERS = {
     "content-security-policy": content_security_policy(
         "'self'", "'self'", "connect-src 'self'", "img-src data:", "frame-ancestors 'none'"
@@ -23,15 +24,14 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     **SECURITY_HEADERS,
 }
-# takes a line for each request, without its text
-Log = Callable[[str], None]
 
 
 class SecurityMiddleware:
-    """Refuses what a page of another site could have sent in the name of who sits here.
+    """Refuses requests that a page of another site may have sent from the browser of a user.
 
-    A name that is not ours means that somebody's DNS points at this machine (rebinding); an Origin that is not the Host
-    means that another site's script asks.
+    A Host header with another name means that a DNS name of another site points at this machine (DNS rebinding); an
+    Origin header that differs from the Host header, or a Sec-Fetch-Site header, that a script of another site sent the
+    request. Starlette has a check of the Host header alone.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SecurityMiddleware:
         metrics: Metrics,
         log: Log | None,
     ) -> None:
-        self.app, self.names, self.paths = app, names, paths
+        self.app, self.trusted_host, self.paths = app, TrustedHost(names), paths
         self.limits, self.metrics, self.log = limits, metrics, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,81 +52,39 @@ class SecurityMiddleware:
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        visit = _RequestContext(scope, receive, send, start + self.limits.arrival)
+        context = RequestContext(scope, receive, send, deadline=start + self.limits.arrival, headers=_HEADERS)
         try:
-            try:
-                self._check(scope["method"], Headers(scope=scope))
-            except RequestError as refused:
-                await visit.refuse(refused)
+            error = await self._host_error(scope) or _origin_error(scope)
+            if error is not None:
+                await context.send_error(error)
                 return
-            await self.app(scope, visit.receive, visit.send)
+            await self.app(scope, context.receive, context.send)
         finally:
-            self._count(scope, visit.status, time.perf_counter() - start)
+            self._count(scope, context.status, time.perf_counter() - start)
 
-    def _check(self, method: str, headers: Headers) -> None:
-        host = headers.get("host", "")
-        if self.names is not None and host_name(host) not in self.names:
-            raise RequestError(
-                403,
-                f"the service does not go by the name {host_name(host)[:80]!r}; if it should, "
-                "start it with --allow-host",
-            )
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise RequestError(
-                403, f"the page of {origin[:80]!r} may not ask here; ask from a program, or from the page at /"
-            )
-        if method == "POST" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise RequestError(403, "another site may not ask here; ask from a program, or from the page at /")
+    async def _host_error(self, scope: Scope) -> RequestError | None:
+        if await self.trusted_host.accepts(scope):
+            return None
+        name = host_name(Headers(scope=scope).get("host", ""))[:80]
+        return RequestError(
+            403, f"the service does not go by the name {name!r}; if it should, start it with --allow-host"
+        )
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         path = scope["path"] if scope["path"] in self.paths else "other"
         self.metrics.request(path, status, seconds)
         if self.log is not None:
-            at = time.strftime("%Y-%m-%d %H:%M:%S")
-            self.log(f"{at} {scope['method']} {path} {status} {1e3 * seconds:.1f} ms")
+            now = time.strftime("%Y-%m-%d %H:%M:%S")
+            self.log(f"{now} {scope['method']} {path} {status} {1e3 * seconds:.1f} ms")
 
 
-class _RequestContext:
-    """One request: whether its body came to its end, and with which status it was answered (499: nobody waited)."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, until: float) -> None:
-        self._receive, self._send, self._until = receive, send, until
-        headers = Headers(scope=scope)
-        self._over = "content-length" not in headers and "transfer-encoding" not in headers
-        self._expects = "expect" in headers
-        self.status = 499
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._over = self._over or not message.get("more_body", False)
-        return message
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
-            if not self._over:
-                headers["connection"] = "close"
-                await self._drain()
-        await self._send(message)
-
-    async def _drain(self) -> None:
-        # one who asks before sending need not send at all
-        left = self._until - time.perf_counter()
-        if self._expects or left <= 0:
-            return
-        drained = 0
-        try:
-            async with asyncio.timeout(left):
-                while not self._over and drained < _DRAINED:
-                    drained += len((await self.receive()).get("body", b""))
-        except TimeoutError:
-            return
-
-    async def refuse(self, refused: RequestError) -> None:
-        headers = [(b"content-type", b"application/json")]
-        await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": refused.body()})
+def _origin_error(scope: Scope) -> RequestError | None:
+    headers = Headers(scope=scope)
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower():
+        return RequestError(
+            403, f"the page of {origin[:80]!r} may not ask here; ask from a program, or from the page at /"
+        )
+    if scope["method"] == "POST" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return RequestError(403, "another site may not ask here; ask from a program, or from the page at /")
+    return None

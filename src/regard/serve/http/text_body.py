@@ -20,16 +20,16 @@ class TextBody(SingleOrList):
     def checked(self, limits: Limits) -> list[tuple[str, str]]:
         """The texts with their names; RequestError for one that is too long, or holds half a character."""
         named = self.named()
-        for where, text in named:
+        for name, text in named:
             if len(text) > limits.characters:
                 raise RequestError(
                     422,
-                    f"{where} must have at most {limits.characters} characters, got {len(text)}; "
-                    "ask sentence by sentence",
+                    f"{name} must have at most {limits.characters} characters, got {len(text)}; "
+                    "send it sentence by sentence",
                 )
             half = next((n for n, c in enumerate(text, 1) if "\ud800" <= c <= "\udfff"), 0)
             if half:
                 raise RequestError(
-                    422, f"{where} holds half a character (a lone surrogate) at place {half}; send it whole"
+                    422, f"{name} holds half a character (a lone surrogate) at position {half}; send it whole"
                 )
         return named

@@ -7,13 +7,13 @@ from regard.inference.endpoint import PageSpec
 from regard.viz.html.page import asset, json_block
 
 
-def files(face: PageSpec) -> dict[str, tuple[bytes, str]]:
+def files(page: PageSpec) -> dict[str, tuple[bytes, str]]:
     """Path -> content and its type."""
-    script = "".join(asset(name) for name in ("html/page.js", f"{face.view}.js"))
-    script += "".join(_asset(f"{name}.js") for name in ("form", face.form))
+    script = "".join(asset(name) for name in ("html/page.js", f"{page.view}.js"))
+    script += "".join(_asset(f"{name}.js") for name in ("form", page.form))
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
     style = asset("html/page.css") + _asset("serve.css")
-    written = _asset("page.html").format(title=html.escape(face.title), data=json_block(face.data))
+    written = _asset("page.html").format(title=html.escape(page.title), data=json_block(page.data))
     return {
         "/": (written.encode(), "text/html; charset=utf-8"),
         "/page.js": (script.encode(), "text/javascript; charset=utf-8"),

@@ -1,4 +1,4 @@
-// What all forms share. `post` sends a request to this service and shows its error; a new request takes the place of the
+// Parts shared by all forms. `post` sends a request to this service and shows its error; a new request takes the place of the
 // one that is under way. A form declares `results`, which an error hides.
 const wrong = make("p", { id: "wrong", role: "alert" });
 const outcome = make("p", { id: "outcome", class: "note", role: "status" });

@@ -18,20 +18,20 @@ const chances = make(
   make("h2", {}, "What it is"),
   probabilityTable(list),
 );
-const results = make("div", { id: "results" }, chances, places);
+const results = make("div", { id: "results" }, chances, section);
 results.hidden = true;
 document.getElementById("page").append(make("h1", {}, data.title), form, results);
 if (!data.attends) results.append(make("p", { class: "note" }, "This model does not say where it looks, so there is nothing else to see."));
 
 function draw(answer, picture) {
-  const before = seen.maps[at.map]?.name;
-  Object.assign(seen, { picture, words: answer.words || [], path: answer.path || [], maps: answer.maps || [] });
+  const before = view.maps[at.map]?.name;
+  Object.assign(view, { picture, words: answer.words || [], path: answer.path || [], maps: answer.maps || [] });
   const classes = answer.classes || [];
   list.replaceChildren(...probabilityRows(classes.map(({ name, probability }) => [name, probability])));
   chances.hidden = !classes.length;
   results.hidden = false;
   outcome.textContent = answer.text !== undefined ? answer.text || "(nothing)" : `${classes[0].name}, ${percent(classes[0].probability)}`;
-  look(Math.max(0, seen.maps.findIndex((map) => map.name === before)), 0);
+  showStep(Math.max(0, view.maps.findIndex((map) => map.name === before)), 0);
 }
 
 const encoded = (picked) =>

@@ -43,12 +43,12 @@ function encoded(rows) {
 
 function items(answer) {
   return answer.answers.flatMap(({ source, unknown, translations }) =>
-    translations.map((one) => {
-      const notes = [`score ${one.score.toFixed(3)}`];
-      if (!one.finished) notes.push("cut off: it came to no end");
+    translations.map((translation) => {
+      const notes = [`score ${translation.score.toFixed(3)}`];
+      if (!translation.finished) notes.push("cut off: it came to no end");
       if (unknown) notes.push(`${unknown} ${unknown === 1 ? "token is" : "tokens are"} not in the vocabulary`);
-      const seen = one.alignment || { source: [], target: [], weights: [] };
-      return { title: "", note: notes.join("; "), text: [source, one.text], source: seen.source, target: seen.target, weights: encoded(seen.weights) };
+      const alignment = translation.alignment || { source: [], target: [], weights: [] };
+      return { title: "", note: notes.join("; "), text: [source, translation.text], source: alignment.source, target: alignment.target, weights: encoded(alignment.weights) };
     }),
   );
 }
@@ -60,7 +60,7 @@ function draw(answer) {
   chooser.replaceChildren(...options);
   choice.hidden = all.length < 2;
   results.hidden = false;
-  turn(0);
+  showAlignment(0);
   outcome.textContent = all.length === 1 ? `Translated: ${all[0].text[1] || "(nothing)"}` : `${all.length} translations; the first: ${all[0].text[1] || "(nothing)"}`;
 }
 

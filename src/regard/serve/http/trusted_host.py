@@ -1,0 +1,39 @@
+"""TrustedHost: whether the Host header of a request names this service, by the rules of starlette."""
+
+from collections.abc import Collection
+
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import Message, Receive, Scope, Send
+
+_ACCEPTED = "regard.trusted_host"
+
+
+class TrustedHost:
+    """Compares Host headers with names by starlette's TrustedHostMiddleware; without names, every host is trusted.
+
+    The middleware answers other hosts by itself, with status 400 and plain text. Every error of the service is JSON
+    with one sentence, so that only its decision is taken, and the answer is left to the caller.
+    """
+
+    def __init__(self, names: Collection[str] | None) -> None:
+        # the Host header writes an IPv6 address in brackets
+        patterns = None if names is None else [f"[{name}]" if ":" in name else name for name in names]
+        self._middleware = TrustedHostMiddleware(_accept, patterns, www_redirect=False)
+
+    async def accepts(self, scope: Scope) -> bool:
+        """Whether the request of this scope names a trusted host."""
+        copy = {**scope, _ACCEPTED: False}
+        await self._middleware(copy, _receive_nothing, _discard)
+        return bool(copy[_ACCEPTED])
+
+
+async def _accept(scope: Scope, receive: Receive, send: Send) -> None:
+    scope[_ACCEPTED] = True
+
+
+async def _receive_nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
+async def _discard(message: Message) -> None:
+    """Drops a part of the answer of the middleware."""
