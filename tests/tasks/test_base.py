@@ -1,91 +1,100 @@
-"""The options of every task: what is learned from, files wherever one stands, runs that recorded them."""
+"""TaskConfig: the data of every task, options through JSON, absolute paths; what `of` and `with_options` refuse."""
 
 import json
-import subprocess
-import sys
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from regard.tasks.base import LabelledImageConfig, choices
-from regard.tasks.registry import TASKS, Kind, told
+from regard.common.option_checks import literal_choices
+from regard.tasks.base import LabelledImageConfig, TaskConfig
+from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
+from regard.tasks.glimpse.options import RAMOptions
+from regard.tasks.registry import TASKS
 from regard.training.config import TrainingConfig
 
 each_task = pytest.mark.parametrize("name", TASKS)
 
 
-def of_files(name: str, *paths: Path) -> Kind:
-    """A task that learns from files: the first to train, and if there are more to validate."""
-    several = [(path,) if name == "translate" else path for path in paths]
-    options: dict[str, Any] = dict(zip(("train", "valid"), several, strict=False))
-    return TASKS[name](**options)
+def of_files(name: str, *paths: Path) -> TaskConfig:
+    """A task that trains on files: the first to train, and if there are more to validate."""
+    files = [(path,) if name == "translate" else path for path in paths]
+    options: dict[str, Any] = dict(zip(("train", "valid"), files, strict=False))
+    return TASKS[name].of(**options)
 
 
 @each_task
 def test_embedded_data_or_files(name: str) -> None:
-    plain, task = TASKS[name](), of_files(name, Path("far/x.tsv"))
-    assert (plain.kind, plain.named, plain.source) == (plain.EMBEDDED, False, plain.EMBEDDED)
-    assert (task.kind, task.named, task.source) == ("files", True, "x.tsv")
-    assert plain.title.endswith(plain.EMBEDDED)
+    config = TASKS[name]
+    plain, task = config.of(), of_files(name, Path("far/x.tsv"))
+    assert (plain.dataset, plain.data, plain.dataset_label) == (config.embedded, config.embedded, config.embedded)
+    assert (task.dataset, task.data, task.dataset_label) == ("files", None, "x.tsv")
+    assert plain.title.endswith(config.embedded)
     assert task.title.endswith("x.tsv")
-    assert TASKS[name](data=plain.EMBEDDED).named
-    assert TASKS[name].unsaid("data") == f"{plain.EMBEDDED}, if there is no --train"
-    kinds = {*choices(TASKS[name])["data"], "files"}
-    assert kinds == plain.MINUTES.keys() | plain.STEPS.keys()
+    assert config.of(data=config.embedded) == plain
+    assert config.default_for_help("data") == f"{config.embedded}, if there is no --train"
+    assert {*literal_choices(config)["data"], "files"} == config.budgets.keys()
 
 
 @each_task
-def test_what_cannot_be_learned_from(name: str) -> None:
-    embedded = TASKS[name].EMBEDDED
+def test_data_that_is_unknown_or_given_twice(name: str) -> None:
+    embedded = TASKS[name].embedded
     with pytest.raises(ValueError, match=f"unknown data '{embedded}x'; did you mean '{embedded}'[?] known are: "):
-        TASKS[name](data=f"{embedded}x")
+        TASKS[name].of(data=f"{embedded}x")
     train: Any = ("x",) if name == "translate" else "x"
     with pytest.raises(ValueError, match=f"data='{embedded}' and train=x exclude each other; give one of them"):
-        TASKS[name](data=embedded, train=train)
+        TASKS[name].of(data=embedded, train=train)
     with pytest.raises(ValueError, match="seed must be 0 or more, got -1; try seed="):
-        TASKS[name](seed=-1)
+        TASKS[name].of(seed=-1)
 
 
 @each_task
 def test_every_word_of_an_option_is_known(name: str) -> None:
-    for option in choices(TASKS[name]).keys() - {"data"}:
+    config = TASKS[name]
+    for option in literal_choices(config).keys() - {"data"}:
         with pytest.raises(ValueError, match=f"unknown {option} 'qq'; known are: "):
-            TASKS[name](**{option: "qq"})
+            config.of(**{option: "qq"})
+    for model, options in config.models.items():
+        for option in literal_choices(options):
+            with pytest.raises(ValueError, match=f"unknown {option} 'qq'; known are: "):
+                config.of(model=model, **{option: "qq"})
 
 
 @each_task
-def test_files_are_found_wherever_one_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_found_from_any_working_directory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    several = [Path("x")] if issubclass(TASKS[name], LabelledImageConfig) else [Path("x"), Path("y")]
-    assert of_files(name, *several).placed() == of_files(name, *(path.absolute() for path in several))
-    assert TASKS[name]().placed() == TASKS[name]()
+    paths = [Path("x")] if issubclass(TASKS[name], LabelledImageConfig) else [Path("x"), Path("y")]
+    assert of_files(name, *paths).with_absolute_paths() == of_files(name, *(path.absolute() for path in paths))
+    assert TASKS[name].of().with_absolute_paths() == TASKS[name].of()
 
 
 @each_task
-def test_there_and_back_through_a_record(name: str) -> None:
-    for task in (TASKS[name](), of_files(name, Path("x"))):
-        kept = json.loads(json.dumps(asdict(task), default=str))
-        again = told(type(task).__name__, kept, "run")
-        assert again == task
-        assert hash(again) == hash(task)
+def test_there_and_back_through_json(name: str) -> None:
+    for model in TASKS[name].models:
+        for task in (TASKS[name].of(model=model), of_files(name, Path("x"))):
+            record = json.loads(json.dumps(task.to_json()))
+            again = TASKS[name].from_json(record)
+            assert again == task
+            assert hash(again) == hash(task)
     with pytest.raises(ValueError, match="the run has options that this version does not know: colour"):
-        told(TASKS[name].__name__, {"colour": 1}, "run")
-
-
-def test_a_task_of_a_later_version() -> None:
-    with pytest.raises(ValueError, match="run is a run of Sing, which this version does not know; update regard"):
-        told("Sing", {}, "run")
+        TASKS[name].from_json({"colour": 1})
 
 
 @each_task
-def test_what_is_learned_from_comes_first(name: str) -> None:
-    assert [one.name for one in fields(TASKS[name])][:2] == ["data", "train"]
-    TrainingConfig(**{"steps": 1, **TASKS[name].TRAINING})
+def test_the_data_comes_first(name: str) -> None:
+    assert [item.name for item in fields(TASKS[name])][:2] == ["data", "train"]  # type: ignore[arg-type]
+    TrainingConfig(**{"steps": 1, **TASKS[name].training})
 
 
-def test_options_are_read_without_torch() -> None:
-    made = "from regard.tasks.registry import TASKS; [task() for task in TASKS.values()]"
-    code = f"import sys; {made}; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+def test_options_of_another_model() -> None:
+    with pytest.raises(ValueError, match="heads=2 belongs to model='rows', not to 'convnet'; leave it out or choose"):
+        ClassifyImage.of(heads=2)
+    with pytest.raises(TypeError, match="classify-image has no option colour='red'; its options are "):
+        ClassifyImage.of(colour="red")
+    with pytest.raises(TypeError, match="model must be the options of a model, ConvNetOptions or RowReaderOptions"):
+        ClassifyImage(model=RAMOptions())  # type: ignore[arg-type]
+    task = ClassifyImage.of(model="rows", heads=2, batch=3)
+    assert task == ClassifyImage(model=RowReaderOptions(heads=2), batch=3)
+    assert task.with_options(heads=4, batch=5) == ClassifyImage.of(model="rows", heads=4, batch=5)
+    assert ClassifyImage().model == ConvNetOptions()

@@ -1,4 +1,4 @@
-"""What training may ask of every new task: narrow numbers, and several processes."""
+"""Every model of the image tasks in bfloat16, and in several processes."""
 
 import json
 import math
@@ -20,13 +20,13 @@ from regard.training.step import Stepper
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    steps.written(folder)
+    steps.write_data(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All in one torchrun, because starting it is dear."""
+    """All in one torchrun, because starting it is slow."""
     folder = tmp_path_factory.mktemp("runs")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     ran = subprocess.run(
@@ -36,19 +36,22 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_no_task_is_left_out() -> None:
-    assert {"translate", *(kind for kind, _ in steps.SMALL.values())} == set(TASKS)
+def test_no_model_is_left_out() -> None:
+    images = {name: config for name, config in TASKS.items() if config.input_kind in ("image", "class")}
+    models = {(name, model) for name, config in images.items() for model in config.models}
+    small = {(name, options.get("model", next(iter(TASKS[name].models)))) for name, options in steps.SMALL.values()}
+    assert small == models
 
 
 @pytest.mark.parametrize("name", steps.SMALL)
 def test_a_step_in_narrow_numbers(data: Path, tmp_path: Path, name: str) -> None:
     torch.manual_seed(0)
-    work = steps.task(name, data).prepare(tmp_path)
-    model, cpu = work.model().train(), torch.device("cpu")
+    problem = steps.task(name, data).prepare(tmp_path)
+    model, cpu = problem.build_model().train(), torch.device("cpu")
     before = {key: p.clone() for key, p in model.named_parameters() if p.requires_grad}
     narrow = steps.training(precision="bfloat16")
-    stepper = Stepper(Objective(model, work, cpu, narrow.precision), work, narrow, 0, Processes(0, 1, cpu))
-    batches = stepper.load(work.batches(0)[:1])
+    stepper = Stepper(Objective(model, problem, cpu, narrow.precision), problem, narrow, 0, Processes(0, 1, cpu))
+    batches = stepper.load(problem.plan_epoch(0)[:1])
     taken = stepper.step(batches, sum(count for _, count in batches), 0, 1e-3)
     assert math.isfinite(taken.total)
     assert taken.norm > 0

@@ -1,11 +1,12 @@
-"""Labelled pictures of a task: read, parted, remembered in the run, put into batches and made tensors."""
+"""Labelled images of a task: files to splits, batches and tensors; and the statistics that a run keeps of them."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,45 +14,47 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.common import atomic_files
+from regard.common import atomic_files, image_files
 from regard.common.dataclass_json import dataclass_from_file
 from regard.data.images.labelled import Images, digits, has_split, read_images
 from regard.data.splitting import stratified_split
+from regard.inference.evaluation import Evaluation
+from regard.metrics.classification import accuracy, nll
 
 _FILE = "images.json"
-# shares of the images that are held out: to be judged on, where no split is there for it, and to choose the best by
+# shares of the images that are held out: to test on, where the data has no test split of its own, and to validate on
 TEST, VALID = 0.2, 0.1
-# images that a model looks at together where it is not trained
-_AT_ONCE = 256
-# which images go together, and the seed of what is drawn for them
+# images per forward pass outside of training
+_BATCH = 256
+# the seed of the random changes of a batch, and the numbers of its images
 Planned = tuple[int, NDArray[np.int64]]
 
 
-class Pictured(Protocol):
-    """What a task says of its pictures."""
+class ImageSource(Protocol):
+    """The options of a task that decide its images."""
 
     @property
     def train(self) -> Path | None:
-        """A folder of them; None are the embedded digits."""
+        """A folder of images; None stands for the embedded digits."""
 
     @property
     def size(self) -> int | None:
-        """What they are made, wide and high."""
+        """The width and height that images are resized to."""
 
     @property
     def shift(self) -> int:
-        """By how many pixels they are moved, at most."""
+        """The largest shift of a training image, in pixels."""
 
     @property
     def seed(self) -> int:
-        """Decides which are held out."""
+        """Determines which images are held out."""
 
 
 @dataclass(frozen=True)
 class ImageStats:
-    """What a run knows of its images: shape, classes, how bright they are, and their fingerprint.
+    """Shape, classes, mean and standard deviation of the training images, and their fingerprint.
 
-    Of images that come with others to validate on, also the fingerprint of those.
+    `valid_sha256` is the fingerprint of validation images that have files of their own.
     """
 
     channels: int
@@ -73,23 +76,118 @@ class ImageStats:
 
 
 def brightness(pixels: NDArray[np.uint8]) -> tuple[float, float]:
-    """Mean and spread, pixels going from 0 to 1; by how often each value is there, not by a copy in float64."""
-    counts, values = counted(pixels), np.arange(256) / 255
+    """Mean and standard deviation of pixels from 0 to 1, by the counts of their values: a copy in float64 is larger."""
+    counts, values = value_counts(pixels), np.arange(256) / 255
     mean = float((counts * values).sum() / counts.sum())
     return mean, float(np.sqrt((counts * (values - mean) ** 2).sum() / counts.sum()))
 
 
-def counted(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:  # "n h w c" -> "256"
-    """How often each value is there, image by image: counting makes whole numbers eight times as wide."""
+def value_counts(pixels: NDArray[np.uint8]) -> NDArray[np.int64]:  # "n h w c" -> "256"
+    """The count of each value, image by image: np.bincount makes a copy that is eight times as large."""
     counts = np.zeros(256, np.int64)
     for image in pixels:
         counts += np.bincount(image.ravel(), minlength=256)
     return counts
 
 
-def recalled(folder: Path) -> ImageStats:
-    """The facts that a run saved."""
+def read_stats(folder: Path) -> ImageStats:
+    """The statistics that a run saved."""
     return dataclass_from_file(ImageStats, folder / _FILE, "images")
+
+
+def save_or_check_stats(stats: ImageStats, folder: Path, new: bool) -> None:
+    """Saves statistics in a new run; raises if those of a resumed run differ."""
+    if new or not (folder / _FILE).exists():
+        atomic_files.make_folder(folder)
+        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(stats)).encode(), b"\n"])
+        return
+    before = read_stats(folder)
+    if before.sha256 != stats.sha256:
+        classes = f" of {len(before.classes)} classes" if before.classes else ""
+        raise ValueError(
+            f"the images of {folder} have changed: they were {before.height} × {before.width}{classes}; "
+            "put the files back as they were, or train in another folder"
+        )
+    # runs of earlier versions have no fingerprint of validation images
+    if before.valid_sha256 and before.valid_sha256 != stats.valid_sha256:
+        raise ValueError(
+            f"the images that {folder} is validated on have changed, and its best weights were chosen by others; "
+            "put the files back as they were, or train in another folder"
+        )
+
+
+def read_pixels(source: Path | bytes, stats: ImageStats, **options: Any) -> NDArray[np.uint8]:  # -> "h w c"
+    """The pixels of an image file, or of its bytes, in the size and colours of the training images.
+
+    `options` are those of `image_files.read`.
+    """
+    mode = "L" if stats.channels == 1 else "RGB"
+    return image_files.read(source, size=(stats.width, stats.height), mode=mode, **options)
+
+
+# Splits
+
+
+def read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
+    """The training images, those to validate on included, and the test images."""
+    if source.train is None:
+        return stratified_split(digits(), TEST, source.seed)
+    train = read_images(source.train, "train", source.size)
+    if not has_split(source.train, "test"):
+        return stratified_split(train, TEST, source.seed)
+    test = read_images(source.train, "test", source.size)
+    if test.pixels.shape[1:] != train.pixels.shape[1:] or not set(test.classes) <= set(train.classes):
+        raise ValueError(
+            f"test images of {source.train} are {test.pixels.shape[1:]} of classes {', '.join(test.classes)}, those to "
+            f"train on {train.pixels.shape[1:]} of {', '.join(train.classes)}; give both the same, or size"
+        )
+    if test.classes != train.classes:
+        numbers = np.array([train.classes.index(name) for name in test.classes])
+        test = Images(test.pixels, numbers[test.labels], train.classes)
+    return train, test
+
+
+def read_split(source: ImageSource, split: str) -> Images:
+    """The images of "valid", which chose the best weights, or of "test", which training did not use."""
+    train, test = read_train_and_test(source)
+    return test if split == "test" else stratified_split(train, VALID, source.seed)[1]
+
+
+def load_training_images(source: ImageSource, folder: Path, new: bool) -> tuple[Images, Images, ImageStats]:
+    """The images to train on, those to validate on, and their statistics, which the folder keeps."""
+    train, _ = read_train_and_test(source)
+    stats = ImageStats.of(train)
+    save_or_check_stats(stats, folder, new)
+    if source.shift >= min(stats.height, stats.width):
+        raise ValueError(
+            f"shift={source.shift} moves images of {stats.width} × {stats.height} pixels out of sight; try shift=1"
+        )
+    counts = np.bincount(train.labels, minlength=len(train.classes)).tolist()
+    few = [f"{name} has {count}" for name, count in zip(train.classes, counts, strict=True) if count < 2]
+    if few:
+        raise ValueError(
+            f"every class needs an image to train on and one to validate on, but {', '.join(few[:5])} after the "
+            "test images are taken out; give more images of it, or take the class out"
+        )
+    train, valid = stratified_split(train, VALID, source.seed)
+    return train, valid, stats
+
+
+def require_two_classes(source: ImageSource, stats: ImageStats) -> None:
+    """Raises if all images are of one class."""
+    if len(stats.classes) < 2:
+        raise ValueError(
+            f"{source.train} holds one class, {stats.classes[0]}, and there is nothing to tell apart; put images of "
+            "another into a folder beside it"
+        )
+
+
+def data_summary(train: Images, valid: Images) -> str:
+    """The numbers of images and classes, for people."""
+    return f"{len(train):,} images to train on, {len(valid):,} to validate, {len(train.classes)} classes"
+
+
+# Batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,137 +201,114 @@ class ImageBatch:
         return ImageBatch(self.x.to(device), self.labels.to(device))
 
 
-def read(task: Pictured) -> tuple[Images, Images]:
-    """The images to learn from, and those to be judged on."""
-    if task.train is None:
-        return stratified_split(digits(), TEST, task.seed)
-    train = read_images(task.train, "train", task.size)
-    if not has_split(task.train, "test"):
-        return stratified_split(train, TEST, task.seed)
-    test = read_images(task.train, "test", task.size)
-    if test.pixels.shape[1:] != train.pixels.shape[1:] or not set(test.classes) <= set(train.classes):
-        raise ValueError(
-            f"test images of {task.train} are {test.pixels.shape[1:]} of classes {', '.join(test.classes)}, those to "
-            f"train on {train.pixels.shape[1:]} of {', '.join(train.classes)}; give both the same, or size"
-        )
-    if test.classes != train.classes:
-        place = np.array([train.classes.index(name) for name in test.classes])
-        test = Images(test.pixels, place[test.labels], train.classes)
-    return train, test
-
-
-def split_of(task: Pictured, split: str) -> Images:
-    """The images of "valid", which chose the best weights, or of "test", which nothing was learned from."""
-    train, test = read(task)
-    return test if split == "test" else stratified_split(train, VALID, task.seed)[1]
-
-
-def _counts(images: Images) -> list[int]:
-    """How many images each class has."""
-    return np.bincount(images.labels, minlength=len(images.classes)).tolist()
-
-
-def remember(facts: ImageStats, folder: Path, new: bool) -> None:
-    """Facts into a new run; those of a run that goes on must be the same."""
-    if new or not (folder / _FILE).exists():
-        atomic_files.make_folder(folder)
-        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(facts)).encode(), b"\n"])
-        return
-    before = recalled(folder)
-    if before.sha256 != facts.sha256:
-        classes = f" of {len(before.classes)} classes" if before.classes else ""
-        raise ValueError(
-            f"the images of {folder} have changed: they were {before.height} × {before.width}{classes}; "
-            "put the files back as they were, or train in another folder"
-        )
-    # runs of before have none
-    if before.valid_sha256 and before.valid_sha256 != facts.valid_sha256:
-        raise ValueError(
-            f"the images that {folder} is validated on have changed, and its best weights were chosen by others; "
-            "put the files back as they were, or train in another folder"
-        )
-
-
-def learned(task: Pictured, folder: Path, new: bool) -> tuple[Images, Images, ImageStats]:
-    """The images to learn from, those that choose the best weights, and the facts, which the folder remembers."""
-    train, _ = read(task)
-    facts = ImageStats.of(train)
-    remember(facts, folder, new)
-    if task.shift >= min(facts.height, facts.width):
-        raise ValueError(
-            f"shift={task.shift} moves images of {facts.width} × {facts.height} pixels out of sight; try shift=1"
-        )
-    few = [f"{name} has {n}" for name, n in zip(train.classes, _counts(train), strict=True) if n < 2]
-    if few:
-        raise ValueError(
-            f"every class needs an image to learn from and one to validate on, but {', '.join(few[:5])} after the "
-            "test images are taken out; give more pictures of it, or take the class out"
-        )
-    train, valid = stratified_split(train, VALID, task.seed)
-    return train, valid, facts
-
-
-def several(task: Pictured, facts: ImageStats) -> None:
-    """Raises if there is one class alone."""
-    if len(facts.classes) < 2:
-        raise ValueError(
-            f"{task.train} holds one class, {facts.classes[0]}, and there is nothing to tell apart; put pictures of "
-            "another into a folder beside it"
-        )
-
-
-def told(train: Images, valid: Images) -> str:
-    """What was read, for people."""
-    return f"{len(train):,} images to train on, {len(valid):,} to validate, {len(train.classes)} classes"
-
-
-def plan(count: int, batch: int, seed: int, epoch: int) -> Sequence[Planned]:
+def plan_image_batches(count: int, batch: int, seed: int, epoch: int) -> Sequence[Planned]:
     """The batches of an epoch."""
-    draw = np.random.default_rng([seed, epoch])
-    order = draw.permutation(count)
+    generator = np.random.default_rng([seed, epoch])
+    order = generator.permutation(count)
     parts = np.split(order, range(batch, count, batch))
-    # a lone image has no statistics of a batch
+    # a batch of one image has no statistics for batch norm
     if len(parts) > 1 and len(parts[-1]) == 1:
         parts[-2:] = [np.concatenate(parts[-2:])]
-    return [(int(draw.integers(2**31)), part) for part in parts]
+    return [(int(generator.integers(2**31)), part) for part in parts]
 
 
-def shifted(x: Tensor, most: int, seed: int) -> Tensor:  # "b c h w"
-    """Every image moved by up to `most` pixels each way; what comes in repeats the edge's value."""
+def random_shift(x: Tensor, most: int, seed: int) -> Tensor:  # "b c h w"
+    """Every image shifted by up to `most` pixels each way; pixels at the edge are repeated."""
     if not most:
         return x
     b, _, h, w = x.shape
-    wide = F.pad(x, (most,) * 4, mode="replicate")
-    draw = np.random.default_rng(seed).integers(0, 2 * most + 1, (b, 2))
-    rows = torch.from_numpy(draw[:, :1] + np.arange(h))  # "b h"
-    columns = torch.from_numpy(draw[:, 1:] + np.arange(w))  # "b w"
-    each = torch.arange(b)[:, None, None]
-    return wide.permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+    padded = F.pad(x, (most,) * 4, mode="replicate")
+    shifts = np.random.default_rng(seed).integers(0, 2 * most + 1, (b, 2))
+    rows = torch.from_numpy(shifts[:, :1] + np.arange(h))  # "b h"
+    columns = torch.from_numpy(shifts[:, 1:] + np.arange(w))  # "b w"
+    images = torch.arange(b)[:, None, None]
+    return padded.permute(0, 2, 3, 1)[images, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
 
 
-def share(x: Tensor, labels: NDArray[np.int64], rank: int, world: int) -> ImageBatch | None:
-    """This process's rows of a batch; None if it has none."""
+def shifted_batch(
+    images: Images, stats: ImageStats, planned: Planned, shift: int, rank: int = 0, world: int = 1
+) -> ImageBatch | None:
+    """The planned images, each shifted at random by up to `shift` pixels, and of these the rows rank::world."""
+    seed, index = planned
+    selected = images[index]
+    return shard(random_shift(image_tensor(selected.pixels, stats), shift, seed), selected.labels, rank, world)
+
+
+def shard(x: Tensor, labels: NDArray[np.int64], rank: int, world: int) -> ImageBatch | None:
+    """The rows rank::world of a batch; None if there are none."""
     return ImageBatch(x[rank::world], torch.from_numpy(labels)[rank::world]) if rank < len(labels) else None
 
 
-def scored(chances: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:  # "n k", "n"
-    """Accuracy in percent, and −log p of the right class."""
-    right = chances.argmax(-1) == labels
-    picked = np.take_along_axis(chances, labels[:, None], 1)
-    return {"accuracy": 100.0 * float(right.mean()), "nll": float(-np.log(np.maximum(picked, 1e-300)).mean())}
+def image_tensor(pixels: NDArray[np.uint8], stats: ImageStats) -> Tensor:  # "n h w c" -> "n c h w"
+    """(x − μ) / σ, with the mean and the standard deviation of the training images."""
+    x = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float()
+    return (x / 255 - stats.mean) / stats.spread
+
+
+# Scores
 
 
 @torch.no_grad()
-def chances(
-    model: nn.Module, logits: Callable[[Tensor], Tensor], pixels: NDArray[np.uint8], facts: ImageStats
+def class_probabilities(
+    model: nn.Module,
+    logits: Callable[[Tensor], Tensor],
+    pixels: NDArray[np.uint8],
+    stats: ImageStats,
+    done: Callable[[int], object] | None = None,
 ) -> NDArray[np.float64]:  # "n h w c" -> "n k"
-    """p(class | image), by what a model says of images as tensors, some at once."""
+    """p(class | image), batch by batch; `logits` calls the model, `done` is called with the number of images so far."""
     device = next(model.parameters()).device
-    some = (tensor(pixels[at : at + _AT_ONCE], facts).to(device) for at in range(0, len(pixels), _AT_ONCE))
-    return np.concatenate([logits(x).cpu().double().softmax(-1).numpy() for x in some])
+    parts = []
+    for start in range(0, len(pixels), _BATCH):
+        x = image_tensor(pixels[start : start + _BATCH], stats).to(device)
+        parts.append(logits(x).cpu().double().softmax(-1).numpy())
+        if done is not None:
+            done(start + len(x))
+    return np.concatenate(parts)
 
 
-def tensor(pixels: NDArray[np.uint8], facts: ImageStats) -> Tensor:  # "n h w c" -> "n c h w"
-    """With mean 0 and spread 1 over the training images."""
-    x = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float()
-    return (x / 255 - facts.mean) / facts.spread
+def classification_scores(
+    probabilities: NDArray[np.float64], labels: NDArray[np.int64]
+) -> dict[str, float]:  # "n k", "n"
+    """Accuracy in percent, and −log p of the right class."""
+    return {"accuracy": accuracy(probabilities.argmax(-1), labels), "nll": nll(probabilities, labels)}
+
+
+def image_scores(model: nn.Module, images: Images, stats: ImageStats) -> dict[str, float]:
+    """The scores of a classifier on images."""
+    return classification_scores(class_probabilities(model, model, images.pixels, stats), images.labels)
+
+
+def image_evaluation(
+    images: Images,
+    probabilities: NDArray[np.float64],  # "n k"
+    classes: Sequence[str],
+    split: str,
+    seconds: float,
+    notes: Sequence[str] = (),
+    facts: Mapping[str, Any] = MappingProxyType({}),
+) -> Evaluation:
+    """The evaluation of probabilities of `classes`, with a note of the hardest classes after `notes`."""
+    predictions = probabilities.argmax(-1)
+    hardest = hardest_classes(images, predictions)
+    return Evaluation(
+        classification_scores(probabilities, images.labels),
+        len(images),
+        "images",
+        f"the {split} split",
+        seconds,
+        predictions=[classes[n] for n in predictions],
+        notes=[*notes, f"The hardest classes: {hardest}."] if hardest else list(notes),
+        facts={"split": split, **facts},
+    )
+
+
+def hardest_classes(images: Images, predictions: NDArray[np.int64]) -> str:
+    """The classes with the lowest accuracy below 100 %, at most three, with their accuracies."""
+    shares = {}
+    for label, name in enumerate(images.classes):
+        rows = images.labels == label
+        if rows.any() and (missed := int((predictions[rows] != label).sum())):
+            shares[name] = 100 * (1 - missed / int(rows.sum()))
+    names = sorted(shares, key=lambda name: (shares[name], name))[:3]
+    return ", ".join(f"{name} {shares[name]:.1f} %" for name in names)

@@ -1,163 +1,180 @@
-"""Sight: what a run says of pictures, whatever its task is.
+"""Parts shared by the predictors of images: their input, the attention over it, and class probabilities."""
 
-sight.see(pixels)                                     one Sighted a picture: its classes, or its sentence
-sight.see(pixels, lambda: record(sight.model))        the same, recorded while the model looks
-"""
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.decoding.search import Beam
-from regard.models.ram import RAM
+from regard.common import image_files
+from regard.common.eval_mode import eval_mode
+from regard.common.suggestions import known
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.predictor import Observe, PredictionSession, Predictor, predict_recorded
 from regard.recording.recording import Recording
-from regard.tasks._image_data import ImageStats, recalled, tensor
-from regard.tasks.caption.options import Caption
-from regard.tasks.caption.predictor import Captioner
-from regard.tasks.classify_image.options import ClassifyImage
-from regard.tasks.glimpse import task as glimpsing
-from regard.tasks.glimpse.options import Glimpse
+from regard.recording.run import PIXELS, pixel_size
+from regard.tasks._image_data import ImageStats, image_tensor, read_pixels
+from regard.tasks._image_options import PredictImageClasses
 
-Pixels = NDArray[np.uint8]  # "n h w c"
-# hypotheses of a sentence that are kept at every step
-_BEAM = 5
-# entered around the pass in which the model looks
-Listen = Callable[[], AbstractContextManager[Any]]
+Output = TypeVar("Output")
+# (x, y) of glimpses, from (0, 0), the upper left corner, to (1, 1)
+GlimpsePath = Sequence[tuple[float, float]]
+# classes that a summary names
+_SUMMARY = 3
+# images per forward pass
+_BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class ImageInput:
+    """An image in the size that the model reads, and the file that it comes from, if it comes from one."""
+
+    pixels: NDArray[np.uint8]  # "h w c"
+    path: Path | None = None
+
+    def picture(self) -> NDArray[np.uint8]:  # -> "h w 3"
+        """The image in colour: as large as its file, which is read again, or else as large as the model reads it."""
+        if self.path is not None:
+            return image_files.read(self.path, mode="RGB")
+        return np.repeat(self.pixels, 3, -1) if self.pixels.shape[-1] == 1 else self.pixels
+
+
+class ImagePredictor(Predictor[ImageInput, Output]):
+    """A predictor of images of one size, whose statistics are `stats`."""
+
+    input_key: ClassVar[str] = "file"
+    # POST /v1/NAME, and the title of its page
+    served_as: ClassVar[str]
+    page_title: ClassVar[str]
+
+    stats: ImageStats
+
+    def read(self, argument: str) -> ImageInput:
+        """The image in the file of this path, resized."""
+        return ImageInput(read_pixels(Path(argument), self.stats), Path(argument))
+
+    def tensor(self, inputs: Sequence[ImageInput]) -> Tensor:  # -> "b c h w"
+        """The images as the model reads them."""
+        return image_tensor(np.stack([given.pixels for given in inputs]), self.stats).to(self.device)
+
+    def loss(self, inputs: Sequence[ImageInput], targets: Sequence[Any]) -> Tensor:  # -> "b"
+        return self.tensor_loss(self.tensor(inputs), targets)
+
+    @abstractmethod
+    def tensor_loss(self, x: Tensor, targets: Sequence[Any]) -> Tensor:  # "b c h w" -> "b"
+        """The loss of images as the model reads them, also differentiable in them."""
+
+    @abstractmethod
+    def summary(self, output: Output) -> str:
+        """The output in a few words, for the facts of a recording."""
+
+    def image(self, given: ImageInput) -> Tensor:  # -> "h w 3"
+        return torch.from_numpy(given.picture())
+
+    def label(self, recording: Recording, given: ImageInput, output: Output) -> Recording:
+        about = {PIXELS: pixel_size(given.picture()), "said": self.summary(output)}
+        if given.path is not None:
+            about = {"picture": given.path.name, **about}
+        return replace(recording, about={**recording.about, **about})
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        # before anything is printed; whether a model attends does not depend on the image
+        if picture is not None and not len(predict_recorded(self, [self.black()])[1]):
+            raise ValueError("--picture draws attention, and this model has none; leave it out")
+        return super().session(options, picture)
+
+    def black(self) -> ImageInput:
+        """A black image."""
+        return ImageInput(np.zeros((self.stats.height, self.stats.width, self.stats.channels), np.uint8))
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.tasks._image_endpoint import ImageEndpoint
+
+        return ImageEndpoint(self, limits, run=run, step=step)
+
+    @abstractmethod
+    def answer(self, output: Output, top: int) -> dict[str, Any]:
+        """The output as a part of an answer over HTTP, with at most `top` classes."""
 
 
 @dataclass(frozen=True)
-class Sighted:
-    """What was seen in one picture: classes, the likeliest first, or a sentence, whose pieces looked one by one."""
+class ImageClassification:
+    """The classes of an image, the likeliest first, and the path of the glimpses, if the model takes any."""
 
-    classes: Sequence[tuple[str, float]] = ()
-    places: Sequence[tuple[float, float]] = ()  # (x, y) of glimpses, from (0, 0), the upper left corner, to (1, 1)
-    text: str = ""
-    pieces: Sequence[str] = ()
-
-    @property
-    def said(self) -> str:
-        """In a line."""
-        return self.text or ", ".join(f"{name} {100 * chance:.1f} %" for name, chance in self.classes[:3])
+    classes: Sequence[tuple[str, float]]
+    path: GlimpsePath = ()
+    top: int = 1  # classes that are printed
 
 
-class Sight(Protocol):
-    """A model that looks at pictures of one size."""
+class ImageClassPredictor(ImagePredictor[ImageClassification]):
+    """A predictor of the class of an image."""
 
-    @property
-    def name(self) -> str:
-        """What it does to a picture: "classify", "glimpse", "caption"."""
-
-    @property
-    def facts(self) -> ImageStats:
-        """Of the pictures that it learned from."""
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
-        """Of each picture, the same as if it were alone."""
-
-
-def watched(
-    sight: Sight, pixels: Pixels, listen: Callable[[], AbstractContextManager[Recording]]
-) -> tuple[list[Sighted], Recording]:
-    """What was seen, and what was recorded meanwhile: watched(sight, pixels, lambda: record(sight.model))."""
-    tapes: list[Recording] = []
-
-    @contextmanager
-    def kept() -> Iterator[None]:
-        with listen() as tape:
-            yield
-        tapes.append(tape)
-
-    seen = sight.see(pixels, kept)
-    (tape,) = tapes
-    return seen, tape
-
-
-@dataclass(frozen=True, eq=False)
-class Classifying:
-    """The sight of a run of classify-image."""
-
-    facts: ImageStats
-    model: nn.Module
-    name: str = "classify"
-
-    @staticmethod
-    def of(task: ClassifyImage, folder: Path) -> "Classifying":
-        return Classifying(recalled(folder), task.fresh(folder))
+    @abstractmethod
+    def classify(self, x: Tensor) -> tuple[Tensor, Sequence[GlimpsePath]]:  # "b c h w" -> "b k"
+        """The logits of the classes, and the path of the glimpses of each image, empty if the model takes none."""
 
     @torch.no_grad()
-    def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
-        x = tensor(pixels, self.facts).to(next(self.model.parameters()).device)
-        with listen():
-            logits = self.model(x)
-        return [Sighted(likeliest(self.facts.classes, row)) for row in logits.cpu().double().softmax(-1)]
+    def predict(
+        self, inputs: Sequence[ImageInput], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[ImageClassification]:
+        options = PredictImageClasses() if options is None else options
+        outputs = []
+        with eval_mode(self.model), observe():
+            for start in range(0, len(inputs), _BATCH):
+                logits, paths = self.classify(self.tensor(inputs[start : start + _BATCH]))
+                for row, path in zip(logits, paths, strict=True):
+                    outputs.append(ImageClassification(ranked_classes(self.stats.classes, row), path, options.top))
+        return outputs
+
+    def tensor_loss(self, x: Tensor, targets: Sequence[str | int]) -> Tensor:
+        """−log p of the class, given by its name or its number."""
+        numbers = torch.tensor([self._class_number(target) for target in targets], device=x.device)
+        with eval_mode(self.model):
+            return F.cross_entropy(self.classify(x)[0].float(), numbers, reduction="none")
+
+    def _class_number(self, target: str | int) -> int:
+        if isinstance(target, str):
+            known("class", target, self.stats.classes)
+            return self.stats.classes.index(target)
+        if not 0 <= target < len(self.stats.classes):
+            raise ValueError(
+                f"targets must be names of classes or numbers from 0 to {len(self.stats.classes) - 1}, got {target}"
+            )
+        return target
+
+    def text(self, output: ImageClassification) -> str:
+        return "\t".join(_percentages(output, output.top))
+
+    def summary(self, output: ImageClassification) -> str:
+        return ", ".join(_percentages(output, _SUMMARY))
+
+    def json(self, output: ImageClassification) -> dict[str, Any]:
+        return {"classes": dict(output.classes[: output.top]), **_path(output)}
+
+    def answer(self, output: ImageClassification, top: int) -> dict[str, Any]:
+        classes = [{"name": name, "probability": probability} for name, probability in output.classes[:top]]
+        return {"classes": classes, **_path(output)}
 
 
-@dataclass(frozen=True, eq=False)
-class Glimpsing:
-    """The sight of a run of glimpse, at the means of its places."""
-
-    facts: ImageStats
-    model: RAM
-    name: str = "glimpse"
-
-    @staticmethod
-    def of(task: Glimpse, folder: Path) -> "Glimpsing":
-        return Glimpsing(glimpsing.seen(task, recalled(folder)), glimpsing.fresh(task, folder))
-
-    @torch.no_grad()
-    def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
-        x = tensor(pixels, self.facts).to(next(self.model.parameters()).device)
-        with listen():
-            looked = self.model.look(x)
-        chances = looked.logits.cpu().double().softmax(-1)
-        return [
-            Sighted(likeliest(self.facts.classes, row), path)
-            for row, path in zip(chances, paths(looked.places), strict=True)
-        ]
+def ranked_classes(classes: Sequence[str], logits: Tensor) -> list[tuple[str, float]]:  # "k"
+    """Classes with their probabilities, the likeliest first."""
+    probabilities = logits.cpu().double().softmax(-1)
+    order = probabilities.argsort(descending=True, stable=True).tolist()
+    return [(classes[n], float(probabilities[n])) for n in order]
 
 
-@dataclass(frozen=True, eq=False)
-class Captioning:
-    """The sight of a run of caption."""
-
-    captioner: Captioner
-    name: str = "caption"
-
-    @staticmethod
-    def of(task: Caption, folder: Path) -> "Captioning":
-        return Captioning(Captioner.of(task, folder))
-
-    @property
-    def facts(self) -> ImageStats:
-        return self.captioner.facts
-
-    @property
-    def model(self) -> nn.Module:
-        return self.captioner.model
-
-    def see(self, pixels: Pixels, listen: Listen = nullcontext) -> list[Sighted]:
-        said = [found[0] for found in self.captioner.describe(pixels, Beam(_BEAM))]
-        with listen():
-            looked = self.captioner.look(pixels, said)
-        return [Sighted(text=one.text, pieces=seen.pieces) for one, seen in zip(said, looked, strict=True)]
+def _percentages(output: ImageClassification, count: int) -> list[str]:
+    return [f"{name} {100 * probability:.1f} %" for name, probability in output.classes[:count]]
 
 
-def paths(places: Tensor) -> list[list[tuple[float, float]]]:  # "b t 2", from -1 to 1
-    """(x, y) of the glimpses of each picture, from (0, 0), the upper left corner, to (1, 1)."""
-    return [[(x, y) for x, y in one] for one in ((places.cpu().double() + 1) / 2).tolist()]
-
-
-def likeliest(classes: Sequence[str], chances: Tensor) -> list[tuple[str, float]]:
-    """Classes with their probabilities, sorted by them."""
-    order = chances.argsort(descending=True, stable=True).tolist()
-    return [(classes[n], float(chances[n])) for n in order]
+def _path(output: ImageClassification) -> dict[str, Any]:
+    return {"path": [{"x": x, "y": y} for x, y in output.path]} if output.path else {}

@@ -1,210 +1,329 @@
-"""What the options of every task share: what is learned from, how it is told, what cannot be.  No torch here."""
+"""TaskConfig, the options of a task, and Task, its work.  No torch here: a command line reads options.
+
+A task is a folder: `options.py` has its TaskConfig and the options of its models, `task.py` its Task and its training
+problem, `predictor.py` its Predictor. Outside of the folder it is one line in `registry.py`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
+from regard.common.dataclass_json import fields_from_json, to_json
+from regard.common.option_checks import check_choices
+from regard.common.option_fields import resolve
 from regard.common.suggestions import known
+from regard.training.config import PLANNED, TrainingConfig
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.inference.evaluation import Evaluation
+    from regard.inference.predictor import Predictor
     from regard.training.protocol import TrainingProblem
 
+# called with the number of examples that are done, and of all
+Progress = Callable[[int, int], object]
 
-class Room(Protocol):
-    """The module that has the work of a task, and torch with it."""
 
-    def prepare(self, task: Any, folder: Path, new: bool, /) -> TrainingProblem: ...
+@dataclass(frozen=True)
+class Budget:
+    """The end of a training that is given no end."""
 
-    def rehearse(self, task: Any, /) -> None: ...
+    minutes: float | None = None
+    steps: int | None = None
 
-    def fresh(self, task: Any, folder: Path, /) -> nn.Module: ...
+
+@dataclass(frozen=True)
+class NoOptions:
+    """No further options."""
+
+
+@dataclass(frozen=True)
+class ModelOptions(ABC):
+    """The options of one model of a task, and the way to build it from them."""
+
+    def resolved(self, defaults: Mapping[str, Any]) -> Self:
+        """The same with every open field filled; `defaults` are those of the task's data set."""
+        open_fields = [item.name for item in fields(self) if getattr(self, item.name) is None]
+        return replace(self, **{name: defaults[name] for name in open_fields if name in defaults})
+
+    @abstractmethod
+    def build(self, *args: Any, **kwargs: Any) -> nn.Module:
+        """The model with initial weights; the arguments are those that its data decides, such as vocabulary sizes."""
 
 
 class TaskConfig(ABC):
-    """A frozen dataclass: a command line types its fields, a run records them, and all else is read off them."""
+    """The options of a task: a frozen dataclass whose fields a command line types and a run records.
 
-    # what rates count
-    COUNTED: ClassVar[str]
-    # the embedded data that is taken where nothing is said
-    EMBEDDED: ClassVar[str]
-    # minutes of a training that nothing else ends, by the kind of data, and steps, where a task counts them instead
-    MINUTES: ClassVar[dict[str, float]]
-    STEPS: ClassVar[dict[str, int]] = {}
-    # how it is trained unless something else is said, where the defaults of all do not suit it
-    TRAINING: ClassVar[dict[str, Any]] = {}
-    # what an option is where it is left open, by what it depends on
-    SUITS: ClassVar[dict[str, dict[str, Any]]] = {}
+    Open fields are filled when it is made, so whoever reads it, and the file that records it, sees a value.
+    """
 
-    # fields of every task
+    # Facts about the task
+    name: ClassVar[str]  # as a command line types it
+    summary: ClassVar[str]  # a line of `regard train --help`
+    unit: ClassVar[str]  # the plural of what rates count
+    input_kind: ClassVar[Literal["text", "image", "class"]]  # what `regard predict` is given
+    embedded: ClassVar[str]  # the embedded data set that is taken where none is named
+    budgets: ClassVar[dict[str, Budget]]  # by data set
+    metrics: ClassVar[dict[str, bool]]  # whether more is better; the first decides which weights are best
+    varies: ClassVar[str]  # the option that `regard compare` varies
+    varies_help: ClassVar[str]
+    models: ClassVar[dict[str, type[ModelOptions]]]  # the first is the default
+    run_files: ClassVar[tuple[str, ...]]  # files that it leaves in the folder of a run
+    # Where a task differs from most
+    training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # of `regard predict --picture`
+    is_served: ClassVar[bool] = False  # by `regard serve`; the endpoint of its predictor has the path
+    # Further options of `regard evaluate`, `regard predict` and `regard serve`
+    Evaluate: ClassVar[type] = NoOptions
+    Predict: ClassVar[type] = NoOptions
+    Serve: ClassVar[type] = NoOptions
+
+    # Fields of every task
     data: str | None
     train: Path | tuple[Path, ...] | None
+    model: Any
     seed: int
 
     def __post_init__(self) -> None:
-        for name, names in choices(type(self)).items():
-            if (value := getattr(self, name)) is not None:
-                known(name, value, names)
-        if self.data is not None and _given(self.train):
-            raise ValueError(f"data={self.data!r} and train={_said(self.train)} exclude each other; give one of them")
+        check_choices(self)
+        if self.data is not None and _is_given(self.train):
+            raise ValueError(
+                f"data={self.data!r} and train={_as_typed(self.train)} exclude each other; give one of them"
+            )
+        if self.data is None and not _is_given(self.train):
+            object.__setattr__(self, "data", self.embedded)
+        model = next(iter(self.models.values()))() if self.model is None else self.model
+        if type(model) not in self.models.values():
+            names = " or ".join(each.__name__ for each in self.models.values())
+            raise TypeError(
+                f"model must be the options of a model, {names}, got {model!r}; or use {type(self).__name__}.of(…)"
+            )
+        defaults = self.defaults.get(self.dataset, {})
+        resolve(self, defaults)
+        object.__setattr__(self, "model", model.resolved(defaults))
 
     @abstractmethod
-    def room(self) -> Room:
-        """Where the work is done; imported when it is asked for."""
+    def load(self) -> Task[Any, Any]:
+        """The work of the task; its module, and torch with it, are imported here."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What is trained on what."""
+        """The model and its data, in a few words."""
 
     @abstractmethod
-    def choice(self, name: str) -> Any:
-        """An option, or what suits where it is left open; "metric" is what decides which weights are best."""
-
-    @abstractmethod
-    def higher(self, score: str) -> bool:
-        """Is more better?"""
-
-    @abstractmethod
-    def versions(self, names: Sequence[str]) -> dict[str, Self]:
-        """The same with each of these for the option that a comparison is about."""
-
-    @abstractmethod
-    def words(self) -> list[str]:
-        """What a command line types to choose this version."""
-
-    @abstractmethod
-    def next(self, run: str) -> str:
-        """The command that uses a run."""
+    def next_command(self, run: str) -> str:
+        """A command that uses a trained run."""
 
     @property
-    def kind(self) -> str:
-        """The embedded data, or "files"."""
-        return "files" if _given(self.train) else self.data or self.EMBEDDED
+    def metric(self) -> str:
+        """The score that decides which weights are best."""
+        return next(iter(self.metrics))
 
     @property
-    def named(self) -> bool:
-        """Was it said what to learn from?"""
-        return self.data is not None or _given(self.train)
+    def model_name(self) -> str:
+        return next(name for name, options in self.models.items() if type(self.model) is options)
 
     @property
-    def source(self) -> str:
-        """What is learned from, for people."""
-        return " and ".join(path.name for path in _several(self.train)) or self.kind
+    def dataset(self) -> str:
+        """The embedded data set, or "files"."""
+        return "files" if _is_given(self.train) else self.data or self.embedded
+
+    @property
+    def dataset_label(self) -> str:
+        """The names of the training files, or the embedded data set."""
+        paths = self.train if isinstance(self.train, tuple) else () if self.train is None else (self.train,)
+        return " and ".join(path.name for path in paths) or self.dataset
 
     @classmethod
-    def unsaid(cls, name: str) -> str:
-        """What an option is when nobody says it, for a line of help; empty if the option's own help tells."""
+    def default_for_help(cls, name: str) -> str:
+        """The value of an option that is not typed, where it depends on the data; otherwise empty."""
         if name == "data":
-            return f"{cls.EMBEDDED}, if there is no --train"
-        if not all(name in suits for suits in cls.SUITS.values()):
+            return f"{cls.embedded}, if there is no --train"
+        if name in ("minutes", "steps"):
+            ends = {dataset: getattr(budget, name) for dataset, budget in cls.budgets.items()}
+            each = ", ".join(f"{end:g} for {dataset}" for dataset, end in ends.items() if end is not None)
+            return f"{each}, if no end is given" if each else ""
+        if name == "schedule" and cls.training.get(name) in PLANNED:
+            return f"{cls.training[name]}; {TrainingConfig.schedule} if only minutes are given"
+        if name in cls.training:
+            value = cls.training[name]
+            return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        if not all(name in values for values in cls.defaults.values()):
             return ""
-        told: dict[Any, list[str]] = {}
-        for case, suits in cls.SUITS.items():
-            told.setdefault(suits[name], []).append(case)
-        return ", ".join(f"{value} for {' and '.join(cases)}" for value, cases in told.items())
+        datasets: dict[Any, list[str]] = {}
+        for dataset, values in cls.defaults.items():
+            datasets.setdefault(values[name], []).append(dataset)
+        return ", ".join(f"{value} for {' and '.join(names)}" for value, names in datasets.items())
 
-    def placed(self) -> Self:
-        """Files by their full names: a run goes on wherever the command is given."""
-        full = {one.name: _full(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
-        return replace(self, **full)  # type: ignore[type-var]
+    # From flat options and from records
 
-    def prepare(self, folder: Path, new: bool = True) -> TrainingProblem:
-        """The data, read; what is learned from it is saved in the folder, or if not `new` loaded."""
-        return self.room().prepare(self, folder, new)
+    @classmethod
+    def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
+        """The options of a file that an option typed beside it excludes or decides anew.
 
-    def rehearse(self) -> None:
-        """Raises if the model cannot be built and called."""
-        self.room().rehearse(self)
+        `file` has the options of the model beside those of the task.
+        """
+        return {"data": ("train", "valid", "test", "size"), "train": ("data",)}.get(option, ())
 
-    def fresh(self, folder: Path) -> nn.Module:
-        """The model of a run, without its weights."""
-        return self.room().fresh(self, folder)
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """The task with options as a command line types them: `model` is a name, its options stand beside the others.
 
-    def _least(self, least: int, good: Mapping[str, float | None]) -> None:
-        """Raises for a number that is too small; `good` is what to try instead, or None."""
-        for name, instead in good.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                way = "leave it out for a value that suits" if instead is None else f"try {name}={instead}"
-                raise ValueError(f"{name} must be {least} or more, got {value}; {way}")
+        Translate.of(data="dates", model="transformer", heads=2)
+        """
+        own = {item.name for item in fields(cls)} - {"model"}  # type: ignore[arg-type]
+        name = options.get("model") or next(iter(cls.models))
+        known("model", name, cls.models)
+        mine = {item.name for item in fields(cls.models[name])}
+        for option, value in options.items():
+            if option not in own | mine | {"model"} and value is not None:
+                owners = [other for other, model in cls.models.items() if option in {f.name for f in fields(model)}]
+                if owners:
+                    raise ValueError(
+                        f"{option}={value!r} belongs to model='{owners[0]}', not to '{name}'; "
+                        "leave it out or choose the other model"
+                    )
+                raise TypeError(f"{cls.name} has no option {option}={value!r}; its options are {sorted(own | mine)}")
+        of_model = {option: value for option, value in options.items() if option in mine}
+        of_task = {option: value for option, value in options.items() if option in own}
+        return cls(**{**of_task, "model": cls.models[name](**of_model)})
 
-    def _share(self, good: Mapping[str, float]) -> None:
-        """Raises for what is no share."""
-        for name, instead in good.items():
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ValueError(f"{name} must be 0 or more and below 1, got {value}; try {name}={instead}")
+    def with_options(self, **options: Any) -> Self:
+        """The same with other values of these options, its own or its model's."""
+        own = {item.name for item in fields(self)}  # type: ignore[arg-type]
+        model = replace(self.model, **{name: value for name, value in options.items() if name not in own})
+        of_task = {name: value for name, value in options.items() if name in own}
+        return replace(self, **{"model": model, **of_task})  # type: ignore[type-var]
 
-    def _of_files(self, names: Sequence[str], what: str, train: str) -> None:
+    def to_json(self) -> dict[str, Any]:
+        """All options as values of JSON; those of the model are nested, with its name."""
+        return {**to_json(self, but=("model",)), "model": {"name": self.model_name, **to_json(self.model)}}
+
+    @classmethod
+    def from_json(cls, options: Mapping[str, Any]) -> Self:
+        """The task that `to_json` wrote."""
+        model = dict(options.get("model", {"name": next(iter(cls.models))}))
+        name = model.pop("name")
+        known("model", name, cls.models)
+        of_task = {option: value for option, value in options.items() if option != "model"}
+        built = cls.models[name](**fields_from_json(cls.models[name], model))
+        return cls(**{**fields_from_json(cls, of_task), "model": built})
+
+    @classmethod
+    def from_flat_json(cls, options: Mapping[str, Any]) -> Self:
+        """The task that run.json of version 1 holds: the options of all models beside those of the task."""
+        name = options.get("model", next(iter(cls.models)))
+        known("model", name, cls.models)
+        of_models = {item.name for model in cls.models.values() for item in fields(model)}
+        mine = {item.name for item in fields(cls.models[name])}
+        model = {option: value for option, value in options.items() if option in mine and value is not None}
+        of_task = {option: value for option, value in options.items() if option not in of_models | {"model"}}
+        return cls.from_json({**of_task, "model": {"name": name, **model}})
+
+    # For comparisons
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these values of the option that a comparison varies."""
+        return {value: self.with_options(**{self.varies: value}) for value in values}
+
+    def cli_arguments(self) -> list[str]:
+        """The arguments of a command line that select this variant."""
+        own = {item.name for item in fields(self)}  # type: ignore[arg-type]
+        owner = self if self.varies in own else self.model
+        return [f"--{self.varies.replace('_', '-')}", str(getattr(owner, self.varies))]
+
+    # For training
+
+    def with_absolute_paths(self) -> Self:
+        """The same with absolute paths: a run is resumed from any working directory."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        return replace(self, **{name: _absolute(value) for name, value in values.items()})  # type: ignore[type-var]
+
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        """A sentence about the work of `prepare`, if it takes long; otherwise empty."""
+        return ""
+
+    def prepare(self, folder: Path, new: bool = True) -> TrainingProblem[Any, Any]:
+        """Reads the data. What is learned from it is saved in the folder, or if not `new` loaded."""
+        return self.load().prepare(folder, new)
+
+    def _check_files_given(self, names: Sequence[str], content: str, train: str) -> None:
         """Raises for options that embedded data has no use for."""
         for name in names:
-            if _given(value := getattr(self, name)) and not _given(self.train):
-                raise ValueError(f"{name}={_said(value)} belongs to {what} of your own; give {train} as well")
+            if _is_given(value := getattr(self, name)) and not _is_given(self.train):
+                raise ValueError(f"{name}={_as_typed(value)} belongs to {content} of your own; give {train} as well")
 
-    def _of_one(self, option: str, owners: Mapping[str, Sequence[str]]) -> None:
-        """Raises for options that belong to another choice than the one that was made."""
-        made = getattr(self, option)
-        for owner, names in owners.items():
-            for name in names:
-                if owner != made and (value := getattr(self, name)) is not None:
-                    raise ValueError(
-                        f"{name}={value!r} belongs to {option}='{owner}', not to '{made}'; "
-                        f"leave it out or choose the other {option}"
-                    )
+
+Config = TypeVar("Config", bound=TaskConfig)
+AnyPredictor = TypeVar("AnyPredictor", bound="Predictor[Any, Any]")
+
+
+class Task(ABC, Generic[Config, AnyPredictor]):
+    """The work of a task with given options: train a model, load it, evaluate it."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
+    def prepare(self, folder: Path, new: bool) -> TrainingProblem[Any, Any]:
+        """Reads the data. What is learned from it is saved in the folder, or if not `new` loaded."""
+
+    @abstractmethod
+    def dry_run(self) -> None:
+        """Builds a small model and calls it: raises before any data is read if the options do not fit together."""
+
+    @abstractmethod
+    def predictor(self, folder: Path) -> AnyPredictor:
+        """The predictor of a run, its model with initial weights."""
+
+    @abstractmethod
+    def evaluate(self, predictor: AnyPredictor, folder: Path, options: Any, progress: Progress) -> Evaluation:
+        """The scores of a run on data that it did not train on; `options` are those of the config's `Evaluate`."""
+
+    def example(self, folder: Path) -> str | None:
+        """An input that was held out from training, for a first look at a run; None if an input must be named."""
+        return None
 
 
 @dataclass(frozen=True)
 class LabelledImageConfig(TaskConfig):
-    """Options of a task that learns from pictures with classes."""
+    """Options of a task that trains on labelled images."""
 
-    COUNTED: ClassVar[str] = "images"
-    EMBEDDED: ClassVar[str] = "digits"
+    unit: ClassVar[str] = "images"
+    embedded: ClassVar[str] = "digits"
+    run_files: ClassVar[tuple[str, ...]] = ("images.json",)
 
     data: Literal["digits"] | None = None
-    """Embedded data that needs no file: 1,797 written digits of 8 by 8 pixels."""
+    """An embedded data set that needs no file: 1,797 handwritten digits of 8 by 8 pixels."""
     train: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
-    """A folder of your own: IDX files as MNIST has them, plain or .gz, or a folder of pictures a class."""
+    """Your own images: a folder with IDX files (MNIST), plain or .gz, or with one folder of images per class."""
     size: int | None = None
-    """Pictures become so many pixels wide and high; left open, they must be of one size already."""
+    """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
 
     def __post_init__(self) -> None:
         if self.train is not None:
             object.__setattr__(self, "train", Path(self.train))
         super().__post_init__()
-        self._of_files(["size"], "pictures", "train=FOLDER")
+        self._check_files_given(["size"], "images", "train=FOLDER")
 
 
-@cache
-def choices(of: type[TaskConfig]) -> dict[str, tuple[str, ...]]:
-    """The options that are one of a few words, and these words."""
-    hints = get_type_hints(of)
-    literals = {
-        name: [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal] for name, hint in hints.items()
-    }
-    return {name: get_args(found[0]) for name, found in literals.items() if found}
-
-
-def _given(value: object) -> bool:
-    """Is it there, and no empty tuple?"""
+def _is_given(value: object) -> bool:
+    """Whether a value is neither None nor an empty tuple."""
     return value is not None and value != ()
 
 
-def _several(paths: Path | tuple[Path, ...] | None) -> tuple[Path, ...]:
-    return paths if isinstance(paths, tuple) else () if paths is None else (paths,)
-
-
-def _said(value: object) -> str:
+def _as_typed(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _full(value: Any) -> Any:
+def _absolute(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_full, value))
+        return tuple(map(_absolute, value))
     return value.absolute() if isinstance(value, Path) else value

@@ -1,28 +1,44 @@
-"""TASKS: what can be trained, by the name that a command line types.  No torch here."""
+"""TASKS: the tasks by the names that a command line types.  No torch here."""
 
-from typing import Any
+from pathlib import Path
 
-from regard.common.dataclass_json import dataclass_from_json
+from regard.tasks.base import TaskConfig
 from regard.tasks.caption.options import Caption
 from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.translate.options import Translate
+from regard.training.run_folder import RunRecord
 
-Kind = Translate | ClassifyImage | Caption | Glimpse | GenerateImage
-
-TASKS: dict[str, type[Translate] | type[ClassifyImage] | type[Caption] | type[Glimpse] | type[GenerateImage]] = {
+TASKS: dict[str, type[TaskConfig]] = {
     "translate": Translate,
     "classify-image": ClassifyImage,
     "caption": Caption,
     "glimpse": Glimpse,
-    "generate": GenerateImage,
+    "generate-image": GenerateImage,
+    "classify-text": ClassifyText,
+}
+
+# the names that run.json of version 1 has for tasks
+_VERSION_1 = {
+    "Translate": "translate",
+    "ClassifyImage": "classify-image",
+    "Caption": "caption",
+    "Glimpse": "glimpse",
+    "Generate": "generate-image",
 }
 
 
-def told(kind: str, fields: dict[str, Any], run: object) -> Kind:
-    """The task that a run recorded, by the name of its class."""
-    for task in TASKS.values():
-        if task.__name__ == kind:
-            return dataclass_from_json(task, fields)
-    raise ValueError(f"{run} is a run of {kind}, which this version does not know; update regard")
+def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
+    """The task that a run recorded."""
+    name = _VERSION_1.get(record.task, record.task)
+    if name not in TASKS:
+        raise ValueError(f"{run} is a run of {record.task}, which this version does not know; update regard")
+    config = TASKS[name]
+    return config.from_flat_json(record.options) if record.format == 1 else config.from_json(record.options)
+
+
+def read_config(run: Path) -> TaskConfig:
+    """The options of a run."""
+    return task_from_record(RunRecord.read(run), run)

@@ -1,22 +1,21 @@
 """Translate: options that are checked, filled in by what suits the data, and written to JSON and back."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import torch
 
-from regard.common.dataclass_json import dataclass_from_json
+from regard.common.option_checks import literal_choices
 from regard.data.embedded import EMBEDDED
+from regard.data.text.tokenizer import Kind
 from regard.layers.rnn.cells import CELLS
 from regard.metrics.text import SCORES, Cut
 from regard.models import TRANSLATORS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, POSITIONS, Transformer
-from regard.tasks.base import choices
-from regard.tasks.translate.model import build
-from regard.tasks.translate.options import Translate
+from regard.tasks.translate.options import Seq2SeqOptions, TransformerOptions, Translate
 
 A, B, C = Path("a.tsv"), Path("b.tsv"), Path("c.tsv")
 
@@ -52,7 +51,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "heads of none": (
         ValueError,
         {"attention": "dot,additive"},
-        "attention='dot,additive' names one a head, and a seq2seq has no heads; name one, or take model='transformer'",
+        "attention='dot,additive' names one per head, and a seq2seq has no heads; name one, or take model=",
     ),
     "attention of none": (
         ValueError,
@@ -77,84 +76,153 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
 def test_what_is_wrong_is_told(name: str) -> None:
     error, options, said = WRONG[name]
     with pytest.raises(error, match=said.replace("?", r"\?")):
-        Translate(**options)
+        Translate.of(**options)
 
 
-def test_words_are_those_of_the_rooms_below() -> None:
-    """Written out in the options, so that they are read without torch; the same all the same."""
-    known = choices(Translate)
-    assert set(known) == {"data", "tokens", "model", "decoder", "cell", "norm", "positions", "metric", "bleu"}
-    assert set(known["data"]) == set(EMBEDDED)
-    assert set(known["model"]) == set(TRANSLATORS)
-    assert set(known["decoder"]) == set(DECODERS)
-    assert set(known["cell"]) == set(CELLS)
-    assert set(known["norm"]) == set(NORMS)
-    assert set(known["positions"]) == set(POSITIONS)
-    assert set(known["metric"]) == {*SCORES, "nll"}
-    assert known["bleu"] == get_args(Cut)
-    from regard.data.text.tokenizer import Kind
-
-    assert known["tokens"] == get_args(Kind)
+def test_choices_are_those_of_the_packages_below() -> None:
+    """Written out in the options, so that they are read without torch."""
+    own, seq2seq, transformer = map(literal_choices, (Translate, Seq2SeqOptions, TransformerOptions))
+    assert set(own) == {"data", "tokens", "metric", "bleu"}
+    assert set(own["data"]) == set(EMBEDDED)
+    assert own["tokens"] == get_args(Kind)
+    assert set(own["metric"]) == {*SCORES, "nll"} == set(Translate.metrics)
+    assert own["bleu"] == get_args(Cut)
+    assert set(seq2seq["decoder"]) == set(DECODERS)
+    assert set(seq2seq["cell"]) == set(CELLS)
+    assert set(transformer["norm"]) == set(NORMS)
+    assert set(transformer["positions"]) == set(POSITIONS)
+    assert set(Translate.models) == set(TRANSLATORS)
 
 
-@pytest.mark.parametrize("kind", Translate.SUITS)
-def test_what_is_left_open_suits_the_data(kind: str) -> None:
-    task = Translate(train=(A,)) if kind == "files" else Translate(data=kind)
-    assert task.kind == kind
+@pytest.mark.parametrize("dataset", Translate.defaults)
+def test_open_options_suit_the_data(dataset: str) -> None:
+    task = Translate(train=(A,)) if dataset == "files" else Translate(data=dataset)
+    assert task.dataset == dataset
     names = ("width", "hidden", "dropout", "smoothing", "batch", "metric")
-    assert set(Translate.SUITS[kind]) == set(names)
+    assert set(Translate.defaults[dataset]) - {"tokens"} == set(names)
     for name in names:
-        assert task.choice(name) == Translate.SUITS[kind][name]
-    given = dataclasses.replace(task, width=7, dropout=0.0, metric="nll")
-    assert (given.choice("width"), given.choice("dropout"), given.choice("metric")) == (7, 0.0, "nll")
+        owner = task if hasattr(task, name) else task.model
+        assert getattr(owner, name) == Translate.defaults[dataset][name]
+    given = task.with_options(width=7, dropout=0.0, metric="nll")
+    assert (given.model.width, given.model.dropout, given.metric) == (7, 0.0, "nll")
+
+
+def test_nothing_is_open_in_a_record() -> None:
+    """Only what has no value stays null: files that are not given, and what the data decides."""
+    embedded, files = Translate(), Translate.of(train=(A,), model="transformer")
+    null = {name for name, value in embedded.to_json().items() if value is None}
+    assert null == {"bleu"}, "dates are not scored by BLEU"
+    assert Translate(data="pronounce").tokens is None, "each side has tokens of its own"
+    assert {name for name, value in files.to_json().items() if value is None} == {"bleu", "data"}
+    assert None not in embedded.to_json()["model"].values()
+    assert None not in files.to_json()["model"].values()
+    fixed = Translate.of(decoder="fixed").to_json()["model"]
+    assert {name for name, value in fixed.items() if value is None} == {"attention"}
+    assert files.to_json()["model"] == {
+        "name": "transformer",
+        "attention": "scaled-dot",
+        "width": 256,
+        "layers": 3,
+        "dropout": 0.2,
+        "heads": 4,
+        "feed": 512,
+        "norm": "pre",
+        "positions": "sinusoidal",
+    }
 
 
 def test_dates_where_nothing_is_chosen() -> None:
-    assert Translate().kind == "dates"
+    assert Translate().dataset == Translate().data == "dates"
 
 
 @pytest.mark.parametrize(
     "task",
     [
         Translate(),
-        Translate(train=(A, B), valid=(C,), seed=3, attention="entmax", dropout=0.0),
-        Translate(data="reverse", model="transformer", heads=2, norm="post", attention="dot,entmax"),
+        Translate.of(train=(A, B), valid=(C,), seed=3, attention="entmax", dropout=0.0),
+        Translate.of(data="reverse", model="transformer", heads=2, norm="post", attention="dot,entmax"),
+        Translate.of(decoder="fixed"),
     ],
     ids=str,
 )
 def test_there_and_back_through_json(task: Translate) -> None:
-    told = json.loads(json.dumps(dataclasses.asdict(task), default=str))
-    assert dataclass_from_json(Translate, told) == task
-    assert hash(dataclass_from_json(Translate, told)) == hash(task)
+    again = Translate.from_json(json.loads(json.dumps(task.to_json())))
+    assert again == task
+    assert hash(again) == hash(task)
 
 
-def test_told_by_an_earlier_or_later_version() -> None:
-    assert dataclass_from_json(Translate, {"data": "reverse"}) == Translate(data="reverse")
+def test_options_of_an_earlier_or_later_version() -> None:
+    assert Translate.from_json({"data": "reverse"}) == Translate(data="reverse")
     with pytest.raises(ValueError, match="does not know: colour, size; install the version that trained it"):
-        dataclass_from_json(Translate, {"data": "reverse", "size": 3, "colour": "red"})
+        Translate.from_json({"data": "reverse", "size": 3, "colour": "red"})
+    with pytest.raises(ValueError, match="does not know: colour; install"):
+        Translate.from_json({"model": {"name": "seq2seq", "colour": "red"}})
+    with pytest.raises(ValueError, match="batch is 'many', which is of a wrong type"):
+        Translate.from_json({"batch": "many"})
+
+
+def test_options_of_version_1_are_flat() -> None:
+    """All models' options stood beside the task's, and what was left open was null."""
+    flat = {"data": "dates", "train": [], "model": "seq2seq", "width": None, "heads": None, "attention": "entmax"}
+    assert Translate.from_flat_json(flat) == Translate.of(data="dates", attention="entmax")
+    flat = {"train": ["a.tsv"], "model": "transformer", "heads": 8, "cell": None, "hidden": None, "smoothing": 0.0}
+    assert Translate.from_flat_json(flat) == Translate.of(train=(A,), model="transformer", heads=8, smoothing=0.0)
+    with pytest.raises(ValueError, match="does not know: colour; install"):
+        Translate.from_flat_json({"data": "dates", "colour": "red"})
+
+
+def test_a_model_is_given_by_its_options() -> None:
+    task = Translate(data="dates", model=TransformerOptions(heads=2))
+    assert task == Translate.of(data="dates", model="transformer", heads=2)
+    assert task.model_name == "transformer"
+    with pytest.raises(TypeError, match="model must be the options of a model, Seq2SeqOptions or TransformerOptions"):
+        Translate(model="transformer")
+    with pytest.raises(TypeError, match="translate has no option colour='red'"):
+        Translate.of(colour="red")
+
+
+def test_variants_of_a_comparison() -> None:
+    variants = Translate().variants(["additive", "none"])
+    assert variants["additive"] == Translate.of(attention="additive")
+    assert variants["none"] == Translate.of(decoder="fixed")
+    assert variants["additive"].cli_arguments() == ["--attention", "additive"]
+    assert variants["none"].cli_arguments() == ["--attention", "None", "--decoder", "fixed"]
+    heads = Translate.of(model="transformer", heads=2).variants(["dot+entmax"])
+    assert heads["dot+entmax"].model.attention == "dot,entmax"
+    with pytest.raises(ValueError, match="--decoder fixed does not attend, so there is nothing to compare"):
+        Translate.of(decoder="fixed").variants(["additive"])
+    with pytest.raises(ValueError, match="a transformer cannot do without attention; leave none out"):
+        Translate.of(model="transformer").variants(["none"])
 
 
 def test_much_text_takes_long(tmp_path: Path) -> None:
     files = tmp_path / "a.en", tmp_path / "a.de"
     task = Translate(train=files)
-    assert task.ahead(tmp_path, True) == "", "what is not there is told when it is read"
+    assert task.preparation_notice(tmp_path, True) == "", "a missing file is reported when it is read"
     for path, size in zip(files, (2_000_000, 999_999), strict=True):
         path.write_bytes(bytes(size))
-    assert task.ahead(tmp_path, True) == "reading a.en and a.de, 3 megabytes, and cutting them into tokens"
-    assert Translate(train=files[1:]).ahead(tmp_path, True) == Translate().ahead(tmp_path, True) == ""
+    notice = "reading a.en and a.de, 3 megabytes, and splitting them into tokens"
+    assert task.preparation_notice(tmp_path, True) == notice
+    assert Translate(train=files[1:]).preparation_notice(tmp_path, True) == ""
+    assert Translate().preparation_notice(tmp_path, True) == ""
 
 
 def test_paths_may_be_a_list_of_text() -> None:
     assert Translate(train=["a.tsv"]) == Translate(train=(A,))
 
 
+def build(task: Translate, source: int, target: int, shared: bool) -> Any:
+    return task.model.build(source, target, shared=shared, max_length=task.max_length)
+
+
 def test_a_model_as_the_task_describes_it() -> None:
-    model = build(Translate(data="reverse", layers=2, cell="lstm", decoder="luong", attention="dot"), 11, 13, False)
+    task = Translate.of(data="reverse", layers=2, cell="lstm", decoder="luong", attention="dot")
+    model = build(task, 11, 13, False)
     assert isinstance(model, Seq2Seq)
     assert model.encoder.rnn.num_layers == model.decoder.stack.rnn.num_layers == 2
     assert (model.source.num_embeddings, model.target.num_embeddings, model.target.embedding_dim) == (11, 13, 64)
     assert model.source is not model.target
-    task = Translate(
+    task = Translate.of(
         data="reverse", model="transformer", width=12, heads=3, layers=2, positions="learned", max_length=9
     )
     model = build(task, 11, 11, True)
@@ -163,7 +231,22 @@ def test_a_model_as_the_task_describes_it() -> None:
     assert model.encoder[0].feed.inner.out_features == 24
     assert model.source is model.target
     assert model.longest == 20
-    three = build(dataclasses.replace(task, attention="dot,entmax,window"), 11, 11, True)
+    three = build(task.with_options(attention="dot,entmax,window"), 11, 11, True)
     assert len(three.encoder[0].attention.attention) == 3
-    with pytest.raises(ValueError, match="attention must be one, or one for each of 3 heads, got 2"):
-        build(dataclasses.replace(task, attention="dot,entmax"), 11, 11, True)
+    with pytest.raises(ValueError, match="attention must be one layer, or one per head for 3 heads, got 2"):
+        build(task.with_options(attention="dot,entmax"), 11, 11, True)
+
+
+@pytest.mark.parametrize(("model", "attention"), [("seq2seq", "additive"), ("transformer", "scaled-dot")])
+def test_the_resolved_attention_is_that_of_the_paper(model: str, attention: str) -> None:
+    """The same parameters, in the same order, as a model that is told none."""
+    task = Translate.of(model=model, width=8)
+    assert task.model.attention == attention
+    torch.manual_seed(1)
+    resolved = build(task, 11, 11, False)
+    torch.manual_seed(1)
+    sizes = {"width": 8, "hidden": 128} if model == "seq2seq" else {"width": 8, "layers": 3, "heads": 4, "feed": 16}
+    plain = {"seq2seq": Seq2Seq, "transformer": Transformer}[model](11, 11, dropout=0.0, **sizes)
+    assert resolved.state_dict().keys() == plain.state_dict().keys()
+    source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
+    assert torch.equal(resolved(source, lengths, source), plain(source, lengths, source))

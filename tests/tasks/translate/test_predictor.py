@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.text.batching import source_batch
-from regard.data.text.corpus import SHORT
+from regard.data.text.corpus import LENGTH_OFFSET
 from regard.data.text.pairs import Pairs
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.decoding.search import Beam, Greedy, Sampling, Search
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import SPARE, Translator
+from regard.tasks.translate.predictor import EXTRA_TOKENS, Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 
 LINES = ["bad", "a", "", "cabbage", "fed", "deaf cab", " \t", "gag", "abcdefg abcdefg", "bed"]
@@ -27,7 +27,7 @@ every = pytest.mark.parametrize("name", TASKS)
 
 
 def interpreter(name: str, batch: int = 64, max_length: int = 9, **options: Any) -> Translator:
-    task = Translate(data="reverse", width=8, max_length=max_length, **{**TASKS.get(name, {}), **options})
+    task = Translate.of(data="reverse", width=8, max_length=max_length, **{**TASKS.get(name, {}), **options})
     vocabularies = Vocabularies.train(task, Pairs(["abcdefg ", "\t"], ["tuvwxyz", "z"]))
     made = Translator.of(task, vocabularies)
     # in float64 no batch rounds one way and another the other; wild weights say this and that
@@ -40,7 +40,7 @@ def interpreter(name: str, batch: int = 64, max_length: int = 9, **options: Any)
 
 
 def test_of_a_task() -> None:
-    task = Translate(data="reverse", max_length=9)
+    task = Translate.of(data="reverse", max_length=9)
     vocabularies = Vocabularies.train(task, Pairs(["abc"], ["xy"]))
     made = Translator.of(task, vocabularies)
     assert made.longest is None
@@ -101,7 +101,7 @@ def test_what_is_said_is_text_within_the_limit(name: str) -> None:
             assert not {PAD, BOS, EOS, UNK}.intersection(said.tokens)
             assert said.text == made.vocabularies.target.decode(said.tokens)
             # the end of the sentence is counted
-            assert len(said.tokens) + said.finished <= math.ceil(0.4 * (len(line) + 1 + SHORT)) + SPARE
+            assert len(said.tokens) + said.finished <= math.ceil(0.4 * (len(line) + 1 + LENGTH_OFFSET)) + EXTRA_TOKENS
 
 
 @every
@@ -234,7 +234,7 @@ def test_no_translation_has_more_tokens_than_the_most() -> None:
 def test_a_line_beyond_learned_places_is_told() -> None:
     made = interpreter("transformer", positions="learned", max_length=2)
     told = (
-        "line 2 has 7 tokens, but this model knows 5 places; shorten it, or train with max_length=4 or "
+        "line 2 has 7 tokens, but this model knows 5 positions; shorten it, or train with max_length=4 or "
         "positions='sinusoidal'"
     )
     with pytest.raises(ValueError, match=told):

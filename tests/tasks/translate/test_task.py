@@ -20,10 +20,11 @@ from regard.data.text.special_tokens import PAD
 from regard.decoding.search import Beam, Greedy
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import linear_cross_entropy
+from regard.tasks._text_generation import TokenLoss, hard_attention_loss
 from regard.tasks.translate import task as translation
 from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import SPARE, Translator
+from regard.tasks.translate.predictor import EXTRA_TOKENS, Translator
 from regard.tasks.translate.task import TranslateProblem, evaluate, read, read_one
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -52,23 +53,23 @@ def files(folder: Path, train: int = 83, valid: int = 11) -> dict[str, Any]:
 
 
 def prepared(folder: Path, **options: Any) -> TranslateProblem:
-    return Translate(**{**files(folder / "data"), **options}).prepare(folder)
+    return Translate.of(**{**files(folder / "data"), **options}).prepare(folder)
 
 
 def model_of(work: TranslateProblem) -> Any:
     torch.manual_seed(3)
-    return work.model().double()
+    return work.build_model().double()
 
 
 def test_batches_are_every_pair_once_and_a_pure_function(tmp_path: Path) -> None:
     work = prepared(tmp_path)
-    plans = [work.batches(epoch) for epoch in (0, 1, 0)]
+    plans = [work.plan_epoch(epoch) for epoch in (0, 1, 0)]
     for plan in plans:
         assert sorted(n for planned in plan for n in planned.tolist()) == list(range(83))
     assert [p.tolist() for p in plans[0]] == [p.tolist() for p in plans[2]] != [p.tolist() for p in plans[1]]
-    batch = work.batch(plans[0][0], 0, 1)
+    batch = work.load_batch(plans[0][0], 0, 1)
     assert batch is not None
-    assert work.count(batch) == batch.tokens == int((batch.target[:, 1:] != PAD).sum())
+    assert work.num_terms(batch) == batch.tokens == int((batch.target[:, 1:] != PAD).sum())
     assert max(batch.source.numel(), batch.target[:, 1:].numel()) <= 40
     source, target = work.vocabularies.source, work.vocabularies.target
     for one, other in zip(batch.source.tolist(), batch.target.tolist(), strict=True):
@@ -80,25 +81,25 @@ def test_a_batch_is_named_by_the_lines_of_the_file(tmp_path: Path) -> None:
     lines = [f"{'ab' * (n % 7)}{n:03}\t{n:03}\n" if n % 5 else "\t\n" for n in range(200)]
     (tmp_path / "train.tsv").write_text("".join(lines))
     options = {"tokens": "characters", "max_length": 13, "width": 16, "hidden": 24, "batch": 200}
-    work = Translate(train=(tmp_path / "train.tsv",), **options).prepare(tmp_path)
+    work = Translate.of(train=(tmp_path / "train.tsv",), **options).prepare(tmp_path)
     assert len(work.held) == 3
     assert len(work.corpus.left_out) > 40
-    for planned in work.batches(0):
-        batch = work.batch(planned, 0, 1)
+    for planned in work.plan_epoch(0):
+        batch = work.load_batch(planned, 0, 1)
         assert batch is not None
         said = sorted(int(work.vocabularies.target.decode(row)) + 1 for row in batch.target.tolist())
         some = ", ".join(map(str, said[:12]))
         more = f" and {len(said) - 12} more" if len(said) > 12 else ""
-        assert work.named([planned]) == f"lines {some}{more} of train.tsv"
-    assert re.fullmatch(r"line \d+ of train\.tsv", work.named([planned[:1]]))
-    assert re.fullmatch(r"lines \d+, \d+ of train\.tsv", work.named([planned[:1], planned[1:2]]))
+        assert work.locate([planned]) == f"lines {some}{more} of train.tsv"
+    assert re.fullmatch(r"line \d+ of train\.tsv", work.locate([planned[:1]]))
+    assert re.fullmatch(r"lines \d+, \d+ of train\.tsv", work.locate([planned[:1], planned[1:2]]))
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_cross_entropy_of_what_is_no_padding(name: str, smoothing: float, tmp_path: Path) -> None:
     work = prepared(tmp_path, smoothing=smoothing, **MODELS[name])
-    model, batch = model_of(work), work.batch(work.batches(0)[0], 0, 1)
+    model, batch = model_of(work), work.load_batch(work.plan_epoch(0)[0], 0, 1)
     assert batch is not None
     loss = work.loss(model, batch)
     logits = model(batch.source, batch.source_lengths, batch.target[:, :-1]).flatten(0, 1)
@@ -117,7 +118,7 @@ def test_the_loss_is_the_cross_entropy_of_what_is_no_padding(name: str, smoothin
 @pytest.mark.parametrize("world", [2, 3])
 def test_shards_add_up_to_the_whole(name: str, world: int, tmp_path: Path) -> None:
     work = prepared(tmp_path, **MODELS[name])
-    model, planned = model_of(work), max(work.batches(0), key=len)
+    model, planned = model_of(work), max(work.plan_epoch(0), key=len)
     assert len(planned) > world
 
     def learned(batches: list[PairBatch | None]) -> tuple[float, int, list[Tensor]]:
@@ -128,8 +129,8 @@ def test_shards_add_up_to_the_whole(name: str, world: int, tmp_path: Path) -> No
         totals = sum(float(loss.total.detach()) for loss in losses), sum(loss.count for loss in losses)
         return *totals, [p.grad.clone() for p in model.parameters()]
 
-    whole = learned([work.batch(planned, 0, 1)])
-    parts = learned([work.batch(planned, rank, world) for rank in range(world)])
+    whole = learned([work.load_batch(planned, 0, 1)])
+    parts = learned([work.load_batch(planned, rank, world) for rank in range(world)])
     assert parts[0] == pytest.approx(whole[0])
     assert parts[1] == whole[1]
     for one, other in zip(parts[2], whole[2], strict=True):
@@ -138,33 +139,33 @@ def test_shards_add_up_to_the_whole(name: str, world: int, tmp_path: Path) -> No
 
 def test_more_processes_than_rows(tmp_path: Path) -> None:
     work = prepared(tmp_path)
-    shares = [work.batch(work.batches(0)[0][:2], rank, 3) for rank in range(3)]
+    shares = [work.load_batch(work.plan_epoch(0)[0][:2], rank, 3) for rank in range(3)]
     assert [share is None for share in shares] == [False, False, True]
 
 
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-def test_a_draw_is_paid_by_what_it_led_to(decoder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_a_sample_is_rewarded_by_its_consequences(cumulative: bool) -> None:
     """Σ −(R − b) log p − β H in plain loops: R what came after the draw, or at once where no state carries it on."""
-    work = prepared(tmp_path, attention="hard", decoder=decoder, hidden=24)
     nll_of = [[1.0, 2.0, 0.5], [3.0, 0.25]]
     log_of, entropy_of = [[-0.1, -0.7, -0.3, 9.0], [-1.1, -0.2, 9.0, 9.0]], [[0.3, 0.4, 0.5, 9.0], [0.6, 0.1, 9.0, 9.0]]
     keep = torch.tensor([[True, True, True, False], [True, True, False, False]])
     taught = DecoderOutput(torch.zeros(2, 4, 1), None, torch.tensor(log_of), torch.tensor(entropy_of))
-    got = work._drawn(taught, torch.tensor([x for row in nll_of for x in row]), keep)
-    rewards = [[-(sum(row[t:]) if decoder == "bahdanau" else row[t]) for t in range(len(row))] for row in nll_of]
+    nll = torch.tensor([x for row in nll_of for x in row])
+    got = hard_attention_loss(TokenLoss(nll.sum(), nll, keep, taught), None, 0.05, cumulative=cumulative)
+    rewards = [[-(sum(row[t:]) if cumulative else row[t]) for t in range(len(row))] for row in nll_of]
     want = 0.0
     for b, row in enumerate(rewards):
         for t, reward in enumerate(row):
             others = [other[t] for n, other in enumerate(rewards) if t < len(other) and n != b]
             advantage = reward - sum(others) / len(others) if others else 0.0
-            want -= advantage * log_of[b][t] + translation._ENTROPY * entropy_of[b][t]
+            want -= advantage * log_of[b][t] + 0.05 * entropy_of[b][t]
     assert float(got) == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "luong-feeding"])
 def test_hard_attention_is_taught_where_to_look(decoder: str, tmp_path: Path) -> None:
     work = prepared(tmp_path, attention="hard", decoder=decoder, hidden=24)
-    model, batch = model_of(work), work.batch(work.batches(0)[0], 0, 1)
+    model, batch = model_of(work), work.load_batch(work.plan_epoch(0)[0], 0, 1)
     work.loss(model, batch).total.backward()
     for key, p in model.named_parameters():
         assert p.grad is not None, key
@@ -225,8 +226,10 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
     for path in (*data["train"], *data["valid"]):
         lines = (line.split("\t") for line in path.read_text().splitlines())
         path.write_text("".join(f"{one}\t{other.translate(letters)}\n" for one, other in lines), encoding="utf-8")
-    work = Translate(**data).prepare(tmp_path)
-    assert work.told.endswith("; BLEU is cut by zh, as the targets are written without spaces; --bleu says otherwise")
+    work = Translate.of(**data).prepare(tmp_path)
+    assert work.summary.endswith(
+        "; BLEU is cut by zh, as the targets are written without spaces; --bleu says otherwise"
+    )
     assert work.bleu == work.task.prepare(tmp_path, new=False).bleu == CorpusFingerprint.read(tmp_path).bleu == "zh"
     with torch.no_grad():
         model = model_of(work).eval()
@@ -234,8 +237,8 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
     interpreter = Translator(model, work.vocabularies, stretch=work.stretch)
     assert evaluate(interpreter, work.valid, Greedy(), ["bleu"], bleu="zh")[0]["bleu"] == values["bleu"]
     for cut in ("char", "13a"):
-        asked = Translate(**data, bleu=cut).prepare(tmp_path / cut)
-        assert (asked.bleu, "BLEU" in asked.told) == (cut, False)
+        asked = Translate.of(**data, bleu=cut).prepare(tmp_path / cut)
+        assert (asked.bleu, "BLEU" in asked.summary) == (cut, False)
     # a run that began when all was cut by 13a goes on so
     told = json.loads((tmp_path / "data.json").read_text())
     del told["bleu"]
@@ -244,7 +247,7 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"bleu was '13a' when \S+ began and is 'char' now; leave it out, or train anew"
     ):
-        Translate(**data, bleu="char").prepare(tmp_path, new=False)
+        Translate.of(**data, bleu="char").prepare(tmp_path, new=False)
 
 
 def test_any_of_several_answers_is_right() -> None:
@@ -253,9 +256,9 @@ def test_any_of_several_answers_is_right() -> None:
             pass
 
         def translate(self, lines: Any, search: Any = Greedy(), done: Any = None) -> Any:  # type: ignore[override]
-            from regard.tasks.translate.predictor import TranslationHypothesis
+            from regard.tasks.translate.predictor import GeneratedText
 
-            return [[TranslationHypothesis(line.upper(), (), 0.0, 0.0, True)] for line in lines]
+            return [[GeneratedText(line.upper(), (), 0.0, 0.0, True)] for line in lines]
 
     pairs = Pairs(["a", "b"], ["x", "y"], [("x", "A"), ("y", "z")])
     assert evaluate(Parrot(), pairs, Beam(), ["exact", "wer"]) == ({"exact": 50.0, "wer": 50.0}, ["A", "B"])
@@ -263,7 +266,7 @@ def test_any_of_several_answers_is_right() -> None:
 
 def test_files_without_valid_hold_out_a_fiftieth(tmp_path: Path) -> None:
     options = {**files(tmp_path, train=150), "valid": ()}
-    splits = read(Translate(**options))
+    splits = read(Translate.of(**options))
     assert (len(splits.train), len(splits.valid)) == (147, 3)
     assert splits.test is splits.valid
     whole = [line.rstrip("\n").split("\t") for line in (tmp_path / "train.tsv").read_text().splitlines()]
@@ -271,8 +274,8 @@ def test_files_without_valid_hold_out_a_fiftieth(tmp_path: Path) -> None:
     held = [*zip(splits.valid.source, splits.valid.target, strict=True)]
     assert sorted(got + held) == sorted(map(tuple, whole))
     assert got == [tuple(pair) for pair in whole if tuple(pair) not in held]  # in their order
-    assert list(read(Translate(**options)).valid.source) == list(splits.valid.source)
-    assert list(read(Translate(**options, seed=1)).valid.source) != list(splits.valid.source)
+    assert list(read(Translate.of(**options)).valid.source) == list(splits.valid.source)
+    assert list(read(Translate.of(**options, seed=1)).valid.source) != list(splits.valid.source)
     # however many lines there are, memory does not hold them all
     assert isinstance(splits.train.source, Lines)
 
@@ -280,8 +283,8 @@ def test_files_without_valid_hold_out_a_fiftieth(tmp_path: Path) -> None:
 def test_files_to_test_on(tmp_path: Path) -> None:
     options = files(tmp_path)
     (tmp_path / "test.tsv").write_text("ab\tba\n")
-    assert list(read(Translate(**options, test=(tmp_path / "test.tsv",))).test.source) == ["ab"]
-    assert len(read(Translate(**options)).test) == 11
+    assert list(read(Translate.of(**options, test=(tmp_path / "test.tsv",))).test.source) == ["ab"]
+    assert len(read(Translate.of(**options)).test) == 11
 
 
 def test_files_without_text(tmp_path: Path) -> None:
@@ -290,11 +293,11 @@ def test_files_without_text(tmp_path: Path) -> None:
     train = (tmp_path / "a.en", tmp_path / "a.de")
     said = f"train={train[0]} {train[1]} has no text on the side of the source, in 3 lines; give lines to learn from"
     with pytest.raises(ValueError, match=re.escape(said)):
-        Translate(train=train).prepare(tmp_path)
+        Translate.of(train=train).prepare(tmp_path)
 
 
 def test_large_numbers_are_written_as_such(tmp_path: Path) -> None:
-    assert prepared(tmp_path, **files(tmp_path / "more", train=1234, valid=11)).told.startswith(
+    assert prepared(tmp_path, **files(tmp_path / "more", train=1234, valid=11)).summary.startswith(
         "1,234 pairs to train on"
     )
 
@@ -306,10 +309,10 @@ def test_saved_once_and_the_same_when_resumed(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "data.json").read_text())["train"] == 83
     saved = {name: (tmp_path / name).read_bytes() for name in names}
     again = work.task.prepare(tmp_path, new=False)
-    assert [p.tolist() for p in again.batches(3)] == [p.tolist() for p in work.batches(3)]
+    assert [p.tolist() for p in again.plan_epoch(3)] == [p.tolist() for p in work.plan_epoch(3)]
     assert {name: (tmp_path / name).read_bytes() for name in names} == saved
-    assert "83 pairs to train on, 11 to validate" in work.told
-    assert work.task.interpreter(tmp_path).vocabularies.source.encode(["fab"]) == work.vocabularies.source.encode(
+    assert "83 pairs to train on, 11 to validate" in work.summary
+    assert work.task.load().predictor(tmp_path).vocabularies.source.encode(["fab"]) == work.vocabularies.source.encode(
         ["fab"]
     )
 
@@ -346,7 +349,7 @@ def test_a_new_run_learns_its_own_vocabularies(tmp_path: Path) -> None:
     prepared(tmp_path, tokens="characters")
     work = prepared(tmp_path, tokens="words")
     assert work.vocabularies.source.kind == "words"
-    assert work.task.interpreter(tmp_path).vocabularies.source.kind == "words"
+    assert work.task.load().predictor(tmp_path).vocabularies.source.kind == "words"
     prepared(tmp_path, tokens="bpe", vocabulary=300, shared=True)
     assert not (tmp_path / "tokens.source.json").exists()
 
@@ -372,13 +375,13 @@ def test_facts_that_are_none(text: str | None, said: str, tmp_path: Path) -> Non
     if text is not None:
         (tmp_path / "data.json").write_text(text)
     with pytest.raises((FileNotFoundError, ValueError), match=said):
-        work.task.interpreter(tmp_path)
+        work.task.load().predictor(tmp_path)
 
 
 def test_one_split_needs_no_other_file(tmp_path: Path) -> None:
     options = files(tmp_path)
     (tmp_path / "test.tsv").write_text("ab\tba\n")
-    task = Translate(**options, test=(tmp_path / "test.tsv",))
+    task = Translate.of(**options, test=(tmp_path / "test.tsv",))
     want = read(task)
     task.train[0].unlink()
     assert list(read_one(task, "test").source) == ["ab"]
@@ -390,7 +393,7 @@ def test_one_split_needs_no_other_file(tmp_path: Path) -> None:
 def test_what_is_held_out_was_never_seen(tmp_path: Path) -> None:
     lines = [f"{word}\t{n}" for n in range(10) for word in ("ab", "cd", "ef", "gh", "ij", "kl")]
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
-    splits = read(Translate(train=(tmp_path / "train.tsv",)))
+    splits = read(Translate.of(train=(tmp_path / "train.tsv",)))
     assert len(splits.train) + len(splits.valid) == 60
     assert not set(splits.train.source) & set(splits.valid.source)
 
@@ -400,7 +403,7 @@ def test_blank_lines_are_not_validated_on(tmp_path: Path) -> None:
     lines = ["\t\n"] * 300 + [line + "\t\n" for line in reversals(250)]
     (tmp_path / "train.tsv").write_text("".join(lines))
     options = {"tokens": "characters", "width": 16, "hidden": 24, "valid_lines": 3}
-    work = Translate(train=(tmp_path / "train.tsv",), **options).prepare(tmp_path)
+    work = Translate.of(train=(tmp_path / "train.tsv",), **options).prepare(tmp_path)
     assert (len(work.valid), len(work.valid_corpus), len(work.corpus)) == (3, 3, 247)
     assert all(line.strip() for line in (*work.valid.source, *work.valid.target))
     # drawn by the seed: a run that goes on validates on the same
@@ -418,39 +421,39 @@ def test_targets_much_longer_than_their_sources_are_not_cut(tmp_path: Path) -> N
     """The limit is learned from the pairs: no target of theirs is beyond it."""
     (tmp_path / "train.tsv").write_text("a\t" + "x" * 40 + "\nbbb\t" + "y" * 60 + "\n")
     (tmp_path / "valid.tsv").write_text("a\tx\n")
-    task = Translate(train=(tmp_path / "train.tsv",), valid=(tmp_path / "valid.tsv",), tokens="characters")
+    task = Translate.of(train=(tmp_path / "train.tsv",), valid=(tmp_path / "valid.tsv",), tokens="characters")
     work = task.prepare(tmp_path)
     assert work.stretch == pytest.approx(61 / (4 + 10))
-    model = work.model()  # made to say one token for ever
+    model = work.build_model()  # made to say one token for ever
     for p in model.parameters():
         torch.nn.init.zeros_(p)
     torch.nn.init.constant_(model.output.bias[-1:], 9.0)
     (said,) = Translator(model, work.vocabularies, stretch=work.stretch).translate(["bbb"])
-    assert len(said[0].tokens) == 61 + SPARE
+    assert len(said[0].tokens) == 61 + EXTRA_TOKENS
 
 
 def test_what_is_dropped_is_told(tmp_path: Path) -> None:
     options = files(tmp_path / "data")
     longer = sum(len(line.split("\t")[0]) > 3 for line in (tmp_path / "data" / "train.tsv").read_text().splitlines())
-    work = Translate(**options, max_length=3).prepare(tmp_path)
+    work = Translate.of(**options, max_length=3).prepare(tmp_path)
     assert len(work.corpus) == 83 - longer
-    assert f"dropped {longer} of 83 pairs: {longer} with a side of more than 3 tokens" in work.told
+    assert f"dropped {longer} of 83 pairs: {longer} with a side of more than 3 tokens" in work.summary
     assert len(work.valid_corpus) == 11  # every line counts
 
 
 def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     options = files(tmp_path / "data")
     with pytest.raises(ValueError, match="no pair is left to learn from: dropped 83 of 83 pairs"):
-        Translate(**options, max_length=1).prepare(tmp_path)
+        Translate.of(**options, max_length=1).prepare(tmp_path)
     one = tmp_path / "one.tsv"
     one.write_text("ab\tba\n")
     with pytest.raises(
         ValueError, match="train has no pair to spare for validation: of 1 lines 1 have text on both sides, and not two"
     ):
-        read(Translate(train=(one,)))
+        read(Translate.of(train=(one,)))
     (tmp_path / "data" / "valid.tsv").write_text("ab\tba\nabcdefabcdef\tfed\n")
-    told = "positions='learned' knows 10 places at max_length=4, a line to .* has 13 tokens; raise max_length to 6"
-    learned = Translate(**options, max_length=4, model="transformer", positions="learned")
+    told = "positions='learned' knows 10 positions at max_length=4, a line to .* has 13 tokens; raise max_length to 6"
+    learned = Translate.of(**options, max_length=4, model="transformer", positions="learned")
     with pytest.raises(ValueError, match=told):
         learned.prepare(tmp_path / "other")
     dataclasses.replace(learned, max_length=6).prepare(tmp_path / "fits")
@@ -465,7 +468,7 @@ def test_embedded_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     kind = dataclasses.replace(translation.EMBEDDED["reverse"], splits=few)
     monkeypatch.setitem(translation.EMBEDDED, "reverse", kind)
-    works = [Translate(data="reverse", seed=seed).prepare(tmp_path / str(seed)) for seed in (0, 1)]
+    works = [Translate.of(data="reverse", seed=seed).prepare(tmp_path / str(seed)) for seed in (0, 1)]
     assert list(works[0].valid.source) != list(works[1].valid.source)
     assert works[0].reported == ("exact",)
     assert len(works[0].corpus) == 41
@@ -485,15 +488,15 @@ LEARNERS: dict[str, tuple[int, dict[str, Any]]] = {
 def test_it_learns(name: str, tmp_path: Path) -> None:
     """To turn words of up to four letters round, of which by chance less than one in a hundred comes out right."""
     steps, options = LEARNERS[name]
-    task = Translate(**{**files(tmp_path / "data", train=900, valid=100), "width": 32, "batch": 256, **options})
+    task = Translate.of(**{**files(tmp_path / "data", train=900, valid=100), "width": 32, "batch": 256, **options})
     work = task.prepare(tmp_path)
     torch.manual_seed(0)
-    model = work.model()
+    model = work.build_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2 if name != "transformer" else 4e-3)
     losses: list[float] = []
-    plans = itertools.chain.from_iterable(work.batches(epoch) for epoch in itertools.count())
+    plans = itertools.chain.from_iterable(work.plan_epoch(epoch) for epoch in itertools.count())
     for planned in itertools.islice(plans, steps):
-        loss = work.loss(model, work.batch(planned, 0, 1))
+        loss = work.loss(model, work.load_batch(planned, 0, 1))
         losses.append(float(loss.sums["nll"]) / loss.count)
         optimizer.zero_grad()
         (loss.total / loss.count).backward()

@@ -13,7 +13,7 @@ PAIRS = Pairs(["abc ab", "cab"], ["xy z", "zz"])
 
 
 def trained(**options: Any) -> Vocabularies:
-    return Vocabularies.train(Translate(**options), PAIRS)
+    return Vocabularies.train(Translate.of(**options), PAIRS)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def trained(**options: Any) -> Vocabularies:
     ],
 )
 def test_what_is_cut_into_what(options: dict[str, Any], want: tuple[str, str]) -> None:
-    assert kinds(Translate(**options)) == want
+    assert kinds(Translate.of(**options)) == want
 
 
 def test_shared_where_it_is_bpe_or_asked_for() -> None:

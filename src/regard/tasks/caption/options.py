@@ -1,122 +1,222 @@
-"""Caption: what does a picture show, in words?  No torch here: a command line reads the options below."""
+"""The options of the task caption and of its model.  No torch here: a command line reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.tasks.base import Room, TaskConfig
+from regard.common.option_checks import check_at_least, check_choices, check_owner, check_positive, check_share
+from regard.common.option_fields import left_open, option, resolve
+from regard.tasks._image_options import ServeImages
+from regard.tasks._option_checks import check_beam, check_split
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
-# what holds where an option is left open
-_OPEN = {"doubly": 0.01, "expected": 0.5, "entropy": 0.002}
+if TYPE_CHECKING:
+    from regard.models.show_attend_tell.model import ShowAttendTell
+    from regard.tasks.caption.task import CaptionTask
+
+# options of one kind of attention, and their values where they are left open
+_OF_ATTENTION: dict[str, dict[str, float]] = {"soft": {"doubly": 0.01}, "hard": {"expected": 0.5, "entropy": 0.002}}
+
+
+@dataclass(frozen=True)
+class ShowAttendTellOptions(ModelOptions):
+    """A convolutional encoder, and a decoder that attends to patches for every word."""
+
+    attention: Literal["soft", "hard"] = "soft"
+    """Mix all patches by their weights (soft), or read one, sampled in training and the likeliest then (hard)."""
+    expected: float | None = left_open("0.5")
+    """hard: the probability that the patches of a training image are mixed instead of sampled."""
+    annotation: int = 64
+    """The width of an annotation vector, which describes one patch."""
+    channels: int = 32
+    """Channels of the encoder's first layer; the second has twice as many."""
+    width: int = 64
+    """The width of embeddings."""
+    hidden: int = 96
+    """The width of the decoder's state."""
+    dropout: float = 0.0
+    """The share of embeddings, and of the inputs of the vocabulary layer, that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_owner(self, "attention", {"hard": ("expected",)})
+        check_at_least(self, 0, {"expected": 0.5})
+        if self.expected is not None and self.expected > 1:
+            raise ValueError(f"expected must be a probability from 0 to 1, got {self.expected}; try expected=0.5")
+        check_at_least(self, 1, dict.fromkeys(("annotation", "channels", "width", "hidden"), 64))
+        check_share(self, {"dropout": 0.1})
+        resolve(self, _OF_ATTENTION[self.attention])
+
+    def build(self, image_channels: int, vocabulary: int) -> ShowAttendTell:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.show_attend_tell.encoder import AnnotationEncoder
+        from regard.models.show_attend_tell.model import ShowAttendTell
+
+        return ShowAttendTell(
+            AnnotationEncoder(image_channels, self.annotation, width=self.channels),
+            vocabulary,
+            width=self.width,
+            hidden=self.hidden,
+            attention=self.attention,
+            # soft attention samples nothing, so it does not use it
+            expected=_OF_ATTENTION["hard"]["expected"] if self.expected is None else self.expected,
+            dropout=self.dropout,
+            padding=PAD,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateCaptions:
+    """Options of `regard evaluate` for captions."""
+
+    beam: int = 5
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    length_penalty: float = left_open(1)
+    """α of log p / ((5 + length) / 6)^α: a larger α favours longer captions."""
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without test images, test is the same as valid."""
+    test: tuple[Path, ...] = ()
+    """Other images with captions: one .tsv file."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_beam(self)
+        if len(self.test) > 1:
+            raise ValueError(f"--test must be one .tsv file, got {len(self.test)}; join them first")
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictCaptions:
+    """Options of `regard predict` for captions."""
+
+    top: int = 1
+    """Captions per image, the best first."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
 class Caption(TaskConfig):
-    """Caption pictures: files with captions, or embedded scenes, by a decoder that looks at a place a word."""
+    """Caption images: files with captions, or embedded scenes, by a decoder that attends to patches for every word."""
 
-    COUNTED: ClassVar[str] = "tokens"
-    EMBEDDED: ClassVar[str] = "scenes"
-    STEPS: ClassVar[dict[str, int]] = {"scenes": 1600}
-    MINUTES: ClassVar[dict[str, float]] = {"files": 60.0}
-    TRAINING: ClassVar[dict[str, Any]] = {
+    name: ClassVar[str] = "caption"
+    summary: ClassVar[str] = "describe images in words: your own images with captions, or scenes of handwritten digits"
+    unit: ClassVar[str] = "tokens"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "image"
+    embedded: ClassVar[str] = "scenes"
+    budgets: ClassVar[dict[str, Budget]] = {"scenes": Budget(steps=1600), "files": Budget(minutes=60.0)}
+    metrics: ClassVar[dict[str, bool]] = {
+        "bleu": True,
+        "exact": True,
+        "pointing": True,
+        "pointing_drawn": True,
+        "nll": False,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {"scenes": {"tokens": "words"}, "files": {"tokens": "bpe"}}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"show-attend-tell": ShowAttendTellOptions}
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = "soft, hard: all patches mixed by their weights, or one that is sampled."
+    run_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json")
+    training: ClassVar[dict[str, Any]] = {
         "lr": 4e-3,
         "schedule": "cosine",
         "warmup": 50,
         "validate_every": 200,
         "save_every": 200,
     }
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateCaptions
+    Predict: ClassVar[type] = PredictCaptions
+    Serve: ClassVar[type] = ServeImages
 
     data: Literal["scenes"] | None = None
-    """Embedded data that needs no file: one to three written digits, and sentences that say what stands where."""
-    train: Path | None = None
-    """A .tsv file of your own: path of a picture, tab, caption; as many lines as a picture has captions."""
-    valid: Path | None = None
-    """Pictures to choose the best weights by, as --train has them; without any, a tenth of the training pictures."""
-    test: Path | None = None
-    """Pictures that only `regard evaluate` looks at; without any, those of --valid."""
+    """An embedded data set that needs no file: scenes of one to three handwritten digits, and sentences about them."""
+    train: Path | None = option(None, metavar="FILE")
+    """Your own images: a .tsv file with one line per caption: path of an image, tab, caption."""
+    valid: Path | None = option(None, metavar="FILE")
+    """Images to choose the best weights by, in the format of --train; if left out, a tenth of the training images."""
+    test: Path | None = option(None, metavar="FILE")
+    """Images that only `regard evaluate` reads; if left out, those of --valid."""
     size: int | None = None
-    """Pictures become so many pixels wide and high; left open, they must be of one size already."""
+    """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
 
-    tokens: Literal["bpe", "characters", "words"] | None = None
-    """What captions are cut into; left open, words for scenes and bpe for files."""
+    tokens: Literal["bpe", "characters", "words"] = left_open()
+    """The kind of tokens."""
     vocabulary: int = 8000
-    """At most this many different tokens."""
+    """The largest number of different tokens."""
     max_length: int = 60
-    """Longer captions, in tokens, are not learned from; none that is said is longer."""
+    """Longer captions, in tokens, are dropped from training; no caption that the model writes is longer."""
 
-    attention: Literal["soft", "hard"] = "soft"
-    """Mix all places by their weights (soft), or go to one, drawn while training and the likeliest then (hard)."""
-    doubly: float | None = None
-    """soft: λ of Σ_i (1 − Σ_t α_ti)², which makes captions look at every place; left open, 0.01."""
-    expected: float | None = None
-    """hard: the chance that a training picture's places are mixed and not drawn; left open, 0.5."""
-    entropy: float | None = None
-    """hard: how much staying undecided is paid for while it is learned where to look; left open, 0.002."""
-    annotation: int = 64
-    """The width of an annotation vector, which tells of one place."""
-    channels: int = 32
-    """Channels of the first layer of the encoder; the second has twice as many."""
-    width: int = 64
-    """The width of embeddings."""
-    hidden: int = 96
-    """The width of the decoder's state."""
-    dropout: float = 0.0
-    """The share of embeddings and of what the vocabulary layer reads that training leaves out."""
+    model: ShowAttendTellOptions = left_open()
+    """A convolutional encoder, and a recurrent decoder that attends."""
+    doubly: float | None = left_open("0.01")
+    """soft: λ of Σ_i (1 − Σ_t α_ti)², which makes captions attend to every patch."""
+    entropy: float | None = left_open("0.002")
+    """hard: the weight of the entropy of the attention, which keeps it undecided while it learns where to attend."""
     smoothing: float = 0.0
-    """Label smoothing: the share of certainty that is spread over the vocabulary."""
+    """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
     batch: int = 640
-    """At most this many tokens a batch, padding included; short, middling and long captions go apart."""
+    """Tokens per batch, padding included, at most; short, middling and long captions are in separate batches."""
     valid_lines: int = 500
-    """Validate on at most this many pictures."""
+    """Images to validate on, at most."""
     seed: int = 0
-    """Decides scenes, initial weights, the order of batches, draws, what is held out."""
+    """Determines scenes, initial weights, the order of batches, sampled patches, and which images are held out."""
 
     def __post_init__(self) -> None:
         for name in ("train", "valid", "test"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
-        self._of_files(["valid", "test", "size"], "pictures", "train=FILE")
-        self._of_one("attention", {"soft": ["doubly"], "hard": ["expected", "entropy"]})
-        self._least(0, {**_OPEN, "seed": 0})
-        if self.expected is not None and self.expected > 1:
-            raise ValueError(f"expected must be a chance from 0 to 1, got {self.expected}; try expected=0.5")
-        whole = ("size", "vocabulary", "max_length", "annotation", "channels", "width", "hidden", "valid_lines")
-        self._least(1, dict.fromkeys((*whole, "batch"), 64))
-        self._share({"dropout": 0.1, "smoothing": 0.1})
+        self._check_files_given(["valid", "test", "size"], "images", "train=FILE")
+        chosen = SimpleNamespace(attention=self.attention, doubly=self.doubly, entropy=self.entropy)
+        check_owner(chosen, "attention", {"soft": ("doubly",), "hard": ("entropy",)})
+        check_at_least(self, 0, {"doubly": 0.01, "entropy": 0.002, "seed": 0})
+        check_at_least(self, 1, dict.fromkeys(("size", "vocabulary", "max_length", "valid_lines", "batch"), 64))
+        check_share(self, {"smoothing": 0.1})
+        resolve(self, _OF_ATTENTION[self.attention])
+
+    @property
+    def attention(self) -> str:
+        return self.model.attention
 
     @property
     def title(self) -> str:
-        return f"captions of {self.source}"
+        return f"captions of {self.dataset_label}"
 
-    def choice(self, name: str) -> Any:
-        if name == "metric":
-            return "bleu"
-        value = getattr(self, name)
-        if value is None and name == "tokens":
-            return "words" if self.train is None else "bpe"
-        return _OPEN.get(name) if value is None else value
+    @classmethod
+    def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
+        """Also options of one attention that have their default, where an attention is typed."""
+        if option == "attention":
+            defaults = _OF_ATTENTION["soft"] | _OF_ATTENTION["hard"]
+            return [name for name, default in defaults.items() if file.get(name) == default]
+        return super().replaced(option, value, file)
 
-    def higher(self, score: str) -> bool:
-        return score != "nll"
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these attentions; options of the other one that have their default are left open."""
+        options = {**vars(self), **vars(self.model)}
+        defaults = _OF_ATTENTION["soft"] | _OF_ATTENTION["hard"]
+        opened = {name: None for name, value in defaults.items() if options[name] == value}
+        return {value: self.with_options(attention=value, **opened) for value in values}
 
-    def versions(self, names: Sequence[str]) -> dict[str, Self]:
-        """The same with each of these attentions."""
-        return {name: replace(self, attention=name) for name in names}  # type: ignore[arg-type]  # checked above
+    def cli_arguments(self) -> list[str]:
+        """Also the options of the other attention, which a file of options may give."""
+        (other,) = set(_OF_ATTENTION) - {self.attention}
+        opened = [word for name in _OF_ATTENTION[other] for word in (f"--{name}", "None")]
+        return [*super().cli_arguments(), *opened]
 
-    def words(self) -> list[str]:
-        return ["--attention", self.attention]
-
-    def next(self, run: str) -> str:
+    def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE --picture words.png"
 
-    def ahead(self, folder: Path, new: bool) -> str:
-        return "composing scenes of written digits" if self.train is None else ""
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        return "composing scenes of handwritten digits" if self.dataset == "scenes" else ""
 
-    def room(self) -> Room:
-        from regard.tasks.caption import task as captioning
+    def load(self) -> CaptionTask:
+        from regard.tasks.caption.task import CaptionTask
 
-        return captioning
+        return CaptionTask(self)

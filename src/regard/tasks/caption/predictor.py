@@ -1,8 +1,10 @@
-"""Captioner: a model that tells of pictures, with its vocabulary: pixels in, text out, and where each word looked."""
+"""Captioner: the predictor of caption: images in, captions and the attention of their tokens out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,169 +13,167 @@ from torch import Tensor
 
 from regard.attn.call import Need
 from regard.attn.terms.read import Sample
-from regard.common import atomic_files
 from regard.common.eval_mode import eval_mode
-from regard.data.embedded.scenes import NAMES, Box
-from regard.data.text.special_tokens import PAD
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.search import Greedy, Search, run_search
-from regard.models.show_attend_tell.encoder import AnnotationEncoder
+from regard.decoding.search import Beam, Greedy, Search, run_search
+from regard.inference.predictor import Observe
 from regard.models.show_attend_tell.model import ShowAttendTell
-from regard.recording.record import record
 from regard.recording.recording import Recording
-from regard.tasks._image_data import ImageStats, recalled, tensor
-from regard.tasks.caption.options import Caption
-from regard.tasks.translate.predictor import TranslationHypothesis, shift_right, with_eos
-from regard.tasks.translate.vocabularies import read_vocabulary
+from regard.tasks._image_data import ImageStats, image_tensor, read_stats
+from regard.tasks._image_predictors import ImageInput, ImagePredictor
+from regard.tasks._text_generation import (
+    GeneratedText,
+    TokenAlignment,
+    between_marks,
+    negative_log_likelihood,
+    read_tokenizer,
+    shift_right,
+)
+from regard.tasks.caption.options import Caption, PredictCaptions
+from regard.viz.text import labels
 
-_TOKENS = "tokens.json"
-# pictures at once
-_AT_ONCE = 128
+# the file of a run that holds the vocabulary
+TOKENS = "tokens.json"
+# hypotheses kept at every step
+_BEAM = 5
+# images per forward pass
+_BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)
-class CaptionAlignment:
-    """Where each piece of a caption looked; the last is the end of the sentence, if it was said."""
+class ImageCaptions:
+    """The captions of one image, the best first, and the tokens of the best, with the end of the sentence."""
 
-    pieces: list[str]
-    weights: Tensor = field(repr=False)  # "t n"
+    hypotheses: list[GeneratedText]
+    tokens: list[str]
+
+    @property
+    def best(self) -> GeneratedText:
+        return self.hypotheses[0]
 
 
-class Captioner:
-    """pixels -> annotation vectors -> search -> text; no caption is longer than `longest` tokens."""
+class Captioner(ImagePredictor[ImageCaptions]):
+    """image -> annotation vectors -> search -> text; no caption is longer than `max_length` tokens."""
 
-    def __init__(self, model: ShowAttendTell, tokens: Tokenizer, facts: ImageStats, longest: int) -> None:
-        self.model, self.tokens, self.facts, self.longest = model, tokens, facts, longest
+    served_as: ClassVar[str] = "caption"
+    page_title: ClassVar[str] = "Describe pictures"
+
+    def __init__(self, model: ShowAttendTell, tokenizer: Tokenizer, stats: ImageStats, max_length: int) -> None:
+        self.model: ShowAttendTell = model
+        self.tokenizer, self.stats, self.max_length = tokenizer, stats, max_length
 
     @staticmethod
-    def of(task: Caption, folder: Path) -> "Captioner":
-        """A fresh model with the vocabulary that was saved in the folder: load weights into it, give it pictures."""
-        tokens, facts = read_tokens(folder), recalled(folder)
-        return Captioner(build(task, facts.channels, len(tokens)), tokens, facts, task.max_length)
+    def of(config: Caption, folder: Path) -> "Captioner":
+        """A captioner with the vocabulary of a run, whose model has initial weights."""
+        tokenizer, stats = read_tokenizer(folder / TOKENS), read_stats(folder)
+        return Captioner(config.model.build(stats.channels, len(tokenizer)), tokenizer, stats, config.max_length)
+
+    # Prediction
+
+    def predict(
+        self, inputs: Sequence[ImageInput], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[ImageCaptions]:
+        options = PredictCaptions() if options is None else options
+        pixels = self._stack(inputs)
+        captions = self.describe(pixels, Beam(max(_BEAM, options.top), nbest=options.top), first=first)
+        if observe is not nullcontext:
+            with observe():
+                self.align(pixels, [hypotheses[0] for hypotheses in captions])
+        return [ImageCaptions(hypotheses, self.tokenizer.pieces(hypotheses[0].with_eos)) for hypotheses in captions]
 
     @torch.no_grad()
     def describe(
-        self, pixels: NDArray[np.uint8], search: Search = Greedy(), *, first: int = 0
-    ) -> list[list[TranslationHypothesis]]:  # "n h w c"
-        """The captions of every picture, the best first; `first` is the number of the first, which decides draws."""
-        said: list[list[TranslationHypothesis]] = []
+        self,
+        pixels: NDArray[np.uint8],
+        search: Search = Greedy(),
+        *,
+        first: int = 0,
+        done: Callable[[int], object] | None = None,
+    ) -> list[list[GeneratedText]]:  # "n h w c"
+        """The captions of every image, the best first.
+
+        `first` is the number of the first image, by which captions are sampled. `done` is called with the number of
+        images that have captions, after every batch.
+        """
+        captions: list[list[GeneratedText]] = []
         with eval_mode(self.model):
-            for at in range(0, len(pixels), _AT_ONCE):
-                x = self._tensor(pixels[at : at + _AT_ONCE])
+            for start in range(0, len(pixels), _BATCH):
+                x = self._tensor(pixels[start : start + _BATCH])
                 state = self.model.init_state(x)
-                limits = torch.full((len(x),), self.longest + 1, device=x.device)
-                numbers = range(first + at, first + at + len(x))
+                limits = torch.full((len(x),), self.max_length + 1, device=x.device)
+                numbers = range(first + start, first + start + len(x))
                 found = run_search(self.model, state, search, limits, numbers, state.state.lengths)
-                said += [
-                    [self._said(one.tokens, one.log_prob, one.score, one.finished) for one in each] for each in found
+                captions += [
+                    [GeneratedText.of(hypothesis, self.tokenizer) for hypothesis in hypotheses] for hypotheses in found
                 ]
-        return said
+                if done is not None:
+                    done(len(captions))
+        return captions
 
-    def _said(self, tokens: tuple[int, ...], log_prob: float, score: float, finished: bool) -> TranslationHypothesis:
-        return TranslationHypothesis(self.tokens.decode(tokens), tokens, log_prob, score, finished)
+    def text(self, output: ImageCaptions) -> str:
+        return "\t".join(hypothesis.text for hypothesis in output.hypotheses)
 
-    @torch.no_grad()
-    def look(
-        self, pixels: NDArray[np.uint8], said: Sequence[TranslationHypothesis]
-    ) -> list[CaptionAlignment]:  # "n h w c"
-        """Where each caption looked while it was said: the steps again on what was found."""
-        spoken = [with_eos(one) for one in said]
-        looked: list[CaptionAlignment] = []
+    def summary(self, output: ImageCaptions) -> str:
+        return output.best.text
+
+    def json(self, output: ImageCaptions) -> dict[str, Any]:
+        captions = [
+            {"caption": hypothesis.text, "log_prob": hypothesis.log_prob, "score": hypothesis.score}
+            for hypothesis in output.hypotheses
+        ]
+        return {"captions": captions}
+
+    def answer(self, output: ImageCaptions, top: int) -> dict[str, Any]:
+        if not output.tokens:
+            return {}
+        words = [labels.visible_label(token.removeprefix("▁")) for token in output.tokens]
+        return {"text": output.best.text, "words": words}
+
+    # Gradients
+
+    def tensor_loss(self, x: Tensor, targets: Sequence[str]) -> Tensor:
+        """−log p(caption | image)."""
+        target = between_marks(self.tokenizer.encode(targets)).to(x.device)
         with eval_mode(self.model):
-            for at in range(0, len(pixels), _AT_ONCE):
-                here = spoken[at : at + _AT_ONCE]
-                x = self._tensor(pixels[at : at + _AT_ONCE])
-                weights = self.model.teacher_force(x, shift_right(here).to(x.device), Need(weights=True)).weights
-                assert weights is not None
-                for words, one in zip(here, weights.cpu(), strict=True):
-                    looked.append(CaptionAlignment(self.tokens.pieces(words), one[: len(words)]))
-        return looked
+            output = self.model.teacher_force(x, target[:, :-1])
+            return negative_log_likelihood(output, target[:, 1:], self.model.output)
+
+    # The attention behind a caption
 
     @torch.no_grad()
-    def recorded(self, pixels: NDArray[np.uint8], said: TranslationHypothesis) -> Recording:  # "h w c"
-        """A recording of one caption of one picture, a map a word."""
-        words = with_eos(said)
-        x = self._tensor(pixels[None])
-        with eval_mode(self.model), record(self.model) as tape:
-            self.model.teacher_force(x, shift_right([words]).to(x.device))
-        shown = [piece.removeprefix("▁") for piece in self.tokens.pieces(words)]
-        return tape.with_labels(shown, [])
+    def align(self, pixels: NDArray[np.uint8], captions: Sequence[GeneratedText]) -> list[TokenAlignment]:  # "n h w c"
+        """The attention of every token of the captions to the patches: the steps of the search again, all at once."""
+        targets = [caption.with_eos for caption in captions]
+        alignments: list[TokenAlignment] = []
+        with eval_mode(self.model):
+            for start in range(0, len(pixels), _BATCH):
+                batch = targets[start : start + _BATCH]
+                x = self._tensor(pixels[start : start + _BATCH])
+                weights = self.model.teacher_force(x, shift_right(batch).to(x.device), Need(weights=True)).weights
+                assert weights is not None
+                for tokens, rows in zip(batch, weights.cpu(), strict=True):
+                    alignments.append(TokenAlignment(self.tokenizer.pieces(tokens), rows[: len(tokens)]))
+        return alignments
+
+    def label(self, recording: Recording, given: ImageInput, output: ImageCaptions) -> Recording:
+        recording = super().label(recording, given, output)
+        return recording.with_labels([token.removeprefix("▁") for token in output.tokens], [])
 
     @property
     def hard(self) -> bool:
-        """Does a word go to one place?"""
+        """Whether a token reads one patch alone."""
         return isinstance(getattr(self.model.decoder.attention, "read", None), Sample)
 
     def grid(self) -> tuple[int, int]:
-        """Height and width of the map of places."""
+        """Height and width of the grid of patches."""
         with torch.no_grad(), eval_mode(self.model):
-            blank = np.zeros((1, self.facts.height, self.facts.width, self.facts.channels), np.uint8)
-            grid = self.model.init_state(self._tensor(blank)).grid
+            grid = self.model.init_state(self.tensor([self.black()])).grid
         assert grid is not None
         return grid
 
+    def _stack(self, inputs: Sequence[ImageInput]) -> NDArray[np.uint8]:  # -> "n h w c"
+        shape = (0, self.stats.height, self.stats.width, self.stats.channels)
+        return np.stack([given.pixels for given in inputs]) if inputs else np.zeros(shape, np.uint8)
+
     def _tensor(self, pixels: NDArray[np.uint8]) -> Tensor:
-        return tensor(pixels, self.facts).to(next(self.model.parameters()).device)
-
-
-def build(task: Caption, channels: int, vocabulary: int) -> ShowAttendTell:
-    """The model, fresh."""
-    return ShowAttendTell(
-        AnnotationEncoder(channels, task.annotation, width=task.channels),
-        vocabulary,
-        width=task.width,
-        hidden=task.hidden,
-        attention=task.attention,
-        expected=task.choice("expected"),
-        dropout=task.dropout,
-        padding=PAD,
-    )
-
-
-def read_tokens(folder: Path) -> Tokenizer:
-    """The vocabulary of a run."""
-    path = folder / _TOKENS
-    if not path.exists():
-        raise FileNotFoundError(f"{folder} holds no vocabulary ({_TOKENS}); name the folder of a training run")
-    return read_vocabulary(path)
-
-
-def has_tokens(folder: Path) -> bool:
-    return (folder / _TOKENS).exists()
-
-
-def write_tokens(tokens: Tokenizer, folder: Path) -> None:
-    atomic_files.make_folder(folder)
-    atomic_files.write_atomically(folder / _TOKENS, [tokens.to_json().encode()])
-
-
-def pointing(
-    looked: Sequence[CaptionAlignment],
-    boxes: Sequence[tuple[Box, ...]],
-    grid: tuple[int, int],
-    size: tuple[int, int],
-    draw: np.random.Generator | None = None,
-) -> float:
-    """Of the words that name a digit, the percentage whose map has its peak on that digit; 0 if no word names one.
-
-    A peak is the middle of a place, and lies on a digit if it is within its box. Of two digits of one name the first
-    that is named is the first one reads. A word for a digit that is not there points nowhere. With `draw` it is a place
-    drawn by the weights, not their peak.
-    """
-    named = right = 0
-    for one, there in zip(looked, boxes, strict=True):
-        left = list(there)
-        for piece, weights in zip(one.pieces, one.weights.cpu().double(), strict=True):
-            word = piece.strip("▁,")
-            if word not in NAMES:
-                continue
-            named += 1
-            box = next((box for box in left if box.name == word), None)
-            if box is None:
-                continue
-            left.remove(box)
-            share = weights.numpy()
-            at = int(share.argmax()) if draw is None else int(draw.choice(len(share), p=share / share.sum()))
-            y, x = (at // grid[1] + 0.5) * size[0] / grid[0], (at % grid[1] + 0.5) * size[1] / grid[1]
-            right += box.holds(y, x)
-    return 100.0 * right / named if named else 0.0
+        return image_tensor(pixels, self.stats).to(self.device)

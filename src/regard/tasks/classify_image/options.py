@@ -1,86 +1,159 @@
-"""ClassifyImage: which class is a picture of?  No torch here: a command line reads the options below."""
+"""The options of the task classify-image and of its models.  No torch here: a command line reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.tasks.base import LabelledImageConfig, Room
+from regard.common.option_checks import check_at_least, check_share
+from regard.common.option_fields import left_open
+from regard.common.suggestions import known
+from regard.tasks._image_options import EvaluateImages, PredictImageClasses, ServeImages
+from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
-# which options belong to one model alone
-_OWN = {"convnet": ("gate", "depths"), "rows": ("heads", "stride")}
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard.models.convnet import ConvNet
+    from regard.models.row_reader import RowReader
+    from regard.tasks.classify_image.task import ClassifyImageTask
 
 
 @dataclass(frozen=True)
-class ClassifyImage(LabelledImageConfig):
-    """Classify images: folders of pictures, IDX files, or embedded digits, by a network with any gate."""
+class ImageClassifierOptions(ModelOptions):
+    """Options of a model that classifies images."""
 
-    MINUTES: ClassVar[dict[str, float]] = {"digits": 1.0, "files": 20.0}
-    SUITS: ClassVar[dict[str, dict[str, Any]]] = {
-        "convnet": {"width": 32, "depths": (1, 1, 1)},
-        "rows": {"width": 16, "heads": 12},
-    }
+    # the names of the rows and columns of its attention maps, for figures; empty if they are patches or channels
+    map_axes: ClassVar[Mapping[str, str]] = {}
 
-    model: Literal["convnet", "rows"] = "convnet"
-    """Residual blocks that may have a gate, or a gated attention cell that reads row by row."""
+    @abstractmethod
+    def build(self, channels: int, size: tuple[int, int], classes: int) -> nn.Module:
+        """`size` is the height and width of an image."""
+
+    def resolved_by(self, size: tuple[int, int]) -> dict[str, Any]:
+        """The open fields as images of this height and width decide them."""
+        return {}
+
+
+@dataclass(frozen=True)
+class ConvNetOptions(ImageClassifierOptions):
+    """Residual blocks, each with a gate at its end."""
+
     gate: str | None = None
-    """convnet: stands at the end of every block: a name of `regard list gates`; left open, none."""
-    width: int | None = None
-    """convnet: channels of the first stage, and every later one has twice as many; rows: numbers of every head."""
-    depths: tuple[int, ...] | None = None
-    """convnet: residual blocks of each stage; 1 1 1."""
-    heads: int | None = None
-    """rows: heads of the cell; 12."""
-    stride: int | None = None
-    """rows: pixels from one row, and from one patch in it, to the next; left open, an eighth of a picture."""
+    """The gate at the end of every block, a name of `regard list gates`; if left out, none."""
+    width: int = 32
+    """Channels of the first stage; every later stage has twice as many as the one before."""
+    depths: tuple[int, ...] = (1, 1, 1)
+    """Residual blocks of each stage."""
     dropout: float = 0.1
-    """Share of features that is dropped before the last layer while training."""
-    smoothing: float = 0.0
-    """Share of the target's probability that goes to all classes (label smoothing)."""
-    shift: int = 1
-    """Training images are moved by up to so many pixels each way."""
-    batch: int = 64
-    """Images of a batch."""
-    seed: int = 0
-    """Decides initial weights, the order of batches, shifts, what dropout drops, and which images are held out."""
+    """The share of features that dropout sets to zero before the last layer in training."""
 
     def __post_init__(self) -> None:
         if self.gate == "none":
             object.__setattr__(self, "gate", None)
+        object.__setattr__(self, "depths", tuple(self.depths))
+        check_at_least(self, 1, {"width": 16})
+        check_share(self, {"dropout": 0.1})
+
+    def build(self, channels: int, size: tuple[int, int], classes: int) -> ConvNet:
+        from regard.gates.catalogue import GATES
+        from regard.models.convnet import ConvNet
+
+        if self.gate is not None:
+            known("gate", self.gate, ["none", *GATES])
+        gate = None if self.gate is None else GATES[self.gate]
+        return ConvNet(channels, classes, width=self.width, depths=self.depths, gate=gate, dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class RowReaderOptions(ImageClassifierOptions):
+    """A recurrent gated attention cell that reads an image row by row."""
+
+    map_axes: ClassVar[Mapping[str, str]] = {
+        "queries": "rows of the picture, from the top",
+        "keys": "patches of a row, from the left",
+    }
+
+    width: int = 16
+    """The width of every head."""
+    heads: int = 12
+    """Heads of the cell."""
+    stride: int | None = left_open("an eighth of the image")
+    """Pixels from one row to the next, and from one patch of a row to the next."""
+    dropout: float = 0.1
+    """The share of features that dropout sets to zero before the last layer in training."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, {"width": 16, "heads": 12, "stride": 4})
+        check_share(self, {"dropout": 0.1})
+
+    def build(self, channels: int, size: tuple[int, int], classes: int) -> RowReader:
+        from regard.models.row_reader import RowReader
+
+        stride = self.resolved_by(size)["stride"]
+        return RowReader(
+            channels, size, classes, heads=self.heads, width=self.width, stride=stride, dropout=self.dropout
+        )
+
+    def resolved_by(self, size: tuple[int, int]) -> dict[str, Any]:
+        return {"stride": max(round(min(size) / 8), 1) if self.stride is None else self.stride}
+
+
+@dataclass(frozen=True)
+class ClassifyImage(LabelledImageConfig):
+    """Classify images: folders of images, IDX files, or embedded digits, by a network with any gate."""
+
+    name: ClassVar[str] = "classify-image"
+    summary: ClassVar[str] = "classify images: folders of images, IDX files, or handwritten digits"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "image"
+    budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.0), "files": Budget(minutes=20.0)}
+    # few images are held out, and their likelihood shows smaller differences than their accuracy
+    metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"convnet": ConvNetOptions, "rows": RowReaderOptions}
+    varies: ClassVar[str] = "gate"
+    varies_help: ClassVar[str] = "Gates by name, as `regard list gates` has them; none is a network without gates."
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateImages
+    Predict: ClassVar[type] = PredictImageClasses
+    Serve: ClassVar[type] = ServeImages
+
+    model: ImageClassifierOptions = left_open()
+    """Residual blocks that may have a gate, or a gated attention cell that reads row by row."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of the target's probability that is spread over all classes."""
+    shift: int = 1
+    """Training images are shifted at random by up to this many pixels each way."""
+    batch: int = 64
+    """Images per batch."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, shifts, dropout, and which images are held out."""
+
+    def __post_init__(self) -> None:
         super().__post_init__()
-        self._of_one("model", _OWN)
-        if self.depths is not None:
-            object.__setattr__(self, "depths", tuple(self.depths))
-        self._least(1, {"size": 32, "width": 16, "batch": 64, "heads": 12, "stride": 4})
-        self._least(0, {"shift": 0, "seed": 0})
-        self._share({"dropout": 0.1, "smoothing": 0.1})
+        check_at_least(self, 1, {"size": 32, "batch": 64})
+        check_at_least(self, 0, {"shift": 0, "seed": 0})
+        check_share(self, {"smoothing": 0.1})
 
     @property
     def title(self) -> str:
-        what = "a network" if self.model == "convnet" else "a reader of rows"
-        return f"{what} on {self.source}"
+        return f"{'a network' if self.model_name == 'convnet' else 'a reader of rows'} on {self.dataset_label}"
 
-    def choice(self, name: str) -> Any:
-        if name == "metric":
-            return "nll"
-        value = getattr(self, name)
-        return self.SUITS[self.model].get(name) if value is None else value
-
-    def higher(self, score: str) -> bool:
-        return score == "accuracy"
-
-    def versions(self, names: Sequence[str]) -> dict[str, Self]:
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these gates; "none" is without."""
-        return {name: replace(self, gate=name) for name in names}
+        if not isinstance(self.model, ConvNetOptions):
+            raise ValueError(f"--gate belongs to --model convnet, not to {self.model_name}; leave --model out")
+        return super().variants(values)
 
-    def words(self) -> list[str]:
-        return [] if self.gate is None else ["--gate", self.gate]
+    def cli_arguments(self) -> list[str]:
+        gate = getattr(self.model, "gate", None)
+        return [] if gate is None else ["--gate", gate]
 
-    def next(self, run: str) -> str:
+    def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE"
 
-    def room(self) -> Room:
-        from regard.tasks.classify_image import task as classification
+    def load(self) -> ClassifyImageTask:
+        from regard.tasks.classify_image.task import ClassifyImageTask
 
-        return classification
+        return ClassifyImageTask(self)

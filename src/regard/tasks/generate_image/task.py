@@ -1,186 +1,191 @@
-"""Generation: the work of a Generate task, its images read and parted, and the classifier that judges drawings."""
+"""The task generate-image: its training problem, its data, its evaluation, and the classifiers that judge samples."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from regard.data.images.labelled import Images
+from regard.inference.evaluation import Evaluation
 from regard.losses.hinge import hinge
 from regard.models.sagan import SelfAttentionGAN
-from regard.tasks import _image_data as pictures
-from regard.tasks._image_data import ImageBatch, ImageStats, Planned, shifted
+from regard.tasks._image_data import (
+    ImageBatch,
+    ImageStats,
+    Planned,
+    data_summary,
+    load_training_images,
+    plan_image_batches,
+    random_shift,
+    read_stats,
+    read_train_and_test,
+    save_or_check_stats,
+    shard,
+)
+from regard.tasks._image_options import EvaluateImages
+from regard.tasks.base import Progress, Task
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
-from regard.tasks.generate_image.options import PLACES, GenerateImage
-from regard.training.protocol import Loss, ValidationResult
+from regard.tasks.generate_image.options import JUDGE, TEST_JUDGE, GenerateImage
+from regard.tasks.generate_image.predictor import ImageGenerator, sample_images, signed
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.viz.plots.image_grid import image_grid, write_png
 
-# pictures of a class that are drawn to be validated, to be judged at the end, and to be looked at
-VALIDATED, JUDGED, SHOWN = 50, 100, 10
-# the classifiers that judge: for the choice of weights, and at the end
-_JUDGE, _OTHER = "judge.safetensors", "judge-test.safetensors"
-# pictures that are drawn at once
-_AT_ONCE = 250
+# samples per class: of a validation, of an evaluation, and of the picture that a validation leaves
+_VALIDATED, EVALUATED, _SHOWN = 50, 100, 10
 
 
 @dataclass(frozen=True, eq=False)
-class GenerateImageProblem:
-    """What training asks of a generation task."""
+class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
+    """The hinge losses of a generator and a discriminator  (Zhang et al. 2019, eq. 4)."""
 
     task: GenerateImage
     train: Images
-    facts: ImageStats
-    told: str
+    stats: ImageStats
+    summary: str
     real: RealImageStats
-    counted: str = "images"
+    unit: str = "images"
 
     @staticmethod
     def of(task: GenerateImage, folder: Path, new: bool) -> "GenerateImageProblem":
-        train, valid, facts = pictures.learned(task, folder, new)
-        _check(facts)
-        path = folder / _JUDGE
+        train, valid, stats = load_training_images(task, folder, new)
+        _check_size(stats)
         judge = ReferenceClassifier.of(
-            path, new, facts, lambda: ReferenceClassifier.learned(train, valid, facts, task.judge, task.seed)
+            folder / JUDGE, new, stats, lambda: ReferenceClassifier.train(train, valid, stats, task.judge, task.seed)
         )
-        said = f"drawings are judged by a classifier that recognises {judge.accuracy:.1f} % of the images held out"
-        return GenerateImageProblem(
-            task, train, facts, f"{pictures.told(train, valid)}; {said}", RealImageStats.of(judge, train)
-        )
+        summary = f"{data_summary(train, valid)}; samples are judged by a classifier that recognises "
+        summary += f"{judge.accuracy:.1f} % of the images held out"
+        return GenerateImageProblem(task, train, stats, summary, RealImageStats.of(judge, train))
 
-    def model(self) -> nn.Module:
-        return build(self.task, self.facts)
+    def build_model(self) -> SelfAttentionGAN:
+        return _build(self.task, self.stats)
 
-    def batches(self, epoch: int) -> Sequence[Planned]:
-        return pictures.plan(len(self.train), self.task.batch, self.task.seed, epoch)
+    def plan_epoch(self, epoch: int) -> Sequence[Planned]:
+        return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
 
-    def batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
+    def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         seed, index = planned
-        some = self.train[index]
-        return pictures.share(shifted(signed(some.pixels), self.task.shift, seed), some.labels, rank, world)
+        images = self.train[index]
+        return shard(random_shift(signed(images.pixels), self.task.shift, seed), images.labels, rank, world)
 
-    def count(self, batch: ImageBatch) -> int:
+    def num_terms(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
-    def follow(self, model: nn.Module) -> None:
-        assert isinstance(model, SelfAttentionGAN)
-        model.follow(self.task.keep)
+    def before_step(self, model: SelfAttentionGAN) -> None:
+        model.update_ema(self.task.keep)
 
-    def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
-        """Both losses at once: the discriminator's goes into the discriminator alone, the generator's into its own."""
-        assert isinstance(model, SelfAttentionGAN)
+    def loss(self, model: SelfAttentionGAN, batch: ImageBatch) -> Loss:
+        """Both losses at once: each network gets the gradient of its own loss alone."""
         x, y = batch.x, batch.labels
-        drawn = model.draw(torch.randn(len(y), model.noise, device=x.device), y)
-        real, fake = model.discriminator(torch.cat([x, drawn.detach()]), y.repeat(2)).float().chunk(2)
-        fooled = model.still()(drawn, y).float()
+        samples = model.draw(torch.randn(len(y), model.noise, device=x.device), y)
+        real, fake = model.discriminator(torch.cat([x, samples.detach()]), y.repeat(2)).float().chunk(2)
+        fooled = model.frozen_discriminator()(samples, y).float()
         total = hinge(real, fake).sum() - fooled.sum()
         return Loss(total, len(y), {"real": real.sum(), "fake": fake.sum()})
 
-    def validate(self, model: nn.Module) -> ValidationResult:
-        assert isinstance(model, SelfAttentionGAN)
-        asked = np.arange(len(self.facts.classes)).repeat(VALIDATED)
-        # a picture that is always the same would be recognised: its distance from real ones tells
-        scores = self.real.scores(drawn(model, asked, self.task.seed), asked)
-        return ValidationResult(scores, "distance", higher_is_better=False)
+    def validate(self, model: SelfAttentionGAN) -> ValidationResult:
+        labels = np.arange(len(self.stats.classes)).repeat(_VALIDATED)
+        scores = self.real.scores(sample_images(model, labels, self.task.seed), labels)
+        return ValidationResult(scores, self.task.metric, self.task.metrics[self.task.metric])
 
-    def picture(self, model: nn.Module, path: Path) -> None:
-        """Samples of every class, a row each; the same draws in every step."""
-        assert isinstance(model, SelfAttentionGAN)
-        show(model, range(len(self.facts.classes)), SHOWN, self.task.seed, path)
-
-
-prepare = GenerateImageProblem.of
+    def draw_samples(self, model: SelfAttentionGAN, path: Path) -> bool:
+        """One row of samples per class, from the same noise at every step."""
+        classes = len(self.stats.classes)
+        samples = sample_images(model, np.arange(classes).repeat(_SHOWN), self.task.seed)
+        write_png(path, image_grid(samples.reshape(classes, _SHOWN, *samples.shape[1:])))
+        return True
 
 
-def _check(facts: ImageStats) -> None:
-    if facts.height != facts.width or facts.height % 4:
-        raise ValueError(
-            f"images must be as high as wide, a multiple of 4, got {facts.height} × {facts.width}; "
-            "make them so, or of pictures give size, such as size=32"
+class GenerateImageTask(Task[GenerateImage, ImageGenerator]):
+    """Trains, loads and evaluates generators of images."""
+
+    def prepare(self, folder: Path, new: bool) -> GenerateImageProblem:
+        return GenerateImageProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            model, labels = self.config.model.build(8, 1, 2), torch.arange(2)
+            model.discriminator(model(torch.zeros(2, model.noise), labels), labels)
+
+    def predictor(self, folder: Path) -> ImageGenerator:
+        stats, config = read_stats(folder), self.config
+        return ImageGenerator(
+            _build(config, stats),
+            stats,
+            lambda: validation_judge(config, folder),
+            seed=config.seed,
+            run=folder.resolve().name,
+        )
+
+    def evaluate(
+        self, predictor: ImageGenerator, folder: Path, options: EvaluateImages, progress: Progress
+    ) -> Evaluation:
+        """The samples of "test" are judged by a classifier that had no part in the choice of weights."""
+        judge, images = judge_and_images(self.config, folder, options.split)
+        classes = predictor.stats.classes
+        labels = np.arange(len(classes)).repeat(EVALUATED)
+        progress(0, len(labels))
+        start = time.perf_counter()
+        # not the noise of validations
+        pixels = sample_images(predictor.model, labels, self.config.seed + 1)
+        seconds = time.perf_counter() - start
+        progress(len(labels), len(labels))
+        names = zip(labels, judge.predict(pixels), strict=True)
+        part = "chose these weights" if options.split == "valid" else "had no part in the choice of weights"
+        note = (
+            f"The classifier that judges the samples {part}; it recognises {judge.accuracy:.1f} % of real images that "
+            "it was not trained on. Spread is the mean distance of two samples of a class, with pixels from 0 to 1."
+        )
+        return Evaluation(
+            RealImageStats.of(judge, images).scores(pixels, labels),
+            len(labels),
+            "drawings",
+            f"judged by the {options.split} split",
+            seconds,
+            predictions=[f"{classes[label]}\t{classes[prediction]}" for label, prediction in names],
+            notes=[note],
+            facts={"split": options.split, "judge": judge.accuracy},
         )
 
 
-def build(task: GenerateImage, facts: ImageStats) -> SelfAttentionGAN:
-    """The model, fresh."""
-    return SelfAttentionGAN(
-        facts.height,
-        facts.channels,
-        len(facts.classes),
-        noise=task.noise,
-        width=task.width,
-        place=PLACES[task.attention],
-        faster=task.faster,
-    )
+def validation_judge(task: GenerateImage, folder: Path) -> ReferenceClassifier:
+    """The classifier by which a run chose its weights. It is in the run: images are read only if it is missing."""
+
+    def train() -> ReferenceClassifier:
+        images, valid, stats = load_training_images(task, folder, new=False)
+        return ReferenceClassifier.train(images, valid, stats, task.judge, task.seed)
+
+    return ReferenceClassifier.of(folder / JUDGE, False, read_stats(folder), train)
 
 
-def fresh(task: GenerateImage, folder: Path) -> SelfAttentionGAN:
-    """The model of a run, without its weights."""
-    return build(task, pictures.recalled(folder))
+def judge_and_images(task: GenerateImage, folder: Path, split: str) -> tuple[ReferenceClassifier, Images]:
+    """The classifier that judges samples, and the real images of the split, which it was not trained on.
+
+    The classifier of "valid" chose the weights of the run; that of "test" had no part in the choice.
+    """
+    if split == "valid":
+        _, valid, _ = load_training_images(task, folder, new=False)
+        return validation_judge(task, folder), valid
+    images, test = read_train_and_test(task)
+    stats = read_stats(folder)
+    # a classifier that exists was trained on the images as they were
+    save_or_check_stats(ImageStats.of(images), folder, new=False)
+
+    def train() -> ReferenceClassifier:
+        return ReferenceClassifier.train(images, test, stats, task.judge, task.seed + 1)
+
+    return ReferenceClassifier.of(folder / TEST_JUDGE, False, stats, train), test
 
 
-def rehearse(task: GenerateImage) -> None:
-    """Builds a small one and calls it, so that what cannot be is told before any data is read."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        model = build(task, ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))
-        model.discriminator(model(torch.zeros(2, task.noise), torch.arange(2)), torch.arange(2))
+def _build(task: GenerateImage, stats: ImageStats) -> SelfAttentionGAN:
+    return task.model.build(stats.height, stats.channels, len(stats.classes))
 
 
-def signed(pixels: NDArray[np.uint8]) -> Tensor:  # "n h w c" -> "n c h w"
-    """From −1 to 1, as a generator draws."""
-    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float() / 127.5 - 1
-
-
-@torch.no_grad()
-def drawn(model: SelfAttentionGAN, asked: NDArray[np.int64], seed: int) -> NDArray[np.uint8]:  # "n" -> "n h w c"
-    """A picture of each class that is asked for; of one seed, always the same."""
-    device = next(model.parameters()).device
-    z = torch.randn(len(asked), model.noise, generator=torch.Generator().manual_seed(seed))
-    found = []
-    for at in range(0, len(asked), _AT_ONCE):
-        y = torch.from_numpy(np.asarray(asked[at : at + _AT_ONCE])).to(device)
-        x = model(z[at : at + _AT_ONCE].to(device), y).float()
-        found.append(((x + 1) * 127.5).round().clamp(0, 255).byte().permute(0, 2, 3, 1).cpu().numpy())
-    return np.concatenate(found)
-
-
-def show(model: SelfAttentionGAN, classes: Sequence[int], count: int, seed: int, path: Path) -> None:
-    """Pictures of these classes in one file, a row of `count` each."""
-    samples = drawn(model, np.array(classes).repeat(count), seed)
-    write_png(path, image_grid(samples.reshape(len(classes), count, *samples.shape[1:])))
-
-
-def has_judge(folder: Path) -> bool:
-    """Is the classifier there by which a run chooses its weights?"""
-    return (folder / _JUDGE).exists()
-
-
-def first_judge(task: GenerateImage, folder: Path) -> ReferenceClassifier:
-    """The classifier by which a run chose its weights. It lies in the run: images are read only if it is gone."""
-
-    def learn() -> ReferenceClassifier:
-        train, valid, facts = pictures.learned(task, folder, new=False)
-        return ReferenceClassifier.learned(train, valid, facts, task.judge, task.seed)
-
-    return ReferenceClassifier.of(folder / _JUDGE, False, pictures.recalled(folder), learn)
-
-
-def chosen_by(task: GenerateImage, folder: Path) -> tuple[ReferenceClassifier, Images]:
-    """That classifier, and the images that were held out when weights were chosen."""
-    _, valid, _ = pictures.learned(task, folder, new=False)
-    return first_judge(task, folder), valid
-
-
-def other_judge(task: GenerateImage, folder: Path) -> tuple[ReferenceClassifier, Images]:
-    """A classifier that had no part in the choice of weights, and the test images, which it has not learned from."""
-    train, test = pictures.read(task)
-    facts = pictures.recalled(folder)
-    # a judge that is there learned from images as they were
-    pictures.remember(ImageStats.of(train), folder, new=False)
-
-    def learn() -> ReferenceClassifier:
-        return ReferenceClassifier.learned(train, test, facts, task.judge, task.seed + 1)
-
-    return ReferenceClassifier.of(folder / _OTHER, False, facts, learn), test
+def _check_size(stats: ImageStats) -> None:
+    if stats.height != stats.width or stats.height % 4:
+        raise ValueError(
+            f"images must be as high as wide, a multiple of 4, got {stats.height} × {stats.width}; "
+            "resize them, or give size, such as size=32"
+        )

@@ -1,59 +1,124 @@
-"""Glimpse: which class is a picture of, seen through a few glimpses?  No torch here: a command line reads this."""
+"""The options of the task glimpse and of its model.  No torch here: a command line reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.tasks.base import LabelledImageConfig, Room
+from regard.common.option_checks import check_at_least, check_choices, check_share
+from regard.common.option_fields import left_open, resolve
+from regard.tasks._image_options import EvaluateImages, PredictImageClasses, ServeImages
+from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+
+if TYPE_CHECKING:
+    from regard.models.ram import RAM
+    from regard.tasks.glimpse.task import GlimpseTask
+
+
+@dataclass(frozen=True)
+class RAMOptions(ModelOptions):
+    """The recurrent attention model."""
+
+    glimpses: int = 6
+    """Glimpses per image."""
+    patch: int | None = left_open("8 for images of 28 and 4 at least, in a scene 12 and 6 at least")
+    """The width and height of a glimpse, in cells."""
+    scales: int | None = left_open("1, and 3 in a scene")
+    """Patches per glimpse; each covers twice the width of the one before, at half its resolution."""
+    what: int = 128
+    """The width of the layer that reads the pixels of a glimpse."""
+    where: int = 128
+    """The width of the layer that reads its location."""
+    glimpse: int = 256
+    """The width of the layer that joins both."""
+    hidden: int = 256
+    """The width of the recurrent state."""
+    core: Literal["rnn", "lstm"] = "rnn"
+    """The recurrent cell: a plain network of rectified units, or an LSTM."""
+    std: float = 0.15
+    """The standard deviation of sampled locations in training; the image goes from -1 to 1."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        names = ("glimpses", "patch", "scales", "what", "where", "glimpse", "hidden")
+        check_at_least(self, 1, dict.fromkeys(names, 8))
+        if not self.std > 0:
+            raise ValueError(f"std must be positive, got {self.std}; try std=0.15")
+
+    def build(self, channels: int, classes: int, *, patch: int) -> RAM:
+        """`patch` is the size of a glimpse where it is left open."""
+        from regard.models.ram import RAM
+
+        assert self.scales is not None, "the task fills it in"
+        return RAM(
+            channels,
+            classes,
+            glimpses=self.glimpses,
+            patch=patch if self.patch is None else self.patch,
+            scales=self.scales,
+            what=self.what,
+            where=self.where,
+            glimpse=self.glimpse,
+            hidden=self.hidden,
+            core=self.core,
+            std=self.std,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateGlimpses(EvaluateImages):
+    """Options of `regard evaluate` for glimpses."""
+
+    draws: int = 10
+    """Paths that are sampled per image and averaged; 0 takes the path at the means of all locations."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.draws < 0:
+            raise ValueError(f"--draws must be 0 or more, got {self.draws}; try --draws 10")
 
 
 @dataclass(frozen=True)
 class Glimpse(LabelledImageConfig):
-    """Classify images through a few small glimpses, and learn where to look: the recurrent attention model (RAM)."""
+    """Classify images through a few small glimpses, and learn where to attend: the recurrent attention model (RAM)."""
 
-    MINUTES: ClassVar[dict[str, float]] = {"digits": 1.5, "files": 40.0}
-    # a small model: it may learn faster than most
-    TRAINING: ClassVar[dict[str, Any]] = {"lr": 2e-3, "warmup": 100}
+    name: ClassVar[str] = "glimpse"
+    summary: ClassVar[str] = "classify images through a few glimpses, and learn where to attend (RAM)"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "image"
+    budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.5), "files": Budget(minutes=40.0)}
+    metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"ram": RAMOptions}
+    varies: ClassVar[str] = "glimpses"
+    varies_help: ClassVar[str] = "Numbers of glimpses per image, such as 1,2,4."
+    # a small model bears a higher learning rate than most
+    training: ClassVar[dict[str, Any]] = {"lr": 2e-3, "warmup": 100}
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateGlimpses
+    Predict: ClassVar[type] = PredictImageClasses
+    Serve: ClassVar[type] = ServeImages
 
     scene: Literal["plain", "translated", "cluttered"] = "plain"
-    """Pictures as they are; each somewhere on a larger canvas; or there among pieces of others."""
-    canvas: int | None = None
-    """The canvas is so many pixels wide and high; left open, 4 more than twice the picture: 60 for 28."""
-    clutter: int | None = None
-    """Pieces of other pictures that lie around in a cluttered scene; left open, 4."""
-    piece: int | None = None
-    """Pixels of such a piece each way; left open, two sevenths of the picture, 3 at least: 8 for 28."""
+    """Images as they are; each at a random place of a larger canvas; or there among pieces of other images."""
+    canvas: int | None = left_open("4 more than twice the image: 60 for 28")
+    """The width and height of the canvas, in pixels."""
+    clutter: int | None = left_open("4")
+    """Pieces of other images in a cluttered scene."""
+    piece: int | None = left_open("two sevenths of the image, 3 at least: 8 for 28")
+    """The width and height of a piece, in pixels."""
 
-    glimpses: int = 6
-    """How often the model looks before it answers."""
-    patch: int | None = None
-    """Cells of a glimpse each way; left open, 8 for pictures of 28 and 4 at least, in a scene 12 and 6 at least."""
-    scales: int | None = None
-    """Every scale sees twice as far as the one before, half as sharply; left open, 1, and 3 in a scene."""
-    what: int = 128
-    """Width of the layer that reads what is seen."""
-    where: int = 128
-    """Width of the layer that reads where it is."""
-    glimpse: int = 256
-    """Width of both together."""
-    hidden: int = 256
-    """Width of the core's state."""
-    core: Literal["rnn", "lstm"] = "rnn"
-    """What joins the glimpses: a plain network of rectified units, or an LSTM."""
-    std: float = 0.15
-    """How far places are drawn around their mean while training; the picture goes from -1 to 1."""
+    model: RAMOptions = left_open()
+    """The recurrent attention model."""
     draws: int = 1
-    """Paths that are drawn for every training image."""
+    """Paths that are sampled per training image."""
     smoothing: float = 0.0
-    """Share of the target's probability that goes to all classes (label smoothing)."""
+    """Label smoothing: the share of the target's probability that is spread over all classes."""
     shift: int = 0
-    """Plain training images are moved by up to so many pixels each way; a scene is composed anew each time instead."""
+    """Plain training images are shifted at random by up to this many pixels each way; scenes are composed anew."""
     batch: int = 128
-    """Images of a batch."""
+    """Images per batch."""
     seed: int = 0
-    """Decides initial weights, the order of batches, scenes, what is drawn, and which images are held out."""
+    """Determines initial weights, the order of batches, scenes, sampled paths, and which images are held out."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,36 +129,47 @@ class Glimpse(LabelledImageConfig):
                 raise ValueError(f"{name}={getattr(self, name)} belongs to scene='cluttered'; give that as well")
         if self.shift and self.scene != "plain":
             raise ValueError(f"shift={self.shift} belongs to scene='plain': others are composed anew; leave it out")
-        whole = ("size", "canvas", "clutter", "piece", "glimpses", "patch", "scales", "what", "where", "glimpse")
-        self._least(1, dict.fromkeys((*whole, "hidden", "draws", "batch"), 8))
-        self._least(0, {"shift": 0, "seed": 0})
-        self._share({"smoothing": 0.1})
-        if not self.std > 0:
-            raise ValueError(f"std must be positive, got {self.std}; try std=0.15")
+        check_at_least(self, 1, dict.fromkeys(("size", "canvas", "clutter", "piece", "draws", "batch"), 8))
+        check_at_least(self, 0, {"shift": 0, "seed": 0})
+        check_share(self, {"smoothing": 0.1})
+        resolve(self, {"clutter": 4} if self.scene == "cluttered" else {})
+        object.__setattr__(self, "model", self.model.resolved({"scales": 1 if self.scene == "plain" else 3}))
 
     @property
     def title(self) -> str:
-        return f"glimpses on {'' if self.scene == 'plain' else f'{self.scene} '}{self.source}"
+        return f"glimpses on {'' if self.scene == 'plain' else f'{self.scene} '}{self.dataset_label}"
 
-    def choice(self, name: str) -> Any:
-        return "nll" if name == "metric" else getattr(self, name)
+    def canvas_size(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of the images that the model reads, for images of this size."""
+        if self.scene == "plain":
+            return height, width
+        if self.canvas is None:
+            return 2 * height + 4, 2 * width + 4
+        if self.canvas < (side := max(height, width)):
+            raise ValueError(f"canvas must hold images of {height} × {width}, got {self.canvas}; try canvas={2 * side}")
+        return self.canvas, self.canvas
 
-    def higher(self, score: str) -> bool:
-        return score == "accuracy"
+    def piece_size(self, height: int, width: int) -> int:
+        """The width and height of a piece of clutter, for images of this size."""
+        return max(min(height, width) * 2 // 7, 3) if self.piece is None else self.piece
 
-    def versions(self, names: Sequence[str]) -> dict[str, Self]:
+    def patch_size(self, height: int, width: int) -> int:
+        """The width and height of a glimpse, for images of this size: it follows the image, not its canvas."""
+        if self.model.patch is not None:
+            return self.model.patch
+        side = min(height, width)
+        return max(side * 2 // 7, 4) if self.scene == "plain" else max(side * 3 // 7, 6)
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these numbers of glimpses."""
-        if wrong := [name for name in names if not name.isdecimal()]:
+        if wrong := [value for value in values if not value.isdecimal()]:
             raise ValueError(f"glimpses must be whole numbers, 1 or more, got {wrong[0]!r}; try 1,2,4")
-        return {name: replace(self, glimpses=int(name)) for name in names}
+        return {value: self.with_options(glimpses=int(value)) for value in values}
 
-    def words(self) -> list[str]:
-        return ["--glimpses", str(self.glimpses)]
-
-    def next(self, run: str) -> str:
+    def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE --picture path.png"
 
-    def room(self) -> Room:
-        from regard.tasks.glimpse import task as glimpsing
+    def load(self) -> GlimpseTask:
+        from regard.tasks.glimpse.task import GlimpseTask
 
-        return glimpsing
+        return GlimpseTask(self)

@@ -1,180 +1,213 @@
-"""Glimpsing: the work of a Glimpse task, its images read, parted and composed."""
+"""The task glimpse: its training problem, its scenes, its evaluation."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import nn
 
 from regard.data.images.cluttered import compose
 from regard.data.images.labelled import Images
+from regard.inference.evaluation import Evaluation
 from regard.losses import reinforce
+from regard.metrics.classification import accuracy
 from regard.models.ram import RAM
-from regard.tasks import _image_data as pictures
-from regard.tasks._image_data import ImageBatch, ImageStats, Planned, scored, shifted, tensor
-from regard.tasks.glimpse.options import Glimpse
-from regard.training.protocol import Loss, ValidationResult
+from regard.tasks._image_data import (
+    ImageBatch,
+    ImageStats,
+    Planned,
+    class_probabilities,
+    classification_scores,
+    data_summary,
+    image_evaluation,
+    image_tensor,
+    load_training_images,
+    plan_image_batches,
+    read_split,
+    read_stats,
+    require_two_classes,
+    shard,
+    shifted_batch,
+)
+from regard.tasks.base import Progress, Task
+from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
+from regard.tasks.glimpse.predictor import GlimpseClassifier
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
-# seeds of the scenes that are judged on: no other is composed by them
+# seeds of the scenes to validate and to test on; training composes none by them
 _SEEDS = {"valid": 1, "test": 2}
-# paths that are drawn for each image of a validation
+# paths that are sampled per image of a validation
 _PATHS = 5
-# What REINFORCE weighs beside the answer's loss. No parameter has both, and AdamW takes out a factor: it only keeps
-# long gradients of far draws from being what all gradients are clipped by.
+# The weight of REINFORCE beside the classification loss. No parameter has gradients of both, and AdamW cancels a
+# factor: it only keeps the long gradients of unlikely samples from deciding how all gradients are clipped.
 _POLICY = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class GlimpseProblem:
-    """What training asks of a glimpse task."""
+class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
+    """Cross-entropy of the classes, REINFORCE for the locations, squared error of the baseline  (Mnih et al. 2014)."""
 
     task: Glimpse
-    train: Images  # as they were read; composed batch by batch
-    valid: Images  # composed
-    read: ImageStats  # of the images as they were read
-    counted: str = "images"
+    train: Images  # as they were read; scenes are composed batch by batch
+    valid: Images  # scenes
+    source_stats: ImageStats  # of the images as they were read
+    summary: str = ""
+    unit: str = "images"
 
     @staticmethod
     def of(task: Glimpse, folder: Path, new: bool) -> "GlimpseProblem":
-        train, valid, facts = pictures.learned(task, folder, new)
-        pictures.several(task, facts)
-        return GlimpseProblem(task, train, _composed(task, valid, "valid"), facts)
+        train, images, stats = load_training_images(task, folder, new)
+        require_two_classes(task, stats)
+        height, width = task.canvas_size(stats.height, stats.width)
+        scene = "" if task.scene == "plain" else f", {task.scene} on {height} × {width}"
+        valid = _evaluation_scenes(task, images, "valid")
+        return GlimpseProblem(task, train, valid, stats, data_summary(train, valid) + scene)
 
     @property
-    def facts(self) -> ImageStats:
-        """Of what the model sees."""
-        return seen(self.task, self.read)
+    def stats(self) -> ImageStats:
+        """Of the images that the model reads."""
+        return scene_stats(self.task, self.source_stats)
 
-    @property
-    def told(self) -> str:
-        where = "" if self.task.scene == "plain" else f", {self.task.scene} on {self.facts.height} × {self.facts.width}"
-        return pictures.told(self.train, self.valid) + where
+    def build_model(self) -> RAM:
+        return build_ram(self.task, self.source_stats)
 
-    def model(self) -> nn.Module:
-        return build(self.task, self.read)
+    def resolved_options(self) -> dict[str, Any]:
+        size = self.source_stats.height, self.source_stats.width
+        options: dict[str, Any] = {"model": {"patch": self.task.patch_size(*size)}}
+        height, width = self.task.canvas_size(*size)
+        # of images that are no squares the canvas is no square, which one number cannot say
+        if self.task.scene != "plain" and height == width:
+            options["canvas"] = height
+        if self.task.scene == "cluttered":
+            options["piece"] = self.task.piece_size(*size)
+        return options
 
-    def batches(self, epoch: int) -> Sequence[Planned]:
-        return pictures.plan(len(self.train), self.task.batch, self.task.seed, epoch)
+    def plan_epoch(self, epoch: int) -> Sequence[Planned]:
+        return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
 
-    def batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
-        seed, index = planned
+    def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         if self.task.scene == "plain":
-            some = self.train[index]
-            x = shifted(tensor(some.pixels, self.facts), self.task.shift, seed)
-        else:
-            some = _scenes(self.task, self.train, index, seed)
-            x = tensor(some.pixels, self.facts)
-        return pictures.share(x, some.labels, rank, world)
+            return shifted_batch(self.train, self.stats, planned, self.task.shift, rank, world)
+        seed, index = planned
+        scenes = _compose_scenes(self.task, self.train, index, seed)
+        return shard(image_tensor(scenes.pixels, self.stats), scenes.labels, rank, world)
 
-    def count(self, batch: ImageBatch) -> int:
+    def num_terms(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
-    def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
-        """The answer's cross-entropy, REINFORCE on the places, and the squared error of the baseline; each its own."""
+    def loss(self, model: RAM, batch: ImageBatch) -> Loss:
         x, labels = batch.x.repeat(self.task.draws, 1, 1, 1), batch.labels.repeat(self.task.draws)
-        assert isinstance(model, RAM)
-        looked = model.look(x)
-        answer = F.cross_entropy(looked.logits.float(), labels, label_smoothing=self.task.smoothing)
-        right = (looked.logits.argmax(-1) == labels).float()
+        output = model.look(x)
+        answer = F.cross_entropy(output.logits.float(), labels, label_smoothing=self.task.smoothing)
+        right = (output.logits.argmax(-1) == labels).float()
         # the answer comes last, and every glimpse has led to it
-        reward = right.unsqueeze(-1).expand_as(looked.log_prob)
-        policy = self.task.glimpses * reinforce(looked.log_prob, reward, looked.baseline)
-        total = answer + _POLICY * policy + F.mse_loss(looked.baseline, reward)
+        reward = right.unsqueeze(-1).expand_as(output.log_prob)
+        policy = self.task.model.glimpses * reinforce(output.log_prob, reward, output.baseline)
+        total = answer + _POLICY * policy + F.mse_loss(output.baseline, reward)
         count = len(batch.labels)
         return Loss(total * count, count, {"accuracy": 100.0 * right.mean() * count, "answer": answer * count})
 
-    def validate(self, model: nn.Module) -> ValidationResult:
-        return ValidationResult(evaluate(model, self.valid, self.facts), "nll", higher_is_better=False)
+    def validate(self, model: RAM) -> ValidationResult:
+        scores = path_scores(model, self.valid, self.stats)
+        return ValidationResult(scores, self.task.metric, self.task.metrics[self.task.metric])
 
 
-prepare = GlimpseProblem.of
+class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
+    """Trains, loads and evaluates recurrent attention models."""
+
+    def prepare(self, folder: Path, new: bool) -> GlimpseProblem:
+        return GlimpseProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        stats = ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, "")
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            build_ram(self.config, stats)(torch.zeros(2, 1, 8, 8))
+
+    def predictor(self, folder: Path) -> GlimpseClassifier:
+        stats = read_stats(folder)
+        return GlimpseClassifier(build_ram(self.config, stats), scene_stats(self.config, stats))
+
+    def evaluate(
+        self, predictor: GlimpseClassifier, folder: Path, options: EvaluateGlimpses, progress: Progress
+    ) -> Evaluation:
+        """The mean over sampled paths, beside a single path at the means."""
+        images = read_scenes(self.config, options.split)
+        progress(0, len(images))
+        start = time.perf_counter()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            paths = []
+            for path in path_probabilities(predictor.model, images.pixels, predictor.stats, options.draws):
+                paths.append(path)
+                progress(len(images) * len(paths) // (options.draws + 1), len(images))
+        seconds = time.perf_counter() - start
+        means, sampled = paths[0], paths[1:]
+        probabilities = np.mean(sampled, 0) if sampled else means
+        single = [accuracy(path.argmax(-1), images.labels) for path in paths]
+        at_means = f"the path at the means of all locations {single[0]:.2f} %"
+        note = f"The scores are of one path, {at_means}."
+        if sampled:
+            note = f"The scores are of the mean of {options.draws} sampled paths; "
+            note += f"one sampled path has an accuracy of {np.mean(single[1:]):.2f} %, {at_means}."
+        facts = {"draws": options.draws, "at_the_means": single[0], "drawn": single[1:]}
+        return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds, [note], facts)
 
 
-def seen(task: Glimpse, facts: ImageStats) -> ImageStats:
-    """What the model sees of images with these facts: the canvas; and black is 0, as all that lies outside is."""
-    facts = replace(facts, mean=0.0)
+def build_ram(task: Glimpse, stats: ImageStats) -> RAM:
+    """The model for images of these statistics, as they were read: the image decides the patch, not its canvas."""
+    patch = task.patch_size(stats.height, stats.width)
+    return task.model.build(stats.channels, len(stats.classes), patch=patch)
+
+
+# Scenes
+
+
+def scene_stats(task: Glimpse, stats: ImageStats) -> ImageStats:
+    """The statistics of scenes of images with these: those of the canvas, with black at 0, as it is outside of it."""
+    height, width = task.canvas_size(stats.height, stats.width)
+    return replace(stats, mean=0.0, height=height, width=width)
+
+
+def read_scenes(task: Glimpse, split: str) -> Images:
+    """The scenes of "valid", which chose the best weights, or of "test", which training did not use."""
+    return _evaluation_scenes(task, read_split(task, split), split)
+
+
+def _evaluation_scenes(task: Glimpse, images: Images, split: str) -> Images:
+    """One scene per image, the same whenever they are composed."""
     if task.scene == "plain":
-        return facts
-    height, width = _canvas(task, facts.height, facts.width)
-    return replace(facts, height=height, width=width)
+        return images
+    return _compose_scenes(task, images, np.arange(len(images)), _SEEDS[split])
 
 
-def _canvas(task: Glimpse, height: int, width: int) -> tuple[int, int]:
-    if task.canvas is None:
-        return 2 * height + 4, 2 * width + 4
-    if task.canvas < (side := max(height, width)):
-        # as the task is told it: one number, and no height and width
-        raise ValueError(f"canvas must hold pictures of {height} × {width}, got {task.canvas}; try canvas={2 * side}")
-    return task.canvas, task.canvas
-
-
-def _scenes(task: Glimpse, images: Images, index: NDArray[np.int64], seed: int) -> Images:
+def _compose_scenes(task: Glimpse, images: Images, index: NDArray[np.int64], seed: int) -> Images:
     _, height, width, _ = images.pixels.shape
-    clutter = 0 if task.scene == "translated" else 4 if task.clutter is None else task.clutter
-    piece = max(min(height, width) * 2 // 7, 3) if task.piece is None else task.piece
-    canvas = _canvas(task, height, width)
+    clutter = task.clutter or 0
+    piece, canvas = task.piece_size(height, width), task.canvas_size(height, width)
     return compose(images, index, canvas, clutter=clutter, piece=piece, seed=seed).images
 
 
-def _composed(task: Glimpse, images: Images, split: str) -> Images:
-    """All of a split as it is judged on: the same scenes whenever they are composed."""
-    if task.scene == "plain":
-        return images
-    return _scenes(task, images, np.arange(len(images)), _SEEDS[split])
+# Scores
 
 
-def split_of(task: Glimpse, split: str) -> Images:
-    """The images of "valid", which chose the best weights, or of "test", which nothing was learned from."""
-    return _composed(task, pictures.split_of(task, split), split)
+def path_scores(model: RAM, images: Images, stats: ImageStats, draws: int = _PATHS) -> dict[str, float]:
+    """The scores of a model on images, by the mean of this many sampled paths (Monte Carlo)."""
+    paths = [_one_path(model, images.pixels, stats, draw=True) for _ in range(draws)]
+    return classification_scores(np.mean(paths, 0), images.labels)
 
 
-def build(task: Glimpse, facts: ImageStats) -> RAM:
-    """The model, fresh, for pictures with these facts, as they were read: a digit decides the patch, not its canvas."""
-    side = min(facts.height, facts.width)
-    return RAM(
-        facts.channels,
-        len(facts.classes),
-        glimpses=task.glimpses,
-        patch=task.patch or (max(side * 2 // 7, 4) if task.scene == "plain" else max(side * 3 // 7, 6)),
-        scales=(1 if task.scene == "plain" else 3) if task.scales is None else task.scales,
-        what=task.what,
-        where=task.where,
-        glimpse=task.glimpse,
-        hidden=task.hidden,
-        core=task.core,
-        std=task.std,
-    )
-
-
-def fresh(task: Glimpse, folder: Path) -> RAM:
-    """The model of a run, without its weights."""
-    return build(task, pictures.recalled(folder))
-
-
-def rehearse(task: Glimpse) -> None:
-    """Builds a small one and calls it, so that what cannot be is told before any data is read."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        build(task, ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))(torch.zeros(2, 1, 8, 8))
-
-
-def evaluate(model: nn.Module, images: Images, facts: ImageStats, draws: int = _PATHS) -> dict[str, float]:
-    """The scores of a model on images, by the mean of so many drawn paths (Monte Carlo)."""
-    drawn = [_path(model, images.pixels, facts, draw=True) for _ in range(draws)]
-    return scored(np.mean(drawn, 0), images.labels)
-
-
-def paths(
-    model: nn.Module, pixels: NDArray[np.uint8], facts: ImageStats, draws: int = 0
+def path_probabilities(
+    model: RAM, pixels: NDArray[np.uint8], stats: ImageStats, draws: int = 0
 ) -> Iterator[NDArray[np.float64]]:  # "n h w c" -> "n k" each
-    """p(class | image) at the means of all places, then of each of so many paths that are drawn."""
+    """p(class | image) of the path at the means of all locations, then of each of this many sampled paths."""
     for path in range(draws + 1):
-        yield _path(model, pixels, facts, draw=path > 0)
+        yield _one_path(model, pixels, stats, draw=path > 0)
 
 
-def _path(model: nn.Module, pixels: NDArray[np.uint8], facts: ImageStats, *, draw: bool) -> NDArray[np.float64]:
-    assert isinstance(model, RAM)
-    return pictures.chances(model, lambda x: model.look(x, draw=draw).logits, pixels, facts)
+def _one_path(model: RAM, pixels: NDArray[np.uint8], stats: ImageStats, *, draw: bool) -> NDArray[np.float64]:
+    return class_probabilities(model, lambda x: model.look(x, draw=draw).logits, pixels, stats)

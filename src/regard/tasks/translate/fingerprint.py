@@ -1,4 +1,4 @@
-"""Facts: what a run knows of its data, so that it goes on with no other."""
+"""CorpusFingerprint: counts and hashes of the pairs of a run, which a resumed run compares with its files."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ _FILE = "data.json"
 
 @dataclass(frozen=True)
 class CorpusFingerprint:
-    """How many pairs, their fingerprints, how long targets are beside their sources (`Corpus.stretch`), BLEU's cut."""
+    """The numbers of pairs, their fingerprints, `Corpus.max_length_ratio` of training, and the tokenizer of BLEU."""
 
     train: int
     valid: int
@@ -34,14 +34,14 @@ class CorpusFingerprint:
         return dataclass_from_file(CorpusFingerprint, folder / _FILE, "data")
 
     @staticmethod
-    def saved(folder: Path) -> bool:
+    def is_saved(folder: Path) -> bool:
         return (folder / _FILE).exists()
 
     def write(self, folder: Path) -> None:
         atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
 
-    def same(self, folder: Path) -> "CorpusFingerprint":
-        """Those that the folder's run began with; raises if that was with other data."""
+    def check_unchanged(self, folder: Path) -> "CorpusFingerprint":
+        """The fingerprint that the run in this folder saved; raises if its data was different."""
         before = CorpusFingerprint.read(folder)
         for name in ("train", "valid"):
             if getattr(before, f"{name}_sha256") != getattr(self, f"{name}_sha256"):
@@ -53,8 +53,8 @@ class CorpusFingerprint:
         return before
 
     @staticmethod
-    def held(valid: Pairs, folder: Path) -> None:
-        """These are the pairs that the folder's run held out; others it may have learned from."""
+    def check_held_out(valid: Pairs, folder: Path) -> None:
+        """Raises unless the run in this folder held out these pairs: it may have learned from others."""
         if _digest(valid) != CorpusFingerprint.read(folder).valid_sha256:
             raise ValueError(
                 f"{folder} held out other pairs than these: its files have changed since, or another version of regard "

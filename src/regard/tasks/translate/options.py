@@ -1,98 +1,377 @@
-"""Translate: one sequence into another, learned from pairs.  No torch here: a command line reads the options below."""
+"""The options of the task translate and of its models.  No torch here: a command line reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.tasks.base import Room, TaskConfig
+from regard.common.option_checks import (
+    check_at_least,
+    check_choices,
+    check_finite,
+    check_positive,
+    check_seed,
+    check_share,
+)
+from regard.common.option_fields import flag, left_open, option, resolve
+from regard.tasks._option_checks import check_beam, check_split
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
-    from regard.tasks.translate.predictor import Translator
+    from regard.decoding.search import Search
+    from regard.models.encoder_decoder import EncoderDecoder
+    from regard.tasks.translate.task import TranslateTask
 
-# which options belong to one model alone
-_OWN = {
-    "seq2seq": ("decoder", "cell", "hidden"),
-    "transformer": ("heads", "feed", "norm", "positions"),
-}
 # decoders that attend, by the name of their paper, and the attention that they have there
 SCORED = {"bahdanau": "additive", "luong": "general", "luong-feeding": "general"}
 # dates and letters reversed: small tasks that small models learn
-_SMALL = {"width": 64, "hidden": 128, "dropout": 0.0, "smoothing": 0.0, "batch": 4096, "metric": "exact"}
+_SMALL = {
+    "tokens": "characters",
+    "width": 64,
+    "hidden": 128,
+    "dropout": 0.0,
+    "smoothing": 0.0,
+    "batch": 4096,
+    "metric": "exact",
+}
+
+
+@dataclass(frozen=True)
+class TranslatorOptions(ModelOptions):
+    """Options that both models have."""
+
+    attention: str | None = left_open("that of the paper")
+    """A mechanism by name (see `regard list`)."""
+    width: int = left_open()
+    """The width of embeddings, and of a Transformer's layers."""
+    layers: int = left_open()
+    """Layers of the encoder and of the decoder."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, dict.fromkeys(["width", "layers"]))
+        check_share(self, {"dropout": 0.1})
+        if self.attention == "none":
+            raise ValueError(
+                "attention='none' is written decoder='fixed' (--decoder fixed): a decoder that does not attend"
+            )
+        if self.attention in SCORED:
+            raise ValueError(
+                f"attention={self.attention!r} is a decoder, whose attention is {SCORED[self.attention]!r}; "
+                f"give decoder={self.attention!r} and leave attention out"
+            )
+        if self.attention is not None and "hard-argmax" in self.attention.split(","):
+            raise ValueError(
+                f"attention={self.attention!r} cannot be learned, since no gradient goes through its choice; "
+                "try attention='hard', which learns by its rewards, 'gumbel' or 'straight-through'"
+            )
+
+    @abstractmethod
+    def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> EncoderDecoder:
+        """The model for vocabularies of these sizes; one vocabulary (`shared`) means one embedding."""
+
+    @property
+    def attends(self) -> bool:
+        """Whether target tokens attend to the source."""
+        return True
+
+    @property
+    def samples_change_states(self) -> bool:
+        """Whether a sample of hard attention changes later steps, since states carry the context."""
+        return True
+
+    def max_tokens(self, max_length: int) -> int | None:
+        """The longest sentence, in tokens, that the model has positions for; None if there is no limit."""
+        return None
+
+
+@dataclass(frozen=True)
+class Seq2SeqOptions(TranslatorOptions):
+    """A recurrent encoder and a recurrent decoder."""
+
+    decoder: Literal["bahdanau", "luong", "luong-feeding", "fixed"] = "bahdanau"
+    """Attend before the step (bahdanau), after it (luong), with input feeding, or never (fixed)."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """The recurrent cell."""
+    layers: int = 1
+    """Layers of the encoder and of the decoder."""
+    hidden: int = left_open()
+    """The width of the recurrent state; an encoder has half of it in each direction."""
+
+    def __post_init__(self) -> None:
+        resolve(self, {"decoder": "bahdanau", "cell": "gru", "layers": 1})
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": None})
+        if self.decoder == "fixed" and self.attention is not None:
+            raise ValueError(
+                f"attention={self.attention!r} has no place in decoder='fixed', which does not attend; leave one out"
+            )
+        if self.attention is not None and "," in self.attention:
+            raise ValueError(
+                f"attention={self.attention!r} names one per head, and a seq2seq has no heads; name one, or take "
+                "model='transformer'"
+            )
+        if self.attention is None and self.decoder in SCORED:
+            object.__setattr__(self, "attention", SCORED[self.decoder])
+
+    @property
+    def attends(self) -> bool:
+        return self.decoder != "fixed"
+
+    @property
+    def samples_change_states(self) -> bool:
+        return self.decoder != "luong"
+
+    def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> EncoderDecoder:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.seq2seq import Seq2Seq
+
+        return Seq2Seq(
+            source_size,
+            target_size,
+            width=self.width,
+            hidden=self.hidden,
+            layers=self.layers,
+            cell=self.cell,
+            decoder=self.decoder,
+            attention=self.attention,
+            dropout=self.dropout,
+            tied="all" if shared else "target",
+            padding=PAD,
+        )
+
+
+@dataclass(frozen=True)
+class TransformerOptions(TranslatorOptions):
+    """An encoder and a decoder of attention layers."""
+
+    attention: str | None = "scaled-dot"
+    """A mechanism by name (see `regard list`), or one per head: dot,entmax,…"""
+    layers: int = 3
+    """Layers of the encoder and of the decoder."""
+    heads: int = 4
+    """Heads of every attention."""
+    feed: int = left_open("twice the width")
+    """The width inside the feed-forward layers."""
+    norm: Literal["pre", "post"] = "pre"
+    """Layer norms before or after each sublayer."""
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    """The encoding of positions."""
+
+    def __post_init__(self) -> None:
+        resolve(self, {"attention": "scaled-dot", "layers": 3, "heads": 4, "norm": "pre", "positions": "sinusoidal"})
+        super().__post_init__()
+        check_at_least(self, 1, dict.fromkeys(["heads", "feed"]))
+
+    def resolved(self, defaults: Mapping[str, Any]) -> Self:
+        options = super().resolved(defaults)
+        return options if options.feed is not None else replace(options, feed=2 * options.width)
+
+    def max_tokens(self, max_length: int) -> int | None:
+        return _positions(max_length) if self.positions == "learned" else None
+
+    def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> EncoderDecoder:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.transformer import Transformer
+
+        assert self.attention is not None
+        names = self.attention.split(",")
+        return Transformer(
+            source_size,
+            target_size,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            feed=self.feed,
+            norm=self.norm,
+            positions=self.positions,
+            attention=names[0] if len(names) == 1 else names,
+            longest=_positions(max_length),
+            dropout=self.dropout,
+            tied="all" if shared else "target",
+            padding=PAD,
+        )
+
+
+def _positions(max_length: int) -> int:
+    """The number of learned positions: beyond all training pairs, as lines to translate may be longer."""
+    return 2 * max_length + 2
+
+
+@dataclass(frozen=True)
+class EvaluateTranslations:
+    """Options of `regard evaluate` for translators."""
+
+    beam: int = 5
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    length_penalty: float = left_open(1)
+    """α of log p / ((5 + length) / 6)^α: a larger α favours longer translations."""
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without test files, test is the same as valid."""
+    test: tuple[Path, ...] = ()
+    """Other pairs to translate: one .tsv file, or two text files; .gz is unpacked."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_beam(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictTranslations:
+    """Options of `regard predict` and `regard translate` for translators."""
+
+    beam: int = left_open(5)
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    nbest: int | None = None
+    """Print this many translations per line: number, score, text, separated by tabs."""
+    length_penalty: float = left_open(1)
+    """α of log p / ((5 + length) / 6)^α: a larger α favours longer translations."""
+    coverage: float = left_open(0)
+    """The weight of the penalty for source tokens that received no attention."""
+    sample: bool = flag()
+    """Sample translations instead of searching for the best."""
+    temperature: float = left_open(1)
+    """With --sample: below 1 likely tokens are sampled more often, above 1 less."""
+    top_k: int | None = None
+    """With --sample: sample from this many of the likeliest tokens."""
+    top_p: float | None = None
+    """With --sample: sample from the likeliest tokens that have this probability together."""
+    seed: int = left_open(0)
+    """With --sample: the same seed samples the same translations."""
+    alignment: Path | None = option(None, metavar="FILE")
+    """Draw the attention behind every translation: .html, .png, .svg, .pdf or .txt."""
+
+    def __post_init__(self) -> None:
+        clash = ("beam", "length_penalty", "coverage") if self.sample else ("temperature", "top_k", "top_p", "seed")
+        for name in clash:
+            if (value := getattr(self, name)) is not None:
+                typed = f"--{name.replace('_', '-')} {value}"
+                way = "leave one of them out" if self.sample else "add --sample or leave it out"
+                raise ValueError(f"{typed} means nothing {'with' if self.sample else 'without'} --sample; {way}")
+        check_positive(self, "beam", "nbest", "top_k")
+        check_finite(self, "length_penalty", "coverage", "temperature")
+        check_seed(self)
+        if self.temperature is not None and self.temperature <= 0:
+            raise ValueError(f"--temperature must be more than 0, got {self.temperature:g}; try --temperature 1")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"--top-p must be above 0 and at most 1, got {self.top_p:g}; try --top-p 0.9")
+        if not self.sample and (self.nbest or 1) > (self.beam or 5):
+            raise ValueError(f"--nbest {self.nbest} exceeds --beam {self.beam or 5}; raise --beam")
+        given = {"temperature": 1.0, "seed": 0} if self.sample else {"beam": 5, "length_penalty": 1.0, "coverage": 0.0}
+        resolve(self, given)
+
+    @property
+    def search(self) -> Search:
+        from regard.decoding.search import Beam, Greedy, Sampling
+
+        if self.sample:
+            return Sampling(self.nbest or 1, self.temperature, self.top_k, self.top_p, self.seed)
+        if self.beam == 1 and not self.coverage:
+            return Greedy(self.length_penalty)
+        return Beam(self.beam, self.nbest or 1, self.length_penalty, self.coverage)
+
+
+@dataclass(frozen=True)
+class ServeTexts:
+    """Limits of `regard serve` for texts."""
+
+    characters: int = left_open("4,000")
+    """Characters per text, at most."""
+    tokens: int = left_open("as many as in training")
+    """Tokens per text, at most."""
+    beam: int = left_open(10)
+    """Hypotheses that a request may ask for, at most."""
+    body: int = left_open("1,000,000")
+    """Bytes per request, at most."""
 
 
 @dataclass(frozen=True)
 class Translate(TaskConfig):
-    """Translate: two text files, or embedded data, to a model with any attention, its score, its alignments."""
+    """Translate: two text files, or an embedded data set, train a model with any attention."""
 
-    COUNTED: ClassVar[str] = "target tokens"
-    EMBEDDED: ClassVar[str] = "dates"
-    MINUTES: ClassVar[dict[str, float]] = {"dates": 3.0, "reverse": 10.0, "pronounce": 30.0, "files": 60.0}
+    name: ClassVar[str] = "translate"
+    summary: ClassVar[str] = (
+        "translate one sequence into another: your own two text files, or dates, pronunciation, reversal"
+    )
+    unit: ClassVar[str] = "target tokens"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "dates"
+    budgets: ClassVar[dict[str, Budget]] = {
+        "dates": Budget(minutes=3.0),
+        "reverse": Budget(minutes=10.0),
+        "pronounce": Budget(minutes=30.0),
+        "files": Budget(minutes=60.0),
+    }
+    metrics: ClassVar[dict[str, bool]] = {
+        "bleu": True,
+        "chrf": True,
+        "exact": True,
+        "per": False,
+        "wer": False,
+        "nll": False,
+    }
     # files are taken to be sentences
-    SUITS: ClassVar[dict[str, dict[str, Any]]] = {
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "dates": _SMALL,
         "reverse": _SMALL,
         "pronounce": {"width": 128, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 2048, "metric": "per"},
         "files": {"width": 256, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 1536, "metric": "bleu"},
     }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"seq2seq": Seq2SeqOptions, "transformer": TransformerOptions}
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = (
+        "Mechanisms by name, as `regard list` has them; none is a decoder without attention. One per head: dot+entmax+…"
+    )
+    run_files: ClassVar[tuple[str, ...]] = (
+        *("data.json", "tokens.json", "tokens.source.json", "tokens.target.json"),
+        *("source.ids", "source.starts", "target.ids", "target.starts"),
+    )
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".html", ".png", ".svg", ".pdf", ".txt")
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateTranslations
+    Predict: ClassVar[type] = PredictTranslations
+    Serve: ClassVar[type] = ServeTexts
 
     data: Literal["dates", "reverse", "pronounce"] | None = None
-    """Embedded data that needs no file: dates of the world -> ISO 8601, letters reversed, English words -> phonemes."""
+    """An embedded data set that needs no file: dates -> ISO 8601, letters reversed, English words -> phonemes."""
     train: tuple[Path, ...] = ()
     """Your own pairs: one .tsv file (source, tab, target), or two text files, line by line; .gz is unpacked."""
     valid: tuple[Path, ...] = ()
-    """Pairs to choose the best checkpoint by, as --train has them; without any, a sample of the training pairs."""
+    """Pairs to choose the best checkpoint by, in the format of --train; if left out, a sample of the training pairs."""
     test: tuple[Path, ...] = ()
-    """Pairs that only `regard evaluate` looks at; without any, those of --valid."""
+    """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
 
-    tokens: Literal["bpe", "characters", "words"] | None = None
-    """What text is cut into; left open, bpe for files and what suits embedded data."""
+    tokens: Literal["bpe", "characters", "words"] | None = left_open(
+        "characters for dates and reverse, characters -> words for pronounce, bpe for files"
+    )
+    """The kind of tokens."""
     vocabulary: int = 8000
-    """At most this many different tokens."""
-    shared: bool | None = None
-    """One vocabulary for source and target; left open, yes for bpe, no otherwise."""
+    """The largest number of different tokens."""
+    shared: bool | None = left_open("yes for bpe, no otherwise")
+    """One vocabulary for source and target."""
     max_length: int = 200
-    """Longer pairs, in tokens, are dropped from training, and their number is told."""
+    """Longer pairs, in tokens, are dropped from training; their number is reported."""
+    model: TranslatorOptions = left_open()
+    """A recurrent encoder and decoder, or a Transformer."""
+    smoothing: float = left_open()
+    """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
 
-    model: Literal["seq2seq", "transformer"] = "seq2seq"
-    """Recurrent encoder and decoder, or one that only attends."""
-    attention: str | None = None
-    """A mechanism by name (see `regard list`), for a Transformer also one a head: dot,entmax,…; that of the paper."""
-    decoder: Literal["bahdanau", "luong", "luong-feeding", "fixed"] | None = None
-    """seq2seq: attend before the step (bahdanau), after it (luong), with input feeding, or never (fixed); bahdanau."""
-    cell: Literal["gru", "lstm"] | None = None
-    """seq2seq: the recurrent cell; gru."""
-    width: int | None = None
-    """The width of embeddings, and of a Transformer's layers."""
-    hidden: int | None = None
-    """seq2seq: the width of the recurrent state; an encoder has half of it in each direction."""
-    layers: int | None = None
-    """Layers of the encoder and of the decoder; 1 for seq2seq, 3 for a Transformer."""
-    heads: int | None = None
-    """transformer: heads of every attention; 4."""
-    feed: int | None = None
-    """transformer: the width inside the feed-forward nets; twice the width."""
-    norm: Literal["pre", "post"] | None = None
-    """transformer: where layer norms stand; pre."""
-    positions: Literal["sinusoidal", "learned", "rotary"] | None = None
-    """transformer: how places are told apart; sinusoidal."""
-    dropout: float | None = None
-    """The share of activations that training leaves out."""
-    smoothing: float | None = None
-    """Label smoothing: the share of certainty that is spread over the vocabulary."""
-
-    batch: int | None = None
-    """At most this many tokens a batch on either side, padding included."""
-    metric: Literal["bleu", "chrf", "exact", "per", "wer", "nll"] | None = None
+    batch: int = left_open()
+    """Tokens per batch on either side, padding included, at most."""
+    metric: Literal["bleu", "chrf", "exact", "per", "wer", "nll"] = left_open()
     """The score that chooses the best checkpoint."""
-    bleu: Literal["13a", "char", "zh", "ja-mecab"] | None = None
-    """How BLEU cuts text; left open, 13a, and zh or char where targets are written without spaces."""
+    bleu: Literal["13a", "char", "zh", "ja-mecab"] | None = left_open("13a; zh or char for targets without spaces")
+    """The tokenisation of BLEU."""
     valid_lines: int = 1000
-    """Validate on at most this many pairs; without --valid, on as many of --train, but no more than a fiftieth."""
+    """Pairs to validate on, at most; without --valid also at most a fiftieth of --train."""
     seed: int = 0
-    """Decides initial weights, the order of batches, what dropout drops, and which pairs are drawn or held out."""
+    """Determines initial weights, the order of batches, dropout, and which pairs are sampled or held out."""
 
     def __post_init__(self) -> None:
         for name in ("train", "valid", "test"):
@@ -103,87 +382,63 @@ class Translate(TaskConfig):
                 )
             object.__setattr__(self, name, tuple(map(Path, paths)))
         super().__post_init__()
-        self._of_files(["valid", "test"], "files", "train")
+        self._check_files_given(["valid", "test"], "files", "train")
         for name in ("train", "valid", "test"):
             if len(getattr(self, name)) > 2:
                 raise ValueError(
                     f"{name} must be one .tsv file or two text files, got {len(getattr(self, name))}; join them first"
                 )
-        if self.bleu is not None and self.kind != "files" and self.choice("metric") != "bleu":
+        if self.bleu is not None and self.dataset != "files" and self.metric != "bleu":
             raise ValueError(
-                f"bleu={self.bleu!r} says how BLEU cuts text, and {self.kind} are scored by "
-                f"{self.choice('metric')}; leave it out, or take metric='bleu'"
+                f"bleu={self.bleu!r} says how BLEU cuts text, and {self.dataset} are scored by "
+                f"{self.metric}; leave it out, or take metric='bleu'"
             )
-        self._of_one("model", _OWN)
-        if self.attention == "none":
-            raise ValueError(
-                "attention='none' is written decoder='fixed' (--decoder fixed): a decoder that does not attend"
-            )
-        if self.attention in SCORED:
-            raise ValueError(
-                f"attention={self.attention!r} is a decoder, whose attention is {SCORED[self.attention]!r}; "
-                f"give decoder={self.attention!r} and leave attention out"
-            )
-        if self.attention is not None and "," in self.attention and self.model != "transformer":
-            raise ValueError(
-                f"attention={self.attention!r} names one a head, and a {self.model} has no heads; name one, or take "
-                "model='transformer'"
-            )
-        if self.decoder == "fixed" and self.attention is not None:
-            raise ValueError(
-                f"attention={self.attention!r} has no place in decoder='fixed', which does not attend; leave one out"
-            )
-        whole = ("vocabulary", "max_length", "valid_lines", "width", "hidden", "layers", "heads", "feed", "batch")
-        self._least(1, dict.fromkeys(whole))
-        self._least(0, {"seed": 0})
-        self._share({"dropout": 0.1, "smoothing": 0.1})
-
-    def choice(self, name: str) -> Any:
-        value = getattr(self, name)
-        return self.SUITS[self.kind].get(name) if value is None else value
+        check_at_least(self, 1, dict.fromkeys(["vocabulary", "max_length", "valid_lines", "batch"]))
+        check_at_least(self, 0, {"seed": 0})
+        check_share(self, {"smoothing": 0.1})
+        resolve(self, {"tokens": "bpe"} if self.dataset == "files" else {})
+        resolve(self, {"shared": self.tokens == "bpe"})
 
     @property
     def title(self) -> str:
-        return f"{self.model} on {self.source}"
+        return f"{self.model_name} on {self.dataset_label}"
 
-    def versions(self, names: Sequence[str]) -> dict[str, Self]:
-        """The same with each of these attentions, several heads' joined by a plus; "none" is the fixed decoder."""
-        if self.decoder == "fixed":
+    @classmethod
+    def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
+        """Also the attention of a file that names its decoder: another decoder, or model, has another one."""
+        of_decoder = option in ("decoder", "model") and file.get("decoder") is not None
+        if of_decoder or (option, value) == ("decoder", "fixed"):
+            return ("attention",)
+        return super().replaced(option, value, file)
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these attentions, those of several heads joined by a plus; "none" is fixed."""
+        if not self.model.attends:
             raise ValueError(
                 "--decoder fixed does not attend, so there is nothing to compare; name it none in --attention"
             )
-        if "none" in names and self.model != "seq2seq":
-            raise ValueError(f"a {self.model} cannot do without attention; leave none out, or take --model seq2seq")
-        return {
-            name: replace(self, decoder="fixed") if name == "none" else replace(self, attention=name.replace("+", ","))
-            for name in names
-        }
+        if "none" in values and self.model_name != "seq2seq":
+            raise ValueError(
+                f"a {self.model_name} cannot do without attention; leave none out, or take --model seq2seq"
+            )
+        none = {"decoder": "fixed", "attention": None}
+        options = {name: none if name == "none" else {"attention": name.replace("+", ",")} for name in values}
+        return {name: self.with_options(**each) for name, each in options.items()}
 
-    def words(self) -> list[str]:
-        return ["--decoder", "fixed"] if self.decoder == "fixed" else ["--attention", str(self.attention)]
+    def cli_arguments(self) -> list[str]:
+        return super().cli_arguments() + ([] if self.model.attends else ["--decoder", "fixed"])
 
-    def next(self, run: str) -> str:
+    def next_command(self, run: str) -> str:
         return f"regard translate {run}"
 
-    def higher(self, score: str) -> bool:
-        from regard.metrics.text import SCORES
-
-        return score in SCORES and SCORES[score][1]
-
-    def interpreter(self, folder: Path) -> Translator:
-        """A fresh model with the vocabularies that were saved in the folder: load weights into it, give it text."""
-        from regard.tasks.translate.fingerprint import CorpusFingerprint
-        from regard.tasks.translate.predictor import Translator
-        from regard.tasks.translate.vocabularies import Vocabularies
-
-        return Translator.of(self, Vocabularies.load(folder), CorpusFingerprint.read(folder).stretch)
-
-    def ahead(self, folder: Path, new: bool) -> str:
+    def preparation_notice(self, folder: Path, new: bool) -> str:
         size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
-        # a second or so each
-        return f"reading {self.source}, {size:,.0f} megabytes, and cutting them into tokens" if size >= 2 else ""
+        # one second or so per megabyte
+        return (
+            f"reading {self.dataset_label}, {size:,.0f} megabytes, and splitting them into tokens" if size >= 2 else ""
+        )
 
-    def room(self) -> Room:
-        from regard.tasks.translate import task as translation
+    def load(self) -> TranslateTask:
+        from regard.tasks.translate.task import TranslateTask
 
-        return translation
+        return TranslateTask(self)

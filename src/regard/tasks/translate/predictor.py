@@ -1,54 +1,66 @@
-"""Interpreter: a translator with its vocabularies, text in and text out."""
+"""Translator: the predictor of translate: text in, translations out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attn.call import Need
 from regard.common.eval_mode import eval_mode
 from regard.data.text.batching import source_batch
-from regard.data.text.corpus import SHORT
-from regard.data.text.special_tokens import BOS, EOS, PAD
+from regard.data.text.corpus import LENGTH_OFFSET
+from regard.data.text.special_tokens import BOS, EOS, UNK
 from regard.decoding.protocol import Hypothesis
 from regard.decoding.search import Greedy, Search, num_hypotheses, run_search
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.layers.rnn.decoders import FixedContext
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tasks.translate.model import build, longest
-from regard.tasks.translate.options import Translate
+from regard.recording.recording import Recording
+from regard.recording.run import TextAlignment
+from regard.tasks._text_generation import (
+    GeneratedText,
+    TokenAlignment,
+    between_marks,
+    negative_log_likelihood,
+    shift_right,
+)
+from regard.tasks.translate.options import PredictTranslations, Translate
+from regard.tasks.translate.session import TranslationSession
 from regard.tasks.translate.vocabularies import Vocabularies
 
-# how many tokens a translation may have more than any that was learned from
-SPARE = 5
+# tokens that a translation may have beyond the longest training target of sources of its length
+EXTRA_TOKENS = 5
 
 
 @dataclass(frozen=True)
-class TranslationHypothesis:
-    """One translation of a line."""
+class Translation:
+    """The translations of one line, the best first."""
 
-    text: str
-    tokens: tuple[int, ...]
-    log_prob: float
-    score: float
-    finished: bool  # it came to its end within the limit
+    source: str
+    hypotheses: list[GeneratedText]
+    numbered: bool = False  # whether all are printed, with their ranks and scores
 
-
-@dataclass(frozen=True, eq=False)
-class AlignedTranslation:
-    """What each piece looked at. The last column is the end of the sentence, and so is the last row, if it was said."""
-
-    source: list[str]
-    target: list[str]
-    weights: Tensor = field(repr=False)  # "t s"
+    @property
+    def best(self) -> GeneratedText:
+        return self.hypotheses[0]
 
 
-class Translator:
-    """text -> tokens -> search -> text, in batches of lines of like length.
+class Translator(Predictor[str, Translation]):
+    """text -> tokens -> search -> text, in batches of lines of similar length.
 
-    A translation of n tokens has at most `stretch` (n + SHORT) + SPARE tokens: no pair that was learned from was longer
-    (`Corpus.stretch`). `longest` is how many tokens, with the end of the sentence, the model has places for, and `most`
-    how many a translation may have at all.
+    A translation of n source tokens has at most `stretch` (n + LENGTH_OFFSET) + EXTRA_TOKENS tokens: no training pair
+    was longer (`Corpus.max_length_ratio`). `longest` is the number of tokens, with the end of the sentence, that the
+    model has positions for, `most` the largest number of tokens of a translation, and `max_length` of a source in
+    training.
     """
+
+    input_key: ClassVar[str] = "source"
 
     def __init__(
         self,
@@ -59,14 +71,35 @@ class Translator:
         stretch: float = 2.0,
         longest: int | None = None,
         most: int | None = None,
+        max_length: int = 200,
     ) -> None:
-        self.model, self.vocabularies = model, vocabularies
-        self.batch, self.stretch, self.longest, self.most = batch, stretch, longest, most
+        self.model: EncoderDecoder = model
+        self.vocabularies = vocabularies
+        self.batch, self.stretch, self.longest, self.most, self.max_length = batch, stretch, longest, most, max_length
 
     @staticmethod
-    def of(task: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Translator":
-        model = build(task, len(vocabularies.source), len(vocabularies.target), vocabularies.shared)
-        return Translator(model, vocabularies, stretch=stretch, longest=longest(task))
+    def of(config: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Translator":
+        """A translator whose model has initial weights."""
+        sizes = len(vocabularies.source), len(vocabularies.target)
+        model = config.model.build(*sizes, shared=vocabularies.shared, max_length=config.max_length)
+        longest = config.model.max_tokens(config.max_length)
+        return Translator(model, vocabularies, stretch=stretch, longest=longest, max_length=config.max_length)
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        return argument
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[Translation]:
+        options = PredictTranslations() if options is None else options
+        found = self.translate(inputs, options.search, first=first)
+        if observe is not nullcontext:
+            with observe():
+                self.align(inputs, [hypotheses[0] for hypotheses in found])
+        numbered = options.nbest is not None
+        return [Translation(line, several, numbered) for line, several in zip(inputs, found, strict=True)]
 
     @torch.no_grad()
     def translate(
@@ -76,93 +109,152 @@ class Translator:
         *,
         first: int = 0,
         done: Callable[[int], object] | None = None,
-    ) -> list[list[TranslationHypothesis]]:
-        """The translations of every line, the best first; a line of nothing, or of white space, has the empty one.
+    ) -> list[list[GeneratedText]]:
+        """The translations of every line, the best first; a line of white space has the empty one.
 
-        `first` is the number of the first line, where they are a part of many. `done` is told how many lines are
-        translated, after every batch.
+        `first` is the number of the first line, where they are a part of many. `done` is called with the number of
+        lines that are translated, after every batch.
         """
         encoded = self.vocabularies.source.encode(lines)
-        self._fit(encoded, first)
-        said_there = (n for n, line in enumerate(lines) if line.strip())
-        order = sorted(said_there, key=lambda n: len(encoded[n]))
-        said: list[list[TranslationHypothesis]] = [[TranslationHypothesis("", (), 0.0, 0.0, True)] for _ in lines]
-        device = next(self.model.parameters()).device
+        self._check_length(encoded, first)
+        order = sorted((n for n, line in enumerate(lines) if line.strip()), key=lambda n: len(encoded[n]))
+        translations = [[GeneratedText("", (), 0.0, 0.0, True)] for _ in lines]
         with eval_mode(self.model):
-            for at in range(0, len(order), self.batch):
-                here = order[at : at + self.batch]
-                source, lengths = (t.to(device) for t in source_batch([encoded[n] for n in here]))
-                numbers = [first + n for n in here]
-                for n, found in zip(here, self._search(source, lengths, search, numbers), strict=True):
-                    said[n] = [self._said(one) for one in found]
+            for start in range(0, len(order), self.batch):
+                rows = order[start : start + self.batch]
+                source, lengths = (t.to(self.device) for t in source_batch([encoded[n] for n in rows]))
+                numbers = [first + n for n in rows]
+                for n, hypotheses in zip(rows, self._search(source, lengths, search, numbers), strict=True):
+                    target = self.vocabularies.target
+                    translations[n] = [GeneratedText.of(hypothesis, target) for hypothesis in hypotheses]
                 if done is not None:
-                    done(len(lines) - len(order) + at + len(here))
-        return said
+                    done(len(lines) - len(order) + start + len(rows))
+        return translations
 
-    def _fit(self, encoded: Sequence[Sequence[int]], first: int) -> None:
+    def _check_length(self, encoded: Sequence[Sequence[int]], first: int) -> None:
         for n, ids in enumerate(encoded, first + 1):
             if self.longest is not None and len(ids) + 1 > self.longest:
                 raise ValueError(
-                    f"line {n} has {len(ids)} tokens, but this model knows {self.longest - 1} places; shorten it, or "
-                    f"train with max_length={len(ids) // 2 + 1} or positions='sinusoidal'"
+                    f"line {n} has {len(ids)} tokens, but this model knows {self.longest - 1} positions; shorten it, "
+                    f"or train with max_length={len(ids) // 2 + 1} or positions='sinusoidal'"
                 )
 
     def _search(
         self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        limits = (self.stretch * (lengths + SHORT)).ceil().long() + SPARE
+        limits = (self.stretch * (lengths + LENGTH_OFFSET)).ceil().long() + EXTRA_TOKENS
         for bound in (self.longest, self.most):
             limits = limits if bound is None else limits.clamp_max(bound)
         state = self.model.init_state(source, lengths, num_hypotheses(search))
         return run_search(self.model, state, search, limits, numbers, lengths)
 
-    def _said(self, found: Hypothesis) -> TranslationHypothesis:
-        text = self.vocabularies.target.decode(found.tokens)
-        return TranslationHypothesis(text, found.tokens, found.log_prob, found.score, found.finished)
+    def text(self, output: Translation) -> str:
+        # a line feed in a translation would make two lines of it
+        texts = [hypothesis.text.replace("\n", " ") for hypothesis in output.hypotheses]
+        if not output.numbered:
+            return texts[0]
+        scores = [hypothesis.score for hypothesis in output.hypotheses]
+        return "\n".join(
+            f"{n}\t{score:.4f}\t{text}" for n, (score, text) in enumerate(zip(scores, texts, strict=True), 1)
+        )
+
+    def json(self, output: Translation) -> dict[str, Any]:
+        return {"translations": [hypothesis.json() for hypothesis in output.hypotheses]}
+
+    def num_unknown(self, line: str) -> int:
+        """The tokens of a line that are not in the vocabulary."""
+        return self.vocabularies.source.encode([line])[0].count(UNK)
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p(target | input)."""
+        source, lengths = (t.to(self.device) for t in source_batch(self.vocabularies.source.encode(inputs)))
+        target = between_marks(self.vocabularies.target.encode(targets)).to(self.device)
+        with eval_mode(self.model):
+            output = self.model.teacher_force(source, lengths, target[:, :-1])
+            return negative_log_likelihood(output, target[:, 1:], self.model.output)
+
+    @property
+    def embedding(self) -> nn.Module:
+        assert isinstance(self.model.source, nn.Module)
+        return self.model.source
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        source, _ = source_batch(self.vocabularies.source.encode(inputs))
+        return self.embedding(source.to(self.device))
+
+    # The attention behind a translation
+
+    def check_attends(self, what: str) -> None:
+        if not self.attends:
+            raise ValueError(
+                f"{what} needs attention, and this model has none (decoder fixed); leave it out, or name another run"
+            )
+
+    @property
+    def attends(self) -> bool:
+        """Whether target tokens attend to the source."""
+        return not isinstance(getattr(self.model, "decoder", None), FixedContext)
 
     @property
     def hard(self) -> bool:
-        """Does a word read one place alone, that of the greatest weight?"""
+        """Whether a target token reads one position alone, that of the greatest weight."""
         attention = getattr(getattr(self.model, "decoder", None), "attention", None)
         return bool(getattr(getattr(attention, "read", None), "hard", False))
 
     @torch.no_grad()
-    def align(self, lines: Sequence[str], said: Sequence[TranslationHypothesis]) -> list[AlignedTranslation]:
-        """What each translation looked at while it was said: the steps again, all at once, on what was found.
+    def align(self, lines: Sequence[str], translations: Sequence[GeneratedText]) -> list[TokenAlignment]:
+        """The attention of every token of the translations: the steps of the search again, all at once.
 
-        In batches of translations of like length: what stands behind a target changes nothing before it.
+        Batches hold translations of similar length: the padding behind a target changes nothing before it.
         """
         encoded = self.vocabularies.source.encode(lines)
-        spoken = [with_eos(one) for one in said]
-        order = sorted(range(len(lines)), key=lambda n: len(spoken[n]))
-        looked: list[Tensor] = [torch.empty(0)] * len(lines)
+        targets = [translation.with_eos for translation in translations]
+        order = sorted(range(len(lines)), key=lambda n: len(targets[n]))
+        weights: list[Tensor] = [torch.empty(0)] * len(lines)
         with eval_mode(self.model):
-            for at in range(0, len(order), self.batch):
-                here = order[at : at + self.batch]
-                weights = self._looked([encoded[n] for n in here], [spoken[n] for n in here])
-                for n, one in zip(here, weights, strict=True):
-                    looked[n] = one[: len(spoken[n]), : len(encoded[n]) + 1]
+            for start in range(0, len(order), self.batch):
+                rows = order[start : start + self.batch]
+                batch = self._weights([encoded[n] for n in rows], [targets[n] for n in rows])
+                for n, each in zip(rows, batch, strict=True):
+                    weights[n] = each[: len(targets[n]), : len(encoded[n]) + 1]
         source, target = self.vocabularies.source, self.vocabularies.target
         return [
-            AlignedTranslation(source.pieces([*ids, EOS]), target.pieces(words), weights)
-            for ids, words, weights in zip(encoded, spoken, looked, strict=True)
+            TokenAlignment(target.pieces(tokens), each, source.pieces([*ids, EOS]))
+            for ids, tokens, each in zip(encoded, targets, weights, strict=True)
         ]
 
-    def _looked(self, encoded: list[list[int]], spoken: list[list[int]]) -> Tensor:  # -> "b t s"
+    def _weights(self, encoded: list[list[int]], targets: list[list[int]]) -> Tensor:  # -> "b t s"
         """The weights of all steps of known translations, padding included."""
-        device = next(self.model.parameters()).device
-        source, lengths = (t.to(device) for t in source_batch(encoded))
-        weights = self.model.teacher_force(source, lengths, shift_right(spoken).to(device), Need(weights=True)).weights
+        source, lengths = (t.to(self.device) for t in source_batch(encoded))
+        inputs = shift_right(targets).to(self.device)
+        weights = self.model.teacher_force(source, lengths, inputs, Need(weights=True)).weights
         assert weights is not None
         return weights.cpu()
 
+    def alignment(self, given: str, output: Translation) -> TextAlignment:
+        (aligned,) = self.align([given], [output.best])
+        texts = given, output.best.text or "(nothing)"
+        return TextAlignment(aligned.source, aligned.target, aligned.weights, texts, self.hard)
 
-def with_eos(said: TranslationHypothesis) -> list[int]:
-    """The tokens with the end of the sentence; what is not finished said none."""
-    return [*said.tokens, EOS] if said.finished else [*said.tokens]
+    def label(self, recording: Recording, given: str, output: Translation) -> Recording:
+        ids = self.vocabularies.source.encode([given])[0]
+        source, target = self.vocabularies.source.pieces([*ids, EOS]), self.vocabularies.target
+        pieces = target.pieces(output.best.with_eos)
+        # the columns of a decoder's self-attention are the tokens that it has read: its own, one later
+        has_self = any(item.kind == "self" and item.shape[-1] == len(pieces) for item in recording)
+        rows = [*target.pieces([BOS]), *pieces[:-1]] if has_self else pieces
+        about = {**recording.about, "text": given, "translation": output.best.text}
+        return replace(recording, about=about).with_labels(rows, source)
 
+    # Services
 
-def shift_right(spoken: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
-    """What stood before each word."""
-    longest = max(map(len, spoken))
-    return torch.tensor([[BOS, *words[:-1], *[PAD] * (longest - len(words))] for words in spoken])
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return TranslationSession(self, PredictTranslations() if options is None else options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.tasks.translate.endpoint import TranslateEndpoint
+
+        return TranslateEndpoint(self, limits, run=run, step=step)

@@ -8,6 +8,7 @@ from regard.common import atomic_files
 from regard.data.embedded import EMBEDDED
 from regard.data.text.pairs import Pairs
 from regard.data.text.tokenizer import Kind, Tokenizer
+from regard.tasks._text_generation import read_tokenizer, write_tokenizer
 from regard.tasks.translate.options import Translate
 
 SHARED, SOURCE, TARGET = "tokens.json", "tokens.source.json", "tokens.target.json"
@@ -15,7 +16,7 @@ SHARED, SOURCE, TARGET = "tokens.json", "tokens.source.json", "tokens.target.jso
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """How both sides are cut into tokens; one vocabulary may serve both."""
+    """The tokenizers of both sides; one may serve both."""
 
     source: Tokenizer
     target: Tokenizer
@@ -26,10 +27,9 @@ class Vocabularies:
 
     @staticmethod
     def train(task: Translate, pairs: Pairs) -> "Vocabularies":
-        """Learned from the training pairs alone."""
+        """Trained on the training pairs alone."""
         of_source, of_target = kinds(task)
-        shared = of_source == of_target == "bpe" if task.shared is None else task.shared
-        if not shared:
+        if not task.shared:
             return Vocabularies(
                 Tokenizer.train(of_source, pairs.source, task.vocabulary),
                 Tokenizer.train(of_target, pairs.target, task.vocabulary),
@@ -42,12 +42,12 @@ class Vocabularies:
         return Vocabularies(both, both)
 
     def save(self, folder: Path) -> None:
-        """In place of whatever vocabularies the folder had."""
+        """Replaces the vocabularies of the folder."""
         atomic_files.make_folder(folder)
         for name in (SHARED, SOURCE, TARGET):
             (folder / name).unlink(missing_ok=True)
         for name, tokens in ((SHARED, self.source),) if self.shared else ((SOURCE, self.source), (TARGET, self.target)):
-            atomic_files.write_atomically(folder / name, [tokens.to_json().encode()])
+            write_tokenizer(tokens, folder / name)
 
     @staticmethod
     def saved(folder: Path) -> bool:
@@ -58,27 +58,19 @@ class Vocabularies:
         if not Vocabularies.saved(folder):
             raise FileNotFoundError(f"{folder} holds no vocabulary ({SHARED}); name the folder of a training run")
         names = (SHARED,) if (folder / SHARED).exists() else (SOURCE, TARGET)
-        sides = [read_vocabulary(folder / name) for name in names]
+        sides = [read_tokenizer(folder / name) for name in names]
         return Vocabularies(sides[0], sides[-1])
 
 
 def kinds(task: Translate) -> tuple[Kind, Kind]:
-    """What source and target are cut into."""
+    """The kinds of tokens of source and target."""
     if task.tokens is not None:
         return task.tokens, task.tokens
-    if task.kind == "files":
+    if task.dataset == "files":
         return "bpe", "bpe"
-    return EMBEDDED[task.kind].source, EMBEDDED[task.kind].target
+    return EMBEDDED[task.dataset].source, EMBEDDED[task.dataset].target
 
 
 def _chained(*sides: Iterable[str]) -> Iterator[str]:
     for side in sides:
         yield from side
-
-
-def read_vocabulary(path: Path) -> Tokenizer:
-    """One that a run saved."""
-    try:
-        return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no vocabulary ({error}); restore it, or train in another folder") from error

@@ -1,4 +1,4 @@
-"""Glimpses as a task: scenes by seed and epoch, losses that are told apart, runs that go on."""
+"""glimpse: scenes by seed and epoch, the three parts of the loss, scores of paths, resumed runs."""
 
 from pathlib import Path
 from typing import Any
@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.tasks.classify_image.test_classify_image import files
+from tests.tasks.classify_image.test_task import files
 
 from regard.losses import reinforce
 from regard.models.ram import RAM
 from regard.tasks.glimpse.options import Glimpse
-from regard.tasks.glimpse.task import evaluate, paths, split_of
-from regard.training.checkpoint import load
-from regard.training.checkpoint import read as stored
+from regard.tasks.glimpse.task import path_probabilities, path_scores, read_scenes
+from regard.training.checkpoint import load, read as stored
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
@@ -22,11 +21,11 @@ SMALL: dict[str, Any] = {"what": 8, "where": 8, "glimpse": 16, "hidden": 16, "gl
 
 
 def test_scenes_are_those_of_seed_and_epoch(tmp_path: Path) -> None:
-    work = Glimpse(**SMALL, scene="cluttered", canvas=19, seed=3, batch=100).prepare(tmp_path)
-    assert (work.facts.height, work.facts.width, work.facts.mean) == (19, 19, 0.0)
-    assert work.told.endswith("10 classes, cluttered on 19 × 19")
-    plan = work.batches(1)
-    a, again, other = (work.batch(one, 0, 1) for one in (plan[0], plan[0], (plan[0][0] + 1, plan[0][1])))
+    problem = Glimpse.of(**SMALL, scene="cluttered", canvas=19, seed=3, batch=100).prepare(tmp_path)
+    assert (problem.stats.height, problem.stats.width, problem.stats.mean) == (19, 19, 0.0)
+    assert problem.summary.endswith("10 classes, cluttered on 19 × 19")
+    plan = problem.plan_epoch(1)
+    a, again, other = (problem.load_batch(one, 0, 1) for one in (plan[0], plan[0], (plan[0][0] + 1, plan[0][1])))
     assert a is not None
     assert again is not None
     assert other is not None
@@ -37,14 +36,14 @@ def test_scenes_are_those_of_seed_and_epoch(tmp_path: Path) -> None:
     assert not torch.equal(a.x, other.x)
     # black is 0, as what lies outside is
     assert float(a.x.min()) == 0.0
-    halves = [work.batch(plan[0], rank, 2) for rank in (0, 1)]
+    halves = [problem.load_batch(plan[0], rank, 2) for rank in (0, 1)]
     assert torch.equal(halves[1].x, a.x[1::2])  # type: ignore[union-attr]
-    assert work.batch((0, plan[0][1][:1]), 1, 2) is None
+    assert problem.load_batch((0, plan[0][1][:1]), 1, 2) is None
     # what is judged on stays
-    again_work = Glimpse(**SMALL, scene="cluttered", canvas=19, seed=3).prepare(tmp_path, new=False)
-    assert np.array_equal(work.valid.pixels, again_work.valid.pixels)
-    assert np.array_equal(split_of(work.task, "valid").pixels, work.valid.pixels)
-    assert not np.array_equal(split_of(work.task, "test").pixels[:9], work.valid.pixels[:9])
+    again_problem = Glimpse.of(**SMALL, scene="cluttered", canvas=19, seed=3).prepare(tmp_path, new=False)
+    assert np.array_equal(problem.valid.pixels, again_problem.valid.pixels)
+    assert np.array_equal(read_scenes(problem.task, "valid").pixels, problem.valid.pixels)
+    assert not np.array_equal(read_scenes(problem.task, "test").pixels[:9], problem.valid.pixels[:9])
 
 
 @pytest.mark.parametrize(
@@ -56,27 +55,40 @@ def test_scenes_are_those_of_seed_and_epoch(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_left_open(tmp_path: Path, options: dict[str, Any], side: int, patch: int, scales: int) -> None:
-    task = Glimpse(**SMALL, **options)
-    work = task.prepare(tmp_path)
-    model = work.model()
+    task = Glimpse.of(**SMALL, **options)
+    problem = task.prepare(tmp_path)
+    model = problem.build_model()
     assert isinstance(model, RAM)
-    assert (work.facts.height, model.retina.patch, model.retina.scales) == (side, patch, scales)
-    fresh = task.fresh(tmp_path)
+    assert (problem.stats.height, model.retina.patch, model.retina.scales) == (side, patch, scales)
+    fresh = task.load().predictor(tmp_path).model
     assert fresh.state_dict().keys() == model.state_dict().keys()
-    task.rehearse()
+    task.load().dry_run()
+    # a run records them; they build the same model on the same scenes
+    resolved = problem.resolved_options()
+    assert resolved["model"] == {"patch": patch}
+    assert resolved.get("canvas", 8) == side
+    assert ("piece" in resolved) == (task.scene == "cluttered")
+    recorded = task.with_options(**resolved.pop("model"), **resolved)
+    again = recorded.prepare(tmp_path, new=False)
+    assert recorded.model.scales == scales
+    assert again.stats == problem.stats
+    assert np.array_equal(again.valid.pixels, problem.valid.pixels)
+    assert [p.shape for p in again.build_model().parameters()] == [p.shape for p in model.parameters()]
 
 
 def test_files_decide_the_canvas(tmp_path: Path) -> None:
-    work = Glimpse(train=files(tmp_path / "data"), scene="cluttered", piece=2, **SMALL).prepare(tmp_path / "run")
-    assert (work.facts.height, work.facts.width) == (16, 14)  # of 6 × 5
-    assert work.valid.pixels.shape[1:] == (16, 14, 1)
+    problem = Glimpse.of(train=files(tmp_path / "data"), scene="cluttered", piece=2, **SMALL).prepare(tmp_path / "run")
+    assert (problem.stats.height, problem.stats.width) == (16, 14)  # of 6 × 5
+    assert problem.valid.pixels.shape[1:] == (16, 14, 1)
+    # one number cannot record a canvas that is no square
+    assert problem.resolved_options() == {"model": {"patch": 6}, "piece": 2}
 
 
 def test_the_loss_is_its_three_parts(tmp_path: Path) -> None:
-    work = Glimpse(**SMALL, smoothing=0.1, draws=2, batch=10).prepare(tmp_path)
-    model, batch = work.model(), work.batch(work.batches(0)[0], 0, 1)
+    problem = Glimpse.of(**SMALL, smoothing=0.1, draws=2, batch=10).prepare(tmp_path)
+    model, batch = problem.build_model(), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
     torch.manual_seed(4)
-    loss = work.loss(model, batch)
+    loss = problem.loss(model, batch)
     torch.manual_seed(4)
     assert isinstance(model, RAM)
     seen = model.look(torch.cat([batch.x, batch.x]))
@@ -89,25 +101,25 @@ def test_the_loss_is_its_three_parts(tmp_path: Path) -> None:
     answer = F.cross_entropy(seen.logits, labels, label_smoothing=0.1)
     want = answer + 0.05 * policy + (seen.baseline - reward).square().mean()
     torch.testing.assert_close(loss.total, 10 * want)
-    assert loss.count == work.count(batch) == 10
+    assert loss.count == problem.num_terms(batch) == 10
     assert float(loss.sums["accuracy"]) / 10 == pytest.approx(100 * float(right.mean()))
     torch.testing.assert_close(loss.sums["answer"], 10 * answer)
 
 
 def test_paths_are_drawn_behind_the_one_at_the_means(tmp_path: Path) -> None:
-    work = Glimpse(**SMALL, std=0.5).prepare(tmp_path)
-    model = work.model().eval()
-    means, one, two = paths(model, work.valid.pixels[:9], work.facts, 2)
+    problem = Glimpse.of(**SMALL, std=0.5).prepare(tmp_path)
+    model = problem.build_model().eval()
+    means, one, two = path_probabilities(model, problem.valid.pixels[:9], problem.stats, 2)
     assert means.sum(-1) == pytest.approx(1.0)
-    assert np.array_equal(means, next(paths(model, work.valid.pixels[:9], work.facts)))
+    assert np.array_equal(means, next(path_probabilities(model, problem.valid.pixels[:9], problem.stats)))
     assert not np.array_equal(one, two)
     assert model.training is False
-    assert set(evaluate(model, work.valid, work.facts)) == {"accuracy", "nll"}
+    assert set(path_scores(model, problem.valid, problem.stats)) == {"accuracy", "nll"}
 
 
 def test_learning_and_going_on(tmp_path: Path) -> None:
     """A little training reads digits by glimpses; a resumed run ends with the weights of one that was not stopped."""
-    task = Glimpse(what=32, where=16, glimpse=64, hidden=64, glimpses=4)
+    task = Glimpse.of(what=32, where=16, glimpse=64, hidden=64, glimpses=4)
     training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 80, "save_every": 80, "threads": 1}
     for _ in fit(task, tmp_path / "a", TrainingConfig(steps=160, **training)):  # type: ignore[arg-type]
         pass
@@ -117,10 +129,10 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
         pass
     a, b = (stored(tmp_path / name / "last.safetensors") for name in "ab")
     assert all(torch.equal(value, b.tensors[name]) for name, value in a.tensors.items())
-    model = task.fresh(tmp_path / "a")
+    model = task.load().predictor(tmp_path / "a").model
     load(model, tmp_path / "a" / "best.safetensors")
-    work = task.prepare(tmp_path / "a", new=False)
-    assert evaluate(model.eval(), split_of(task, "test"), work.facts)["accuracy"] > 50  # ten classes
+    problem = task.prepare(tmp_path / "a", new=False)
+    assert path_scores(model.eval(), read_scenes(task, "test"), problem.stats)["accuracy"] > 50  # ten classes
 
 
 @pytest.mark.parametrize(
@@ -129,7 +141,7 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
         ({"scene": "messy"}, "unknown scene 'messy'; known are: plain, translated, cluttered"),
         ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
+        ({"size": 8}, "size=8 belongs to images of your own; give train=FOLDER as well"),
         ({"canvas": 60}, "canvas=60 belongs to a scene; give scene='translated' as well"),
         ({"clutter": 2}, "clutter=2 belongs to scene='cluttered'; give that as well"),
         ({"scene": "translated", "piece": 2}, "piece=2 belongs to scene='cluttered'; give that as well"),
@@ -142,23 +154,31 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
 )
 def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Glimpse(**options)
+        Glimpse.of(**options)
 
 
 def test_a_canvas_that_is_too_small_is_told_as_the_task_says_it(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"canvas must hold pictures of 8 × 8, got 5; try canvas=16$"):
-        Glimpse(scene="translated", canvas=5).prepare(tmp_path)
+    with pytest.raises(ValueError, match=r"canvas must hold images of 8 × 8, got 5; try canvas=16$"):
+        Glimpse.of(scene="translated", canvas=5).prepare(tmp_path)
 
 
 def test_an_unknown_core_is_told_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown core 'lsmt'; did you mean 'lstm'"):
-        Glimpse(core="lsmt").rehearse()  # type: ignore[arg-type]
+        Glimpse.of(core="lsmt").load().dry_run()  # type: ignore[arg-type]
 
 
-def test_what_a_command_line_asks() -> None:
-    task = Glimpse(train=Path("x"), scene="translated", **SMALL)
-    assert [one.glimpses for one in task.versions(["1", "4"]).values()] == [1, 4]
-    assert task.versions(["4"])["4"].words() == ["--glimpses", "4"]
+def test_variants() -> None:
+    task = Glimpse.of(train=Path("x"), scene="translated", **SMALL)
+    assert [variant.model.glimpses for variant in task.variants(["1", "4"]).values()] == [1, 4]
+    assert task.variants(["4"])["4"].cli_arguments() == ["--glimpses", "4"]
     with pytest.raises(ValueError, match="glimpses must be whole numbers, 1 or more, got 'two'; try 1,2,4"):
-        task.versions(["1", "two"])
-    assert (task.title, Glimpse().title) == ("glimpses on translated x", "glimpses on digits")
+        task.variants(["1", "two"])
+    assert (task.title, Glimpse.of().title) == ("glimpses on translated x", "glimpses on digits")
+
+
+def test_options_of_version_1() -> None:
+    flat = {"data": "digits", "train": None, "size": None, "scene": "cluttered", "canvas": None, "clutter": None}
+    flat |= {"piece": None, "glimpses": 3, "patch": None, "scales": None, "core": "lstm", "draws": 2, "seed": 5}
+    task = Glimpse.from_flat_json(flat)
+    assert task == Glimpse.of(scene="cluttered", glimpses=3, core="lstm", draws=2, seed=5)
+    assert (task.clutter, task.model.scales) == (4, 3)

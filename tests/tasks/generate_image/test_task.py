@@ -1,4 +1,4 @@
-"""Generate: who learns from what, how drawings are judged, and that a run goes on to the same weights."""
+"""generate-image: the losses of both networks, the judges of samples, samples by seed, resumed runs."""
 
 import shutil
 from pathlib import Path
@@ -13,37 +13,28 @@ from torch import nn
 from regard.data.images.labelled import Images
 from regard.losses import hinge
 from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
-from regard.tasks._image_data import ImageStats, recalled, split_of
-from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, frechet, spread
-from regard.tasks.generate_image.options import PLACES, GenerateImage
-from regard.tasks.generate_image.task import (
-    GenerateImageProblem,
-    build,
-    chosen_by,
-    drawn,
-    first_judge,
-    other_judge,
-    rehearse,
-    show,
-    signed,
-)
+from regard.tasks._image_data import read_split, read_stats
+from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, spread
+from regard.tasks.generate_image.options import MAPS, GenerateImage, SAGANOptions
+from regard.tasks.generate_image.predictor import sample_images, signed
+from regard.tasks.generate_image.task import GenerateImageProblem, judge_and_images, validation_judge
 from regard.training.checkpoint import load, read
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 from regard.training.step import optimizer
 
 SMALL: dict[str, Any] = {"width": 4, "noise": 5, "judge": 4}
-QUICK: dict[str, Any] = {**GenerateImage.TRAINING, "validate_every": 3, "save_every": 3, "log_every": 2, "threads": 1}
+QUICK: dict[str, Any] = {**GenerateImage.training, "validate_every": 3, "save_every": 3, "log_every": 2, "threads": 1}
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> GenerateImageProblem:
-    return GenerateImage(**SMALL, batch=32).prepare(tmp_path_factory.mktemp("work"))
+def problem(tmp_path_factory: pytest.TempPathFactory) -> GenerateImageProblem:
+    return GenerateImage.of(**SMALL, batch=32).prepare(tmp_path_factory.mktemp("problem"))
 
 
-def gan(work: GenerateImageProblem) -> SelfAttentionGAN:
+def gan(problem: GenerateImageProblem) -> SelfAttentionGAN:
     torch.manual_seed(0)
-    model = work.model()
+    model = problem.build_model()
     assert isinstance(model, SelfAttentionGAN)
     for part in (model.generator, model.discriminator):
         nn.init.constant_(part.attention.residual, 0.5)
@@ -56,13 +47,13 @@ def gradients(part: nn.Module) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_each_network_learns_from_its_own_loss_alone(work: GenerateImageProblem) -> None:
+def test_each_network_learns_from_its_own_loss_alone(problem: GenerateImageProblem) -> None:
     """In evaluation mode, where no call changes what the next one finds."""
-    model, batch = gan(work).eval(), work.batch(work.batches(0)[0], 0, 1)
+    model, batch = gan(problem).eval(), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
     assert batch is not None
     torch.manual_seed(1)
-    loss = work.loss(model, batch)
-    assert loss.count == work.count(batch) == 32
+    loss = problem.loss(model, batch)
+    assert loss.count == problem.num_terms(batch) == 32
     loss.total.backward()
     to_generator, to_discriminator = gradients(model.generator), gradients(model.discriminator)
     assert to_generator.keys() == dict(model.generator.named_parameters()).keys()
@@ -86,20 +77,20 @@ def test_each_network_learns_from_its_own_loss_alone(work: GenerateImageProblem)
     torch.testing.assert_close(loss.sums["fake"], seen.sum())
 
 
-def test_a_loss_draws_anew_and_leaves_the_average(work: GenerateImageProblem) -> None:
-    model, batch = gan(work), work.batch(work.batches(0)[0], 0, 1)
+def test_a_loss_draws_anew_and_leaves_the_average(problem: GenerateImageProblem) -> None:
+    model, batch = gan(problem), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
     assert batch is not None
     before = {name: t.clone() for name, t in model.average.state_dict().items()}
     nn.init.normal_(model.generator.last.parametrizations.weight.original)
-    totals = [work.loss(model, batch).total.item() for _ in range(2)]
+    totals = [problem.loss(model, batch).total.item() for _ in range(2)]
     assert totals[0] != totals[1]
     assert all(torch.equal(t, before[name]) for name, t in model.average.state_dict().items())
 
 
 def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """faster is the rate of the discriminator; keep is kept once a step, of however many batches."""
-    task = GenerateImage(**{**SMALL, "judge": 1}, faster=3.0, keep=0.75)
-    keeps, follow = [], SelfAttentionGAN.follow
+    task = GenerateImage.of(**{**SMALL, "judge": 1}, faster=3.0, keep=0.75)
+    keeps, follow = [], SelfAttentionGAN.update_ema
 
     def spied(model: SelfAttentionGAN, keep: float) -> None:
         before, now = (p.parametrizations.weight.original.clone() for p in (model.average.last, model.generator.last))
@@ -107,17 +98,17 @@ def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: py
         torch.testing.assert_close(model.average.last.parametrizations.weight.original, before.lerp(now, 0.25))
         keeps.append(keep)
 
-    monkeypatch.setattr(SelfAttentionGAN, "follow", spied)
+    monkeypatch.setattr(SelfAttentionGAN, "update_ema", spied)
     for _ in fit(task, tmp_path, TrainingConfig(steps=3, accumulate=2, **QUICK)):
         pass
     assert keeps == [0.75] * 3
-    model = task.fresh(tmp_path)
+    model = task.load().predictor(tmp_path).model
     assert isinstance(model, SelfAttentionGAN)
-    assert model.rates == {"generator": 1.0, "discriminator": 3.0}
+    assert model.lr_multipliers == {"generator": 1.0, "discriminator": 3.0}
 
 
-def test_norms_of_a_class_do_not_decay(work: GenerateImageProblem) -> None:
-    model = gan(work)
+def test_norms_of_a_class_do_not_decay(problem: GenerateImageProblem) -> None:
+    model = gan(problem)
     made = optimizer(model, TrainingConfig(steps=1, weight_decay=0.1), torch.device("cpu"))
     decays = {id(p): group["weight_decay"] for group in made.param_groups for p in group["params"]}
     norms = [m for m in model.generator.modules() if isinstance(m, ConditionalBatchNorm)]
@@ -127,7 +118,7 @@ def test_norms_of_a_class_do_not_decay(work: GenerateImageProblem) -> None:
 
 
 def test_a_run_that_is_resumed_ends_with_the_same_weights(tmp_path: Path) -> None:
-    task = GenerateImage(**SMALL)
+    task = GenerateImage.of(**SMALL)
     for _ in fit(task, tmp_path / "a", TrainingConfig(steps=7, **QUICK)):
         pass
     for _ in fit(task, tmp_path / "b", TrainingConfig(steps=3, **QUICK)):
@@ -139,7 +130,7 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(tmp_path: Path) -> Non
     assert all(torch.equal(t, b.tensors[name]) for name, t in a.tensors.items())
     for name in ("samples/3.png", "samples/6.png", "samples/7.png", "judge.safetensors"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    model = task.fresh(tmp_path / "a")
+    model = task.load().predictor(tmp_path / "a").model
     assert load(model, tmp_path / "a" / "best.safetensors")["main"] == "distance"
 
 
@@ -153,7 +144,7 @@ def test_it_learns(tmp_path: Path) -> None:
     folder.mkdir()
     idx(folder / "train-images-idx3-ubyte", two.pixels[..., 0])
     idx(folder / "train-labels-idx1-ubyte", two.labels.astype(np.uint8))
-    task = GenerateImage(train=folder, width=6, noise=8, batch=16, judge=40, attention="half", keep=0.9)
+    task = GenerateImage.of(train=folder, width=6, noise=8, batch=16, judge=40, attention="half", keep=0.9)
     training = {**QUICK, "lr": 1e-3, "validate_every": 60}
     scores = [
         event.score.values
@@ -165,55 +156,55 @@ def test_it_learns(tmp_path: Path) -> None:
     assert scores[-1]["spread"] > 0.2 * scores[-1]["real spread"]
 
 
-def test_a_judge_is_trained_saved_and_read(work: GenerateImageProblem, tmp_path: Path) -> None:
+def test_a_judge_is_trained_saved_and_read(problem: GenerateImageProblem, tmp_path: Path) -> None:
     calls = []
 
     def learn() -> ReferenceClassifier:
         calls.append(1)
-        return ReferenceClassifier.learned(work.train[:200], work.train[200:300], work.facts, 60, 3)
+        return ReferenceClassifier.train(problem.train[:200], problem.train[200:300], problem.stats, 60, 3)
 
     path = tmp_path / "judge.safetensors"
     state = torch.random.get_rng_state()
-    first = ReferenceClassifier.of(path, True, work.facts, learn)
-    again = ReferenceClassifier.of(path, False, work.facts, learn)
+    first = ReferenceClassifier.of(path, True, problem.stats, learn)
+    again = ReferenceClassifier.of(path, False, problem.stats, learn)
     assert torch.equal(state, torch.random.get_rng_state())
     assert len(calls) == 1
     assert first.accuracy == again.accuracy > 60
-    pixels = work.train.pixels[:50]
-    assert np.array_equal(first.says(pixels), again.says(pixels))
+    pixels = problem.train.pixels[:50]
+    assert np.array_equal(first.predict(pixels), again.predict(pixels))
     same = learn()
     assert all(torch.equal(t, same.model.state_dict()[name]) for name, t in first.model.state_dict().items())
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(ValueError, match=r"judge.safetensors holds no classifier of this run .*; delete it, another"):
-        ReferenceClassifier.of(path, False, work.facts, learn)
+    with pytest.raises(ValueError, match=r"judge.safetensors holds no classifier of this run .*; delete it, and"):
+        ReferenceClassifier.of(path, False, problem.stats, learn)
 
 
 def test_a_judge_that_learns_is_told(tmp_path: Path) -> None:
-    task = GenerateImage(judge=7)
-    said = "a classifier that is to judge drawings learns first, 7 steps"
-    assert task.ahead(tmp_path, True) == task.ahead(tmp_path, False) == said
+    task = GenerateImage.of(judge=7)
+    said = "training the classifier that judges samples, 7 steps"
+    assert task.preparation_notice(tmp_path, True) == task.preparation_notice(tmp_path, False) == said
     (tmp_path / "judge.safetensors").write_bytes(b"")
-    assert (task.ahead(tmp_path, True), task.ahead(tmp_path, False)) == (said, "")
+    assert (task.preparation_notice(tmp_path, True), task.preparation_notice(tmp_path, False)) == (said, "")
 
 
 def test_no_judge_has_learned_from_images_that_it_is_held_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, taught, learned = GenerateImage(**SMALL), [], ReferenceClassifier.learned
+    task, taught, learned = GenerateImage.of(**SMALL), [], ReferenceClassifier.train
 
     def spied(train: Images, held: Images, *rest: Any) -> ReferenceClassifier:
         taught.append((train, held))
         return learned(train, held, *rest)
 
-    monkeypatch.setattr(ReferenceClassifier, "learned", spied)
-    work = task.prepare(tmp_path)
-    judge, test = other_judge(task, tmp_path)
+    monkeypatch.setattr(ReferenceClassifier, "train", spied)
+    problem = task.prepare(tmp_path)
+    judge, test = judge_and_images(task, tmp_path, "test")
     assert len(test) == 359
     assert (tmp_path / "judge-test.safetensors").exists()
-    assert other_judge(task, tmp_path)[0].accuracy == judge.accuracy
-    one, two = judge.model.state_dict(), work.real.judge.model.state_dict()
+    assert judge_and_images(task, tmp_path, "test")[0].accuracy == judge.accuracy
+    one, two = judge.model.state_dict(), problem.real.judge.model.state_dict()
     assert not torch.equal(one["stem.0.weight"], two["stem.0.weight"])
-    held = [{image.tobytes() for image in some.pixels} for some in (split_of(task, "valid"), test)]
+    held = [{image.tobytes() for image in some.pixels} for some in (read_split(task, "valid"), test)]
     # no two of the embedded digits are the same
-    assert [len(some) for some in held] == [len(split_of(task, "valid")), len(test)]
+    assert [len(some) for some in held] == [len(read_split(task, "valid")), len(test)]
     assert len(taught) == 2
     for (train, measured), apart in zip(taught, held, strict=True):
         assert {image.tobytes() for image in measured.pixels} == apart
@@ -230,31 +221,31 @@ def test_a_run_judges_with_what_it_holds(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     idx(folder / "train-labels-idx1-ubyte", labels)
     idx(folder / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
-    task, run = GenerateImage(train=folder, **SMALL), tmp_path / "run"
-    work = task.prepare(run)
-    assert np.array_equal(chosen_by(task, run)[1].pixels, split_of(task, "valid").pixels)
-    other_judge(task, run)
+    task, run = GenerateImage.of(train=folder, **SMALL), tmp_path / "run"
+    problem = task.prepare(run)
+    assert np.array_equal(judge_and_images(task, run, "valid")[1].pixels, read_split(task, "valid").pixels)
+    judge_and_images(task, run, "test")
     idx(folder / "train-images-idx3-ubyte", draw.integers(0, 255, (40, 8, 8), np.uint8))
     # also where a judge of the images as they were is kept
-    for asked in (chosen_by, other_judge):
+    for split in ("valid", "test"):
         with pytest.raises(ValueError, match="the images of .*run have changed: .*; put the files back as they were"):
-            asked(task, run)
+            judge_and_images(task, run, split)
     shutil.rmtree(folder)
-    judge = first_judge(task, run)
-    assert judge.accuracy == work.real.judge.accuracy
-    want = work.real.judge.model.state_dict()
+    judge = validation_judge(task, run)
+    assert judge.accuracy == problem.real.judge.accuracy
+    want = problem.real.judge.model.state_dict()
     assert all(torch.equal(t, want[name]) for name, t in judge.model.state_dict().items())
 
 
-def test_scores_of_real_images_and_of_one_that_is_repeated(work: GenerateImageProblem) -> None:
-    judge = ReferenceClassifier.learned(work.train, work.train[:100], work.facts, 60, 0)
-    real = RealImageStats.of(judge, work.train)
-    found = real.scores(work.train.pixels, work.train.labels)
+def test_scores_of_real_images_and_of_one_that_is_repeated(problem: GenerateImageProblem) -> None:
+    judge = ReferenceClassifier.train(problem.train, problem.train[:100], problem.stats, 60, 0)
+    real = RealImageStats.of(judge, problem.train)
+    found = real.scores(problem.train.pixels, problem.train.labels)
     assert found["recognised"] > 80
     assert found["real spread"] == pytest.approx(found["spread"], rel=0.01)
     assert found["distance"] == pytest.approx(0, abs=1e-6)
-    first = np.array([np.flatnonzero(work.train.labels == n)[0] for n in range(10)]).repeat(20)
-    found = real.scores(work.train.pixels[first], work.train.labels[first])
+    first = np.array([np.flatnonzero(problem.train.labels == n)[0] for n in range(10)]).repeat(20)
+    found = real.scores(problem.train.pixels[first], problem.train.labels[first])
     assert found["spread"] == 0
     assert found["distance"] > 0.1
 
@@ -266,45 +257,33 @@ def test_spread_is_the_mean_distance_of_two() -> None:
     assert spread(pixels) == pytest.approx(want)
 
 
-def test_the_distance_is_that_of_scipy_s_root() -> None:
-    from scipy.linalg import sqrtm
-
-    draw = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(9, 4, generator=draw, dtype=torch.float64) for _ in range(2))
-    moments = [(t.mean(0), t.T.cov()) for t in (a, b)]
-    (one, left), (two, right) = moments
-    want = (one - two).square().sum() + (left + right).trace() - 2 * np.trace(sqrtm((left @ right).numpy())).real
-    assert frechet(moments[0], moments[1]) == pytest.approx(float(want))
-    assert frechet(moments[0], moments[0]) == pytest.approx(0, abs=1e-9)
-
-
-def test_drawings_are_pixels_of_one_seed(work: GenerateImageProblem, tmp_path: Path) -> None:
-    model, asked = gan(work).eval(), np.arange(10).repeat(3)
-    found = drawn(model, asked, 7)
+def test_drawings_are_pixels_of_one_seed(problem: GenerateImageProblem, tmp_path: Path) -> None:
+    model, asked = gan(problem).eval(), np.arange(10).repeat(3)
+    found = sample_images(model, asked, 7)
     assert (found.shape, found.dtype) == ((30, 8, 8, 1), np.uint8)
-    assert np.array_equal(found, drawn(model, asked, 7))
-    assert not np.array_equal(found, drawn(model, asked, 8))
+    assert np.array_equal(found, sample_images(model, asked, 7))
+    assert not np.array_equal(found, sample_images(model, asked, 8))
     z = torch.randn(30, model.noise, generator=torch.Generator().manual_seed(7))
     want = model(z, torch.from_numpy(asked))
     assert (signed(found) - want).abs().max() <= 0.5 / 127.5 + 1e-5
-    show(model, [3, 1], 4, 0, tmp_path / "a.png")
+    assert problem.draw_samples(model, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_shares_of_two_processes_are_the_batch(work: GenerateImageProblem) -> None:
-    plan = work.batches(1)
-    whole = work.batch(plan[0], 0, 1)
-    halves = [work.batch(plan[0], rank, 2) for rank in (0, 1)]
+def test_shares_of_two_processes_are_the_batch(problem: GenerateImageProblem) -> None:
+    plan = problem.plan_epoch(1)
+    whole = problem.load_batch(plan[0], 0, 1)
+    halves = [problem.load_batch(plan[0], rank, 2) for rank in (0, 1)]
     assert whole is not None
     assert all(half is not None and torch.equal(half.x, whole.x[rank::2]) for rank, half in enumerate(halves))
     assert whole.x.min() == -1
     assert whole.x.max() == 1
-    assert work.batch((0, plan[0][1][:1]), 1, 2) is None
+    assert problem.load_batch((0, plan[0][1][:1]), 1, 2) is None
 
 
-@pytest.mark.parametrize("attention", PLACES)
+@pytest.mark.parametrize("attention", MAPS)
 def test_every_attention_is_built_and_called(attention: Any) -> None:
-    rehearse(GenerateImage(**SMALL, attention=attention))
+    GenerateImage.of(**SMALL, attention=attention).load().dry_run()
 
 
 def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
@@ -313,8 +292,8 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
     labels = np.arange(12, dtype=np.uint8) % 2
     idx(folder / "train-images-idx3-ubyte", np.zeros((12, 6, 6), np.uint8))
     idx(folder / "train-labels-idx1-ubyte", labels)
-    with pytest.raises(ValueError, match="images must be as high as wide, a multiple of 4, got 6 × 6; make them so"):
-        GenerateImage(train=folder).prepare(tmp_path / "run")
+    with pytest.raises(ValueError, match="images must be as high as wide, a multiple of 4, got 6 × 6; resize them, or"):
+        GenerateImage.of(train=folder).prepare(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -323,7 +302,7 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
         ({"attention": "all"}, "unknown attention 'all'; known are: none, quarter, half, whole"),
         ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
+        ({"size": 8}, "size=8 belongs to images of your own; give train=FOLDER as well"),
         ({"size": 30, "train": "x"}, "size must be a multiple of 4, got 30; try size=28"),
         ({"width": 0}, "width must be 1 or more, got 0; try width=32"),
         ({"batch": 1}, "batch must be 2 or more: one image has no spread, got 1; try batch=32"),
@@ -334,26 +313,26 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
 )
 def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        GenerateImage(**options)
+        GenerateImage.of(**options)
 
 
-def test_what_a_command_line_asks() -> None:
-    task = GenerateImage(train=Path("x"), **SMALL)
-    assert [one.attention for one in task.versions(["none", "half"]).values()] == ["none", "half"]
-    assert task.versions(["half"])["half"].words() == ["--attention", "half"]
+def test_variants() -> None:
+    task = GenerateImage.of(train=Path("x"), **SMALL)
+    assert [variant.model.attention for variant in task.variants(["none", "half"]).values()] == ["none", "half"]
+    assert task.variants(["half"])["half"].cli_arguments() == ["--attention", "half"]
     assert task.title == "a generator on x"
-    assert (task.choice("metric"), task.choice("width")) == ("distance", 4)
-    assert (task.higher("distance"), task.higher("recognised")) == (False, True)
+    assert (task.metric, task.model.width) == ("distance", 4)
+    assert (task.metrics["distance"], task.metrics["recognised"]) == (False, True)
 
 
 def test_the_model_is_built_by_what_the_run_knows(tmp_path: Path) -> None:
-    task = GenerateImage(**SMALL, attention="none")
-    work = task.prepare(tmp_path)
-    assert "10 classes; drawings are judged by a classifier that recognises" in work.told
-    assert recalled(tmp_path) == work.facts
-    keys = task.fresh(tmp_path).state_dict().keys()
-    assert keys == work.model().state_dict().keys()
-    wide = build(task, ImageStats(3, 12, 12, ["a"], 0.0, 1.0, ""))
+    task = GenerateImage.of(**SMALL, attention="none")
+    problem = task.prepare(tmp_path)
+    assert "10 classes; samples are judged by a classifier that recognises" in problem.summary
+    assert read_stats(tmp_path) == problem.stats
+    keys = task.load().predictor(tmp_path).model.state_dict().keys()
+    assert keys == problem.build_model().state_dict().keys()
+    wide = SAGANOptions(width=4, noise=5, attention="none").build(12, 3, 1)
     assert wide(torch.zeros(1, 5), torch.zeros(1).long()).shape == (1, 3, 12, 12)
 
 
@@ -366,12 +345,12 @@ def test_pictures_of_one_s_own(tmp_path: Path) -> None:
         (tmp_path / "data" / name).mkdir(parents=True)
         for n in range(6):
             Image.fromarray(draw.integers(0, 255, (9, 14, 3), np.uint8)).save(tmp_path / "data" / name / f"{n}.png")
-    task = GenerateImage(train=tmp_path / "data", size=12, **SMALL)
+    task = GenerateImage.of(train=tmp_path / "data", size=12, **SMALL)
     for _ in fit(task, tmp_path / "run", TrainingConfig(steps=1, **QUICK)):
         pass
-    model = task.fresh(tmp_path / "run")
+    model = task.load().predictor(tmp_path / "run").model
     load(model, tmp_path / "run" / "best.safetensors")
     assert isinstance(model, SelfAttentionGAN)
-    assert drawn(model.eval(), np.array([0, 1]), 0).shape == (2, 12, 12, 3)
+    assert sample_images(model.eval(), np.array([0, 1]), 0).shape == (2, 12, 12, 3)
     with Image.open(tmp_path / "run" / "samples" / "1.png") as image:
         assert image.mode == "RGB"

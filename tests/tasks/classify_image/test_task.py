@@ -1,4 +1,4 @@
-"""Images to classes: what is read, what is learned, what is said; a run goes on with its own images alone."""
+"""classify-image: data, batches, loss and scores; a run is resumed with its own images alone."""
 
 import json
 from pathlib import Path
@@ -11,14 +11,19 @@ import torch.nn.functional as F
 from PIL import Image
 from tests.data.images.test_labelled import LABELS, idx
 
-from regard.common.dataclass_json import dataclass_from_json
 from regard.gates.catalogue import GATES
 from regard.models.row_reader import RowReader
-from regard.tasks._image_data import read, recalled, scored, shifted, split_of
-from regard.tasks.classify_image.options import ClassifyImage
-from regard.tasks.classify_image.task import evaluate, probabilities
-from regard.training.checkpoint import load
-from regard.training.checkpoint import read as stored
+from regard.tasks._image_data import (
+    class_probabilities,
+    classification_scores,
+    random_shift,
+    read_split,
+    read_stats,
+    read_train_and_test,
+)
+from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
+from regard.tasks.classify_image.task import image_scores
+from regard.training.checkpoint import load, read as stored
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
@@ -26,65 +31,77 @@ SMALL: dict[str, Any] = {"width": 4, "depths": (1, 1)}
 
 
 def test_digits_are_parted_and_planned(tmp_path: Path) -> None:
-    work = ClassifyImage(**SMALL, batch=100, seed=3).prepare(tmp_path)
-    train, test = read(work.task)
+    problem = ClassifyImage.of(**SMALL, batch=100, seed=3).prepare(tmp_path)
+    train, test = read_train_and_test(problem.task)
     assert len(train) + len(test) == 1797
-    assert len(work.train) + len(work.valid) == len(train)
-    assert work.told == f"{len(work.train):,} images to train on, {len(work.valid)} to validate, 10 classes"
-    assert len(split_of(work.task, "valid")) == len(work.valid)
-    assert len(split_of(work.task, "test")) == len(test)
-    plan = work.batches(2)
-    assert sorted(np.concatenate([index for _, index in plan]).tolist()) == list(range(len(work.train)))
-    again, other = work.batches(2), work.batches(3)
+    assert len(problem.train) + len(problem.valid) == len(train)
+    assert problem.summary == f"{len(problem.train):,} images to train on, {len(problem.valid)} to validate, 10 classes"
+    assert len(read_split(problem.task, "valid")) == len(problem.valid)
+    assert len(read_split(problem.task, "test")) == len(test)
+    plan = problem.plan_epoch(2)
+    assert sorted(np.concatenate([index for _, index in plan]).tolist()) == list(range(len(problem.train)))
+    again, other = problem.plan_epoch(2), problem.plan_epoch(3)
     assert all(a == b and np.array_equal(x, y) for (a, x), (b, y) in zip(plan, again, strict=True))
     assert not np.array_equal(plan[0][1], other[0][1])
-    batch = work.batch(plan[0], 0, 1)
+    batch = problem.load_batch(plan[0], 0, 1)
     assert batch is not None
     assert batch.x.shape == (100, 1, 8, 8)
-    halves = [work.batch(plan[0], rank, 2) for rank in (0, 1)]
+    halves = [problem.load_batch(plan[0], rank, 2) for rank in (0, 1)]
     assert all(half is not None for half in halves)
     assert torch.equal(halves[1].x, batch.x[1::2])  # type: ignore[union-attr]
-    assert work.batch((0, plan[0][1][:1]), 1, 2) is None
+    assert problem.load_batch((0, plan[0][1][:1]), 1, 2) is None
 
 
 def test_no_batch_is_of_one_image(tmp_path: Path) -> None:
-    work = ClassifyImage(**SMALL).prepare(tmp_path)
-    size = len(work.train) - 1
-    assert [len(index) for _, index in ClassifyImage(**SMALL, batch=size).prepare(tmp_path).batches(0)] == [size + 1]
+    problem = ClassifyImage.of(**SMALL).prepare(tmp_path)
+    size = len(problem.train) - 1
+    assert [len(index) for _, index in ClassifyImage.of(**SMALL, batch=size).prepare(tmp_path).plan_epoch(0)] == [
+        size + 1
+    ]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_the_loss_is_the_cross_entropy(tmp_path: Path, smoothing: float) -> None:
-    work = ClassifyImage(**SMALL, smoothing=smoothing, dropout=0.0).prepare(tmp_path)
-    model, batch = work.model().eval(), work.batch(work.batches(0)[0], 0, 1)
-    loss = work.loss(model, batch)
+    problem = ClassifyImage.of(**SMALL, smoothing=smoothing, dropout=0.0).prepare(tmp_path)
+    model, batch = problem.build_model().eval(), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
+    loss = problem.loss(model, batch)
     want = F.cross_entropy(model(batch.x), batch.labels, label_smoothing=smoothing)
     torch.testing.assert_close(loss.total / loss.count, want)
-    assert loss.count == work.count(batch) == 64
+    assert loss.count == problem.num_terms(batch) == 64
     right = (model(batch.x).argmax(-1) == batch.labels).float().mean()
     assert float(loss.sums["accuracy"]) / loss.count == pytest.approx(100 * float(right))
 
 
-def test_what_is_left_open_suits_the_model(tmp_path: Path) -> None:
-    assert ClassifyImage().choice("width") == 32
-    assert ClassifyImage(model="rows").choice("width") == 16
-    assert ClassifyImage(model="rows", width=5).choice("width") == 5
-    assert ClassifyImage().choice("metric") == "nll"
-    assert ClassifyImage(model="rows").title == "a reader of rows on digits"
-    reader = ClassifyImage(model="rows", heads=2, width=4, stride=3).prepare(tmp_path).model()
+def test_open_options_are_those_of_the_model_and_of_the_data(tmp_path: Path) -> None:
+    assert ClassifyImage.of().model.width == 32
+    assert ClassifyImage.of(model="rows").model.width == 16
+    assert ClassifyImage.of(model="rows", width=5).model.width == 5
+    assert ClassifyImage.of().metric == "nll"
+    assert ClassifyImage.of(model="rows").title == "a reader of rows on digits"
+    reader = ClassifyImage.of(model="rows", heads=2, width=4, stride=3).prepare(tmp_path).build_model()
     assert isinstance(reader, RowReader)
     assert (reader.cell.size, reader.embed.stride, reader.size) == (8, (3, 3), (8, 8))
-    again = ClassifyImage(model="rows", heads=2, width=4, stride=3).fresh(tmp_path)
+    again = ClassifyImage.of(model="rows", heads=2, width=4, stride=3).load().predictor(tmp_path).model
     assert {name: p.shape for name, p in again.state_dict().items()} == {
         name: p.shape for name, p in reader.state_dict().items()
     }
-    ClassifyImage(model="rows", stride=9).rehearse()
+    ClassifyImage.of(model="rows", stride=9).load().dry_run()
+    # the stride that the data decides is recorded, and builds the same model
+    task = ClassifyImage.of(model="rows", heads=2, width=4)
+    problem = task.prepare(tmp_path)
+    assert problem.resolved_options() == {"model": {"stride": 1}}
+    torch.manual_seed(0)
+    model = problem.build_model()
+    torch.manual_seed(0)
+    recorded = task.with_options(stride=1).prepare(tmp_path).build_model()
+    assert all(torch.equal(t, recorded.state_dict()[name]) for name, t in model.state_dict().items())
+    assert ClassifyImage.of().prepare(tmp_path).resolved_options() == {"model": {}}
 
 
 def test_shifts_are_those_of_every_image() -> None:
     x = torch.randn(5, 2, 6, 7)
-    assert shifted(x, 0, 3) is x
-    got = shifted(x, 2, 3)
+    assert random_shift(x, 0, 3) is x
+    got = random_shift(x, 2, 3)
     wide = F.pad(x, (2, 2, 2, 2), mode="replicate")
     moves = np.random.default_rng(3).integers(0, 5, (5, 2))
     for n, (down, right) in enumerate(moves.tolist()):
@@ -94,19 +111,19 @@ def test_shifts_are_those_of_every_image() -> None:
 
 def test_scores() -> None:
     chances = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
-    found = scored(chances, np.array([0, 0, 1, 1]))
+    found = classification_scores(chances, np.array([0, 0, 1, 1]))
     assert found["accuracy"] == 25.0
     assert found["nll"] == pytest.approx(-np.log([0.7, 0.2, 0.5, 1e-300]).mean())
 
 
 @pytest.mark.parametrize("gate", [None, *GATES])
 def test_every_gate_is_built_and_called(gate: str | None) -> None:
-    ClassifyImage(**SMALL, gate=gate).rehearse()
+    ClassifyImage.of(**SMALL, gate=gate).load().dry_run()
 
 
 def test_learning_and_going_on(tmp_path: Path) -> None:
     """A few epochs read digits; a run that is resumed ends with the weights of one that was not stopped."""
-    task = ClassifyImage(width=8, depths=(1, 1), gate="simam")
+    task = ClassifyImage.of(width=8, depths=(1, 1), gate="simam")
     training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 45, "save_every": 45, "threads": 1}
     for _ in fit(task, tmp_path / "a", TrainingConfig(steps=90, **training)):  # type: ignore[arg-type]
         pass
@@ -118,13 +135,13 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
     assert a.tensors.keys() == b.tensors.keys()
     assert all(torch.equal(value, b.tensors[name]) for name, value in a.tensors.items())
     assert a.facts["step"] == 90
-    model = task.fresh(tmp_path / "a")
+    model = task.load().predictor(tmp_path / "a").model
     load(model, tmp_path / "a" / "best.safetensors")
-    facts = recalled(tmp_path / "a")
-    test = split_of(task, "test")
-    found = evaluate(model.eval(), test, facts)
+    stats = read_stats(tmp_path / "a")
+    test = read_split(task, "test")
+    found = image_scores(model.eval(), test, stats)
     assert found["accuracy"] > 60  # ten classes
-    assert probabilities(model, test.pixels, facts).sum(-1) == pytest.approx(1.0)
+    assert class_probabilities(model, model, test.pixels, stats).sum(-1) == pytest.approx(1.0)
 
 
 def files(folder: Path, labels: Any = LABELS) -> Path:
@@ -137,11 +154,11 @@ def files(folder: Path, labels: Any = LABELS) -> Path:
 
 
 def test_files_with_a_split_of_their_own(tmp_path: Path) -> None:
-    task = ClassifyImage(train=files(tmp_path / "data"), **SMALL)
-    train, test = read(task)
+    task = ClassifyImage.of(train=files(tmp_path / "data"), **SMALL)
+    train, test = read_train_and_test(task)
     assert len(train) == len(test) == 7
-    work = task.prepare(tmp_path / "run")
-    assert (work.facts.height, work.facts.width, work.facts.classes) == (6, 5, ["0", "1", "2"])
+    problem = task.prepare(tmp_path / "run")
+    assert (problem.stats.height, problem.stats.width, problem.stats.classes) == (6, 5, ["0", "1", "2"])
     task.prepare(tmp_path / "run", new=False)
     files(tmp_path / "data", LABELS[::-1])
     with pytest.raises(
@@ -153,19 +170,19 @@ def test_files_with_a_split_of_their_own(tmp_path: Path) -> None:
 def test_test_images_of_fewer_or_other_classes(tmp_path: Path) -> None:
     folder = files(tmp_path / "data")
     idx(folder / "t10k-labels-idx1-ubyte.gz", np.minimum(LABELS, 1))
-    _, test = read(ClassifyImage(train=folder))
+    _, test = read_train_and_test(ClassifyImage.of(train=folder))
     assert test.classes == ("0", "1", "2")
     idx(folder / "t10k-labels-idx1-ubyte.gz", LABELS + 5)
     with pytest.raises(
         ValueError, match=r"test images of .* are \(6, 5, 1\) of classes 0, .*; give both the same, or size"
     ):
-        read(ClassifyImage(train=folder))
+        read_train_and_test(ClassifyImage.of(train=folder))
 
 
 def test_a_class_of_one_image_is_told(tmp_path: Path) -> None:
-    task = ClassifyImage(train=files(tmp_path / "data", [0, 0, 1, 2, 2]), **SMALL)
+    task = ClassifyImage.of(train=files(tmp_path / "data", [0, 0, 1, 2, 2]), **SMALL)
     with pytest.raises(
-        ValueError, match="every class needs an image to learn from and one .*, but 1 has 1 after the test"
+        ValueError, match="every class needs an image to train on and one .*, but 1 has 1 after the test"
     ):
         task.prepare(tmp_path / "run")
 
@@ -178,7 +195,7 @@ def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> Non
     if text is not None:
         (tmp_path / "images.json").write_text(text)
     with pytest.raises((ValueError, FileNotFoundError), match=said):
-        ClassifyImage().fresh(tmp_path)
+        ClassifyImage.of().load().predictor(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +203,7 @@ def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> Non
     [
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
         ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to pictures of your own; give train=FOLDER as well"),
+        ({"size": 8}, "size=8 belongs to images of your own; give train=FOLDER as well"),
         ({"width": 0}, "width must be 1 or more, got 0; try width=16"),
         ({"model": "columns"}, "unknown model 'columns'; known are: convnet, rows"),
         ({"model": "rows", "gate": "se"}, "gate='se' belongs to model='convnet', not to 'rows'; leave it out"),
@@ -199,30 +216,40 @@ def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> Non
 )
 def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ClassifyImage(**options)
+        ClassifyImage.of(**options)
 
 
 def test_an_unknown_gate_is_told_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'[?] known are: none, se, "):
-        ClassifyImage(gate="simm").rehearse()
-    assert ClassifyImage(gate="none") == ClassifyImage()
+        ClassifyImage.of(gate="simm").load().dry_run()
+    assert ClassifyImage.of(gate="none") == ClassifyImage.of()
 
 
-def test_what_a_command_line_asks() -> None:
-    task = ClassifyImage(train=Path("x"), **SMALL)
-    assert [one.gate for one in task.versions(["none", "se"]).values()] == [None, "se"]
-    assert task.versions(["se"])["se"].words() == ["--gate", "se"]
-    assert task.words() == []
+def test_variants() -> None:
+    task = ClassifyImage.of(train=Path("x"), **SMALL)
+    assert [variant.model.gate for variant in task.variants(["none", "se"]).values()] == [None, "se"]
+    assert task.variants(["se"])["se"].cli_arguments() == ["--gate", "se"]
+    assert task.cli_arguments() == []
     assert task.title == "a network on x"
-    kept = {**vars(task), "train": "x", "depths": [1, 1]}
-    assert dataclass_from_json(ClassifyImage, json.loads(json.dumps(kept))) == task
+    with pytest.raises(ValueError, match="--gate belongs to --model convnet, not to rows; leave --model out"):
+        ClassifyImage.of(model="rows").variants(["se"])
+
+
+def test_options_through_json() -> None:
+    task = ClassifyImage.of(train=Path("x"), **SMALL)
+    assert ClassifyImage.from_json(json.loads(json.dumps(task.to_json()))) == task
+    # version 1 had the options of both models beside those of the task
+    flat = {"data": None, "train": "x", "size": None, "model": "convnet", "gate": None, "width": 4, "depths": [1, 1]}
+    flat |= {"heads": None, "stride": None, "dropout": 0.1, "smoothing": 0.0, "shift": 1, "batch": 64, "seed": 0}
+    assert ClassifyImage.from_flat_json(flat) == task
+    rows = ClassifyImage.from_flat_json({**flat, "model": "rows", "depths": None, "heads": 2})
+    assert rows.model == RowReaderOptions(width=4, heads=2)
+    assert ClassifyImage.from_flat_json({**flat, "width": None, "depths": None}).model == ConvNetOptions()
 
 
 def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:
     (tmp_path / "cats").mkdir()
     for n in range(9):
         Image.fromarray(np.full((5, 4), n, np.uint8)).save(tmp_path / "cats" / f"{n}.png")
-    with pytest.raises(
-        ValueError, match="holds one class, cats, and there is nothing to tell apart; put pictures of an"
-    ):
-        ClassifyImage(train=tmp_path).prepare(tmp_path / "run")
+    with pytest.raises(ValueError, match="holds one class, cats, and there is nothing to tell apart; put images of an"):
+        ClassifyImage.of(train=tmp_path).prepare(tmp_path / "run")

@@ -1,0 +1,137 @@
+"""Parts shared by tasks that write text: training loss, REINFORCE for hard attention, generated texts, vocabularies.
+
+−log p(y | x) = −Σ_t log p(y_t | y_<t, x), by teacher forcing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.common import atomic_files
+from regard.data.text.batching import source_batch
+from regard.data.text.special_tokens import BOS, EOS, PAD
+from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.protocol import Hypothesis
+from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.losses import linear_cross_entropy, reinforce
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """One hypothesis of a search, as text."""
+
+    text: str
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    finished: bool  # whether it ended within the limit of tokens
+
+    @staticmethod
+    def of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> "GeneratedText":
+        text = tokenizer.decode(hypothesis.tokens)
+        return GeneratedText(text, hypothesis.tokens, hypothesis.log_prob, hypothesis.score, hypothesis.finished)
+
+    @property
+    def with_eos(self) -> list[int]:
+        """The tokens with the end of the sentence, if it was generated."""
+        return [*self.tokens, EOS] if self.finished else [*self.tokens]
+
+    def json(self) -> dict[str, object]:
+        return {"text": self.text, "score": self.score, "log_prob": self.log_prob, "finished": self.finished}
+
+
+@dataclass(frozen=True, eq=False)
+class TokenAlignment:
+    """weights[i, j]: the attention of target token i to source j. The last target token is the end of the sentence,
+    if it was generated."""
+
+    target: list[str]
+    weights: Tensor = field(repr=False)  # "t s"
+    source: list[str] = field(default_factory=list)  # empty if the sources have no names, as patches of an image
+
+
+def shift_right(targets: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
+    """The inputs of a decoder that is forced to write these tokens: BOS and all but the last, padded."""
+    longest = max(map(len, targets))
+    return torch.tensor([[BOS, *tokens[:-1], *[PAD] * (longest - len(tokens))] for tokens in targets])
+
+
+def between_marks(lines: Sequence[Sequence[int]]) -> Tensor:  # -> "b t+1"
+    """Lines of tokens between BOS and EOS, padded."""
+    ids, _ = source_batch(lines)
+    return torch.cat([torch.full((len(ids), 1), BOS), ids], 1)
+
+
+class TokenLoss(NamedTuple):
+    """The cross-entropy of the tokens that are no padding."""
+
+    total: Tensor  # scalar: smoothed, summed
+    nll: Tensor  # "n", −log p of each token, without gradients
+    keep: Tensor  # "b t", which tokens these are
+    output: DecoderOutput
+
+
+def token_loss(output: DecoderOutput, target: Tensor, vocabulary: nn.Linear, smoothing: float) -> TokenLoss:
+    """Σ_t −log softmax(W r_t + b)[y_t], with label smoothing, of the states r_t of a teacher-forced decoder.
+
+    `target` is "b t", with PAD behind the shorter ones.
+    """
+    keep = target != PAD
+    total, nll = linear_cross_entropy(
+        output.states[keep], vocabulary.weight, target[keep], bias=vocabulary.bias, smoothing=smoothing
+    )
+    return TokenLoss(total, nll, keep, output)
+
+
+def negative_log_likelihood(output: DecoderOutput, target: Tensor, vocabulary: nn.Linear) -> Tensor:  # "b t" -> "b"
+    """−log p(y | x) of each target, differentiable by row."""
+    logits = vocabulary(output.states).transpose(1, 2)  # "b v t"
+    return F.cross_entropy(logits, target, ignore_index=PAD, reduction="none").sum(1)
+
+
+def hard_attention_loss(
+    loss: TokenLoss, baseline: Tensor | None, entropy_weight: float, *, cumulative: bool = True
+) -> Tensor:
+    """Σ_t −(R_t − b_t) log p(s_t) − λ H(s_t): teaches a hard attention where to attend  (Xu et al. 2015, 4.1).
+
+    R_t = Σ_{t' ≥ t} log p(y_t'), or log p(y_t) alone if a sample changes no later step (`cumulative` is false). The
+    paper rewards every sample of a sentence with the likelihood of all its tokens (eq. 11 and 12); those before the
+    sample do not depend on it, so leaving them out keeps the expectation and lowers the variance. b_t is `baseline`,
+    the moving average of log p of a token, for each token that is left; None: the mean reward of the other sentences at
+    this step, since including one's own would shrink the gradient. A single sentence then learns nothing.
+    """
+    log_prob, entropy, keep = loss.output.log_prob, loss.output.entropy, loss.keep
+    assert log_prob is not None
+    assert entropy is not None
+    reward = torch.zeros_like(log_prob)
+    reward[keep] = -loss.nll.to(reward.dtype)
+    if cumulative:
+        reward = reward.flip(1).cumsum(1).flip(1)
+    if baseline is None:
+        others = keep.sum(0).expand_as(keep) - 1
+        level = torch.where(others > 0, (reward.sum(0) - reward) / others.clamp_min(1), reward)
+    else:
+        level = baseline * keep.to(reward.dtype).flip(1).cumsum(1).flip(1)
+    mean = reinforce(log_prob[keep], reward[keep], level[keep], entropy=entropy[keep], entropy_weight=entropy_weight)
+    return mean * len(loss.nll)
+
+
+def write_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
+    """Saves a vocabulary in a run."""
+    atomic_files.make_folder(path.parent)
+    atomic_files.write_atomically(path, [tokenizer.to_json().encode()])
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """A vocabulary that a run saved."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path.parent} holds no vocabulary ({path.name}); name the folder of a training run")
+    try:
+        return Tokenizer.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no vocabulary ({error}); restore it, or train in another folder") from error

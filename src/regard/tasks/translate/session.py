@@ -1,0 +1,103 @@
+"""TranslationSession: notes about the lines of `regard translate`, and the alignments it draws."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.common.wording import plural
+from regard.inference.predictor import PredictionSession
+from regard.viz.alignment.alignment import Alignment, draw_first, file_share, missing_fonts
+
+if TYPE_CHECKING:
+    from regard.tasks._text_generation import GeneratedText
+    from regard.tasks.translate.options import PredictTranslations
+    from regard.tasks.translate.predictor import Translation, Translator
+
+
+class TranslationSession(PredictionSession):
+    """Counts unknown tokens, long lines and cut translations; keeps as many alignments as the file has room for."""
+
+    predictor: "Translator"
+
+    def __init__(self, predictor: "Translator", options: "PredictTranslations", picture: Path | None) -> None:
+        if options.alignment is not None and picture is not None:
+            raise ValueError(f"--alignment {options.alignment} and --picture {picture} draw the same; give one of them")
+        super().__init__(predictor, options, options.alignment or picture)
+        if self.picture is not None:
+            predictor.check_attends("--picture" if options.alignment is None else "--alignment")
+        if options.coverage:
+            predictor.check_attends("--coverage")
+        self.unknown = self.unfinished = 0
+        self.long: dict[int, int] = {}  # line -> its tokens, of lines longer than any in training
+        self.alignments: list[Alignment] = []
+        self.num_wanted, self.share = 0, 0.0  # alignments asked for, and the share of the file that they take
+
+    def check(self, count: int) -> None:
+        """Any number of lines can be drawn."""
+
+    def add(self, inputs: Sequence[str], outputs: Sequence["Translation"], first: int) -> None:
+        most = self.predictor.max_length
+        for number, (line, output) in enumerate(zip(inputs, outputs, strict=True), first + 1):
+            ids = self.predictor.vocabularies.source.encode([line])[0]
+            self.unknown += self.predictor.num_unknown(line)
+            self.unfinished += sum(not hypothesis.finished for hypothesis in output.hypotheses)
+            if len(ids) > most:
+                self.long[number] = len(ids)
+        if self.picture is not None:
+            self._align(inputs, outputs, first, self.picture)
+
+    def _align(self, inputs: Sequence[str], outputs: Sequence["Translation"], first: int, path: Path) -> None:
+        drawn: list[tuple[str, GeneratedText, str]] = []
+        for number, (line, output) in enumerate(zip(inputs, outputs, strict=True), first + 1):
+            tokens = len(self.predictor.vocabularies.source.encode([line])[0])
+            for rank, hypothesis in enumerate(output.hypotheses if line.strip() else [], 1):
+                self.num_wanted += 1
+                self.share += file_share(path, len(hypothesis.with_eos), tokens + 1)
+                # the first is always kept: draw_first reports one that alone is too large
+                if self.share <= 1 or self.num_wanted == 1:
+                    place = f", {_ordinal(rank)}" if output.numbered else ""
+                    drawn.append((line, hypothesis, f"line {number}{place}, score {hypothesis.score:.4f}"))
+        if not drawn:
+            return
+        aligned = self.predictor.align([line for line, _, _ in drawn], [each for _, each, _ in drawn])
+        for (line, hypothesis, note), tokens_weights in zip(drawn, aligned, strict=True):
+            texts = (line, hypothesis.text or "(nothing)")
+            weights = (tokens_weights.source, tokens_weights.target, tokens_weights.weights)
+            self.alignments.append(Alignment(*weights, note=note, text=texts, hard=self.predictor.hard))
+
+    def finish(self) -> list[str]:
+        notes = []
+        if self.unknown:
+            was, them = ("was", "it") if self.unknown == 1 else ("were", "them")
+            notes.append(
+                f"{plural(self.unknown, 'token')} {was} not in the vocabulary, so the model could not read {them}"
+            )
+        if self.long:
+            number, tokens = max(self.long.items(), key=lambda item: item[1])
+            others = f" ({plural(len(self.long) - 1, 'other line')} also too many)" if len(self.long) > 1 else ""
+            notes.append(
+                f"line {number:,} has {tokens:,} tokens{others}; training saw no line of more than "
+                f"{self.predictor.max_length:,}"
+            )
+        if self.unfinished:
+            was = "was" if self.unfinished == 1 else "were"
+            notes.append(f"{plural(self.unfinished, 'translation')} came to no end and {was} cut off")
+        return notes + ([] if self.picture is None else self._draw(self.picture))
+
+    def _draw(self, path: Path) -> list[str]:
+        if not self.alignments:
+            return [f"nothing was translated, so there is nothing to draw into {path}"]
+        drawn = draw_first(self.alignments, path)
+        notes = [f"the attention is drawn in {path}"]
+        if drawn < self.num_wanted:
+            notes.append(
+                f"it has room for the first {drawn:,} of {self.num_wanted:,} translations; .txt has room for all"
+            )
+        if note := missing_fonts(self.alignments[:drawn], path):
+            notes.append(note)
+        return notes
+
+
+def _ordinal(n: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    return f"{n}{'th' if n % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"

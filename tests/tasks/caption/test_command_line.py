@@ -1,0 +1,187 @@
+"""caption on the command line: train, evaluate, predict and compare."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli.main import main
+from regard.cli.verbs.train import TrainOptions, parse_task
+from regard.tasks.caption.options import Caption
+from regard.training.config import TrainingConfig
+from regard.training.run_folder import write_config
+
+TINY = ["--annotation", "6", "--channels", "4", "--width", "6", "--hidden", "8", "--threads", "1", "--warmup", "1"]
+
+
+@pytest.fixture(scope="module")
+def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("captions")
+    draw = np.random.default_rng(0)
+    lines = []
+    for n in range(6):
+        pixels = draw.integers(0, 255, (12, 16), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{n}.png")
+        lines += [f"{n}.png\tnumber {n % 3} here", f"{n}.png\there is {n % 3}"]
+    (folder / "all.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def captioner(captions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("captioner") / "run"
+    tsv = str(captions / "all.tsv")
+    command = ["train", "caption", *TINY, "--train", tsv, "--tokens", "words", "--steps", "3", "--out", str(run)]
+    assert main(command) == 0
+    return run
+
+
+def test_training_goes_on(regard: Regard, captions: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    files = ("--train", captions / "all.tsv", "--valid", captions / "all.tsv")
+    ran = regard("train", "caption", *TINY, *files, "--attention", "hard", "--steps", 2, "--log-every", 1, "--out", run)
+    assert ran.code == 0
+    assert "12 captions of 6 images to train on, 6 images to validate" in ran.out
+    assert "tokens/s" in ran.out
+    assert f"Next: regard predict {run} PICTURE --picture words.png, or regard evaluate {run}" in ran.out
+    assert regard("train", "--resume", run, "--steps", 3).code == 0
+    told = json.loads(regard("evaluate", run, "--json", "--beam", 1).out)
+    assert told["pictures"] == 6
+    assert told["scores"].keys() == {"bleu"}
+    assert told["beam"] == 1
+
+
+def test_evaluate(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:
+    ran = regard("evaluate", captioner, "--test", captions / "all.tsv", "--out", tmp_path / "said.txt")
+    assert ran.code == 0
+    assert ran.out.startswith("bleu  ")
+    assert f"6 pictures, {captions / 'all.tsv'}, in " in ran.out
+    assert "right: number 0 here / here is 0" in ran.out
+    assert len((tmp_path / "said.txt").read_text().splitlines()) == 6
+    assert "has no test pictures" not in ran.out
+    two = regard("evaluate", captioner, "--test", captions / "all.tsv", captions / "all.tsv")
+    assert two.code == 2
+    assert "--test must be one .tsv file, got 2" in two.err
+
+
+def test_evaluate_tells_what_weights_were_chosen_by(
+    regard: Regard, captions: Path, captioner: Path, tmp_path: Path
+) -> None:
+    said = f"{captioner} has no test pictures; the scores are of its validation pictures, which chose its weights"
+    for words in ((), ("--split", "test")):
+        ran = regard("evaluate", captioner, *words)
+        assert ran.code == 0
+        assert "1 picture, the valid split" in ran.out
+        assert said in ran.out
+        assert json.loads(regard("evaluate", captioner, "--json", *words).out)["split"] == "valid"
+    asked = regard("evaluate", captioner, "--split", "valid")
+    assert "1 picture, the valid split" in asked.out
+    assert "has no test pictures" not in asked.out
+    tsv, run = captions / "all.tsv", tmp_path / "run"
+    assert regard("train", "caption", *TINY, "--train", tsv, "--test", tsv, "--steps", 1, "--out", run).code == 0
+    assert "6 pictures, the test split" in regard("evaluate", run).out
+    assert json.loads(regard("evaluate", run, "--json").out)["split"] == "test"
+    assert "1 picture, the valid split" in regard("evaluate", run, "--split", "valid").out
+
+
+def test_predict(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:
+    one, other = captions / "0.png", captions / "1.png"
+    ran = regard("predict", captioner, one, other)
+    assert ran.code == 0
+    assert [line.split("\t")[0] for line in ran.out.splitlines()] == [str(one), str(other)]
+    told = json.loads(regard("predict", captioner, one, "--json", "--top", 3).out)
+    assert len(told["captions"]) == 3
+    assert told["captions"][0]["score"] >= told["captions"][2]["score"]
+    drawn = [tmp_path / name for name in ("a.png", "b.png")]
+    for path in drawn:
+        assert regard("predict", captioner, one, "--picture", path).code == 0
+    assert drawn[0].read_bytes() == drawn[1].read_bytes()
+    assert drawn[0].read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["{one}", "{one}", "--picture", "{out}"],
+            "--picture draws the attention behind one output, and 2 are",
+        ),
+        ([], "name an input, or several, behind the run: each is one image"),
+        (["nothing.png"], "there is no file nothing.png; name a picture that is there"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    regard: Regard, captions: Path, captioner: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    ran = regard("predict", captioner, *[w.format(one=captions / "0.png", out=tmp_path / "a.png") for w in words])
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_other_sizes_are_told(regard: Regard, captioner: Path, tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "a.tsv").write_text("a.png\tx\n")
+    ran = regard("evaluate", captioner, "--test", tmp_path / "a.tsv")
+    assert ran.code == 2
+    assert f"the images of {tmp_path / 'a.tsv'} are (8, 8, 1), (height, width, channels), those to train" in ran.err
+    assert "(12, 16, 1); resize them, or train with size" in ran.err
+
+
+def test_other_pictures_are_told_before_anything_is_learned(regard: Regard, captions: Path, tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "small.png")
+    Image.new("RGB", (16, 12), (1, 2, 3)).save(tmp_path / "blue.png")
+    for name, said in (
+        ("small", "are (8, 8, 1), (height, width, channels), those to train on (12, 16, 1); resize them, or"),
+        ("blue", "are (12, 16, 3), (height, width, channels), those to train on (12, 16, 1); make all grey, or all"),
+    ):
+        tsv = tmp_path / f"{name}.tsv"
+        tsv.write_text(f"{name}.png\tx\n")
+        for option in ("--valid", "--test"):
+            files = ("--train", captions / "all.tsv", option, tsv)
+            ran = regard("train", "caption", *TINY, *files, "--steps", 1, "--out", tmp_path / "run")
+            assert ran.code == 2
+            assert f"the images of {option} {tsv} {said}" in ran.err
+            assert ran.err.count("\n") == 1
+            assert "step" not in ran.out
+            assert not (tmp_path / "run").exists()
+    files = ("--train", captions / "all.tsv", "--valid", tmp_path / "small.tsv", "--size", 8)
+    assert regard("train", "caption", *TINY, *files, "--steps", 1, "--out", tmp_path / "run").code == 0
+
+
+@pytest.mark.parametrize("values", ["soft,hard", "hard"])
+def test_a_comparison_with_the_options_of_a_run(
+    values: str, regard: Regard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.cli.comparison._process", lambda args: 130)
+    write_config(tmp_path / "config.toml", Caption.of(attention="hard"), TrainingConfig(steps=2))
+    options = ["--config", tmp_path / "config.toml", "--attention", values, "--out", tmp_path / "out"]
+    ran = regard("compare", "caption", *options)
+    assert ran.code == 130, ran.err
+    assert ran.err.startswith(f"regard: --attention replaces expected, entropy of {tmp_path / 'config.toml'}\n")
+
+
+def test_the_attention_of_a_run_is_replaced(tmp_path: Path) -> None:
+    def task_of(base: Caption, *args: str) -> Caption:
+        write_config(tmp_path / "config.toml", base, TrainingConfig(steps=2))
+        words = ["--config", str(tmp_path / "config.toml"), *args]
+        return Caption(**parse_task(TrainOptions, "regard train caption", Caption, words).task)
+
+    assert task_of(Caption.of(attention="hard"), "--attention", "soft") == Caption.of()
+    assert task_of(Caption.of(), "--attention", "hard") == Caption.of(attention="hard")
+    chosen = Caption.of(attention="hard", expected=0.7)
+    assert task_of(chosen, "--attention", "hard") == chosen
+    with pytest.raises(ValueError, match="expected=0.7 belongs to attention='hard', not to 'soft'"):
+        task_of(chosen, "--attention", "soft")
+
+
+def test_compare(captions: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    files = ["--train", str(captions / "all.tsv"), "--valid", str(captions / "all.tsv")]
+    command = ["compare", "caption", "--attention", "soft,hard", *TINY, *files, "--steps", "2", "--out", str(out)]
+    assert main(command) == 0
+    said = capfd.readouterr().out
+    assert "captions of all.tsv, 2 steps each; the best validation, by bleu." in said
+    assert set(json.loads((out / "results.json").read_text())) == {"soft", "hard"}

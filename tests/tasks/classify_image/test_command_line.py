@@ -1,0 +1,146 @@
+"""classify-image on the command line: train, evaluate, predict and compare."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli.comparison import student
+from regard.cli.main import main
+from regard.cli.progress import number
+
+TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("classifier") / "run"
+    assert main(["train", "classify-image", *TINY, "--gate", "se", "--out", str(run)]) == 0
+    return run
+
+
+def test_training_says_what_it_counts(regard: Regard, tmp_path: Path) -> None:
+    ran = regard("train", "classify-image", *TINY, "--log-every", 1, "--out", tmp_path / "run")
+    assert ran.code == 0
+    assert "No --train or --data given; using the built-in data set 'digits'." in ran.out
+    assert "images/s" in ran.out
+    assert f"Next: regard predict {tmp_path / 'run'} PICTURE, or regard evaluate {tmp_path / 'run'}" in ran.out
+    assert regard("train", "--resume", tmp_path / "run", "--steps", 4).code == 0
+
+
+def test_evaluate(regard: Regard, classifier: Path, tmp_path: Path) -> None:
+    ran = regard("evaluate", classifier)
+    assert ran.code == 0
+    assert ran.out.startswith("accuracy  ")
+    assert "images, the test split, in " in ran.out
+    assert "The hardest classes: " in ran.out
+    told = json.loads(regard("evaluate", classifier, "--json", "--split", "valid", "--out", tmp_path / "said").out)
+    assert told["split"] == "valid"
+    lines = (tmp_path / "said").read_text().splitlines()
+    assert len(lines) == told["images"]
+    assert set(lines) <= set("0123456789")
+
+
+def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
+    for name, mode in (("a.png", "L"), ("b.png", "RGB")):
+        Image.new(mode, (20, 13), 90 if mode == "L" else (1, 2, 3)).save(tmp_path / name)
+    # words may stand on both sides of an option
+    ran = regard("predict", classifier, tmp_path / "a.png", "--top", 2, tmp_path / "b.png")
+    assert ran.code == 0
+    rows = [line.split("\t") for line in ran.out.splitlines()]
+    assert [row[0] for row in rows] == [str(tmp_path / "a.png"), str(tmp_path / "b.png")]
+    assert all(len(row) == 3 and row[1].endswith(" %") for row in rows)
+    told = json.loads(regard("predict", classifier, tmp_path / "a.png", "--json", "--top", 99).out)
+    assert sum(told["classes"].values()) == pytest.approx(1.0)
+    assert list(told["classes"].values()) == sorted(told["classes"].values(), reverse=True)
+    ran = regard("predict", classifier, tmp_path / "a.png", tmp_path / "b.png", "--picture", tmp_path / "p.png")
+    said = "regard: --picture draws the attention behind one output, and 2 are asked for; name one\n"
+    assert ran == (2, "", said)
+    asked = tmp_path / "a.png"
+    said = f"regard: --picture {asked} is an input and would be written over; name another file\n"
+    assert regard("predict", classifier, asked, "--picture", asked) == (2, "", said)
+
+
+@pytest.mark.usefixtures("processes")
+def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main(["compare", "classify-image", "--gate", "none,simam", *TINY, "--out", str(out)]) == 0
+    assert "a network on digits, 3 steps each; the best validation, by nll." in capfd.readouterr().out
+    told = json.loads((out / "results.json").read_text())
+    assert told["none"]["parameters"] == told["simam"]["parameters"]
+    assert set(told["none"]["scores"]) == {"accuracy", "nll"}
+
+
+def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    args = ["compare", "classify-image", "--gate", "none,eca", *TINY, "--seeds", "2", "--seed", "5", "--out", str(out)]
+    assert main(args) == 0
+    table = capfd.readouterr().out
+    told = json.loads((out / "results.json").read_text())
+    assert set(told) == {"none@5", "none@6", "eca@5", "eca@6"}
+    a, b = (told[f"eca@{seed}"]["scores"]["nll"] for seed in (5, 6))
+    assert a != b
+    row = next(line for line in table.splitlines() if line.startswith("| eca (2 seeds)"))
+    # of two values the standard error is half their distance
+    assert f"{number((a + b) / 2)} ± {number(student(2) * abs(a - b) / 2)}" in row
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            ["compare", "classify-image", "--gate", "se", "--seeds", "0"],
+            "--seeds must be 1 or more, got 0; try --seeds 5",
+        ),
+        (["evaluate", "RUN", "--beam", "3"], "unknown option --beam; regard evaluate --help lists the options"),
+        (["evaluate", "RUN", "--length-penalty", "0"], "unknown option --length-penalty; "),
+        (["evaluate", "RUN", "--test", "x.tsv"], "unknown option --test; "),
+        (["evaluate", "RUN", "--draws", "3"], "unknown option --draws; "),
+        (
+            ["translate", "RUN", "hello"],
+            "is a run of classify-image, and regard translate is for runs of translate; use ",
+        ),
+        (["predict", "RUN", "nix.png"], "there is no file nix.png; name a picture that is there"),
+        (["predict", "RUN", "."], "is a folder; name the pictures in it"),
+        (["predict", "RUN"], "name an input, or several, behind the run: each is one image"),
+        (
+            ["predict", "RUN", "a.png", "--picture", "p.xyz"],
+            "unknown suffix of --picture '.xyz'; known are: .png, .svg",
+        ),
+        (["train", "classify-image", "--shift", "8"], "--shift 8 moves images of 8 × 8 pixels out of sight; try --shi"),
+        (
+            ["predict", "RUN", "a.png", "--seed", "3"],
+            "unknown option --seed; regard predict --help lists",
+        ),
+        (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0; try --top 1"),
+        (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),
+        (["train", "classify-image", "--gate", "simm"], "unknown --gate 'simm'; did you mean 'simam'"),
+        (["train", "classify-image", "--size", "9"], "--size 9 belongs to .*; give --train FOLDER as well"),
+        (["train", "classify-image", "--model", "rows", "--gate", "se"], "--gate se belongs to --model convnet"),
+        (["compare", "classify-image", "--gate", "se,se"], "--gate names 'se' twice; name each once"),
+        (["compare", "classify-image", "--gate", "se,sse"], "sse cannot be compared: unknown --gate 'sse'"),
+    ],
+)
+def test_wrong_input_is_one_sentence(regard: Regard, classifier: Path, args: list[str], said: str) -> None:
+    import re
+
+    ran = regard(*(str(classifier) if word == "RUN" else word for word in args))
+    assert ran.code == 2
+    assert re.search(said, ran.err), ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_gates_are_listed(regard: Regard) -> None:
+    ran = regard("list", "gates")
+    assert ran.code == 0
+    assert "  simam" in ran.out
+
+
+def test_a_run_of_a_later_version(regard: Regard, classifier: Path, tmp_path: Path) -> None:
+    told = json.loads((classifier / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**told, "task": "paint"}))
+    ran = regard("evaluate", tmp_path)
+    assert ran.code == 2
+    assert "is a run of paint, which this version does not know; update regard" in ran.err

@@ -1,0 +1,104 @@
+"""glimpse on the command line: train, evaluate, predict and compare."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli.main import main
+from regard.tasks.loading import load
+
+FEW = ["--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
+FEW += ["--what", "4", "--where", "4", "--glimpse", "8", "--hidden", "8"]
+TINY = [*FEW, "--glimpses", "3"]
+
+
+@pytest.fixture(scope="session")
+def looker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("looker") / "run"
+    assert main(["train", "glimpse", *TINY, "--scene", "cluttered", "--out", str(run)]) == 0
+    return run
+
+
+def test_training(regard: Regard, tmp_path: Path) -> None:
+    ran = regard("train", "glimpse", *TINY, "--log-every", 1, "--out", tmp_path / "run")
+    assert ran.code == 0
+    assert "No --train or --data given; using the built-in data set 'digits'." in ran.out
+    assert "images/s" in ran.out
+    assert f"Next: regard predict {tmp_path / 'run'} PICTURE --picture path.png" in ran.out
+    assert regard("train", "--resume", tmp_path / "run", "--steps", 4).code == 0
+
+
+def test_evaluate(regard: Regard, looker: Path, tmp_path: Path) -> None:
+    ran = regard("evaluate", looker, "--draws", 2)
+    assert ran.code == 0
+    assert ran.out.startswith("accuracy  ")
+    note = r"The scores are of the mean of 2 sampled paths; one sampled path has an accuracy of \d+\.\d\d %, the path "
+    assert re.search(note + r"at the means of all locations \d+\.\d\d %\.", ran.out)
+    args = ["evaluate", looker, "--json", "--split", "valid"]
+    told, again = (json.loads(regard(*args, "--draws", 3).out) for _ in range(2))
+    assert (told["split"], told["draws"], len(told["drawn"])) == ("valid", 3, 3)
+    assert told["scores"] == again["scores"]
+    alone = json.loads(regard(*args, "--draws", 0, "--out", tmp_path / "said").out)
+    assert alone["scores"]["accuracy"] == alone["at_the_means"] == told["at_the_means"]
+    assert len((tmp_path / "said").read_text().splitlines()) == alone["images"]
+
+
+def test_predict_draws_the_path(regard: Regard, looker: Path, tmp_path: Path) -> None:
+    for name, mode in (("a.png", "L"), ("b.png", "RGB")):
+        Image.new(mode, (20, 13), 90 if mode == "L" else (1, 2, 3)).save(tmp_path / name)
+    ran = regard("predict", looker, tmp_path / "a.png", tmp_path / "b.png", "--top", 2)
+    assert ran.code == 0
+    assert [line.split("\t")[0] for line in ran.out.splitlines()] == [
+        str(tmp_path / name) for name in ("a.png", "b.png")
+    ]
+    ran = regard("predict", looker, tmp_path / "a.png", "--json", "--picture", tmp_path / "path.svg")
+    told = json.loads(ran.out)
+    predictor = load(looker, device="cpu")
+    (output,) = predictor.predict([predictor.read(str(tmp_path / "a.png"))])
+    assert len(told["path"]) == 3
+    for place, (x, y) in zip(told["path"], output.path, strict=True):
+        assert place == {"x": pytest.approx(x), "y": pytest.approx(y)}
+        assert 0 <= x <= 1
+        assert 0 <= y <= 1
+    drawn = (tmp_path / "path.svg").read_text(encoding="utf-8")
+    assert "3 glimpses" in drawn
+    assert f"prediction: {next(iter(told['classes']))} " in drawn
+
+
+def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main(["compare", "glimpse", "--glimpses", "1,2", *FEW, "--out", str(out)]) == 0
+    assert "glimpses on digits, 3 steps each; the best validation, by nll." in capfd.readouterr().out
+    told = json.loads((out / "results.json").read_text())
+    assert told["1"]["parameters"] == told["2"]["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["evaluate", "RUN", "--beam", "3"], "unknown option --beam; regard evaluate --help lists the options"),
+        (["evaluate", "RUN", "--draws", "-1"], "--draws must be 0 or more, got -1"),
+        (["predict", "RUN"], "name an input, or several, behind the run: each is one image"),
+        (
+            ["predict", "RUN", "a.png", "b.png", "--picture", "x.png"],
+            "--picture draws the attention behind one output, and 2 are asked for; name one",
+        ),
+        (["train", "glimpse", "--canvas", "60"], "--canvas 60 belongs to a scene"),
+        (["compare", "glimpse", "--glimpses", "1,two"], "glimpses must be whole numbers, 1 or more, got 'two'"),
+        (["compare", "glimpse", "--glimpses", "0"], "glimpses must be 1 or more, got 0"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    regard: Regard, looker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        Image.new("L", (20, 20)).save(f"{name}.png")
+    ran = regard(*(str(looker) if word == "RUN" else word for word in args))
+    assert ran.code == 2
+    assert re.search(said, ran.err), ran.err
+    assert "Traceback" not in ran.err

@@ -1,0 +1,319 @@
+"""Every task that is listed: train, stop, resume, evaluate, predict, record, view, compare, serve, help, wrong options.
+
+All in this process; a new task is tested by one line in `tests/tasks/cases.py`.
+"""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from tests.serve.conftest import visit
+from tests.tasks.cases import CASES, image_file, request_body
+
+import regard
+from regard.cli.main import main
+from regard.inference.limits import Limits
+from regard.inference.predictor import Predictor, record_run
+from regard.tasks.loading import load_run
+from regard.tasks.registry import TASKS, read_config
+from regard.training.checkpoint import read
+from regard.training.config import TrainingConfig
+from regard.training.fit import fit
+from regard.training.run_folder import RunRecord
+
+every_task = pytest.mark.parametrize("name", TASKS)
+STEPS = ["--threads", "1", "--device", "cpu", "--validate-every", "2", "--log-every", "1", "--warmup", "1"]
+
+
+def test_no_task_is_left_out() -> None:
+    assert set(CASES) == set(TASKS)
+    assert [config.name for config in TASKS.values()] == list(TASKS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tasks")
+    image_file(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path) -> Callable[[str], Path]:
+    """The run of a task after two steps; tests read it and leave it as it is."""
+
+    def run(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            train(name, path, 2)
+        return path
+
+    return run
+
+
+def train(name: str, path: Path, steps: int) -> None:
+    assert main(["train", name, *CASES[name].options.split(), *STEPS, "--steps", str(steps), "--out", str(path)]) == 0
+
+
+def inputs(name: str, folder: Path) -> list[str]:
+    return [str(folder / "random.png") if given == "IMAGE" else given for given in CASES[name].inputs]
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return read(path / "last.safetensors").tensors
+
+
+@every_task
+def test_a_resumed_run_is_an_uninterrupted_one(name: str, trained: Callable[[str], Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(name, run, 1)
+    assert main(["train", "--resume", str(run), "--steps", "2"]) == 0
+    once, twice = weights(trained(name)), weights(run)
+    assert once.keys() == twice.keys()
+    assert all(torch.equal(once[key], twice[key]) for key in once)
+
+
+@every_task
+def test_python_leaves_the_files_of_the_command_line(name: str, trained: Callable[[str], Path], tmp_path: Path) -> None:
+    run = trained(name)
+    record = RunRecord.read(run)
+    *_, last = fit(read_config(run), tmp_path / "run", record.training)
+    assert last.reason == "done"
+    files = [{str(path.relative_to(each)) for path in each.rglob("*")} for each in (run, tmp_path / "run")]
+    # the test image lies in the folder of runs, not in a run
+    assert files[0] == files[1]
+    assert {"run.json", "config.toml", "memory.json", "metrics.jsonl", "last.safetensors"} <= files[1]
+    assert set(TASKS[name].run_files) & files[1]
+    assert (run / "config.toml").read_text() == (tmp_path / "run" / "config.toml").read_text()
+    again = RunRecord.read(tmp_path / "run")
+    assert (again.task, again.options, again.training) == (record.task, record.options, record.training)
+
+
+@every_task
+def test_the_record_and_the_config_hold_every_option(name: str, trained: Callable[[str], Path], tmp_path: Path) -> None:
+    run = trained(name)
+    record, config = RunRecord.read(run), read_config(run)
+    assert record.task == name
+    own = {item.name for item in fields(config)}  # type: ignore[arg-type]
+    assert record.options.keys() == own
+    assert record.options["model"].keys() == {"name", *(item.name for item in fields(config.model))}
+    assert type(config).from_json(record.options) == config
+    out = tmp_path / "again"
+    args = ["train", name, "--config", str(run / "config.toml"), "--out", str(out)]
+    assert main(args) == 0
+    assert RunRecord.read(out).options == record.options
+    assert all(torch.equal(t, weights(run)[key]) for key, t in weights(out).items())
+
+
+@every_task
+def test_a_new_run_overwrites_nothing(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in TASKS[name].run_files:
+        path = tmp_path / file
+        path.write_text("mine")
+        assert main(["train", name, *CASES[name].options.split(), "--steps", "1", "--out", str(tmp_path)]) == 2
+        assert f"has a file {file}, which a training would write over" in capsys.readouterr().err
+        assert path.read_text() == "mine"
+        assert [entry.name for entry in tmp_path.iterdir()] == [file]
+        path.unlink()
+
+
+@every_task
+def test_evaluate(
+    name: str, trained: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = trained(name), tmp_path / "outputs.txt"
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--json", "--out", str(out)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    config = read_config(run)
+    assert set(found["scores"]) <= {*config.metrics, "real spread", "pointing_drawn", "evidence"}
+    assert config.metric in {*found["scores"], "nll"}
+    assert found["step"] == 2
+    assert out.read_text().count("\n") > 0
+    assert main(["evaluate", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert all(score in printed for score in found["scores"])
+    assert "best weights, of step 2" in printed
+
+
+@every_task
+def test_predict(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: Any) -> None:
+    run, given = trained(name), inputs(name, folder)
+    more = CASES[name].predict.replace("OUT", str(tmp_path / "out.png")).split()
+    capsys.readouterr()
+    assert main(["predict", str(run), *given, *more]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(given)
+    assert main(["predict", str(run), *given, *more, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    predictor = regard.load(run, device="cpu")
+    assert [line[predictor.input_key] for line in lines] == given
+    # each as if it were alone
+    options = TASKS[name].Predict()
+    read_inputs = [predictor.read(argument) for argument in given]
+    together = predictor.predict(read_inputs, options)
+    alone = [predictor.predict([each], options, first=n)[0] for n, each in enumerate(read_inputs)]
+    assert [predictor.text(output) for output in together] == [predictor.text(output) for output in alone]
+
+
+@every_task
+def test_predict_draws(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.png"
+    assert main(["predict", str(trained(name)), inputs(name, folder)[0], "--picture", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@every_task
+def test_loss_is_differentiable(name: str, trained: Callable[[str], Path], folder: Path) -> None:
+    predictor: Predictor[Any, Any] = regard.load(trained(name), device="cpu")
+    given = [predictor.read(argument) for argument in inputs(name, folder)]
+    targets = [str(folder / "random.png") if target == "IMAGE" else target for target in CASES[name].targets]
+    loss = predictor.loss(given, targets)
+    assert loss.shape == (2,)
+    assert loss.isfinite().all()
+    alone = torch.stack([predictor.loss(given[n : n + 1], targets[n : n + 1])[0] for n in range(2)])
+    torch.testing.assert_close(loss, alone, rtol=1e-4, atol=1e-5)
+    loss.sum().backward()
+    assert any(p.grad is not None and p.grad.any() for p in predictor.model.parameters())
+    if predictor.embedding is not None:
+        assert predictor.embeddings(given).ndim == 3
+
+
+@every_task
+def test_record_and_view(
+    name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, given, out = trained(name), inputs(name, folder)[0], tmp_path / "recording.safetensors"
+    capsys.readouterr()
+    if TASKS[name].input_kind == "class":
+        assert main(["record", str(run), given]) == 2
+        assert "reads neither a text nor an image" in capsys.readouterr().err
+        return
+    assert main(["record", str(run), given, "--out", str(out)]) == 0
+    assert main(["view", str(out)]) == 0
+    assert main(["view", str(run), given, "--out", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    predictor = regard.load(run, device="cpu")
+    recording = record_run(predictor, predictor.read(given), run="run").recording
+    assert all(item.verified for item in recording)
+    assert [item.name for item in regard.Recording.load(out)] == [item.name for item in recording]
+    if TASKS[name].input_kind == "text":
+        capsys.readouterr()
+        assert main(["view", str(run)]) == 0, "an example of its own"
+        assert capsys.readouterr().out
+
+
+@every_task
+def test_compare(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = CASES[name].varied
+    given = shlex.split(CASES[name].options)
+    option = f"--{TASKS[name].varies}"
+    if option in given:
+        del given[given.index(option) : given.index(option) + 2]
+    args = ["compare", name, *given, option, ",".join(values), *STEPS, "--steps", "1", "--out", str(tmp_path)]
+    assert main(args) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert set(values) <= set(results)
+    table = (tmp_path / "table.md").read_text()
+    for value in values:
+        assert re.search(rf"^\| {value} +\|", table, re.MULTILINE)
+        config = read_config(tmp_path / value)
+        assert config == read_config(tmp_path / values[0]).variants([value])[value]
+    # again: nothing is trained twice
+    capsys.readouterr()
+    assert main(args) == 0
+    assert capsys.readouterr().err.count("is trained already") == len(results)
+
+
+@every_task
+def test_serve(name: str, trained: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, loaded = TASKS[name], load_run(trained(name), device="cpu")
+    if not config.is_served:
+        assert main(["serve", str(trained(name))]) == 2
+        assert "which is not served; use regard predict" in capsys.readouterr().err
+        return
+    endpoint = loaded.predictor.endpoint(Limits(), run="run", step=loaded.step)
+
+    async def act(client: httpx.AsyncClient) -> list[httpx.Response]:
+        body = request_body(config.input_kind, inputs(name, folder)[0])
+        return [
+            await client.post(f"/v1/{endpoint.name}", json=body),
+            await client.post(f"/v1/{endpoint.name}", json={"colour": 1}),
+            await client.get("/v1/model"),
+            await client.get("/openapi.json"),
+            await client.get("/"),
+        ]
+
+    answer, wrong, about, schema, page = visit(endpoint, act)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["answers"]) == 1
+    assert wrong.status_code == 422
+    assert "colour" in wrong.json()["error"]
+    assert about.json()["step"] == 2
+    assert f"/v1/{endpoint.name}" in schema.json()["paths"]
+    assert page.status_code == 200
+
+
+@every_task
+def test_a_wrong_option_is_one_sentence(
+    name: str, trained: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(trained(name))
+    commands = [
+        ["train", name, "--colour", "red"],
+        ["train", name, "--batch", "many"],
+        ["train", name, "--seed", "-1"],
+        ["train", name, "--data", "nothing"],
+        ["train", name, "--model", "nothing"],
+        ["train", "--resume", run, "--seed", "3"],
+        ["train", name, "--train", str(tmp_path / "missing")],
+        ["compare", name],
+        *([verb, run, "--colour", "red"] for verb in ("evaluate", "predict", "serve")),
+        *([verb, run, "--weights", "worst"] for verb in ("evaluate", "predict", "serve")),
+        ["evaluate", run, "--weights", "average"],
+        ["predict", run, "x", "--picture", str(tmp_path / "missing" / "x.png")],
+    ]
+    capsys.readouterr()
+    for command in commands:
+        assert main(command) == 2, command
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("regard: "), command
+        assert printed.err.count("\n") == 1, printed.err
+
+
+@every_task
+def test_help_names_every_option(name: str, trained: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    config = TASKS[name]
+    for command, options in (
+        (["train", name], [config, *config.models.values(), TrainingConfig]),
+        (["compare", name], [config, TrainingConfig]),
+        (["evaluate", str(trained(name))], [config.Evaluate]),
+        (["predict", str(trained(name))], [config.Predict]),
+        (["serve", str(trained(name))], [config.Serve]),
+    ):
+        capsys.readouterr()
+        assert main([*command, "--help"]) == 0
+        printed = capsys.readouterr().out
+        for item in [item for each in options for item in fields(each)]:
+            assert f"--{item.name.replace('_', '-')} " in f"{printed} ", item.name
+
+
+def test_help_needs_no_torch() -> None:
+    """In a process of its own: this one has imported torch."""
+    code = (
+        "import sys\nfrom regard.cli.main import main\nfrom regard.tasks.registry import TASKS\n"
+        "for name in TASKS:\n    for verb in ('train', 'compare'):\n        assert main([verb, name, '--help']) == 0\n"
+        "    TASKS[name]()\n"
+        "for verb in ('evaluate', 'predict', 'serve', 'record', 'view'):\n    assert main([verb, '--help']) == 0\n"
+        "print('torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "False"
