@@ -1,4 +1,4 @@
-"""Events on the screen: lines where they are read later, a bar where somebody watches."""
+"""Events on the screen: lines in a file or a pipe, a bar on a terminal."""
 
 import io
 import sys
@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from regard.cli import progress
-from regard.cli.progress import Bar, ProgressLines, clock, number, score_line, screen, start_line, step_line, watch
+from regard.cli.progress import (
+    Bar,
+    ProgressLines,
+    clock,
+    number,
+    score_line,
+    screen,
+    show_events,
+    start_line,
+    step_line,
+)
 from regard.training.events import Ahead, Event, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
 from regard.training.protocol import ValidationResult
 
@@ -26,11 +36,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def told() -> Iterator[Event]:
+def all_events() -> Iterator[Event]:
     yield from EVENTS
 
 
-def nothing() -> Iterator[Event]:
+def no_events() -> Iterator[Event]:
     yield from ()
 
 
@@ -38,9 +48,9 @@ def test_lines() -> None:
     out = io.StringIO()
     with screen(out) as shown:
         assert isinstance(shown, ProgressLines)
-        assert watch(told(), shown) == EVENTS[-1]
+        assert show_events(all_events(), shown) == EVENTS[-1]
     assert out.getvalue().splitlines() == [
-        "1,234 parameters on cpu, 2 threads (a batch with 1: 500 ms, 2: 250 ms); 7 batches an epoch",
+        "1,234 parameters on cpu, 2 threads (a batch with 1: 500 ms, 2: 250 ms); 7 batches per epoch",
         "warning: slow",
         "step 5 of 10  loss 1.2500  2,346 tokens/s  1:01, 1:00:00 left",
         "step 5: exact 43.21  nll 0.5  (the best so far)",
@@ -51,22 +61,22 @@ def test_lines() -> None:
 PREPARED = Prepared(Path("run"), 1234, "cpu", [1, 8], "made of numbers")
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.0, []), (0.5, ["1,234 parameters on cpu: trying 1 and 8 threads"])])
-def test_what_takes_long_is_told_before(seconds: float, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seconds", "lines"), [(0.0, []), (0.5, ["1,234 parameters on cpu: trying 1 and 8 threads"])])
+def test_slow_work_is_announced(seconds: float, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def slow() -> Iterator[Event]:
         yield Ahead("composing")
         assert out.getvalue() == "composing\n"
         yield PREPARED
         assert "run: made of numbers" in out.getvalue()
         time.sleep(seconds)
-        yield replace(STARTED, told=PREPARED.told)
+        yield replace(STARTED, summary=PREPARED.summary)
 
-    # so long that a busy machine does not reach it where nothing is waited for
+    # so long that a busy machine does not reach it in the case without a delay
     monkeypatch.setattr(progress, "_PATIENCE", 0.05 if seconds else 60.0)
     out = io.StringIO()
     with screen(out) as shown:
-        watch(slow(), shown)
-    assert out.getvalue().splitlines() == ["composing", "run: made of numbers", *said, start_line(STARTED)]
+        show_events(slow(), shown)
+    assert out.getvalue().splitlines() == ["composing", "run: made of numbers", *lines, start_line(STARTED)]
 
 
 def test_an_error_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,21 +86,21 @@ def test_an_error_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
     before = threading.active_count()
     with screen(io.StringIO()) as shown, pytest.raises(ValueError, match="no room"):
-        watch(broken(), shown)
+        show_events(broken(), shown)
     assert threading.active_count() == before
 
 
-def test_a_bar_for_who_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     with screen(out) as shown:
         assert isinstance(shown, Bar)
-        watch(told(), shown)
-    said = out.getvalue()
-    assert "warning: slow" in said
+        show_events(all_events(), shown)
+    text = out.getvalue()
+    assert "warning: slow" in text
     # brackets are text, not markup
-    assert "    [a] → b" in said
-    assert "step 5 of 10  loss 1.2500" in said
+    assert "    [a] → b" in text
+    assert "step 5 of 10  loss 1.2500" in text
 
 
 def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,17 +111,17 @@ def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
         Bar(io.StringIO())
 
 
-def test_a_process_that_is_told_nothing() -> None:
+def test_a_process_without_events() -> None:
     out = io.StringIO()
     with screen(out) as shown:
-        assert watch(nothing(), shown) is None
+        assert show_events(no_events(), shown) is None
     assert out.getvalue() == ""
 
 
 def test_words() -> None:
-    one = Started(Path("run"), 5, "cpu", 3, 1, {}, 4, None, 1, True)
-    assert start_line(one) == (
-        "5 parameters on cpu, 1 thread in each of 3 processes; 1 batch an epoch; goes on after step 4"
+    started = Started(Path("run"), 5, "cpu", 3, 1, {}, 4, None, 1, True)
+    assert start_line(started) == (
+        "5 parameters on cpu, 1 thread in each of 3 processes; 1 batch per epoch; resumed after step 4"
     )
     assert step_line(StepLogged(5, None, 0.5, 1.25, 1e-3, 0.5, 10.0, 3.0, None)) == (
         "step 5  loss 1.2500  10 tokens/s  0:03"
@@ -120,30 +130,35 @@ def test_words() -> None:
     assert score_line(average) == "the average of checkpoints: per 7.5"
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0:00"), (59.6, "1:00"), (3599.4, "59:59"), (3600, "1:00:00")])
-def test_clock(seconds: float, said: str) -> None:
-    assert clock(seconds) == said
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (3599.4, "59:59"), (3600, "1:00:00")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
 
 
-@pytest.mark.parametrize(("value", "said"), [(0.0, "0.00"), (97.123, "97.12"), (0.00123456, "0.001235"), (9.5, "9.5")])
-def test_number(value: float, said: str) -> None:
-    assert number(value) == said
+@pytest.mark.parametrize(("value", "text"), [(0.0, "0.00"), (97.123, "97.12"), (0.00123456, "0.001235"), (9.5, "9.5")])
+def test_number(value: float, text: str) -> None:
+    assert number(value) == text
 
 
-def test_what_is_counted_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_are_counted_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     out = io.StringIO()
-    with progress.counting(400, "lines", out) as done:
+    with progress.example_progress("line", out) as update:
+        update(0, 400)
         for count in (64, 128, 192, 256, 320, 400):
             now[0] += 6
-            done(count)
-    assert out.getvalue() == "regard: 128 of 400 lines  0:12, 0:26 left\nregard: 256 of 400 lines  0:24, 0:14 left\n"
+            update(count, 400)
+    assert out.getvalue().splitlines() == [
+        "regard: 400 lines to evaluate",
+        "regard: 128 of 400 lines  0:12, 0:26 left",
+        "regard: 256 of 400 lines  0:24, 0:14 left",
+    ]
 
 
-def test_what_is_counted_has_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_are_counted_by_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
-    with progress.counting(400, "lines", out) as done:
-        done(100)
+    with progress.example_progress("line", out) as update:
+        update(100, 400)
     assert "100 of 400 lines" in out.getvalue()

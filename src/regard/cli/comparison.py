@@ -1,4 +1,4 @@
-"""The trainings of a comparison, each in a process of its own, and what came out of them."""
+"""The trainings of a comparison, each in a process of its own, and the table of their results."""
 
 import json
 import signal
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.cli.main import say_error
+from regard.cli.main import print_error
 from regard.cli.progress import clock, number
 from regard.cli.train_runner import DIVERGED
 from regard.common import atomic_files
-from regard.tasks import registry
-from regard.tasks.registry import Kind
+from regard.tasks.base import TaskConfig
+from regard.tasks.registry import task_from_record
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord
@@ -27,20 +27,23 @@ from regard.viz.plots.curve import curve
 _RESULTS, _TABLE, _CURVE = "results.json", "table.md", "curve.png"
 
 
-def check(tasks: Mapping[str, Kind]) -> None:
-    """Every one can be trained; told before anything is."""
-    torch.set_num_threads(1)  # for so little; the trainings are processes of their own
-    for name, task in tasks.items():
+def check(variants: Mapping[str, TaskConfig]) -> None:
+    """Raises before any training if a variant cannot be trained."""
+    torch.set_num_threads(1)  # a dry run is small, and each training is a process of its own
+    for name, task in variants.items():
         try:
-            task.rehearse()
+            task.load().dry_run()
         except (ValueError, TypeError) as error:
             raise ValueError(f"{name} cannot be compared: {error}") from error
 
 
-def run(name: str, verb: str, task: Kind, out: Path, config: Path) -> int:
-    """Trains one, or goes on with it, or leaves it if it is done; the exit code."""
-    found = _read(out)
-    if found.get(name, {}).get("done"):
+def train(name: str, task: TaskConfig, out: Path, config: Path) -> int:
+    """Trains a variant or resumes its training, unless it is finished; returns the exit code.
+
+    `config` is the file with the options that all variants share; `task.cli_arguments()` selects the variant.
+    """
+    results = _read(out)
+    if results.get(name, {}).get("done"):
         print(f"regard: {name} is trained already", file=sys.stderr)
         return 0
     folder = out / name
@@ -48,13 +51,13 @@ def run(name: str, verb: str, task: Kind, out: Path, config: Path) -> int:
     if (folder / RECORD).exists():
         options = ["--resume", str(folder)]
     else:
-        own = [*task.words(), "--seed", str(task.seed)]
-        options = [verb, "--config", str(config), "--out", str(folder), *own]
+        variant = [*task.cli_arguments(), "--seed", str(task.seed)]
+        options = [task.name, "--config", str(config), "--out", str(folder), *variant]
     code = _process(["train", *options])
-    told = {"done": code in (0, DIVERGED), "diverged": code == DIVERGED, "peak_bytes": peak_memory.read(folder)}
-    atomic_files.write_atomically(out / _RESULTS, [json.dumps({**found, name: told}, indent=2).encode(), b"\n"])
+    result = {"done": code in (0, DIVERGED), "diverged": code == DIVERGED, "peak_bytes": peak_memory.read(folder)}
+    _write(out, {**results, name: result})
     if code not in (0, DIVERGED, 130):
-        say_error(f"the training of {name} failed with exit code {code}; what it said stands above")
+        print_error(f"the training of {name} failed with exit code {code}; its own error stands above")
         return 1
     return 0 if code == DIVERGED else code
 
@@ -66,54 +69,50 @@ def _process(args: list[str]) -> int:
         try:
             return child.wait()
         except KeyboardInterrupt:
-            # A terminal has told the child as well, and a second SIGINT would not let it save.
+            # A terminal sends Ctrl-C to the child as well, and a second SIGINT would not let it save.
             child.send_signal(signal.SIGTERM)
             return 130 if child.wait() else 0
 
 
-def results(tasks: Mapping[str, Kind], out: Path, training: TrainingConfig) -> str:
-    """The table; beside it the numbers in full, and the scores over time."""
-    found, lines = _read(out), {}
+def write_results(base: TaskConfig, out: Path, training: TrainingConfig) -> str:
+    """Writes the table, all numbers as JSON and the scores over time; returns the table and the names of the files."""
+    results = _read(out)
+    curves: dict[str, list[tuple[float, float]]] = {}
     rows: list[dict[str, Any]] = []
-    for name in found:
-        if not found[name].get("done"):
-            continue
-        row, lines[name] = _row(name, found[name], out / name)
-        rows.append(row)
-    main = next(iter(tasks.values())).choice("metric")
-    better = next(iter(tasks.values())).higher(main)
-    rows.sort(key=lambda row: row["scores"].get(main, -np.inf if better else np.inf), reverse=better)
-    atomic_files.write_atomically(
-        out / _RESULTS, [json.dumps({row["name"]: row for row in rows}, indent=2).encode(), b"\n"]
-    )
-    table = _table(rows, main, next(iter(tasks.values())), training)
+    for name, result in results.items():
+        if result.get("done"):
+            row, curves[name] = _row(name, result, out / name)
+            rows.append(row)
+    metric, higher = base.metric, base.metrics[base.metric]
+    rows.sort(key=lambda row: row["scores"].get(metric, -np.inf if higher else np.inf), reverse=higher)
+    _write(out, {row["name"]: row for row in rows})
+    table = _table(rows, metric, base, training)
     atomic_files.write_atomically(out / _TABLE, [table.encode()])
-    # of several seeds the first: more lines than names are no picture
-    drawn = {name: points for name, points in reversed(lines.items()) if points}
-    drawn = {name.partition("@")[0]: points for name, points in drawn.items()}
-    told = [str(out / _TABLE), str(out / _RESULTS)]
+    # only the first of several seeds: the figure has one line per variant
+    drawn = {name.partition("@")[0]: points for name, points in reversed(curves.items()) if points}
+    files = [str(out / _TABLE), str(out / _RESULTS)]
     if drawn:
-        told.append(str(curve(drawn, out / _CURVE, "minutes of training", main, floor=0.0)))
-    return f"{table}\n{', '.join(told)}"
+        files.append(str(curve(drawn, out / _CURVE, "minutes of training", metric, floor=0.0)))
+    return f"{table}\n{', '.join(files)}"
 
 
-def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any], list[tuple[float, float]]]:
-    """What a run came to, and its scores over the minutes."""
+def _row(name: str, result: Mapping[str, Any], run: Path) -> tuple[dict[str, Any], list[tuple[float, float]]]:
+    """The numbers of a run, and its validation scores over the minutes of training."""
     lines = [json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()]
     steps = [line for line in lines if line["kind"] == "step"]
-    scored = [line for line in lines if line["kind"] == "validation"]
+    validations = [line for line in lines if line["kind"] == "validation"]
     facts = checkpoint.read(run / BEST).facts if (run / BEST).exists() else {}
     record = RunRecord.read(run)
-    model = registry.told(record.kind, record.task, run).fresh(run)
+    model = task_from_record(record, run).load().predictor(run).model
     minutes = np.interp(
-        [line["step"] for line in scored],
+        [line["step"] for line in validations],
         [0, *(line["step"] for line in steps)],
         [0, *(line["elapsed"] / 60 for line in steps)],
     )
-    main = facts.get("main", "")
+    metric = facts.get("main", "")
     row = {
         "name": name,
-        **told,
+        **result,
         "scores": facts.get("score", {}),
         "step": facts.get("step"),
         "tokens_per_second": statistics.median(line["tokens_per_second"] for line in steps) if steps else None,
@@ -122,27 +121,28 @@ def _row(name: str, told: Mapping[str, Any], run: Path) -> tuple[dict[str, Any],
         "steps": steps[-1]["step"] if steps else 0,
         "threads": record.threads,
     }
-    points = [(x, line[main]) for x, line in zip(minutes.tolist(), scored, strict=True) if line[main] is not None]
+    scores = [line.get(metric) for line in validations]
+    points = [(x, score) for x, score in zip(minutes.tolist(), scores, strict=True) if score is not None]
     return row, points
 
 
-# the half-width of a 95 % interval in standard errors, by how many values there are  (Student 1908)
+# the half-width of a 95 % interval in standard errors, by the number of values  (Student 1908)
 _STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 
 
 def student(count: int) -> float:
-    """That of any number of values; beyond the table by the first terms in 1/ν of how t nears the normal's quantile."""
+    """The half-width for any number of values; beyond the table by the expansion of the t quantile in 1/ν."""
     if count in _STUDENT:
         return _STUDENT[count]
-    z, free = 1.959964, count - 1
-    return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    z, freedom = 1.959964, count - 1
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One row of several seeds: means of scores with their intervals, the median rate, the highest peak."""
+def _merge_seeds(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One row for several seeds: mean scores with their intervals, the median rate, the highest peak."""
     if len(rows) == 1:
-        one = dict(rows[0])
-        return one | {"scores": {name: number(value) for name, value in one["scores"].items()}}
+        row = dict(rows[0])
+        return row | {"scores": {name: number(value) for name, value in row["scores"].items()}}
     scores: dict[str, str] = {}
     for name in rows[0]["scores"]:
         values = [row["scores"][name] for row in rows if name in row["scores"]]
@@ -161,25 +161,25 @@ def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _groups(rows: Sequence[dict[str, Any]], main: str, higher: bool) -> list[list[dict[str, Any]]]:
-    """The runs of each name together, the best mean first. One that was trained alone is one of its seeds."""
+def _groups(rows: Sequence[dict[str, Any]], metric: str, higher: bool) -> list[list[dict[str, Any]]]:
+    """The runs of each variant, the best mean first; where a variant has runs NAME@SEED, a run NAME is left out."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["name"].partition("@")[0], []).append(row)
-    several = {name: [row for row in group if "@" in row["name"]] or group for name, group in groups.items()}
+    seeds = {name: [row for row in group if "@" in row["name"]] or group for name, group in groups.items()}
 
     def mean(group: list[dict[str, Any]]) -> float:
-        values = [row["scores"][main] for row in group if main in row["scores"]]
+        values = [row["scores"][metric] for row in group if metric in row["scores"]]
         worst = -np.inf if higher else np.inf
         return statistics.mean(values) if values else worst
 
-    return sorted(several.values(), key=mean, reverse=higher)
+    return sorted(seeds.values(), key=mean, reverse=higher)
 
 
-def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: TrainingConfig) -> str:
-    rows = [_together(group) for group in _groups(rows, main, task.higher(main))]
-    names = list(dict.fromkeys([main, *(score for row in rows for score in row["scores"])]))
-    head = ["trained", *names, f"{task.COUNTED}/s", "parameters", "peak memory", "time", "steps"]
+def _table(rows: list[dict[str, Any]], metric: str, task: TaskConfig, training: TrainingConfig) -> str:
+    rows = [_merge_seeds(group) for group in _groups(rows, metric, task.metrics[metric])]
+    names = list(dict.fromkeys([metric, *(score for row in rows for score in row["scores"])]))
+    head = ["trained", *names, f"{task.unit}/s", "parameters", "peak memory", "time", "steps"]
     body = [
         [
             row["name"] + (" (diverged)" if row["diverged"] else ""),
@@ -192,14 +192,15 @@ def _table(rows: list[dict[str, Any]], main: str, task: Kind, training: Training
         ]
         for row in rows
     ]
-    wide = [max(len(line[n]) for line in [head, *body]) for n in range(len(head))]
+    widths = [max(len(line[n]) for line in [head, *body]) for n in range(len(head))]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = [
-        "| " + " | ".join(f"{cell:{'<' if n == 0 else '>'}{wide[n]}}" for n, cell in enumerate(line)) + " |"
-        for line in [head, ["-" * wide[0], *("-" * (w - 1) + ":" for w in wide[1:])], *body]
+        "| " + " | ".join(f"{cell:{'<' if n == 0 else '>'}{widths[n]}}" for n, cell in enumerate(line)) + " |"
+        for line in [head, rule, *body]
     ]
     ends = {"steps": training.steps, "epochs": training.epochs, "minutes": training.minutes}
     budget = ", ".join(f"{value:g} {name}" for name, value in ends.items() if value is not None)
-    return f"{task.title}, {budget} each; the best validation, by {main}.\n\n" + "\n".join(lines) + "\n"
+    return f"{task.title}, {budget} each; the best validation, by {metric}.\n\n" + "\n".join(lines) + "\n"
 
 
 def _read(out: Path) -> dict[str, Any]:
@@ -207,7 +208,11 @@ def _read(out: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read ({error}); remove it, and what it told is counted again") from error
-    return told
+        raise ValueError(f"{path} cannot be read ({error}); remove it, and every training is checked again") from error
+    return results
+
+
+def _write(out: Path, results: Mapping[str, Any]) -> None:
+    atomic_files.write_atomically(out / _RESULTS, [json.dumps(results, indent=2).encode(), b"\n"])

@@ -1,4 +1,4 @@
-"""The command line: one file a verb. Torch and tyro are imported inside verbs, so that `regard --help` is instant."""
+"""main(): the command line. Torch is imported inside verbs, so that `regard --help` is instant."""
 
 import contextlib
 import importlib
@@ -13,122 +13,135 @@ from regard import __version__
 from regard.common.suggestions import known
 
 VERBS = {
-    "demo": "learn to read dates in two minutes, and see what the model looks at",
-    "train": "train a model on files of yours or on embedded data; go on with one by --resume",
-    "translate": "translate text with a trained model, and draw what it looked at",
-    "predict": "say what pictures show, caption them, or draw new ones, with a trained model",
-    "record": "record what a model of yours, or one of transformers, looks at while it reads a text",
-    "view": "see a recording, or what a training looks at: terminal, figure, page",
-    "serve": "put a trained model behind HTTP: a page to type into, and a JSON API",
+    "demo": "train a model that reads dates (about two minutes), and plot its attention",
+    "train": "train a model on your own files or on an embedded data set; resume with --resume",
+    "predict": "predict with a trained model: translations, classes, captions, samples",
+    "translate": "predict with a trained translator: text in, one line of text per line out",
+    "record": "record the attention of a run, or of a model of transformers, on a text or an image",
+    "view": "show a recording, or the attention of a run: terminal, figure, page",
+    "serve": "serve a trained model over HTTP: a web page and a JSON API",
     "evaluate": "score a trained model",
     "compare": "train several attentions on the same data with the same budget: a table and a plot",
-    "list": "names of mechanisms, models and data",
-    "explain": "a mechanism's formula, and which backend computes it",
+    "list": "names of mechanisms, gates, models and data sets",
+    "explain": "the formula of a mechanism, and the backend that computes it",
 }
 
-# what bad input raises; anything else is a bug and keeps its traceback
+# raised for bad input; anything else is a bug and keeps its traceback
 _BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs one command; 0 is success, 2 bad input, 3 a training that diverged, 130 an interrupt."""
-    typed = list(sys.argv[1:] if args is None else args)
-    until = typed.index("--") if "--" in typed else len(typed)
-    debug = "--debug" in typed[:until]
-    typed = [word for n, word in enumerate(typed) if n > until or word != "--debug"]
+    words = list(sys.argv[1:] if args is None else args)
+    end = words.index("--") if "--" in words else len(words)
+    debug = "--debug" in words[:end]
+    words = [word for n, word in enumerate(words) if n > end or word != "--debug"]
     for stream in (sys.stdout, sys.stderr):
-        # a screen without a letter shows its number: nothing stops for that
+        # a terminal without a character shows its number instead of failing
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _run(typed)
+        return _run(words)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0
     except KeyboardInterrupt:
-        say_error("interrupted")
+        print_error("interrupted")
         return 130
     except BrokenPipeError:
-        # who read the output has gone; Python would complain once more at its end
+        # the reader of the output is gone; without this, Python reports it again at exit
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except _BAD_INPUT as error:
-        if debug or not _ours(error):
+        if debug or not _is_bad_input(error):
             raise
-        told = sentence(error)
-        if typed[0] in VERBS:
-            from regard.cli.parsing.precheck import spelled
+        text = sentence(error)
+        if words[0] in VERBS:
+            from regard.cli.parsing.option_names import with_cli_option_names
 
-            told = spelled(told, _options(typed[0]))
-        say_error(told)
+            text = with_cli_option_names(text, _options(words[0]))
+        print_error(text)
         return 2
 
 
-def _run(typed: list[str]) -> int:
-    if typed[:1] == ["--version"]:
+def _run(words: list[str]) -> int:
+    if words[:1] == ["--version"]:
         print(f"regard {__version__}")
         return 0
     about = (
-        "Attention for PyTorch: train a translator with any mechanism, see what it looks at.\n\n"
-        "`regard VERB --help` lists the options of a verb. Everywhere: --debug shows where an error comes from.\n"
-        "regard --version tells the version."
+        "Attention for PyTorch: train models with any mechanism, and see their attention.\n\n"
+        "`regard VERB --help` lists the options of a verb. With any verb, --debug shows the traceback of an error.\n"
+        "regard --version prints the version."
     )
-    verb = choose("regard", "VERB", VERBS, typed, about)
+    verb = choose("regard", "VERB", VERBS, words, about)
     if verb is None:
         return 0
     try:
-        import tyro  # noqa: F401
+        import msgspec  # noqa: F401
     except ImportError:
-        say_error("the command line needs tyro; install it with: pip install 'regard[train]'")
+        print_error("the command line needs msgspec; install it with: pip install 'regard[train]'")
         return 2
-    return int(_module(verb).verb(typed[1:]))
+    return int(_module(verb).run(words[1:]))
 
 
 def _module(verb: str) -> Any:
     return importlib.import_module(f"regard.cli.verbs.{verb}")
 
 
+def options_class(verb: str) -> type:
+    """The dataclass of the options of a verb: EvaluateOptions of evaluate."""
+    options: type = getattr(_module(verb), f"{verb.capitalize()}Options")
+    return options
+
+
 def _options(verb: str) -> list[type]:
     """The dataclasses that have the options of a verb."""
-    if verb not in ("train", "compare"):
-        return [_module(verb).Options]
     from regard.tasks.registry import TASKS
     from regard.training.config import TrainingConfig
 
-    return [TrainingConfig, *TASKS.values()]
+    if verb in ("train", "compare"):
+        return [TrainingConfig, *TASKS.values()]
+    from regard.cli.run_options import LoadOptions
+
+    nested = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "serve": "Serve"}.get(verb)
+    further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]
+    return [options_class(verb), *further]
 
 
-def choose(prog: str, kind: str, lines: Mapping[str, str], typed: Sequence[str], about: str) -> str | None:
-    """The first word if it is known; None if help was asked for, and printed; without a word, help and an error."""
-    if not typed or typed[0] in ("-h", "--help"):
-        wide = max(map(len, lines)) + 3
-        names = "\n".join(f"  {name:{wide}}{line}" for name, line in lines.items())
-        print(f"usage: {prog} {kind} ...\n\n{names}\n\n{about}", file=sys.stdout if typed else sys.stderr)
-        if typed:
+def choose(prog: str, kind: str, choices: Mapping[str, str], words: Sequence[str], about: str) -> str | None:
+    """The first word if it is one of the choices; None if it asks for help, which is printed.
+
+    Without a word it prints the help on stderr and exits with code 2.
+    """
+    if not words or words[0] in ("-h", "--help"):
+        width = max(map(len, choices)) + 3
+        lines = "\n".join(f"  {name:{width}}{summary}" for name, summary in choices.items())
+        print(f"usage: {prog} {kind} ...\n\n{lines}\n\n{about}", file=sys.stdout if words else sys.stderr)
+        if words:
             return None
         raise SystemExit(2)
-    known(f"{kind.lower()} of {prog}:", typed[0], lines)
-    return typed[0]
+    known(f"{kind.lower()} of {prog}:", words[0], choices)
+    return words[0]
 
 
-def first() -> bool:
-    """Is this the process that speaks? torchrun starts several."""
+def is_main_process() -> bool:
+    """Whether this is the first of the processes that torchrun started; only the first one prints."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def say_error(text: str) -> None:
-    if first():
+def print_error(text: str) -> None:
+    if is_main_process():
         print(f"regard: {text}", file=sys.stderr)
 
 
 def sentence(error: BaseException) -> str:
-    """An error in words; what the system raised is told with the file it is about."""
+    """The message of an error; for an error of the operating system, the file and the reason."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     return str(error)
 
 
-def _ours(error: BaseException) -> bool:
-    """Was it raised in words of this package, or by the system? A library's own complaint is a bug of ours."""
+def _is_bad_input(error: BaseException) -> bool:
+    """Whether this package or the operating system raised it; an error of another library is a bug of this package."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return isinstance(error, OSError) or Path(frame.filename).is_relative_to(Path(__file__).parents[1])

@@ -1,4 +1,4 @@
-"""Formulas of a mechanism: the first lines of the docstrings of what it is made of."""
+"""Formulas of a mechanism: the first lines of the docstrings of its terms."""
 
 import inspect
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from regard.attn.catalogue import MECHANISMS
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 
-# a page may speak of several mechanisms; the others are called as theirs
+# mechanisms on the page of another one; every other mechanism has a page of its own name
 _PAGES = {
     "scaled-dot": "dot",
     "concat": "additive",
@@ -24,30 +24,33 @@ _PAGES = {
     "grouped": "multi-head",
     "multi-query": "multi-head",
 }
-# what many have, and by which term the others are told apart: the first that there is
-_USUAL = ("Softmax()", "WeightedSum()", "Sum()")
-_TELLING = ("rotate", "chunk", "place", "read", "mask", "bias", "normalize", "mechanism", "score")
+# terms that many mechanisms have
+_COMMON = ("Softmax()", "WeightedSum()", "Sum()")
+# the roles of a term that distinguishes a mechanism from others; the first that it has decides
+_DISTINCTIVE = ("rotate", "chunk", "place", "read", "mask", "bias", "normalize", "mechanism", "score")
 
 
 class Term(NamedTuple):
+    """A part of a mechanism."""
+
     role: str
-    said: str  # as it would be written
+    code: str  # the expression that makes it
     formula: str
 
 
 def page(name: str) -> str:
-    """Where the documentation speaks of a mechanism."""
+    """The page of the documentation that describes a mechanism."""
     assert name in MECHANISMS
     return f"docs/mechanisms/{_PAGES.get(name, name)}.md"
 
 
-def opening(of: type) -> str:
+def first_paragraph(documented: type) -> str:
     """The first paragraph of a docstring, in one line."""
-    return " ".join((inspect.getdoc(of) or "").split("\n\n")[0].split())
+    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
 
 
 def terms(module: nn.Module) -> list[Term]:
-    """What a mechanism is made of, in the order of the equation."""
+    """The terms of a mechanism, in the order of the equation."""
     own = [] if isinstance(module, Attention) else [_term("mechanism", module)]
     inner = getattr(module, "attention", getattr(getattr(module, "pool", None), "attention", module))
     parts = {role: getattr(inner, role, None) for role in ("score", "bias", "mask", "normalize", "read")}
@@ -55,16 +58,16 @@ def terms(module: nn.Module) -> list[Term]:
     return own + [_term(role, part) for role, part in parts.items() if part is not None]
 
 
-def telling(module: nn.Module) -> Term:
-    """The one term that makes it this mechanism."""
-    found = {term.role: term for term in terms(module) if term.said not in _USUAL}
-    return next(found[role] for role in _TELLING if role in found)
+def distinctive_term(module: nn.Module) -> Term:
+    """The term that distinguishes a mechanism from the others."""
+    by_role = {term.role: term for term in terms(module) if term.code not in _COMMON}
+    return next(by_role[role] for role in _DISTINCTIVE if role in by_role)
 
 
 def _term(role: str, part: object) -> Term:
-    said = repr(part)
+    code = repr(part)
     if isinstance(part, MultiHead):
-        said = f"MultiHead({part.query.in_features}, {part.heads}, kv_heads={part.kv_heads})"
-    elif "\n" in said:
-        said = type(part).__name__.removeprefix("_")
-    return Term(role, said, opening(type(part)))
+        code = f"MultiHead({part.query.in_features}, {part.heads}, kv_heads={part.kv_heads})"
+    elif "\n" in code:
+        code = type(part).__name__.removeprefix("_")
+    return Term(role, code, first_paragraph(type(part)))

@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from regard.common.wording import plural
 from regard.training.events import Ahead, Event, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
 
-# seconds without a word after which it is said what is done
+# seconds without output after which a line announces a slow trial of thread counts
 _PATIENCE = 2.0
-# seconds between lines that count what is done, where there is no terminal
-_SELDOM = 10.0
+# seconds between lines of progress where there is no terminal
+_INTERVAL = 10.0
 
 
 class Screen(Protocol):
-    """Where lines go, and what is shown of a step."""
+    """The output of a training: lines, and the progress of steps."""
 
     def __enter__(self) -> "Screen": ...
 
@@ -25,13 +26,13 @@ class Screen(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def say(self, text: str) -> None: ...
+    def print_line(self, text: str) -> None: ...
 
-    def stepped(self, event: StepLogged) -> None: ...
+    def show_step(self, event: StepLogged) -> None: ...
 
 
 class ProgressLines:
-    """A line for everything: for files and pipes."""
+    """One line per event, for files and pipes."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -42,15 +43,15 @@ class ProgressLines:
     def __exit__(self, *_: object) -> None:
         self._out.flush()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
-    def stepped(self, event: StepLogged) -> None:
-        self.say(step_line(event))
+    def show_step(self, event: StepLogged) -> None:
+        self.print_line(step_line(event))
 
 
 class Bar:
-    """Lines that stay, and below them one that changes with every step that is told."""
+    """Lines that stay, and below them a bar that changes with every logged step."""
 
     def __init__(self, out: TextIO) -> None:
         self._progress = _bars(out)
@@ -64,10 +65,10 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def stepped(self, event: StepLogged) -> None:
+    def show_step(self, event: StepLogged) -> None:
         total = None if event.remaining is None else event.elapsed + event.remaining
         self._progress.update(self._bar, description=step_line(event), completed=event.elapsed, total=total)
 
@@ -88,27 +89,30 @@ def _bars(out: TextIO) -> Any:
 
 
 @contextlib.contextmanager
-def counting(total: int, what: str, out: TextIO) -> Iterator[Callable[[int], None]]:
-    """To be told how many of `total` are done: a bar on a terminal, elsewhere a line now and then."""
-    begun = told = time.monotonic()
+def example_progress(noun: str, out: TextIO) -> Iterator[Callable[[int, int], None]]:
+    """A function to call with the number of finished examples and the number of all: first with 0, then after each
+    batch. On a terminal it moves a bar; elsewhere it prints the number of all, then a line every ten seconds.
+    """
+    start = last = time.monotonic()
 
-    def line(done: int) -> str:
-        spent = time.monotonic() - begun
-        return f"{done:,} of {total:,} {what}  {clock(spent)}, {clock(spent * (total - done) / max(done, 1))} left"
+    def line(done: int, total: int) -> str:
+        spent = time.monotonic() - start
+        return f"{done:,} of {total:,} {noun}s  {clock(spent)}, {clock(spent * (total - done) / max(done, 1))} left"
+
+    def print_line(done: int, total: int) -> None:
+        nonlocal last
+        if done == 0:
+            print(f"regard: {plural(total, noun)} to evaluate", file=out, flush=True)
+        elif done < total and time.monotonic() - last >= _INTERVAL:
+            last = time.monotonic()
+            print(f"regard: {line(done, total)}", file=out, flush=True)
 
     if not out.isatty():
-
-        def say(done: int) -> None:
-            nonlocal told
-            if done < total and time.monotonic() - told >= _SELDOM:
-                told = time.monotonic()
-                print(f"regard: {line(done)}", file=out, flush=True)
-
-        yield say
+        yield print_line
         return
     with _bars(out) as bars:
-        bar = bars.add_task(f"0 of {total:,} {what}", total=total)
-        yield lambda done: bars.update(bar, description=line(done), completed=done)
+        bar = bars.add_task(f"{noun}s", total=None)
+        yield lambda done, total: bars.update(bar, description=line(done, total), completed=done, total=total)
 
 
 def screen(out: TextIO | None = None) -> Screen:
@@ -116,103 +120,100 @@ def screen(out: TextIO | None = None) -> Screen:
     return Bar(out) if out.isatty() else ProgressLines(out)
 
 
-def watch(events: Iterator[Event], screen: Screen) -> Stopped | None:
-    """Shows what happens until the end, and returns the last event: None in a process that is told nothing."""
-    last = None
-    told = False
-    with contextlib.closing(events), _Silence(screen) as silence:  # type: ignore[type-var]
+def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
+    """Shows the events until the end and returns the last; None in a process that receives no events."""
+    stopped = None
+    has_summary = False
+    with contextlib.closing(events), _DelayedLine(screen) as delayed:  # type: ignore[type-var]
         for event in events:
-            silence.broken()
+            delayed.cancel()
             if isinstance(event, Prepared | Started):
-                if event.told and not told:
-                    screen.say(f"{event.run}: {event.told}")
-                told = True
+                if event.summary and not has_summary:
+                    screen.print_line(f"{event.run}: {event.summary}")
+                has_summary = True
                 if isinstance(event, Started):
-                    screen.say(start_line(event))
+                    screen.print_line(start_line(event))
                 else:
-                    silence.kept(trial_line(event))
+                    delayed.schedule(trial_line(event))
             elif isinstance(event, Ahead):
-                screen.say(event.text)
+                screen.print_line(event.text)
             elif isinstance(event, StepLogged):
-                screen.stepped(event)
+                screen.show_step(event)
             elif isinstance(event, Validated):
-                screen.say(score_line(event))
+                screen.print_line(score_line(event))
                 if event.improved and event.score.sample:
-                    screen.say(f"    {event.score.sample}")
+                    screen.print_line(f"    {event.score.sample}")
             elif isinstance(event, Warned):
-                screen.say(f"warning: {event.text}")
+                screen.print_line(f"warning: {event.text}")
             elif isinstance(event, Stopped):
-                last = event
+                stopped = event
             else:
-                assert isinstance(event, Saved)  # every validation saves: nothing new in it
-    return last
+                assert isinstance(event, Saved)  # every validation saves, so it is not worth a line
+    return stopped
 
 
-class _Silence:
-    """A line that is said only where nothing else is for a while."""
+class _DelayedLine:
+    """A line that is printed only if no other output comes within a few seconds."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._timer: threading.Timer | None = None
 
-    def __enter__(self) -> "_Silence":
+    def __enter__(self) -> "_DelayedLine":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.broken()
+        self.cancel()
 
-    def kept(self, text: str) -> None:
-        self._timer = threading.Timer(_PATIENCE, self._screen.say, (text,))
+    def schedule(self, text: str) -> None:
+        self._timer = threading.Timer(_PATIENCE, self._screen.print_line, (text,))
         self._timer.start()
 
-    def broken(self) -> None:
+    def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
 
 
 def trial_line(event: Prepared) -> str:
-    *few, most = map(str, event.threads)
-    return f"{event.parameters:,} parameters on {event.device}: trying {', '.join(few)} and {most} threads"
+    *counts, last = map(str, event.threads)
+    return f"{event.parameters:,} parameters on {event.device}: trying {', '.join(counts)} and {last} threads"
 
 
 def start_line(event: Started) -> str:
-    threads = counted(event.threads, "thread")
+    threads = plural(event.threads, "thread")
     if event.thread_times:
-        tried = ", ".join(f"{count}: {1000 * seconds:.0f} ms" for count, seconds in event.thread_times.items())
-        threads += f" (a batch with {tried})"
+        times = ", ".join(f"{count}: {1000 * seconds:.0f} ms" for count, seconds in event.thread_times.items())
+        threads += f" (a batch with {times})"
     where = f"{event.parameters:,} parameters on {event.device}, {threads}"
     if event.processes > 1:
         where += f" in each of {event.processes} processes"
-    batches = f"{event.batches:,} {'batch' if event.batches == 1 else 'batches'} an epoch"
-    return f"{where}; {batches}" + (f"; goes on after step {event.step:,}" if event.resumed else "")
+    batches = f"{event.batches:,} {'batch' if event.batches == 1 else 'batches'} per epoch"
+    return f"{where}; {batches}" + (f"; resumed after step {event.step:,}" if event.resumed else "")
 
 
 def step_line(event: StepLogged) -> str:
-    of = f" of {event.steps:,}" if event.steps is not None else ""
+    total = f" of {event.steps:,}" if event.steps is not None else ""
     left = "" if event.remaining is None else f", {clock(event.remaining)} left"
     return (
-        f"step {event.step:,}{of}  loss {event.loss:.4f}  {event.tokens_per_second:,.0f} {event.counted}/s  "
+        f"step {event.step:,}{total}  loss {event.loss:.4f}  {event.tokens_per_second:,.0f} {event.unit}/s  "
         f"{clock(event.elapsed)}{left}"
     )
 
 
 def score_line(event: Validated) -> str:
-    of = "the average of checkpoints" if event.of == "average" else f"step {event.step:,}"
+    weights = "the average of checkpoints" if event.of == "average" else f"step {event.step:,}"
     scores = "  ".join(f"{name} {number(value)}" for name, value in event.score.values.items())
-    return f"{of}: {scores}" + ("  (the best so far)" if event.improved else "")
+    return f"{weights}: {scores}" + ("  (the best so far)" if event.improved else "")
 
 
 def number(value: float) -> str:
-    """A score as people read it: percentages with two places, small numbers with more."""
+    """A score with two decimal places, or with four significant digits if it is small."""
     return f"{value:.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
 
 
-def counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def clock(seconds: float) -> str:
+    """A duration as minutes and seconds, with hours if it has any."""
     whole = round(seconds)
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

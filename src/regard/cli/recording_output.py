@@ -1,35 +1,96 @@
-"""What the verbs that show attention share: where to write, what to say. No torch here."""
+"""Shared by the verbs record and view: the recording of a folder, figures over images, notes. No torch here."""
 
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from regard.common.suggestions import known
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.cli.watching import Watched
     from regard.recording.recording import Recording
+    from regard.recording.run import RecordedRun
+
+# figures that lie over an image, and the kinds of attention that they draw
+_OVER_IMAGE = {
+    "overlay": ("self", "cross", "alignment", "gate", "glimpse", "hop"),
+    "captions": ("cross", "alignment"),
+    "glimpses": ("glimpse",),
+}
 
 
-def can_write(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
-    """Refuses before a model is loaded."""
-    if path is None:
-        return
-    known(f"suffix of {option}", path.suffix, suffixes)
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")
+def record_folder(
+    folder: Path, argument: str | None, layers: Sequence[str], weights: Literal["best", "last", "average"] | None
+) -> "RecordedRun":
+    """The model of the folder, a run or one that transformers saved, recorded while it reads the text or image.
+
+    None stands for an example that a run held out from training.
+    """
+    from regard.recording.pretrained.folder import CONFIG, is_image_model
+    from regard.recording.run import check_not_empty
+    from regard.training.run_folder import RECORD
+
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}; name one that holds a model, or a run")
+    if (folder / RECORD).exists():
+        recorded = _record_run(folder, argument, layers, weights or "best")
+        check_not_empty(recorded.recording, folder, layers)
+        return recorded
+    if not (folder / CONFIG).exists():
+        raise FileNotFoundError(
+            f"{folder} holds neither {CONFIG}, a model that transformers saved, nor {RECORD}, a run; name another"
+        )
+    if weights is not None:
+        raise ValueError(f"--weights {weights} is for the folder of a run, and {folder} is not one; leave it out")
+    if is_image_model(folder):
+        from regard.recording.pretrained.image import record_image
+
+        return record_image(folder, _image_path(folder, argument), layers)
+    if argument is None:
+        raise ValueError(f"{folder} holds a model of transformers, which has no text of its own; give one")
+    from regard.recording.pretrained.text import record_text
+
+    return record_text(folder, argument, layers)
 
 
-def joined(recording: "Recording") -> "Recording":
-    """From word to word; pieces of which none is marked as a part of one are words already."""
+def _record_run(
+    folder: Path, argument: str | None, layers: Sequence[str], weights: Literal["best", "last", "average"]
+) -> "RecordedRun":
+    from regard.common import image_files
+    from regard.inference.predictor import record_run
+    from regard.tasks.loading import load_run
+    from regard.tasks.registry import read_config
+
+    config = read_config(folder)
+    if config.input_kind == "class":
+        raise ValueError(
+            f"{folder} is a run of {config.name}, which reads neither a text nor an image; name another run"
+        )
+    if config.input_kind == "image":
+        # raises for a file that is no image before the model is loaded
+        image_files.read(_image_path(folder, argument), mode="RGB")
+    elif argument is not None and not argument.strip():
+        raise ValueError("the text is empty, so there is nothing to record; give a sentence")
+    predictor = load_run(folder, weights, "cpu").predictor
+    argument = config.load().example(folder) if argument is None else argument
+    if argument is None:
+        raise ValueError(f"{folder} has no example of its own; give an input")
+    return record_run(predictor, predictor.read(argument), layers, run=folder.name)
+
+
+def _image_path(folder: Path, argument: str | None) -> Path:
+    if argument is None:
+        raise ValueError(f"{folder} reads images; name one, such as three.png")
+    return Path(argument)
+
+
+def merge_words(recording: "Recording") -> "Recording":
+    """From word to word; tokens without marks of sub-words are words already."""
     from regard.recording.analysis.words import marks_of
 
-    pieces = [*(recording.queries or ()), *(recording.keys or ())]
-    if pieces and not marks_of(pieces):
+    tokens = [*(recording.queries or ()), *(recording.keys or ())]
+    if tokens and not marks_of(tokens):
         return recording
     try:
         return recording.merge_words()
@@ -37,47 +98,34 @@ def joined(recording: "Recording") -> "Recording":
         raise ValueError(f"--words cannot join them: {error}; or leave --words out") from error
 
 
-# figures that lie over a picture, and the kinds of attention that they draw
-_OVER = {
-    "overlay": ("self", "cross", "alignment", "gate", "glimpse", "hop"),
-    "captions": ("cross", "alignment"),
-    "glimpses": ("glimpse",),
-}
+def has_grids(recording: "Recording") -> bool:
+    """Whether any of its maps lies over the patches of an image."""
+    return any(item.grid is not None for item in recording)
 
 
-def has_places(recording: "Recording") -> bool:
-    """Is anything in it a look at places of a picture?"""
-    return any(one.grid is not None for one in recording)
-
-
-def lies_over(recording: "Recording", asked: str, what: str | None) -> None:
-    """Refuses what lies over a picture, as it was `asked` for, where nothing looked at the places of one."""
+def check_over_image(recording: "Recording", option: str, what: str | None) -> None:
+    """Raises if nothing in the recording attends to the patches of an image; `option` is what asked for it."""
     from regard.viz.recording.selection import is_channel_gate
 
-    if not has_places(recording):
+    if not has_grids(recording):
         only = ": its gates weigh whole channels" if all(map(is_channel_gate, recording)) else ""
-        raise ValueError(f"{asked} needs maps of places of a picture, and there are none here{only}; leave it out")
-    kinds = _OVER[what] if what in _OVER else _OVER["overlay"]
-    if not any(one.grid is not None and one.kind in kinds for one in recording):
         raise ValueError(
-            f"{asked} draws looks of kind {' or '.join(kinds)}, and there are none here; try --what overlay"
+            f"{option} needs attention over patches of an image, and there is none here{only}; leave it out"
+        )
+    kinds = _OVER_IMAGE[what] if what in _OVER_IMAGE else _OVER_IMAGE["overlay"]
+    if not any(item.grid is not None and item.kind in kinds for item in recording):
+        raise ValueError(
+            f"{option} draws attention of kind {' or '.join(kinds)}, and there is none here; try --what overlay"
         )
 
 
-def over(recording: "Recording", image: "Tensor | None", out: Path, what: str | None = None) -> "Tensor | None":
-    """The picture, where the file shows it: a page or a figure of a recording that looks at its places."""
-    drawn = out.suffix in (".html", ".png", ".svg", ".pdf") and (what is None or what in _OVER)
-    return image if drawn and has_places(recording) else None
+def image_under(recording: "Recording", image: "Tensor | None", out: Path, what: str | None = None) -> "Tensor | None":
+    """The image, where the file shows it: a page or a figure of attention over its patches."""
+    drawn = out.suffix in (".html", ".png", ".svg", ".pdf") and (what is None or what in _OVER_IMAGE)
+    return image if drawn and has_grids(recording) else None
 
 
-def draw(seen: "Watched", path: Path) -> Path:
-    """What was looked at, over the picture where it looks at places."""
-    from regard.viz.show import show
-
-    return show(seen.recording, image=over(seen.recording, seen.image, path)).save(path)
-
-
-def printed(recording: "Recording") -> str:
+def print_recording(recording: "Recording") -> str:
     """The recording as wide as the terminal, in colour if it is one."""
     from regard.viz.show import show
 
@@ -85,13 +133,9 @@ def printed(recording: "Recording") -> str:
     return show(recording).text(width=width, colour=sys.stdout.isatty())
 
 
-def counted_maps(recording: "Recording") -> str:
-    """How many maps there are, and how many of them are sure."""
-    unsure = sum(not one.verified for one in recording)
+def count_maps(recording: "Recording") -> str:
+    """The number of maps and modules, and of maps without a certificate."""
+    unverified = sum(not item.verified for item in recording)
     maps = f"{len(recording)} map{'s' if len(recording) != 1 else ''}"
-    sure = f"{unsure} of them UNVERIFIED" if unsure else "each checked against what the model computed"
-    return f"{maps} of {len(recording.names)} module{'s' if len(recording.names) != 1 else ''}, {sure}"
-
-
-def note(text: str) -> None:
-    print(f"regard: {text}", file=sys.stderr)
+    checked = f"{unverified} of them UNVERIFIED" if unverified else "each checked against what the model computed"
+    return f"{maps} of {len(recording.names)} module{'s' if len(recording.names) != 1 else ''}, {checked}"

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from regard.cli.parsing.checks import check_finite, check_positive, check_seed, with_cli_option_names
 from regard.cli.parsing.help import field_docs
 from regard.cli.parsing.option import options_of
-from regard.cli.parsing.parser import parse, positionals
+from regard.cli.parsing.option_names import with_cli_option_names
+from regard.cli.parsing.parser import parse, positionals, unchecked_value
+from regard.common.option_checks import check_finite, check_positive, check_seed
 from regard.common.option_fields import flag, left_open, option, positional
 
 
@@ -174,7 +174,22 @@ def test_words_by_their_place() -> None:
     ],
 )
 def test_positionals_are_found_before_options_are_known(args: list[str], words: list[str]) -> None:
-    assert positionals(Translating, args) == words
+    assert positionals([Translating], args) == words
+
+
+@pytest.mark.parametrize(
+    ("args", "value"),
+    [
+        (["--train", "a", "--out", "b", "--out=c"], "b"),
+        (["--train", "a", "b", "--out=c"], "c"),
+        (["--depths", "1", "2", "--unknown", "x", "--out", "d"], "d"),
+        (["--out"], None),
+        (["--", "--out", "d"], None),
+        ([], None),
+    ],
+)
+def test_one_value_is_read_before_the_options_are_known(args: list[str], value: str | None) -> None:
+    assert unchecked_value("--out", Train, args, sections=SECTIONS) == value
 
 
 def test_a_model_is_chosen_with_its_options() -> None:
@@ -183,12 +198,16 @@ def test_a_model_is_chosen_with_its_options() -> None:
     assert train("--model", "attentive", "--depths", "1", "2").learning == {"model": Attentive(depths=(1, 2))}
 
 
-def test_defaults_of_a_model() -> None:
+def test_defaults_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     attentive = {"name": "attentive", "heads": 2, "layers": 5}
     assert train(model=attentive).learning == {"model": Attentive(heads=2, layers=5)}
     assert train("--layers", "1", model=attentive).learning == {"model": Attentive(heads=2, layers=1)}
-    # what a file says of another model is dropped
-    assert train("--model", "recurrent", model=attentive).learning == {"model": Recurrent()}
+    # of the options of another model, those that both models have are kept
+    capsys.readouterr()
+    assert train("--model", "recurrent", model=attentive).learning == {"model": Recurrent(layers=5)}
+    assert capsys.readouterr().err == "regard: heads of the file belongs to model attentive and is left out\n"
+    assert train("--model", "recurrent", model={**attentive, "heads": None}).learning == {"model": Recurrent(layers=5)}
+    assert capsys.readouterr().err == ""
     # without a name it is for the model that is chosen
     assert train("--model", "attentive", model={"heads": 3}).learning == {"model": Attentive(heads=3)}
     with pytest.raises(ValueError, match="--heads 3 belongs to --model attentive, not to recurrent; leave it out or"):
@@ -230,31 +249,37 @@ def test_what_a_section_requires() -> None:
         parse(Options, "x", [], sections=sections, defaults={"data": "d"}),
     ):
         assert typed.needy == {"data": "d", "model": Recurrent()}
-    with pytest.raises(ValueError, match="^--data is missing: x --data NAME; x --help tells more$"):
+    with pytest.raises(ValueError, match="^--data is missing: x --data NAME; x --help lists the options$"):
         parse(Options, "x", [], sections=sections)
 
 
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["--widht", "3"], "unknown option --widht; did you mean --width? regard train --help lists what there is"),
-        (["--log_evry", "3"], "unknown option --log_evry; did you mean --log-every? regard train --help lists what"),
-        (["-v"], "unknown option -v; regard train --help lists what there is"),
+        (["--widht", "3"], "unknown option --widht; did you mean --width? regard train --help lists the options"),
+        (["--log_evry", "3"], "unknown option --log_evry; did you mean --log-every? regard train --help lists the"),
+        (["-v"], "unknown option -v; regard train --help lists the options"),
         (["--lr", "1", "--lr=2"], "--lr is given twice; give it once"),
         (["--log-every", "1", "--log_every=2"], "--log-every is given twice; give it once"),
         (["--steps", "abc"], "--steps must be a whole number, got 'abc'; write it in digits, such as 10"),
         (["--steps=1e3"], "--steps must be a whole number, got '1e3'; write it in digits, such as 1000"),
         (["--steps", "inf"], "--steps must be a whole number, got 'inf'; write it in digits, such as 10"),
-        (["--lr", "--steps", "3"], "--lr wants a number behind it; one that begins with a dash is typed --lr=-…"),
-        (["--out", "-x"], "--out wants a value behind it; one that begins with a dash is typed --out=-…"),
-        (["--heads", "-x"], "--heads wants a whole number behind it; one that begins with a dash is typed --heads=-…"),
-        (["--train", "--", "a"], "--train wants a value behind it; one that begins with a dash is typed --train=-…"),
-        (["--model"], "--model wants a value behind it; one that begins with a dash is typed --model=-…"),
-        (["--betas", "0.9"], "--betas wants 2 values, each a number, got 1"),
+        (["--lr", "--steps", "3"], "--lr needs a number behind it; a value that begins with a dash is typed --lr=-…"),
+        (["--out", "-x"], "--out needs a value behind it; a value that begins with a dash is typed --out=-…"),
+        (
+            ["--heads", "-x"],
+            "--heads needs a whole number behind it; a value that begins with a dash is typed --heads=-…",
+        ),
+        (
+            ["--train", "--", "a"],
+            "--train needs a value behind it; a value that begins with a dash is typed --train=-…",
+        ),
+        (["--model"], "--model needs a value behind it; a value that begins with a dash is typed --model=-…"),
+        (["--betas", "0.9"], "--betas needs 2 values, each a number, got 1; give 2"),
         (["--betas", "0.9", "x"], "--betas must be a number, got 'x'; write it in digits, such as 10"),
         (["--tensorboard", "maybe"], "--tensorboard must be True or False, got 'maybe'; write one of them"),
         (["--depths", "1", "x", "--model", "attentive"], "--depths must be a whole number, got 'x'; write it in"),
-        (["to"], "regard train takes no words beside its options, got 1; quote what has spaces"),
+        (["to"], "regard train takes no words beside its options, got 1; quote a text that has spaces"),
         (["--data", "datse"], "unknown --data 'datse'; did you mean 'dates'? known are: dates, reverse"),
         (["--model", "recurent"], "unknown --model 'recurent'; did you mean 'recurrent'? known are: recurrent, att"),
         (
@@ -274,10 +299,10 @@ def test_mistakes_are_one_sentence(args: list[str], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("options", "args", "sentence"),
     [
-        (Translating, ["--beam", "3"], "RUN is missing: regard x RUN; regard x --help tells more"),
+        (Translating, ["--beam", "3"], "RUN is missing: regard x RUN; regard x --help lists the options"),
         (Translating, ["run", "--json=True"], "--json stands alone, got --json=True; leave the value out"),
         (Listing, ["dta"], "unknown list 'dta'; did you mean 'data'? known are: data, gates"),
-        (Listing, ["data", "gates"], "regard x takes 1 words beside its options, got 2; quote what has spaces"),
+        (Listing, ["data", "gates"], "regard x takes 1 word beside its options, got 2; quote a text that has spaces"),
     ],
 )
 def test_mistakes_by_place(options: Any, args: list[str], sentence: str) -> None:

@@ -1,7 +1,9 @@
-"""regard compare: trainings in processes of their own, a table, a plot, and going on."""
+"""regard compare: trainings in processes of their own, a table, a plot, and resuming."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import pytest
 from tests.cli.conftest import TINY, Ran, Regard
@@ -9,15 +11,22 @@ from tests.cli.conftest import TINY, Ran, Regard
 from regard.attn.catalogue import MECHANISMS
 from regard.cli.comparison import check
 from regard.cli.main import main
-from regard.cli.verbs.compare import named
+from regard.cli.verbs.compare import split_values, with_seeds
+from regard.cli.verbs.train import TrainOptions, parse_task
+from regard.tasks.base import TaskConfig
+from regard.tasks.registry import TASKS
 from regard.tasks.translate.options import Translate
+from regard.training.config import TrainingConfig
+from regard.training.run_folder import write_config
 
 COMPARE = ["compare", "translate"]
 
 
-def test_a_table_a_plot_and_going_on(pairs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_table_a_plot_and_the_same_command_again(
+    pairs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def regard(*args: object) -> Ran:
-        # what the trainings say arrives by a file descriptor
+        # the trainings write to a file descriptor
         code = main([str(word) for word in args])
         return Ran(code, *capfd.readouterr())
 
@@ -43,15 +52,15 @@ def test_a_table_a_plot_and_going_on(pairs: Path, tmp_path: Path, capfd: pytest.
         "steps",
     ]
     assert {row[0] for row in rows[2:]} == {"dot", "none"}
-    told = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     for name in ("dot", "none"):
-        assert 1e8 < told[name]["peak_bytes"] < 2e9
-        assert told[name]["steps"] == 2
+        assert 1e8 < results[name]["peak_bytes"] < 2e9
+        assert results[name]["steps"] == 2
         assert (out / name / "best.safetensors").exists()
-    assert told["dot"]["parameters"] != told["none"]["parameters"]
+    assert results["dot"]["parameters"] != results["none"]["parameters"]
     assert (out / "curve.png").read_bytes().startswith(b"\x89PNG")
 
-    # given again: nothing is trained, the same is told
+    # the same command again: no training, the same output
     before = (out / "dot" / "last.safetensors").stat().st_mtime_ns
     again = regard(*args, "--attention", "none,dot")
     assert again.code == 0
@@ -59,26 +68,60 @@ def test_a_table_a_plot_and_going_on(pairs: Path, tmp_path: Path, capfd: pytest.
     assert again.out == ran.out
     assert (out / "dot" / "last.safetensors").stat().st_mtime_ns == before
 
-    # other options are another comparison
+    # other options belong into another folder
     other = regard(*args, "--attention", "dot", "--lr", 0.5)
     assert other.code == 2
     assert f"{out} holds a comparison with lr 0.001, not 0.5; give the same options, or another --out" in other.err
 
 
-def test_every_mechanism_that_can_is_taken() -> None:
-    base = Translate(data="reverse", width=6, hidden=8)
+# a comparison of an earlier version: no table of the model, and no options that were left open
+EARLIER = """[task]
+data = "reverse"
+vocabulary = 8000
+max-length = 200
+model = "seq2seq"
+hidden = 8
+valid-lines = 1000
+seed = 0
+
+[training]
+steps = 2
+lr = 0.001
+"""
+
+
+def test_a_comparison_of_an_earlier_version_is_continued(
+    regard: Regard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainings: list[list[str]] = []
+    monkeypatch.setattr("regard.cli.comparison._process", lambda args: trainings.append(args) or 130)
+    (tmp_path / "compare.toml").write_text(EARLIER, encoding="utf-8")
+    args = [*COMPARE, "--data", "reverse", "--hidden", 8, "--steps", 2, "--attention", "dot", "--out", tmp_path]
+    assert regard(*args).code == 130
+    (words,) = trainings
+    assert words[:2] == ["train", "translate"]
+    task = Translate(**parse_task(TrainOptions, "regard train translate", Translate, words[2:]).task)
+    assert task == Translate.of(data="reverse", hidden=8, attention="dot")
+    for option, name, before in (("--width", "width", 64), ("--lr", "lr", 0.001), ("--seed", "seed", 0)):
+        ran = regard(*args, option, 7)
+        assert ran.code == 2
+        assert f"{tmp_path} holds a comparison with {name} {before}, not 7" in ran.err
+
+
+def test_every_trainable_mechanism_can_be_compared() -> None:
+    base = Translate.of(data="reverse", width=6, hidden=8)
     names = [name for name in MECHANISMS if name not in ("co-attention", "bidaf", "hard-argmax")]
-    check(base.versions(named("attention", ",".join([*names, "none"]))))
+    check(base.variants(split_values("attention", ",".join([*names, "none"]))))
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "sentence"),
     [
         (["--attention", "dot,co-attention"], "co-attention cannot be compared:"),
         (["--attention", "dot,bidaf"], "bidaf cannot be compared:"),
         (
             ["--attention", "dot,hard-argmax"],
-            "hard-argmax cannot be compared: --attention hard-argmax cannot be learned, since no gradient goes through "
+            "--attention hard-argmax cannot be learned, since no gradient goes through "
             "its choice; try --attention hard, which learns by its rewards, 'gumbel' or 'straight-through'",
         ),
         (["--attention", "dot,sparsmax"], "sparsmax cannot be compared: unknown --attention 'sparsmax'; did you mean"),
@@ -94,42 +137,100 @@ def test_every_mechanism_that_can_is_taken() -> None:
         (["--attention", "dot+entmax", "--model", "transformer", "--heads", "3", "--width", "6"], "dot+entmax cannot"),
     ],
 )
-def test_refused_before_anything_trains(args: list[str], said: str, regard: Regard, tmp_path: Path) -> None:
+def test_bad_variants_raise_before_any_training(args: list[str], sentence: str, regard: Regard, tmp_path: Path) -> None:
     size = [] if "--model" in args else ["--hidden", 8]
     ran = regard(*COMPARE, *args, *size, "--out", tmp_path / "out", "--steps", 1)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert sentence in ran.err
     assert not (tmp_path / "out").exists()
 
 
 def test_heads_of_a_transformer() -> None:
-    base = Translate(data="reverse", model="transformer", heads=2, width=8)
-    tasks = base.versions(named("attention", "dot+entmax,additive"))
-    assert {name: task.attention for name, task in tasks.items()} == {
+    base = Translate.of(data="reverse", model="transformer", heads=2, width=8)
+    tasks = base.variants(split_values("attention", "dot+entmax,additive"))
+    assert {name: task.model.attention for name, task in tasks.items()} == {
         "dot+entmax": "dot,entmax",
         "additive": "additive",
     }
     check(tasks)
 
 
-def test_attention_is_needed(regard: Regard) -> None:
+def recreated(base: TaskConfig, variant: TaskConfig, config: Path) -> TaskConfig:
+    """The variant as `regard train` makes it of the file of the base and of the arguments of the variant."""
+    write_config(config, base, TrainingConfig(steps=1))
+    args = ["--config", str(config), *variant.cli_arguments(), "--seed", str(variant.seed)]
+    return type(base)(**parse_task(TrainOptions, f"regard train {base.name}", type(base), args).task)
+
+
+def test_arguments_recreate_a_variant(tmp_path: Path) -> None:
+    seq2seq = Translate.of(data="reverse", width=6, hidden=8, decoder="luong", attention="dot")
+    transformer = Translate.of(data="reverse", model="transformer", heads=2, width=8)
+    for base, values in ((seq2seq, "additive,none"), (transformer, "dot+entmax,additive")):
+        for variant in with_seeds(base.variants(split_values("attention", values)), 2).values():
+            assert recreated(base, variant, tmp_path / "compare.toml") == variant
+
+
+class TranslateWithBaseline(Translate):
+    """A task whose comparisons have a baseline: a variant that differs in more than the varied option."""
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        baseline = TranslateWithBaseline.of(data="reverse", model="transformer", heads=2, width=self.model.width)
+        return {**super().variants(values), "baseline": baseline}
+
+    def cli_arguments(self) -> list[str]:
+        return (
+            super().cli_arguments()
+            if self.model_name == "seq2seq"
+            else ["--model", "transformer", "--heads", "2", "--width", "6", "--layers", "3"]
+        )
+
+
+def test_a_baseline_is_a_row_of_the_table(
+    tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    base = TranslateWithBaseline.of(data="reverse", width=6, hidden=8)
+    variants = base.variants(["dot"])
+    for variant in variants.values():
+        assert recreated(base, variant, tmp_path / "compare.toml") == variant
+    monkeypatch.setitem(TASKS, "translate", TranslateWithBaseline)
+    sizes = ["--width", "6", "--hidden", "8", "--batch", "96", "--threads", "1", "--tokens", "words"]
+    args = [
+        *COMPARE,
+        "--train",
+        str(pairs),
+        *sizes,
+        "--steps",
+        "1",
+        "--attention",
+        "dot",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main(args) == 0, capfd.readouterr().err
+    table = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    assert {line.split()[1] for line in table.splitlines()[4:]} == {"dot", "baseline"}
+
+
+def test_attention_is_required(regard: Regard) -> None:
     ran = regard(*COMPARE)
     assert ran.code == 2
     assert "--attention" in ran.err
 
 
-def test_an_interrupt_and_a_failure_are_told(
+def test_an_interrupt_and_a_failure_are_reported(
     regard: Regard, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     args = [*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot,none", "--out", tmp_path / "out"]
     monkeypatch.setattr("regard.cli.comparison._process", lambda args: 130)
     ran = regard(*args)
     assert ran.code == 130
-    assert "interrupted while dot was trained; the same command goes on: regard compare translate --train" in ran.err
+    assert (
+        "interrupted while dot was trained; resume with the same command: regard compare translate --train" in ran.err
+    )
     monkeypatch.setattr("regard.cli.comparison._process", lambda args: 2)
     ran = regard(*args)
     assert ran.code == 1
-    assert "the training of dot failed with exit code 2; what it said stands above" in ran.err
+    assert "the training of dot failed with exit code 2; its own error stands above" in ran.err
 
 
 def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path) -> None:
@@ -137,4 +238,4 @@ def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     ran = regard(*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot", "--out", tmp_path)
     assert ran.code == 2
     assert f"{tmp_path / 'results.json'} cannot be read (" in ran.err
-    assert "); remove it, and what it told is counted again" in ran.err
+    assert "); remove it, and every training is checked again" in ran.err

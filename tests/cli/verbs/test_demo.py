@@ -11,12 +11,12 @@ from regard.data.embedded import dates
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = embedded.Embedded(
+    few = embedded.EmbeddedPairs(
         "few", lambda seed: dates.splits(seed, 300, 20, len(dates.FORMS)), "characters", "characters"
     )
     monkeypatch.setitem(embedded.EMBEDDED, "dates", few)
     monkeypatch.setattr("regard.training.runtime.threads.available", lambda: 1)
-    # pictures of what a model says that has learned nothing are long
+    # an untrained model makes long outputs, whose figures take time
     monkeypatch.setattr(dates, "TEN", ("zh", "ko"))
 
 
@@ -36,7 +36,7 @@ def test_from_nothing_to_pictures_and_again(regard: Regard, tmp_path: Path) -> N
 
     again = regard("demo", "--steps", 3, "--out", out)
     assert again.code == 0
-    assert again.out.startswith(f"{out / 'run'} is there already: it goes on, if 3 steps are not done;")
+    assert again.out.startswith(f"{out / 'run'} exists: it is resumed, if 3 steps are not done;")
     assert "Nothing is left to train" in again.out
 
 

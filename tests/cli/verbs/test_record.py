@@ -1,9 +1,10 @@
-"""regard record: folders of transformers and of trainings, read while they are recorded."""
+"""regard record: models of transformers and runs are recorded while they read an input."""
 
 import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_what_is_recorded_is_what_the_model_uses(
     assert ran.out == ""
     assert ran.err == (
         "regard: 2 maps of 2 modules, each checked against what the model computed\n"
-        f"regard: what was recorded is in {path}; look at it: regard view {path}\n"
+        f"regard: the recording is in {path}; view it: regard view {path}\n"
     )
     tape = Recording.load(path)
     assert [list(pieces) for pieces in tape.labels(tape[0])] == [READ, READ]
@@ -141,8 +142,8 @@ def test_a_training(regard: Regard, trained: Path, tmp_path: Path) -> None:
 
 
 def test_a_training_of_a_transformer(regard: Regard, heads: Path, tmp_path: Path) -> None:
-    from regard.cli.loading import load
     from regard.decoding.search import Beam
+    from regard.tasks.loading import load
 
     ran = regard("record", heads, "a b c", "--weights", "last", "--out", tmp_path / "a.safetensors")
     assert ran.code == 0, ran.err
@@ -150,14 +151,14 @@ def test_a_training_of_a_transformer(regard: Regard, heads: Path, tmp_path: Path
     assert {one.kind for one in tape} == {"self", "cross"}
     assert all(one.verified and one.shape[:2] == (1, 2) for one in tape)
     # the alignment is the mean over the heads of the layer before the last
-    interpreter = load(heads, "last", "cpu", 1).by
-    ((said,),) = interpreter.translate(["a b c"], Beam(5))
-    (seen,) = interpreter.align(["a b c"], [said])
+    translator: Any = load(heads, weights="last", device="cpu")
+    ((translation,),) = translator.translate(["a b c"], Beam(5))
+    (aligned,) = translator.align(["a b c"], [translation])
     cross = tape.select(kind="cross").mean("heads")[0].weights.dense()[0, 0]
-    torch.testing.assert_close(cross, seen.weights, rtol=0, atol=1e-6)
-    # a decoder that looks at itself has what it has read at its columns
-    assert len(tape.queries) == len(seen.target)
-    assert tape.queries[1:] == tuple(seen.target[:-1])
+    torch.testing.assert_close(cross, aligned.weights, rtol=0, atol=1e-6)
+    # the rows of a decoder with self-attention are the tokens that it has read
+    assert len(tape.queries) == len(aligned.target)
+    assert tape.queries[1:] == tuple(aligned.target[:-1])
 
 
 def broken(folders: dict[str, Path], at: Path, *names: str, **files: str) -> Path:
@@ -223,18 +224,21 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["{nowhere}", "a"], "nowhere; name one that holds a model, or a training"),
-        (["{empty}", "a"], "holds neither config.json, a model that transformers saved, nor run.json, a training"),
+        (["{nowhere}", "a"], "nowhere; name one that holds a model, or a run"),
+        (["{empty}", "a"], "holds neither config.json, a model that transformers saved, nor run.json, a run"),
         (["{bert}", "the " * 40], "the text has 42 tokens, and the model of "),
-        (["{bert}", TEXT, "--weights", "last"], "--weights last is for the folder of a training, and "),
+        (["{bert}", TEXT, "--weights", "last"], "--weights last is for the folder of a run, and "),
         (["{bert}", TEXT, "--layers", "encodr.*"], "encodr.*"),
         (["{bert}", TEXT, "--layers", "embeddings"], "none of embeddings in "),
         (["{bert}", TEXT, "--alignment", "x.html"], "--alignment needs a model that translates, and "),
         (["{bert}", TEXT, "--out", "x.doc"], "unknown suffix of --out '.doc'; known are: .safetensors, .html,"),
         (["{bert}", TEXT, "--out", "nix/x.png"], "--out nix/x.png: there is no folder nix; make it first"),
         (["{bert}", TEXT, "--alignment", "x.npz"], "unknown suffix of --alignment '.npz'"),
-        (["{trained}", " "], "the text is empty, so there is nothing to look at; give a sentence"),
-        (["{unattended}", "a b"], "does not attend (decoder fixed), so there is nothing to see"),
+        (["{trained}", " "], "the text is empty, so there is nothing to record; give a sentence"),
+        (
+            ["{unattended}", "a b"],
+            "a recording needs attention, and this model has none (decoder fixed); leave it out, or name",
+        ),
         (["{trained}", "a b", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
     ],
 )
@@ -261,8 +265,8 @@ def test_what_does_not_fit_into_memory(
     def full(*_: object, **__: object) -> None:
         raise MemoryError("the budget of 2 GB will not do")
 
-    monkeypatch.setattr("regard.cli.listening.record", full)
-    said = "regard: the budget of 2 GB will not do; a shorter text, a smaller picture or --layers takes less\n"
+    monkeypatch.setattr("regard.recording.run.record", full)
+    said = "regard: the budget of 2 GB will not do; a shorter text, a smaller image or --layers needs less memory\n"
     assert regard("record", folders["bert"], TEXT) == (2, "", said)
 
 
@@ -277,7 +281,7 @@ def test_a_text_without_tokens(regard: Regard, tmp_path: Path) -> None:
     (bare / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
     ran = regard("record", bare, "")
     assert ran.code == 2
-    assert "the text has no tokens, so there is nothing to look at; give a sentence" in ran.err
+    assert "the text has no tokens, so there is no attention to record; give a sentence" in ran.err
 
 
 def test_help_names_every_option(regard: Regard) -> None:

@@ -1,4 +1,4 @@
-"""regard serve: options that cannot be, runs that are none; the rest is in tests/serve."""
+"""regard serve: bad options and folders without a run; the rest is in tests/serve."""
 
 import sys
 from collections.abc import Callable
@@ -25,8 +25,8 @@ from regard.serve.server import listen
         (["--weights", "averge"], "unknown --weights 'averge'; did you mean 'average'?"),
     ],
 )
-def test_options_that_cannot_be(options: list[object], sentence: str, regard: Regard, tmp_path: Path) -> None:
-    ran = regard("serve", tmp_path, *options)
+def test_bad_options(options: list[object], sentence: str, regard: Regard, trained: Path) -> None:
+    ran = regard("serve", trained, *options)
     assert ran.code == 2
     assert ran.err.startswith(f"regard: {sentence}")
     assert ran.out == ""
@@ -47,26 +47,28 @@ def test_a_port_that_is_taken(regard: Regard, trained: Path) -> None:
 
 
 def test_it_serves_until_it_is_interrupted(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the options to the service: what it is given, and what it says at the end."""
+    """The arguments of the service, and the notes at its start and end."""
     given = {}
 
-    def served(task: object, limits: object, at: object, *, ready: Callable[[], None], **options: object) -> int:
-        given.update(options, task=task, limits=limits)
+    def serve(endpoint: object, limits: object, socket: object, *, ready: Callable[[], None], **options: object) -> int:
+        given.update(options, endpoint=endpoint, limits=limits)
         ready()
         return 1
 
-    monkeypatch.setattr("regard.serve.server.serve", served)
+    monkeypatch.setattr("regard.serve.server.serve", serve)
     ran = regard("serve", trained, "--port", 0, "--batch", 7, "--tokens", 13, "--allow-host", "a.example", "b.example")
     assert ran.code == 0
     assert ran.out.startswith(f"{trained} is served at http://127.0.0.1:")
     assert ran.err == "regard: stopped; 1 request answered\n"
-    assert (given["limits"].batch, given["task"].tokens, given["task"].run) == (7, 13, "run")
+    assert (given["limits"].batch, given["endpoint"].tokens, given["endpoint"].run) == (7, 13, "run")
     assert given["allowed"] == ("a.example", "b.example")
     assert (given["host"], given["log"]) == ("127.0.0.1", None)
 
 
 @pytest.mark.parametrize("missing", ["fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client"])
-def test_what_is_missing_is_named(missing: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named(
+    missing: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.startswith(("regard.serve.", f"{missing}."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)

@@ -1,4 +1,4 @@
-"""regard train: new runs, old runs, and the ways in which both end."""
+"""regard train: new runs, resumed runs, and how they end."""
 
 import json
 import re
@@ -13,8 +13,9 @@ from PIL import Image
 from tests.cli.conftest import LINES, TINY, Regard
 
 from regard.cli.parsing import toml_config
-from regard.cli.verbs.train import New, chosen, training_of
-from regard.tasks.caption.options import Caption
+from regard.cli.verbs.train import TrainOptions, parse_task, training_config
+from regard.tasks.base import Budget
+from regard.tasks.registry import TASKS
 from regard.tasks.translate.options import Translate
 from regard.training.config import TrainingConfig, lasting
 
@@ -31,20 +32,20 @@ def test_from_a_file_to_a_run(regard: Regard, pairs: Path, tmp_path: Path) -> No
     ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 4, "--log-every", 2, "--validate-every", 2, "--out", run)
     assert ran.code == 0, ran.err
     assert ran.err == ""
-    said = ran.out.splitlines()
-    assert said[0] == f"{run}: {len(LINES) - 1} pairs to train on, 1 to validate, 10 and 10 tokens"
-    assert re.fullmatch(r"[\d,]+ parameters on cpu, 1 thread; \d+ batch(es)? an epoch", said[1])
-    assert re.fullmatch(r"step 2 of 4  loss \d.\d{4}  [\d,]+ tokens/s  0:\d\d, 0:\d\d left", said[2])
-    assert re.fullmatch(r"step 2: bleu \S+  chrf \S+  nll \S+  \(the best so far\)", said[3])
-    assert "→" in said[4]
-    assert "Step 4 of 4 is done." in said
-    assert f"Go on with: regard translate '{run}', or regard evaluate '{run}'" in said
+    lines = ran.out.splitlines()
+    assert lines[0] == f"{run}: {len(LINES) - 1} pairs to train on, 1 to validate, 10 and 10 tokens"
+    assert re.fullmatch(r"[\d,]+ parameters on cpu, 1 thread; \d+ batch(es)? per epoch", lines[1])
+    assert re.fullmatch(r"step 2 of 4  loss \d.\d{4}  [\d,]+ tokens/s  0:\d\d, 0:\d\d left", lines[2])
+    assert re.fullmatch(r"step 2: bleu \S+  chrf \S+  nll \S+  \(the best so far\)", lines[3])
+    assert "→" in lines[4]
+    assert "Step 4 of 4 is done." in lines
+    assert f"Next: regard translate '{run}', or regard evaluate '{run}'" in lines
     assert {"run.json", "config.toml", "best.safetensors", "last.safetensors", "memory.json"} <= {
         path.name for path in run.iterdir()
     }
 
 
-def test_resume_goes_on_with_what_was_typed(regard: Regard, pairs: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_the_options_that_are_not_typed(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert regard(*NEW, "--train", pairs, *TINY, "--steps", 2, "--lr", 0.5, "--out", run).code == 0
     ran = regard("train", "--resume", run)
@@ -52,32 +53,36 @@ def test_resume_goes_on_with_what_was_typed(regard: Regard, pairs: Path, tmp_pat
     assert "Nothing is left to train: step 2 of 2 is done; raise --steps 2 to go on." in ran.out
     ran = regard("train", f"--resume={run}", "--steps", 5, "--log-every", 1)
     assert ran.code == 0
-    assert "goes on after step 2" in ran.out
+    assert "resumed after step 2" in ran.out
     assert steps(run) == [2, 3, 4, 5]
-    told = toml_config.read(run / "config.toml", Translate)
-    assert (told["lr"], told["steps"]) == (0.5, 5)
-    # the name of the task may stand there
+    values = toml_config.read(run / "config.toml", {"task": Translate, "training": TrainingConfig})
+    assert (values["lr"], values["steps"]) == (0.5, 5)
+    # the name of the task is allowed
     assert regard(*NEW, "--resume", run, "--steps", 6).code == 0
 
 
-def test_help_of_a_resume_shows_the_run_s_own(regard: Regard, trained: Path) -> None:
+def test_help_of_a_resume(regard: Regard, trained: Path) -> None:
     ran = regard("train", "--resume", trained, "--help")
     assert ran.code == 0
-    assert "usage: regard train" in ran.out
+    assert ran.out.startswith("usage: regard train [-h] [OPTIONS] --resume RUN\n")
+    assert "--steps INT" in ran.out
+    assert "--width" not in ran.out
+    # the defaults are those of the run
+    assert " (default: 4)" in ran.out
 
 
-def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
-    typed = dict.fromkeys(("steps", "epochs", "minutes"))
-    for kind, minutes in Translate.MINUTES.items():
-        task = Translate(train=(pairs,)) if kind == "files" else Translate(data=kind)  # type: ignore[arg-type]
-        training, end = training_of(typed, task)
-        assert training == TrainingConfig(minutes=minutes)
-        assert end == f"ends after {lasting(minutes)}, as no --steps, --epochs or --minutes is given"
-    assert training_of({**typed, "epochs": 3.0}, task) == (TrainingConfig(epochs=3.0), "")
+def test_a_training_without_an_end_takes_that_of_its_data(pairs: Path) -> None:
+    for dataset, budget in Translate.budgets.items():
+        task = Translate.of(train=(pairs,)) if dataset == "files" else Translate.of(data=dataset)
+        training, notes = training_config({}, task)
+        assert budget.minutes is not None
+        assert training == TrainingConfig(minutes=budget.minutes)
+        assert notes == f"ends after {lasting(budget.minutes)}, as no --steps, --epochs or --minutes is given"
+    assert training_config({"epochs": 3.0}, task) == (TrainingConfig(epochs=3.0), "")
 
 
 @pytest.mark.parametrize(
-    ("typed", "file", "ends", "schedule"),
+    ("args", "file", "ends", "schedule"),
     [
         ([], "", (1600, None, None), "cosine"),
         (["--steps", "70"], "", (70, None, None), "cosine"),
@@ -91,28 +96,30 @@ def test_without_an_end_it_says_which_it_takes(pairs: Path) -> None:
         (["--train", "a.tsv"], "", (None, None, 60.0), "inverse-sqrt"),
     ],
 )
-def test_what_a_task_proposes_gives_way(
-    tmp_path: Path, typed: list[str], file: str, ends: tuple[object, ...], schedule: str
+def test_the_end_that_a_task_proposes_gives_way(
+    tmp_path: Path, args: list[str], file: str, ends: tuple[object, ...], schedule: str
 ) -> None:
-    """Captions of scenes end after so many steps, unless anything was said of their end."""
-    (tmp_path / "some.toml").write_text(file)
-    found = chosen(New, "train", "caption", [*typed, "--config", str(tmp_path / "some.toml")] if file else typed)
-    training, said = training_of(found.training, Caption(**found.task))
+    """Captions of scenes end after a number of steps, unless an end is given."""
+    config = TASKS["caption"]
+    (tmp_path / "own.toml").write_text(file)
+    args = [*args, "--config", str(tmp_path / "own.toml")] if file else args
+    options = parse_task(TrainOptions, "regard train caption", config, args)
+    training, notes = training_config(options.training, config(**options.task))
     assert (training.steps, training.epochs, training.minutes) == ends
     assert training.schedule == schedule
-    assert training.lr == Caption.TRAINING["lr"]
-    given = "as no --steps, --epochs or --minutes is given"
+    assert training.lr == config.training["lr"]
+    reason = "as no --steps, --epochs or --minutes is given"
     end = "1,600 steps" if ends[0] == 1600 else "60 minutes"
-    assert (f"ends after {end}, {given}" in said) == (not file and not {"--steps", "--epochs", "--minutes"} & {*typed})
-    assert ("has the schedule inverse-sqrt, as minutes alone do not tell cosine how many steps there are" in said) == (
-        schedule == "inverse-sqrt"
-    )
+    has_end = bool(file) or not {"--steps", "--epochs", "--minutes"}.isdisjoint(args)
+    assert (f"ends after {end}, {reason}" in notes) != has_end
+    replaced = "has the schedule inverse-sqrt, as minutes alone do not tell cosine how many steps there are"
+    assert (replaced in notes) == (schedule == "inverse-sqrt")
 
 
-def test_what_a_task_proposed_gives_way_to_more_passes(
+def test_the_steps_that_a_task_proposes_give_way_to_epochs(
     regard: Regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Caption, "STEPS", {"files": 2})
+    monkeypatch.setattr(TASKS["caption"], "budgets", {"files": Budget(steps=2)})
     tsv = tmp_path / "all.tsv"
     for n in range(3):
         Image.new("L", (8, 8), 90 * n).save(tmp_path / f"{n}.png")
@@ -127,9 +134,9 @@ def test_what_a_task_proposed_gives_way_to_more_passes(
     assert steps(run) == [1, 2, 3, 4, 5]
 
 
-def test_files_are_known_by_their_full_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_records_absolute_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Translate(train=(Path("a"),)).placed() == Translate(train=(tmp_path / "a",))
+    assert Translate.of(train=(Path("a"),)).with_absolute_paths() == Translate.of(train=(tmp_path / "a",))
 
 
 def test_embedded_data_and_a_folder_named_after_the_time(
@@ -138,18 +145,18 @@ def test_embedded_data_and_a_folder_named_after_the_time(
     from regard.data import embedded
     from regard.data.embedded import reverse
 
-    few = embedded.Embedded("few", lambda seed: reverse.splits(seed, 50, 5, 5), "characters", "characters")
+    few = embedded.EmbeddedPairs("few", lambda seed: reverse.splits(seed, 50, 5, 5), "characters", "characters")
     monkeypatch.setitem(embedded.EMBEDDED, "dates", few)
     monkeypatch.chdir(tmp_path)
     ran = regard(*NEW, "--minutes", 1e-9, "--width", 6, "--hidden", 8, "--threads", 1)
     assert ran.code == 0, ran.err
-    assert ran.out.startswith("No --train and no --data: dates it is.\n")
+    assert ran.out.startswith("No --train or --data given; using the built-in data set 'dates'.\n")
     (run,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"translate-\d{8}-\d{6}", run.name)
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "sentence"),
     [
         (["--train", "nix.tsv"], "nix.tsv, which --train names; name one that is there"),
         (["--train", "PAIRS", "--valid", "nix.tsv"], "nix.tsv, which --valid names; name one that is there"),
@@ -163,9 +170,12 @@ def test_embedded_data_and_a_folder_named_after_the_time(
             "--attention bahdanau is a decoder, whose attention is 'additive'; give --decoder bahdanau and leave",
         ),
         (["--attention", "bidaf", "--train", "PAIRS"], "AttentionFlow"),
-        (["--heads", "2"], "--heads 2 belongs to --model transformer, not to 'seq2seq'"),
+        (["--heads", "2"], "--heads 2 belongs to --model transformer, not to seq2seq"),
         (["--lr", "-1"], "--lr must be positive, got -1.0; try --lr 0.001"),
-        (["--schedule", "cosine"], "schedule 'cosine' must know how many steps it goes over"),
+        (
+            ["--schedule", "cosine"],
+            "schedule 'cosine' needs to know the number of steps, which --minutes 1e-06 does not",
+        ),
         (["--schedule", "cosin"], "unknown --schedule 'cosin'; did you mean 'cosine'?"),
         (["--train", "PAIRS", "--tokens", "bpe", "--vocabulary", "9"], "9"),
         (["--config", "nix.toml"], "there is no file nix.toml"),
@@ -173,33 +183,42 @@ def test_embedded_data_and_a_folder_named_after_the_time(
     ],
 )
 def test_wrong_input_is_one_sentence(
-    args: list[str], said: str, regard: Regard, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    args: list[str], sentence: str, regard: Regard, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("latin.tsv").write_bytes(b"a\tb\n\xe4\xfc\tb\n".replace(b"\xe4", b"x"))
     run = [] if "--out" in args else ["--out", "run"]
-    ran = regard(*NEW, *(pairs if one == "PAIRS" else one for one in args), "--hidden", 6, "--minutes", 1e-6, *run)
+    ran = regard(*NEW, *(pairs if word == "PAIRS" else word for word in args), "--hidden", 6, "--minutes", 1e-6, *run)
     assert ran.code == 2
-    assert said in ran.err
+    assert sentence in ran.err
     assert ran.err.startswith("regard: ")
     assert ran.err.count("\n") == 1
     assert not Path("run").exists()
 
 
 @pytest.mark.parametrize("verb", ["train", "compare"])
-def test_files_are_looked_for_before_anything_is_said_or_torch_imported(verb: str, tmp_path: Path) -> None:
+def test_files_are_checked_before_torch_is_imported(verb: str, tmp_path: Path) -> None:
     program = f"""import sys; from regard.cli.main import main
 code = main(["{verb}", "classify-image", "--train", "nix", *(["--gate", "se"] if "{verb}" == "compare" else [])])
 sys.exit(9 if "torch" in sys.modules else code)"""
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    told = f"regard: there is no folder {tmp_path / 'nix'}, which --train names; name one that is there\n"
-    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", told)
+    sentence = f"regard: there is no folder {tmp_path / 'nix'}, which --train names; name one that is there\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", sentence)
 
 
 def test_a_folder_with_a_run_is_not_overwritten(regard: Regard, pairs: Path, trained: Path) -> None:
     ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 1, "--out", trained)
     assert ran.code == 2
     assert ran.err == f"regard: {trained} holds a run already; resume it (--resume {trained}), or take another folder\n"
+
+
+def test_resume_of_another_task(regard: Regard, trained: Path) -> None:
+    assert regard("train", "caption", "--resume", trained) == (
+        2,
+        "",
+        f"regard: {trained} is a run of translate, not of caption; resume it without a task: "
+        f"regard train --resume {trained}\n",
+    )
 
 
 def test_resume_of_nothing(regard: Regard, tmp_path: Path) -> None:
@@ -216,19 +235,19 @@ def test_resume_of_a_damaged_run(regard: Regard, tmp_path: Path) -> None:
     assert f"{tmp_path / 'run.json'} cannot be read" in ran.err
 
 
-def test_resume_of_another_kind(regard: Regard, trained: Path, tmp_path: Path) -> None:
-    told = json.loads((trained / "run.json").read_text(encoding="utf-8"))
-    (tmp_path / "run.json").write_text(json.dumps({**told, "kind": "Paint"}), encoding="utf-8")
+def test_resume_of_an_unknown_task(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    record = json.loads((trained / "run.json").read_text(encoding="utf-8"))
+    (tmp_path / "run.json").write_text(json.dumps({**record, "task": "paint"}), encoding="utf-8")
     ran = regard("train", "--resume", tmp_path)
     assert ran.code == 2
-    assert ran.err == f"regard: {tmp_path} is a run of Paint, which this version does not know; update regard\n"
+    assert ran.err == f"regard: {tmp_path} is a run of paint, which this version does not know; update regard\n"
 
 
 def test_a_resumed_run_keeps_its_task(regard: Regard, trained: Path) -> None:
     ran = regard("train", "--resume", trained, "--width", 9)
     assert ran.code == 2
-    assert "--width was settled when the run began, as its data and its model were; --resume changes" in ran.err
-    assert "--gate was settled when" in regard("train", "--resume", trained, "--gate=eca").err
+    assert "--width was fixed when the run began, as its data and its model were; --resume changes" in ran.err
+    assert "--gate was fixed when" in regard("train", "--resume", trained, "--gate=eca").err
     assert "unknown option --widht; " in regard("train", "--resume", trained, "--widht", 9).err
 
 
@@ -236,7 +255,8 @@ def test_diverging_is_3(regard: Regard, pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     ran = regard(*NEW, "--train", pairs, *TINY, "--steps", 50, "--lr", 1e30, "--clip", "None", "--out", run)
     assert ran.code == 3
-    assert re.search(r", on lines (\d+, )+\d+( and \d+ more)? of pairs\.tsv; there is no checkpoint yet: mend", ran.err)
+    assert re.search(r", on lines (\d+, )+\d+( and \d+ more)? of pairs\.tsv; there is no checkpoint yet: fix", ran.err)
+    assert "start over with a smaller lr than 1e+30 or with a clip such as --clip 1.0" in ran.err
     assert f"regard train --resume {run} --lr 5e+29" in ran.err
 
 
@@ -246,7 +266,7 @@ def command(*args: object) -> list[str]:
 
 @pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_saves_and_says_how_to_go_on(
+def test_a_signal_saves_and_prints_how_to_resume(
     regard: Regard, pairs: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     run = tmp_path / "run"
@@ -258,16 +278,16 @@ def test_a_signal_saves_and_says_how_to_go_on(
             if line.startswith("step 3 "):
                 break
         child.send_signal(number)
-        rest, said, code = child.stdout.read(), child.stderr.read(), child.wait()
+        rest, error, code = child.stdout.read(), child.stderr.read(), child.wait()
     assert code == 130
-    assert said == ""
-    found = re.search(r"interrupted after step ([\d,]+); go on with: regard train --resume (\S+)\n$", rest)
-    assert found is not None
-    assert found[2] == str(run)
-    done = int(found[1].replace(",", ""))
+    assert error == ""
+    match = re.search(r"interrupted after step ([\d,]+); resume with: regard train --resume (\S+)\n$", rest)
+    assert match is not None
+    assert match[2] == str(run)
+    done = int(match[1].replace(",", ""))
     ran = regard("train", "--resume", run, "--steps", done + 2)
     assert ran.code == 0
-    assert f"goes on after step {done:,}" in ran.out
+    assert f"resumed after step {done:,}" in ran.out
     assert steps(run) == list(range(1, done + 3))
 
 
@@ -285,20 +305,21 @@ def test_a_signal_before_the_first_step(
     assert not run.exists()
     ran = regard("train", "--resume", trained, "--steps", 9)
     assert ran.code == 130
-    assert ran.err.endswith(f"go on with: regard train --resume {trained}\n")
+    assert ran.err.endswith(f"resume with: regard train --resume {trained}\n")
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_torchrun_leaves_every_option_alone() -> None:
-    """It takes the beginning of its own options for them, in what it starts as well."""
+    """It reads abbreviations of its own options also among the arguments of the program that it starts."""
     from torch.distributed.run import get_args_parser
 
-    names = [one.name for of in (Translate, TrainingConfig) for one in fields(of)] + ["out", "config", "resume"]
-    told = [*NEW, *(f"--{name.replace('_', '-')}" for name in names)]
-    assert get_args_parser().parse_args(["-m", "regard", *told]).training_script_args == told
+    models = [model for config in TASKS.values() for model in config.models.values()]
+    names = [item.name for options in (*TASKS.values(), *models, TrainingConfig) for item in fields(options)]
+    args = [*NEW, *(f"--{name.replace('_', '-')}" for name in [*names, "out", "config", "resume"])]
+    assert get_args_parser().parse_args(["-m", "regard", *args]).training_script_args == args
 
 
-def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None:
+def test_only_the_first_of_two_processes_prints(pairs: Path, tmp_path: Path) -> None:
     args = [*NEW, "--train", pairs, *TINY, "--steps", 3, "--log-every", 1, "--validate-every", 2]
     torchrun = [
         sys.executable,
@@ -312,7 +333,7 @@ def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None
     ]
     ran = subprocess.run(torchrun, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    # no --out: both must name the folder after the same moment
+    # no --out: both must name the folder after the same time
     (run,) = (tmp_path / "runs").iterdir()
     assert steps(run) == [1, 2, 3]
     assert ran.stdout.count("\nstep 1 of 3 ") == 1
@@ -323,8 +344,8 @@ def test_two_processes_speak_with_one_voice(pairs: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["config.toml", "tokens.json", "data.json", "metrics.jsonl"])
 def test_a_new_run_writes_over_nothing(regard: Regard, pairs: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("my own")
-    found = regard("train", "translate", "--train", pairs, *TINY, "--steps", "1", "--out", tmp_path)
-    assert found.code == 2
-    assert f"{tmp_path} has a file {name}, which a training would write over; name another folder by --out" in found.err
+    ran = regard("train", "translate", "--train", pairs, *TINY, "--steps", "1", "--out", tmp_path)
+    assert ran.code == 2
+    assert f"{tmp_path} has a file {name}, which a training would write over; name another folder by --out" in ran.err
     assert (tmp_path / name).read_text() == "my own"
     assert [path.name for path in tmp_path.iterdir()] == [name]

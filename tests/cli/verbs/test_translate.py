@@ -1,4 +1,4 @@
-"""regard translate: from words, files, pipes and people, to lines and pictures."""
+"""regard translate: text from arguments, files, pipes and prompts; lines and alignments as output."""
 
 import gzip
 import io
@@ -7,18 +7,21 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.cli.conftest import LINES, TINY, Ran, Regard
 
-from regard.cli.verbs.translate import _ordinal
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
-from regard.tasks.translate.predictor import AlignedTranslation, TranslationHypothesis, Translator
+from regard.tasks._text_generation import GeneratedText, TokenAlignment
+from regard.tasks.loading import load
+from regard.tasks.registry import TASKS
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Translator
+from regard.tasks.translate.session import _ordinal
 from regard.viz.alignment import alignment, figure
 from regard.viz.text import fonts
-
-COVERED = ["--coverage", 1e-9]
 
 
 def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,11 +30,14 @@ def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def right(trained: Path) -> list[str]:
-    """What the model says of every line, without the command line."""
-    from regard.cli.loading import load
+    """The translations of all lines, without the command line."""
+    return [best.text for best, *_ in translator(trained).translate(LINES, Beam(5))]
 
-    found = load(trained, "best", "cpu", 1).by.translate(LINES, Beam(5))
-    return [said[0].text for said in found]
+
+def translator(run: Path) -> Translator:
+    predictor = load(run, device="cpu")
+    assert isinstance(predictor, Translator)
+    return predictor
 
 
 def lines(ran: Ran) -> list[str]:
@@ -59,18 +65,18 @@ def test_a_pipe(
     assert lines(regard("translate", trained, *dash)) == right
 
 
-def test_a_mark_of_byte_order_is_no_text(
+def test_a_byte_order_mark_is_not_text(
     regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "marked.txt"
     path.write_bytes(b"\xef\xbb\xbf" + "\n".join(LINES[:2]).encode())
     piped(path.read_bytes(), monkeypatch)
     for given in (["-"], ["--file", path]):
-        told = [json.loads(line) for line in lines(regard("translate", trained, "--json", *given))]
-        assert [one["source"] for one in told] == LINES[:2]
+        values = [json.loads(line) for line in lines(regard("translate", trained, "--json", *given))]
+        assert [value["source"] for value in values] == LINES[:2]
 
 
-def test_an_empty_pipe_says_nothing(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_pipe_prints_nothing(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     piped(b"", monkeypatch)
     assert regard("translate", trained) == (0, "", "")
 
@@ -84,7 +90,7 @@ def test_bad_bytes_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.
     )
 
 
-def test_a_person(regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt(regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -92,14 +98,12 @@ def test_a_person(regard: Regard, trained: Path, right: list[str], monkeypatch: 
     monkeypatch.setattr(sys, "stdin", Terminal(f"{LINES[0]}\n{LINES[1]}\n"))
     ran = regard("translate", trained)
     assert lines(ran) == right[:2]
-    assert ran.err.startswith("regard: type a line to translate, Ctrl-D to end\n> > > \n")
+    assert ran.err.startswith("regard: type a line, Ctrl-D to end\n> > > \n")
 
 
 def test_beam_one_is_greedy(regard: Regard, trained: Path) -> None:
-    from regard.cli.loading import load
-
-    found = load(trained, "best", "cpu", 1).by.translate(LINES, Greedy())
-    assert lines(regard("translate", trained, "--beam", 1, *LINES)) == [said[0].text for said in found]
+    translations = [best.text for best, *_ in translator(trained).translate(LINES, Greedy())]
+    assert lines(regard("translate", trained, "--beam", 1, *LINES)) == translations
 
 
 def test_the_score_of_beam_one_is_that_of_any_beam(
@@ -108,21 +112,22 @@ def test_the_score_of_beam_one_is_that_of_any_beam(
     searches: list[Search] = []
     translate = Translator.translate
 
-    def heard(
-        self: Translator, texts: Sequence[str], search: Search, *, first: int
-    ) -> list[list[TranslationHypothesis]]:
+    def recorded(self: Translator, texts: Sequence[str], search: Search, *, first: int) -> list[list[GeneratedText]]:
         searches.append(search)
         return translate(self, texts, search, first=first)
 
-    monkeypatch.setattr(Translator, "translate", heard)
+    monkeypatch.setattr(Translator, "translate", recorded)
     args = ["translate", trained, *LINES[:3], "--beam", 1, "--json"]
     for penalty in ([], ["--length-penalty", 0.5]):
-        # a coverage that changes nothing is for a beam alone
-        quick, slow = ([json.loads(line) for line in lines(regard(*args, *penalty, *by))] for by in ([], COVERED))
-        for one, other in zip(quick, slow, strict=True):
-            (one,), (other,) = one["translations"], other["translations"]
-            assert one["text"] == other["text"]
-            assert one["score"] == pytest.approx(other["score"], rel=1e-5)
+        # only a beam search has a coverage penalty; one this small changes nothing
+        coverages = ([], ["--coverage", 1e-9])
+        greedy, beam = (
+            [json.loads(line)["translations"] for line in lines(regard(*args, *penalty, *coverage))]
+            for coverage in coverages
+        )
+        for (from_greedy,), (from_beam,) in zip(greedy, beam, strict=True):
+            assert from_greedy["text"] == from_beam["text"]
+            assert from_greedy["score"] == pytest.approx(from_beam["score"], rel=1e-5)
     assert searches == [Greedy(), Beam(1, coverage=1e-9), Greedy(0.5), Beam(1, length_penalty=0.5, coverage=1e-9)]
 
 
@@ -135,19 +140,19 @@ def test_nbest_is_a_numbered_list(regard: Regard, trained: Path, right: list[str
 
 
 def test_json(regard: Regard, trained: Path, right: list[str]) -> None:
-    told = [json.loads(line) for line in lines(regard("translate", trained, *LINES[:2], "--nbest", 2, "--json"))]
-    assert [one["source"] for one in told] == LINES[:2]
-    assert [one["translations"][0]["text"] for one in told] == right[:2]
-    assert set(told[0]["translations"][1]) == {"text", "score", "log_prob", "finished"}
+    values = [json.loads(line) for line in lines(regard("translate", trained, *LINES[:2], "--nbest", 2, "--json"))]
+    assert [value["source"] for value in values] == LINES[:2]
+    assert [value["translations"][0]["text"] for value in values] == right[:2]
+    assert set(values[0]["translations"][1]) == {"text", "score", "log_prob", "finished"}
 
 
-def test_draws_repeat_with_their_seed(regard: Regard, trained: Path) -> None:
+def test_samples_repeat_with_their_seed(regard: Regard, trained: Path) -> None:
     args = ["translate", trained, *LINES[:2], "--sample", "--nbest", 4, "--temperature", 2, "--top-k", 5]
-    one, same, other = (regard(*args, "--seed", seed).out for seed in (3, 3, 4))
-    assert one == same != other
+    first, same, other = (regard(*args, "--seed", seed).out for seed in (3, 3, 4))
+    assert first == same != other
 
 
-def test_what_the_model_cannot_read_is_noted(regard: Regard, trained: Path) -> None:
+def test_unknown_tokens_are_noted(regard: Regard, trained: Path) -> None:
     ran = regard("translate", trained, "a zzz yyy")
     assert "regard: 2 tokens were not in the vocabulary, so the model could not read them\n" in ran.err
     assert ran.out.count("\n") == 1
@@ -165,7 +170,7 @@ def test_alignments(suffix: str, regard: Regard, trained: Path, tmp_path: Path) 
     path = tmp_path / f"seen{suffix}"
     ran = regard("translate", trained, *LINES[:2], "", "--alignment", path)
     assert len(lines(ran)) == 3
-    assert f"regard: what was looked at is drawn in {path}\n" in ran.err
+    assert f"regard: the attention is drawn in {path}\n" in ran.err
     assert path.stat().st_size > 300
 
 
@@ -174,8 +179,8 @@ def test_alignments_of_several_translations_are_counted(regard: Regard, trained:
     ran = regard("translate", trained, *LINES[:2], "--nbest", 3, "--alignment", path)
     notes = [f"line {line}, {place}, score " for line in (1, 2) for place in ("1st", "2nd", "3rd")]
     scores = [printed.split("\t")[1] for printed in ran.out.splitlines()]
-    told = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("line ")]
-    assert told == [note + score for note, score in zip(notes, scores, strict=True)]
+    captions = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("line ")]
+    assert captions == [note + score for note, score in zip(notes, scores, strict=True)]
 
 
 def test_lines_are_aligned_together(
@@ -184,83 +189,83 @@ def test_lines_are_aligned_together(
     counts: list[int] = []
     align = Translator.align
 
-    def heard(
-        self: Translator, texts: Sequence[str], said: Sequence[TranslationHypothesis]
-    ) -> list[AlignedTranslation]:
+    def recorded(self: Translator, texts: Sequence[str], outputs: Sequence[GeneratedText]) -> list[TokenAlignment]:
         counts.append(len(texts))
-        return align(self, texts, said)
+        return align(self, texts, outputs)
 
-    monkeypatch.setattr(Translator, "align", heard)
+    monkeypatch.setattr(Translator, "align", recorded)
     path, seen = tmp_path / "lines.txt", tmp_path / "seen.txt"
-    # of white space nothing was read
+    # a line of white space has no tokens
     path.write_text("\n".join([LINES[0], "  ", *LINES[1:7], ""]), encoding="utf-8")
     assert len(lines(regard("translate", trained, "--file", path, "--nbest", 2, "--alignment", seen))) == 1 + 7 * 2
     assert counts == [7 * 2]
-    told = [line.partition(",")[0] for line in seen.read_text(encoding="utf-8").splitlines() if line[:5] == "line "]
-    assert told == [f"line {n}" for n in (1, *range(3, 9)) for _ in range(2)]
+    captions = [line.partition(",")[0] for line in seen.read_text(encoding="utf-8").splitlines() if line[:5] == "line "]
+    assert captions == [f"line {n}" for n in (1, *range(3, 9)) for _ in range(2)]
 
 
 @pytest.mark.parametrize("suffix", [".html", ".png", ".txt"])
 def test_a_file_that_is_full_has_the_first(
     suffix: str, regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alignment, "_WEIGHTS", 99)
-    monkeypatch.setattr(figure, "_HIGH", 5.0)
+    monkeypatch.setattr(alignment, "_MAX_PAGE_WEIGHTS", 99)
+    monkeypatch.setattr(figure, "_MAX_HEIGHT", 5.0)
     path = tmp_path / f"seen{suffix}"
     ran = regard("translate", trained, *LINES, "--alignment", path)
     assert len(lines(ran)) == len(LINES)
-    assert f"regard: what was looked at is drawn in {path}\n" in ran.err
-    told = re.search(rf"regard: it has room for the first (\d+) of {len(LINES)} translations; .txt has room", ran.err)
+    assert f"regard: the attention is drawn in {path}\n" in ran.err
+    match = re.search(rf"regard: it has room for the first (\d+) of {len(LINES)} translations; .txt has room", ran.err)
     if suffix == ".txt":
-        assert told is None
+        assert match is None
         assert path.read_text(encoding="utf-8").count("\nsource ") == len(LINES)
         return
-    assert told is not None
-    shown = int(told[1])
+    assert match is not None
+    shown = int(match[1])
     assert 1 < shown < len(LINES)
     if suffix == ".html":
-        said = path.read_text(encoding="utf-8")
-        assert f"line {shown}, score" in said
-        assert f"line {shown + 1}, score" not in said
+        page = path.read_text(encoding="utf-8")
+        assert f"line {shown}, score" in page
+        assert f"line {shown + 1}, score" not in page
 
 
-@pytest.mark.parametrize(("n", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])
-def test_ordinals(n: int, said: str) -> None:
-    assert _ordinal(n) == said
+@pytest.mark.parametrize(("n", "text"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])
+def test_ordinals(n: int, text: str) -> None:
+    assert _ordinal(n) == text
 
 
-def test_what_hard_attention_read_is_told(regard: Regard, pairs: Path, trained: Path, tmp_path: Path) -> None:
+def test_hard_attention_is_noted(regard: Regard, pairs: Path, trained: Path, tmp_path: Path) -> None:
     run, path = tmp_path / "run", tmp_path / "seen.txt"
     regard("train", "translate", "--train", pairs, *TINY, "--steps", 1, "--attention", "hard", "--out", run)
-    for one, told in ((run, 1), (trained, 0)):
-        assert regard("translate", one, LINES[0], "--alignment", path).code == 0
-        assert path.read_text(encoding="utf-8").count("hard attention: of each piece, only the place") == told
+    for folder, count in ((run, 1), (trained, 0)):
+        assert regard("translate", folder, LINES[0], "--alignment", path).code == 0
+        assert path.read_text(encoding="utf-8").count(figure.HARD_NOTE) == count
 
 
-def test_lines_longer_than_any_that_was_learned_from_are_told(regard: Regard, trained: Path) -> None:
+def test_lines_longer_than_any_in_training_are_noted(regard: Regard, trained: Path) -> None:
     ran = regard("translate", trained, "a b", "a " * 200 + "a", "b " * 1202 + "b")
-    said = "regard: line 3 has 1,203 tokens (1 other line also too many); training saw no line of more than 200\n"
-    assert said in ran.err
+    note = "regard: line 3 has 1,203 tokens (1 other line also too many); training saw no line of more than 200\n"
+    assert note in ran.err
     assert "regard: line 2 has 201 tokens; training saw" in regard("translate", trained, "", "a " * 200 + "a").err
     assert "training saw" not in regard("translate", trained, "a " * 199 + "a").err
 
 
-def test_letters_that_no_font_has_are_told(
+def test_letters_without_a_font_are_noted(
     regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fonts, "_installed", dict)
-    for suffix, told in ((".png", True), (".html", False)):
+    for suffix, noted in ((".png", True), (".html", False)):
         ran = regard("translate", trained, "a 月", "--alignment", tmp_path / f"seen{suffix}")
-        assert ("install Noto Sans CJK (for U+6708), or write .html, which has every letter" in ran.err) == told
+        assert ("install Noto Sans CJK (for U+6708), or write .html, which has every letter" in ran.err) == noted
 
 
-def test_an_alignment_is_of_what_was_said(regard: Regard, trained: Path, right: list[str], tmp_path: Path) -> None:
+def test_an_alignment_is_that_of_the_translation(
+    regard: Regard, trained: Path, right: list[str], tmp_path: Path
+) -> None:
     path = tmp_path / "seen.txt"
     regard("translate", trained, LINES[3], "--alignment", path)
-    said = path.read_text(encoding="utf-8")
-    assert f"source       {LINES[3]}\n" in said
-    assert f"translation  {right[3] or '(nothing)'}\n" in said
-    assert said.startswith("line 1, score ")
+    text = path.read_text(encoding="utf-8")
+    assert f"source       {LINES[3]}\n" in text
+    assert f"translation  {right[3] or '(nothing)'}\n" in text
+    assert text.startswith("line 1, score ")
 
 
 def test_nothing_to_draw(regard: Regard, trained: Path, tmp_path: Path) -> None:
@@ -269,41 +274,35 @@ def test_nothing_to_draw(regard: Regard, trained: Path, tmp_path: Path) -> None:
     assert "nothing was translated, so there is nothing to draw" in ran.err
 
 
-def test_without_attention_nothing_is_drawn(regard: Regard, unattended: Path, tmp_path: Path) -> None:
-    ran = regard("translate", unattended, "a b", "--alignment", tmp_path / "seen.html")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == (
-        "regard: --alignment needs attention, and this model has none (decoder fixed); leave --alignment out\n"
+@pytest.mark.parametrize("option", [["--alignment", "a.html"], ["--picture", "a.html"], ["--coverage", "0.5"]])
+def test_options_that_need_attention(option: list[str], regard: Regard, unattended: Path) -> None:
+    sentence = (
+        f"{option[0]} needs attention, and this model has none (decoder fixed); leave it out, or name another run"
     )
-    ran = regard("translate", unattended, "a b", "--coverage", "0.5")
-    assert ran == (
-        2,
-        "",
-        "regard: --coverage needs attention, and this model has none (decoder fixed); leave --coverage out\n",
-    )
+    assert regard("translate", unattended, "a b", *option) == (2, "", f"regard: {sentence}\n")
     assert regard("translate", unattended, "a b", "--coverage", "0").code == 0
 
 
-def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, tmp_path: Path) -> None:
+def test_inputs_are_not_overwritten(regard: Regard, trained: Path, tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("a b\n", encoding="utf-8")
     ran = regard("translate", trained, "--file", path, "--alignment", path)
-    said = f"regard: --alignment {path} is the file of --file and would be written over; name another file\n"
-    assert ran == (2, "", said)
+    sentence = f"regard: --alignment {path} is the file of --file and would be written over; name another file\n"
+    assert ran == (2, "", sentence)
     assert path.read_text(encoding="utf-8") == "a b\n"
 
 
-def test_one_is_told_as_one(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_about_one_is_in_the_singular(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = regard("translate", trained, "a zzz")
     assert "regard: 1 token was not in the vocabulary, so the model could not read it\n" in ran.err
-    endless = [[TranslationHypothesis("a", (5,), -1.0, -1.0, finished=False)]]
+    endless = [[GeneratedText("a", (5,), -1.0, -1.0, finished=False)]]
     monkeypatch.setattr(Translator, "translate", lambda self, lines, search, first=0: endless * len(lines))
     assert regard("translate", trained, "a").err == "regard: 1 translation came to no end and was cut off\n"
     assert regard("translate", trained, "a", "b").err == "regard: 2 translations came to no end and were cut off\n"
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "sentence"),
     [
         (["a", "--file", "x"], "--file x and the text 'a' exclude each other; give one of them"),
         (["-", "a"], "- reads all text from stdin, so it must stand alone; leave the other words out"),
@@ -320,7 +319,7 @@ def test_one_is_told_as_one(regard: Regard, trained: Path, monkeypatch: pytest.M
             ["a", "--sample", "--temperature", "inf"],
             "--temperature must be a finite number, got inf; try --temperature",
         ),
-        (["a", "--nbest", "6"], "--nbest 6 wants more than --beam 5 finds; raise --beam"),
+        (["a", "--nbest", "6"], "--nbest 6 exceeds --beam 5; raise --beam"),
         (["a", "--sample", "--top-p", "7"], "--top-p must be above 0 and at most 1, got 7; try --top-p 0.9"),
         (["a", "--alignment", "x.doc"], "unknown suffix of --alignment '.doc'; known are: .html, .png, .svg"),
         (["a", "--alignment", "nix/x.txt"], "--alignment nix/x.txt: there is no folder nix; make it first"),
@@ -329,10 +328,10 @@ def test_one_is_told_as_one(regard: Regard, trained: Path, monkeypatch: pytest.M
         (["--file", "nix"], "there is no file nix"),
     ],
 )
-def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, trained: Path) -> None:
+def test_wrong_input_is_one_sentence(args: list[str], sentence: str, regard: Regard, trained: Path) -> None:
     ran = regard("translate", trained, *args)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert sentence in ran.err
     assert ran.err.count("\n") == 1
 
 
@@ -354,7 +353,28 @@ def test_a_run_without_weights(regard: Regard, trained: Path, tmp_path: Path) ->
     assert f"has no best.safetensors yet; train it: regard train --resume {tmp_path}" in ran.err
 
 
-def test_a_run_of_another_kind(regard: Regard, trained: Path, tmp_path: Path) -> None:
-    told = json.loads((trained / "run.json").read_text(encoding="utf-8"))
-    (tmp_path / "run.json").write_text(json.dumps({**told, "kind": "Paint"}), encoding="utf-8")
-    assert "is a run of Paint, and this is for translators" in regard("translate", tmp_path, "a").err
+def test_a_run_of_another_task(regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Paint(Translate):
+        name: ClassVar[str] = "paint"
+
+    record = json.loads((trained / "run.json").read_text(encoding="utf-8"))
+    (tmp_path / "run.json").write_text(json.dumps({**record, "task": "paint"}), encoding="utf-8")
+    assert regard("translate", tmp_path, "a").err == (
+        f"regard: {tmp_path} is a run of paint, which this version does not know; update regard\n"
+    )
+    monkeypatch.setitem(TASKS, "paint", Paint)
+    sentence = (
+        f"{tmp_path} is a run of paint, and regard translate is for runs of translate; use regard predict {tmp_path}"
+    )
+    assert regard("translate", tmp_path, "a") == (2, "", f"regard: {sentence}\n")
+
+
+def test_predict_does_the_same(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    for args in ([*LINES[:2], "--nbest", 2], [LINES[0], "--json"], ["a zzz"]):
+        assert regard("predict", trained, *args) == regard("translate", trained, *args)
+    assert regard("predict", trained, LINES[0], "--picture", tmp_path / "a.txt").code == 0
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8").startswith("line 1, score ")
+    ran = regard("predict", trained, "a", "--picture", tmp_path / "a.png", "--alignment", tmp_path / "b.png")
+    assert ran.err == (
+        f"regard: --alignment {tmp_path / 'b.png'} and --picture {tmp_path / 'a.png'} draw the same; give one of them\n"
+    )

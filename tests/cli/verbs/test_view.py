@@ -1,4 +1,4 @@
-"""regard view: a saved recording or a training, in the terminal, a file, a browser."""
+"""regard view: a recording or a run, in the terminal, a file, a browser."""
 
 import threading
 import urllib.request
@@ -12,6 +12,8 @@ from tests.cli.conftest import Regard
 from tests.recording.toy import kept, stack
 
 from regard.recording.recording import Recording
+from regard.recording.run import PIXELS
+from regard.tasks.translate.task import TranslateTask
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_a_file_by_its_suffix(suffix: str, regard: Regard, tape: Path, tmp_path:
     path = tmp_path / f"seen{suffix}"
     ran = regard("view", tape, "--out", path)
     assert (ran.code, ran.out) == (0, "")
-    assert f"regard: it is in {path}\n" in ran.err
+    assert f"regard: written to {path}\n" in ran.err
     assert path.stat().st_size > 150
 
 
@@ -101,11 +103,11 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
     ("args", "said"),
     [
         (["{nowhere}"], "there is no run or recording "),
-        (["{tape}", "a text"], "is a recording, which has its text or picture; leave 'a text' out"),
+        (["{tape}", "a text"], "is a recording, which has its own input; leave 'a text' out"),
         (["{tape}", "two", "texts"], "one text at a time, got 2; quote a sentence"),
         (["{tape}", "--layers", "layer.0"], "unknown --layers 'layer.0'; did you mean 'layers.0'?"),
         (["{tape}", "--sample", "2"], "--sample=2 is not there in 'layers.0'; there are 0 to 1"),
-        (["{tape}", "--weights", "last"], "--weights last is for the folder of a training; leave it out"),
+        (["{tape}", "--weights", "last"], "--weights last is for the folder of a run; leave it out"),
         (["{tape}", "--port", "80"], "--port 80 means nothing without --serve; add --serve or leave it out"),
         (["{tape}", "--serve", "--port", "80000"], "--port must be 0 to 65535, got 80000; 0 takes a free one"),
         (["{tape}", "--serve", "--out", "a.png"], "--serve and --out a.png exclude each other; give one of them"),
@@ -122,7 +124,15 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
         (["{text}"], "a recording is a .safetensors file or a folder, got "),
         (["{bad}"], "is damaged or no safetensors file"),
         (["{empty}"], "holds no maps, so there is nothing to see; record a model that attends"),
-        (["{folder}"], "holds neither config.json, a model that transformers saved, nor run.json, a training"),
+        (
+            ["{tape}", "--image", "{picture}", "--out", "a.png"],
+            "needs attention over patches of an image, and there is none here; leave it out",
+        ),
+        (
+            ["{looked}", "--image", "{picture}", "--out", "a.png"],
+            "has 5 × 4 pixels, and the image that the model read, b.png, had 3 × 2; name that one",
+        ),
+        (["{folder}"], "holds neither config.json, a model that transformers saved, nor run.json, a run"),
     ],
 )
 def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard, tape: Path, tmp_path: Path) -> None:
@@ -130,7 +140,11 @@ def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard,
     (tmp_path / "bad.safetensors").write_text("text", encoding="utf-8")
     Recording().save(tmp_path / "empty.safetensors")
     (tmp_path / "folder").mkdir()
+    Image.new("L", (5, 4)).save(tmp_path / "a.png")
+    maps = tuple(replace(recorded_map, grid=(1, recorded_map.shape[-1])) for recorded_map in stack(1))
+    looked = replace(stack(1), maps=maps, about={PIXELS: "3 × 2", "picture": "b.png"})
     known = {"tape": tape, "nowhere": tmp_path / "nowhere", "text": tmp_path / "a.txt", "folder": tmp_path / "folder"}
+    known |= {"picture": tmp_path / "a.png", "looked": looked.save(tmp_path / "looked.safetensors")}
     known |= {"bad": tmp_path / "bad.safetensors", "empty": tmp_path / "empty.safetensors"}
     ran = regard("view", *[one.format(**known) for one in args])
     assert (ran.code, ran.out) == (2, "")
@@ -138,22 +152,27 @@ def test_wrong_input_is_one_sentence(args: list[str], said: str, regard: Regard,
     assert ran.err.count("\n") == 1
 
 
-def test_what_is_read_is_not_written_over(regard: Regard, trained: Path, tape: Path, tmp_path: Path) -> None:
+def test_inputs_are_not_overwritten(regard: Regard, trained: Path, tape: Path, tmp_path: Path) -> None:
     picture, best = tmp_path / "three.png", trained / "best.safetensors"
     Image.new("L", (5, 4)).save(picture)
     for args, out, what in (
-        (["view", tape, "--sample", 0], tape, "the recording to see"),
-        (["view", trained, picture], picture, "the picture to look at"),
+        (["view", tape, "--sample", 0], tape, "the recording"),
+        (["view", trained, picture], picture, "the input"),
         (["view", tape, "--image", picture], picture, "the file of --image"),
         (["view", trained, "a b", "--other", tape], tape, "the file of --other"),
         (["view", trained, "a b"], best, f"a file of {trained}"),
-        (["record", trained, picture], picture, "the picture to look at"),
+        (["record", trained, picture], picture, "the input"),
         (["record", trained, "a b"], best, f"a file of {trained}"),
     ):
         before = out.read_bytes()
         ran = regard(*args, "--out", out)
         assert ran == (2, "", f"regard: --out {out} is {what} and would be written over; name another file\n")
         assert out.read_bytes() == before
+
+
+def test_a_run_without_an_example(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TranslateTask, "example", lambda self, folder: None)
+    assert regard("view", trained) == (2, "", f"regard: {trained} has no example of its own; give an input\n")
 
 
 def test_a_model_of_transformers_needs_a_text(regard: Regard, tmp_path: Path) -> None:
@@ -167,7 +186,7 @@ def test_help_names_every_option(regard: Regard) -> None:
     said = regard("view", "--help").out
     for word in (
         "RUN|FILE",
-        "[TEXT|PICTURE]",
+        "[TEXT|IMAGE]",
         "--out FILE",
         "--layers",
         "--sample INT",

@@ -5,7 +5,7 @@ import inspect
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ _fill = partial(textwrap.fill, break_on_hyphens=False)
 class _Row(NamedTuple):
     """An option in the help."""
 
-    option: str
+    name: str
     text: str
     default: str = ""
 
@@ -29,20 +29,20 @@ def format_help(
     options: type, prog: str, table: Sequence[Option], sections: Mapping[str, type], defaults: Mapping[str, Any]
 ) -> str:
     """The usage, the description, and a block of options per section and per model."""
-    placed = [option for option in table if option.positional]
+    positionals = [option for option in table if option.positional]
     own = [option for option in table if not option.section and not option.positional]
     blocks = {
-        "positional arguments": [_row(option, defaults) for option in placed],
+        "positional arguments": [_row(option, defaults) for option in positionals],
         "options": [_Row("-h, --help", "Show this help."), *(_row(option, defaults) for option in own)],
     }
     for key in sections:
         blocks |= _section_blocks(key, table, sections, defaults)
     width = max(shutil.get_terminal_size().columns, 50)
-    needed = [f"{option.flag} {option.metavar(None)}" for option in own if option.required]
-    usage = ["usage:", prog, "[-h]", "[OPTIONS]", *needed, *map(_word, placed)]
-    docs = [inspect.cleandoc(each.__doc__) for each in _dataclasses(options) if each.__doc__]
-    paragraphs = [_fill(text, width) for text in [" ".join(usage), *"\n\n".join(docs).split("\n\n")]]
-    column = 4 + max(len(row.option) for rows in blocks.values() for row in rows if len(row.option) <= _OPTION_WIDTH)
+    required = [f"{option.flag} {option.metavar(None)}" for option in own if option.required]
+    usage = ["usage:", prog, "[-h]", "[OPTIONS]", *required, *map(_usage_word, positionals)]
+    description = inspect.cleandoc(options.__doc__ or "").split("\n\n")
+    paragraphs = [_fill(text, width) for text in [" ".join(usage), *description]]
+    column = 4 + max(len(row.name) for rows in blocks.values() for row in rows if len(row.name) <= _OPTION_WIDTH)
     for title, rows in blocks.items():
         if rows:
             paragraphs.append("\n".join([f"{title}:", *(_format(row, column, width) for row in rows)]))
@@ -52,15 +52,18 @@ def format_help(
 @cache
 def field_docs(options: type) -> dict[str, str]:
     """The string below each field."""
-    docs = {}
+    docs: dict[str, str] = {}
     # the string of a subclass replaces that of its base
     for each in reversed(_dataclasses(options)):
+        docs |= {item.name: item.metadata["help"] for item in fields(each) if "help" in item.metadata}
+        if each.__module__ == "types":  # made by make_dataclass, it has no source
+            continue
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
         assert isinstance(tree, ast.ClassDef)
         for item, below in zip(tree.body, tree.body[1:], strict=False):
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(below, ast.Expr):
                 assert isinstance(below.value, ast.Constant)
-                docs[item.target.id] = str(below.value.value)
+                docs[item.target.id] = " ".join(str(below.value.value).split())
     return docs
 
 
@@ -76,20 +79,24 @@ def _section_blocks(
         if option.name != "model" or not models_of(option.owner):
             rows.append(_row(option, defaults, sections))
             continue
-        given = {"name": option.choices[0], **defaults.get("model", {})}
+        model_defaults = {"name": option.choices[0], **defaults.get("model", {})}
         shared, others = _model_rows(option.choices, key, table, sections, defaults.get("model", {}))
-        rows += [_row(option, {"model": given["name"]}), *shared]
+        rows += [_row(option, {"model": model_defaults["name"]}), *shared]
     titles = {f"options of --model {model}": own for model, own in others.items()}
     return {f"{key.replace('_', ' ')} options": rows, **titles}
 
 
 def _model_rows(
-    models: Sequence[str], key: str, table: Sequence[Option], sections: Mapping[str, type], given: Mapping[str, Any]
+    models: Sequence[str],
+    key: str,
+    table: Sequence[Option],
+    sections: Mapping[str, type],
+    model_defaults: Mapping[str, Any],
 ) -> tuple[list[_Row], dict[str, list[_Row]]]:
     """The options that all models share, and the others of each."""
     rows: dict[str, dict[str, _Row]] = {}
     for model in models:
-        defaults = given if given.get("name", model) == model else {}
+        defaults = model_defaults if model_defaults.get("name", model) == model else {}
         own = [option for option in table if (option.section, option.model) == (key, model)]
         rows[model] = {option.name: _row(option, defaults, sections) for option in own}
     shared = []
@@ -105,20 +112,20 @@ def _model_rows(
 def _row(option: Option, defaults: Mapping[str, Any], sections: Mapping[str, Any] = {}) -> _Row:
     value = defaults.get(option.name)
     metavar = option.metavar(option.field.default if value is None else value)
-    shown = metavar if option.positional else option.flag if option.count == 0 else f"{option.flag} {metavar}"
+    name = metavar if option.positional else option.flag if option.count == 0 else f"{option.flag} {metavar}"
     if value is None:
         hooks = [section.default_for_help for section in sections.values() if hasattr(section, "default_for_help")]
-        answers = [answer for hook in hooks if (answer := hook(option.name))]
-        value = [*answers, option.field.metadata.get("open") or option.field.default][0]
+        descriptions = [*(hook(option.name) for hook in hooks), option.field.metadata.get("open"), option.field.default]
+        value = next((value for value in descriptions if value not in (None, "")), None)
     if value is None or value is MISSING or value == () or value is False:
         default = ""
     else:
         default = "yes" if value is True else " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return _Row(shown, field_docs(option.owner).get(option.name, ""), default)
+    return _Row(name, field_docs(option.owner).get(option.name, ""), default)
 
 
-def _word(option: Option) -> str:
-    """A word of the usage that stands by its place."""
+def _usage_word(option: Option) -> str:
+    """A positional argument in the usage."""
     metavar = option.metavar(None)
     return metavar if option.required or metavar.startswith("[") else f"[{metavar}]"
 
@@ -126,7 +133,7 @@ def _word(option: Option) -> str:
 def _format(row: _Row, column: int, width: int) -> str:
     help = f"{row.text} (default: {row.default})" if row.default else row.text
     indent = " " * column
-    head = f"  {row.option}"
+    head = f"  {row.name}"
     if len(head) + 2 > column:
         return f"{head}\n{_fill(help, width, initial_indent=indent, subsequent_indent=indent)}"
     return _fill(help, width, initial_indent=head.ljust(column), subsequent_indent=indent)

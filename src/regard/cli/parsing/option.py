@@ -6,19 +6,21 @@ from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from regard.common.option_checks import dashed
+
 
 @dataclass(frozen=True)
 class Option:
-    """One option, or one word by its place."""
+    """An option or a positional argument."""
 
     owner: type  # the dataclass that has the field
     field: "Field[Any]"
     kind: Any  # the type of one value: int, float, bool, str or Path
-    optional: bool  # None is a value too
+    optional: bool  # whether None is a value
     choices: tuple[str, ...] = ()
     count: int | None = 1  # values: 0 of a flag, None for one or more
     section: str = ""
-    model: str = ""  # the model of the section that has it
+    model: str = ""  # the model that has the option; empty if the section itself has it
 
     @property
     def name(self) -> str:
@@ -39,7 +41,7 @@ class Option:
 
     @property
     def value_name(self) -> str:
-        """What stands for one value in the help."""
+        """The placeholder of one value in the help."""
         if self.choices:
             return "{" + ",".join(self.choices) + "}"
         if self.positional or (self.kind is str and self.count is None):
@@ -49,7 +51,7 @@ class Option:
         return {bool: "{True,False}", int: "INT", float: "FLOAT"}.get(self.kind, "NAME")
 
     def metavar(self, default: Any) -> str:
-        """What stands behind the option in the help; `default` is its value if it is not typed."""
+        """The placeholder behind the option in the help; `default` is its value if it is not typed."""
         if (metavar := self.field.metadata.get("metavar")) is not None:
             return str(metavar)
         value = self.value_name
@@ -57,11 +59,6 @@ class Option:
             return f"[{value} ...]" if self.positional else f"{value} [{value}{'' if self.kind is Path else ' ...'}]"
         none = "|None" if self.optional and not self.positional and default is not None else ""
         return " ".join([value] * self.count) + none
-
-
-def dashed(name: str) -> str:
-    """The option of a field, as it is typed."""
-    return f"--{name.replace('_', '-')}"
 
 
 def models_of(section: Any) -> dict[str, type]:
@@ -81,24 +78,24 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 def options_of(options: type, sections: Mapping[str, type]) -> list[Option]:
     """Every option of a dataclass and of its sections, in the order of the help."""
     hidden = [item.name for item in fields(options)]
-    return [*_read(options, but=list(sections)), *section_options(sections, hidden)]
+    return [*_read(options, exclude=list(sections)), *section_options(sections, hidden)]
 
 
 def section_options(sections: Mapping[str, type], hidden: Sequence[str] = ()) -> list[Option]:
-    """The options of sections and of their models; what several models have stands there once per model."""
+    """The options of sections and of their models; an option of several models is listed once per model."""
     table: list[Option] = []
     for key, section in sections.items():
         models = models_of(section)
-        for option in _read(section, but=hidden, section=key, models=tuple(models)):
+        for option in _read(section, exclude=hidden, section=key, models=tuple(models)):
             table.append(option)
             if option.name == "model":
                 for name, model in models.items():
-                    table += _read(model, but=hidden, section=key, model=name)
+                    table += _read(model, exclude=hidden, section=key, model=name)
     return table
 
 
 def by_name(options: Iterable[Option], model: object) -> dict[str, Option]:
-    """Options by name; of an option that several models have, that of the model with this name."""
+    """Options by name; if several models have an option, that of the model with this name."""
     names: dict[str, Option] = {}
     for option in sorted(options, key=lambda option: option.model not in ("", model)):
         names.setdefault(option.name, option)
@@ -106,16 +103,17 @@ def by_name(options: Iterable[Option], model: object) -> dict[str, Option]:
 
 
 def _read(
-    options: Any, but: Sequence[str], section: str = "", model: str = "", models: tuple[str, ...] = ()
+    options: Any, exclude: Sequence[str], section: str = "", model: str = "", models: tuple[str, ...] = ()
 ) -> Iterator[Option]:
     hints = get_type_hints(options)
     for item in fields(options):
-        if item.name in but:
+        if item.name in exclude:
             continue
         if item.name == "model" and models:
             yield Option(options, item, str, optional=False, choices=models, section=section)
             continue
         kind, optional = without_none(hints[item.name])
+        optional = optional or item.default is None
         choices: tuple[str, ...] = ()
         count: int | None = 0 if item.metadata.get("flag") else 1
         if get_origin(kind) is tuple:

@@ -30,8 +30,10 @@ def _inputs_of(folder: Path) -> dict[str, list[Path | str]]:
 def _data_files(record: Path) -> list[Path | str]:
     """The data files that a record names; none if it cannot be read, which loading the run reports."""
     try:
-        task = json.loads(record.read_bytes())["task"]
-        fields = [task.get(name) or [] for name in ("train", "valid", "test")]
+        content = json.loads(record.read_bytes())
+        # version 1 has the options under "task", where version 2 has the name of the task
+        options = content["options"] if content.get("format", 1) > 1 else content["task"]
+        fields = [options.get(name) or [] for name in ("train", "valid", "test")]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
     return [

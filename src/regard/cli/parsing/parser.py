@@ -1,27 +1,30 @@
 """The argument parser: options of the command line out of dataclasses, with one sentence per mistake. No torch here.
 
-    typed = parse(Options, "regard translate", ["RUN", "--beam", "3"])
+    options = parse(Options, "regard translate", ["RUN", "--beam", "3"])
 
-Every field is an option, unless it is marked otherwise (`regard.common.option_fields`). The options of other
-dataclasses, the sections, may stand beside them; a section receives only what was typed or given as a default.
+Every field is an option or, if it is marked so, a positional argument or a flag (`regard.common.option_fields`). The
+options of other dataclasses, the sections, may stand beside them; a section receives the options that were typed or
+that have a default of a file or of a run.
 """
 
 import contextlib
 import difflib
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, TypeVar
 
+from regard.cli.main import is_main_process
+from regard.cli.output import note
 from regard.cli.parsing.option import Option, by_name, models_of, options_of
+from regard.common.option_checks import dashed
 from regard.common.suggestions import known
 
 T = TypeVar("T")
 
 _HELP = ("-h", "--help")
-# what a value must be, by its type
-_WANTED = {int: "a whole number", float: "a number", bool: "True or False"}
+# the description of a value, by its type
+_VALUE_KINDS = {int: "a whole number", float: "a number", bool: "True or False"}
 
 
 def parse(
@@ -32,15 +35,16 @@ def parse(
     sections: Mapping[str, type] = {},
     defaults: Mapping[str, Any] = {},
 ) -> T:
-    """The options that were typed, then `defaults` (of a file, of a run), then those of the dataclass itself.
+    """The values that were typed; for other options those of `defaults`, then those of the dataclass.
 
-    A field that is named as one of `sections` becomes a dict of the options of that dataclass, by field name: those
-    that were typed or that are in `defaults`. Required options of `options` itself must be typed.
+    A field with the name of a section becomes a dict of the options of that dataclass, by field name: those that were
+    typed or that are in `defaults`. Required options of `options` itself must be typed. `defaults` that a typed option
+    excludes or decides anew (`replaced` of a section) are left out.
     """
     table = options_of(options, sections)
-    if any(word in _HELP for word in takewhile(lambda word: word != "--", args)):
+    if asks_for_help(args):
         # torchrun starts several processes
-        if os.environ.get("RANK", "0") == "0":
+        if is_main_process():
             from regard.cli.parsing.help import format_help
 
             print(format_help(options, prog, table, sections, defaults))
@@ -50,45 +54,61 @@ def parse(
     named = by_name([option for option in table if not option.positional], model)
     words: list[str] = []
     values: dict[str, Any] = {}
-    for typed, texts in _split(args, lambda typed: _known_option(typed, named, prog).count):
-        if not typed:
+    for flag, texts in _split(args, lambda flag: _known_option(flag, named, prog).count):
+        if not flag:
             words += texts
             continue
-        option = _known_option(typed, named, prog)
+        option = _known_option(flag, named, prog)
         if option.name in values:
             raise ValueError(f"{option.flag} is given twice; give it once")
         _check_count(option, texts)
         _check_owner(option, texts, table, model)
         values[option.name] = _convert(option, texts)
-    given = _model_defaults(named, table, model, defaults)
-    chosen: dict[str, Any] = {name: {} for name in sections}
-    own: dict[str, Any] = {}
+    defaults = _without_replaced(values, named, defaults, sections)
+    model_defaults = _model_defaults(named, table, model, defaults, values.get("config", "the file"))
+    arguments: dict[str, Any] = {name: {} for name in sections}
+    model_arguments: dict[str, Any] = {}
     for option in named.values():
         # options of the command itself that are required must be typed
-        source = given if option.model else {} if option.required and not option.section else defaults
+        source = model_defaults if option.model else {} if option.required and not option.section else defaults
         if option.name == "model" and model:
             continue
         if option.name in values or option.name in source:
-            target = own if option.model else chosen[option.section] if option.section else chosen
+            owner = arguments[option.section] if option.section else arguments
+            target = model_arguments if option.model else owner
             target[option.name] = values.get(option.name, source.get(option.name))
         elif option.required and option.model in ("", model):
             usage = f"{prog} {option.flag} {option.metavar(None)}"
-            raise ValueError(f"{option.flag} is missing: {usage}; {prog} --help tells more")
-    if model and (own or "model" in values or "model" in defaults or named["model"].required):
-        chosen[key]["model"] = models[model](**own)
-    return options(**chosen, **_place(prog, [option for option in table if option.positional], words))
+            raise ValueError(f"{option.flag} is missing: {usage}; {prog} --help lists the options")
+    if model and (model_arguments or "model" in values or "model" in defaults or named["model"].required):
+        arguments[key]["model"] = models[model](**model_arguments)
+    return options(**arguments, **_positional_values(prog, [option for option in table if option.positional], words))
 
 
-def positionals(options: type, args: Sequence[str]) -> list[str]:
-    """The words that stand by their place, unchecked; an option that is not known is taken to have one value."""
-    counts = {option.flag: option.count for option in options_of(options, {}) if not option.positional}
-    counts |= dict.fromkeys(_HELP, 0)
-    pairs = _split(args, lambda flag: counts.get(flag.replace("_", "-"), 1))
-    return [word for flag, words in pairs if not flag for word in words]
+def asks_for_help(args: Sequence[str]) -> bool:
+    return any(word in _HELP for word in takewhile(lambda word: word != "--", args))
+
+
+def positionals(options: Sequence[type], args: Sequence[str]) -> list[str]:
+    """The positional arguments, unchecked; `options` are the dataclasses whose options may stand between them."""
+    table = [option for each in options for option in options_of(each, {})]
+    return [word for flag, words in _unchecked(table, args) if not flag for word in words]
+
+
+def unchecked_value(name: str, options: type, args: Sequence[str], *, sections: Mapping[str, type] = {}) -> str | None:
+    """The text of one option, read before all options are parsed because their defaults depend on it."""
+    pairs = _unchecked(options_of(options, sections), args)
+    return next((words[0] for flag, words in pairs if flag == name and words), None)
+
+
+def _unchecked(table: Sequence[Option], args: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Every option with its words; an option that is not in the table is assumed to have one value."""
+    counts = {option.flag: option.count for option in table if not option.positional} | dict.fromkeys(_HELP, 0)
+    return _split(args, lambda flag: counts.get(flag.replace("_", "-"), 1))
 
 
 def _split(args: Sequence[str], count: Callable[[str], int | None]) -> Iterator[tuple[str, list[str]]]:
-    """Every option with the words that are its values; words by their place come with an empty option."""
+    """Every option with the words that are its values; positional arguments come with an empty option."""
     rest = list(args)
     while rest:
         word = rest.pop(0)
@@ -105,28 +125,28 @@ def _split(args: Sequence[str], count: Callable[[str], int | None]) -> Iterator[
 
 
 def _is_option(word: str) -> bool:
-    """Whether a word names an option, and is no text and no negative number."""
+    """Whether a word is an option, and not a text or a negative number."""
     return re.match(r"--\S|-[a-zA-Z]", word) is not None and " " not in word.partition("=")[0]
 
 
-def _known_option(typed: str, named: Mapping[str, Option], prog: str) -> Option:
-    flags = {option.flag: option for option in named.values()}
-    flag = typed.replace("_", "-")
-    if flag not in flags:
-        # without the dashes, which all have in common
-        near = difflib.get_close_matches(flag.lstrip("-"), [each[2:] for each in flags], n=1, cutoff=0.6)
+def _known_option(flag: str, named: Mapping[str, Option], prog: str) -> Option:
+    options = {option.flag: option for option in named.values()}
+    dashed = flag.replace("_", "-")
+    if dashed not in options:
+        # compared without the leading dashes, which all options have
+        near = difflib.get_close_matches(dashed.lstrip("-"), [each[2:] for each in options], n=1, cutoff=0.6)
         hint = f"did you mean --{near[0]}? " if near else ""
-        raise ValueError(f"unknown option {typed}; {hint}{prog} --help lists what there is")
-    return flags[flag]
+        raise ValueError(f"unknown option {flag}; {hint}{prog} --help lists the options")
+    return options[dashed]
 
 
 def _check_count(option: Option, texts: Sequence[str]) -> None:
-    flag, wanted = option.flag, _WANTED.get(option.kind, "a value")
+    flag, kind = option.flag, _VALUE_KINDS.get(option.kind, "a value")
     least = 1 if option.count is None else option.count
     if len(texts) < least:
         if least > 1:
-            raise ValueError(f"{flag} wants {least} values, each {wanted}, got {len(texts)}")
-        raise ValueError(f"{flag} wants {wanted} behind it; one that begins with a dash is typed {flag}=-…")
+            raise ValueError(f"{flag} needs {least} values, each {kind}, got {len(texts)}; give {least}")
+        raise ValueError(f"{flag} needs {kind} behind it; a value that begins with a dash is typed {flag}=-…")
     if option.count == 0 and texts:
         raise ValueError(f"{flag} stands alone, got {flag}={texts[0]}; leave the value out")
 
@@ -145,31 +165,33 @@ def _value(option: Option, text: str) -> Any:
         known(called if option.positional else option.flag, text, option.choices)
     if option.kind is bool:
         if text not in ("True", "False"):
-            raise ValueError(f"{option.flag} must be {_WANTED[bool]}, got {text!r}; write one of them")
+            raise ValueError(f"{option.flag} must be {_VALUE_KINDS[bool]}, got {text!r}; write one of them")
         return text == "True"
     try:
         return option.kind(text)
     except ValueError:
-        raise ValueError(
-            f"{option.flag} must be {_WANTED[option.kind]}, got {text!r}; write it in digits, such as {_digits(text)}"
-        ) from None
+        kind = _VALUE_KINDS[option.kind]
+        way_out = f"write it in digits, such as {_digits(text)}"
+        raise ValueError(f"{option.flag} must be {kind}, got {text!r}; {way_out}") from None
 
 
 def _digits(text: str) -> str:
-    """The whole number that was meant, as far as that can be known."""
+    """The nearest whole number in digits, or 10 if the text is no number."""
     with contextlib.suppress(ValueError, OverflowError):
         return str(int(float(text)))
     return "10"
 
 
-def _place(prog: str, options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
-    """The values of the options that are typed by their place."""
-    needed = [option.metavar(None) for option in options if option.required]
-    if len(words) < len(needed):
-        raise ValueError(f"{needed[len(words)]} is missing: {prog} {' '.join(needed)}; {prog} --help tells more")
+def _positional_values(prog: str, options: Sequence[Option], words: Sequence[str]) -> dict[str, Any]:
+    """The values of the positional arguments."""
+    required = [option.metavar(None) for option in options if option.required]
+    if len(words) < len(required):
+        raise ValueError(
+            f"{required[len(words)]} is missing: {prog} {' '.join(required)}; {prog} --help lists the options"
+        )
     if len(words) > len(options) and all(option.count is not None for option in options):
-        most = len(options) or "no"
-        raise ValueError(f"{prog} takes {most} words beside its options, got {len(words)}; quote what has spaces")
+        most = f"{len(options)} word{'' if len(options) == 1 else 's'}" if options else "no words"
+        raise ValueError(f"{prog} takes {most} beside its options, got {len(words)}; quote a text that has spaces")
     values = {}
     rest = list(words)
     for option in options:
@@ -180,37 +202,64 @@ def _place(prog: str, options: Sequence[Option], words: Sequence[str]) -> dict[s
 
 
 def _models(table: Sequence[Option], sections: Mapping[str, type]) -> tuple[str, dict[str, type]]:
-    """The section that has models to choose from, and these."""
+    """The section that has models to choose from, and the models by name."""
     keys = [option.section for option in table if option.section and option.name == "model"]
     return next(((key, models) for key in keys if (models := models_of(sections[key]))), ("", {}))
 
 
 def _model_name(models: Mapping[str, type], args: Sequence[str], defaults: Mapping[str, Any]) -> str:
-    """The model that is typed, or given, or the first; needed before the options of models can be read."""
+    """The model that is typed, or that of the defaults, or the first; the options of models depend on it."""
     name = defaults.get("model", {}).get("name", next(iter(models)))
-    for typed, texts in _split(args, lambda typed: 1):
-        if typed == "--model" and texts:
+    for flag, texts in _split(args, lambda flag: 1):
+        if flag == "--model" and texts:
             name = texts[0]
     known("--model", name, models)
     return str(name)
 
 
 def _model_defaults(
-    named: Mapping[str, Option], table: Sequence[Option], model: str, defaults: Mapping[str, Any]
+    named: Mapping[str, Option], table: Sequence[Option], model: str, defaults: Mapping[str, Any], file: Any
 ) -> dict[str, Any]:
-    """The defaults that are given for the options of a model; those that are given for another model are dropped."""
-    given = dict(defaults.get("model", {})) if model else {}
-    if given.pop("name", model) != model:
-        return {}
-    for name, value in given.items():
-        _check_owner(
-            named[name], [str(each) for each in (value if isinstance(value, tuple) else [value])], table, model
-        )
-    return given
+    """The defaults of the options of a model; those of another model are kept if this one has the option too."""
+    of_model = dict(defaults.get("model", {})) if model else {}
+    owner = of_model.pop("name", model)
+    # an option of another model that is None says nothing
+    of_model = {n: value for n, value in of_model.items() if value is not None or named[n].model in ("", model)}
+    if owner != model:
+        foreign = [name for name in of_model if named[name].model not in ("", model)]
+        of_model = {name: value for name, value in of_model.items() if name not in foreign}
+        if foreign and is_main_process():
+            verbs = ("belongs", "is") if len(foreign) == 1 else ("belong", "are")
+            note(f"{', '.join(foreign)} of {file} {verbs[0]} to model {owner} and {verbs[1]} left out")
+    for name, value in of_model.items():
+        texts = [str(each) for each in (value if isinstance(value, tuple) else [value])]
+        _check_owner(named[name], texts, table, model)
+    return of_model
+
+
+def _without_replaced(
+    values: Mapping[str, Any], named: Mapping[str, Option], defaults: Mapping[str, Any], sections: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The defaults without those that a typed option excludes or decides anew, as the sections know."""
+    model = defaults.get("model", {})
+    flat = {**defaults, **model, "model": model.get("name")}
+    hooks = [section.replaced for section in sections.values() if hasattr(section, "replaced")]
+    dropped: set[str] = set()
+    for name, value in values.items():
+        # an option that repeats the file changes nothing; one of the command itself hides that of the file
+        if value in (None, ()) or (named[name].section and value == flat.get(name)):
+            continue
+        replaced = [other for hook in hooks for other in hook(name, value, flat)]
+        given = [other for other in replaced if other not in values and flat.get(other) not in (None, ())]
+        if given and is_main_process():
+            note(f"{dashed(name)} replaces {', '.join(given)} of {values.get('config', 'the file')}")
+        dropped |= set(given)
+    kept = {name: value for name, value in defaults.items() if name not in dropped}
+    return kept | ({"model": {n: value for n, value in model.items() if n not in dropped}} if model else {})
 
 
 def _check_owner(option: Option, texts: Sequence[str], table: Sequence[Option], model: str) -> None:
-    """Refuses an option that only other models have."""
+    """Raises for an option that only other models have."""
     if option.model not in ("", model):
         owners = " or ".join(each.model for each in table if each.name == option.name)
         raise ValueError(

@@ -1,154 +1,116 @@
 """regard compare: several attentions on the same data with the same budget."""
 
-import dataclasses
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.cli.main import choose, say_error
+from regard.cli.main import choose, print_error
 from regard.cli.parsing import toml_config
-from regard.cli.parsing.options import part
-from regard.cli.verbs.train import ABOUT, chosen, there, training_of
-from regard.tasks.registry import TASKS, Kind
+from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
+from regard.common.option_fields import option
+from regard.tasks.base import TaskConfig
+from regard.tasks.registry import TASKS
 from regard.training.config import TrainingConfig
+from regard.training.run_folder import write_config
 
 _CONFIG = "compare.toml"
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
 Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
-Example: regard compare caption --attention soft,hard --minutes 10
-Example: regard compare glimpse --glimpses 1,2,4 --minutes 2
-Example: regard compare generate --attention none,half,whole --minutes 10
 `regard compare TASK --help` lists the options."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contest:
-    """Every one is an ordinary run, FOLDER/NAME, in a process of its own with the same budget. The command given again
-    goes on where it ended: what is trained already stays, new names are added. table.md, results.json and curve.png say
-    what came out: the best validation score, what is learned from a second (the median), parameters, the peak of the
-    process's memory, and the time.
+class CompareOptions:
+    """Train the same model with several values of one option.
+
+    Every training is an ordinary run, FOLDER/NAME, in a process of its own with the same budget. The same command
+    continues a comparison: finished runs stay, new names are added. table.md, results.json and curve.png hold the
+    results: the best validation score, the median rate, the number of parameters, the peak memory of the process, and
+    the time.
     """
 
-    out: Path | None = None
-    """The folder for the runs and what came out; left open, runs/compare-TASK."""
+    out: Path | None = option(None, metavar="FOLDER")
+    """The folder for the runs and the results; if left out, runs/compare-TASK."""
     seeds: int = 1
-    """Train each so many times, by --seed and the numbers after it; the table then tells means and 95 % intervals."""
-    config: Path | None = None
-    """A TOML file with options, such as the config.toml of a run; those typed win. Its paths start where you are."""
-    task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))
+    """Train each this many times, with --seed and the numbers after it; the table then has means and 95 % intervals."""
+    config: Path | None = option(None, metavar="FILE")
+    """A TOML file with options, such as the config.toml of a run; typed options win. Paths in it are relative to the
+    working directory."""
+    task: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attentions(Contest):
-    """Train the same model with several attentions."""
-
-    attention: str = field(metadata={"metavar": "NAME,NAME,..."})
-    """Mechanisms by name, as `regard list` has them; none is a decoder without attention. One a head: dot+entmax+…"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gates(Contest):
-    """Train the same network with several gates."""
-
-    gate: str = field(metadata={"metavar": "NAME,NAME,..."})
-    """Gates by name, as `regard list gates` has them; none is a network without."""
+def options_of(config: type[TaskConfig]) -> type[CompareOptions]:
+    """The options of a comparison with the one that it varies, which takes several values."""
+    metadata = {"metavar": "VALUE,VALUE,...", "help": config.varies_help}
+    varied = (config.varies, str, field(metadata=metadata))
+    namespace = {"__doc__": CompareOptions.__doc__}
+    return make_dataclass(
+        "CompareOptions", [varied], bases=(CompareOptions,), namespace=namespace, frozen=True, kw_only=True
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Glimpses(Contest):
-    """Train the same model with several numbers of glimpses."""
-
-    glimpses: str = field(metadata={"metavar": "N,N,..."})
-    """How often the model looks before it answers, such as 1,2,4."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Places(Contest):
-    """Train the same model of captions with several attentions."""
-
-    attention: str = field(metadata={"metavar": "NAME,NAME"})
-    """soft, hard: all places mixed by their weights, or one that is drawn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blocks(Contest):
-    """Train the same two networks with the attention block at several places."""
-
-    attention: str = field(metadata={"metavar": "NAME,NAME,..."})
-    """none, quarter, half, whole: the map that the block looks at, by its share of the picture's size."""
-
-
-# what is typed, and the option that differs
-VARIED: dict[str, tuple[type[Any], str]] = {
-    "translate": (Attentions, "attention"),
-    "classify-image": (Gates, "gate"),
-    "glimpse": (Glimpses, "glimpses"),
-    "caption": (Places, "attention"),
-    "generate": (Blocks, "attention"),
-}
-
-
-def verb(args: Sequence[str]) -> int:
-    task = choose("regard compare", "TASK", ABOUT, args, _ABOUT)
-    if task is None:
+def run(args: Sequence[str]) -> int:
+    name = choose("regard compare", "TASK", SUMMARIES, args, _ABOUT)
+    if name is None:
         return 0
-    options, differs = VARIED[task]
-    typed = chosen(options, "compare", task, args[1:])
-    out = Path("runs") / f"compare-{task}" if typed.out is None else typed.out
-    base = there(TASKS[task](**typed.task).placed())
-    training, end = training_of(typed.training, base)
-    tasks = seeded(base.versions(named(differs, getattr(typed, differs))), typed.seeds)
-    if end:
-        print(f"regard: each training {end}", file=sys.stderr)
-    from regard.cli.comparison import check, results, run
+    config = TASKS[name]
+    options = parse_task(options_of(config), f"regard compare {name}", config, args[1:])
+    out = Path("runs") / f"compare-{name}" if options.out is None else options.out
+    base = check_paths_exist(config(**options.task).with_absolute_paths())
+    training, notes = training_config(options.training, base)
+    values = split_values(config.varies, getattr(options, config.varies))
+    variants = with_seeds(base.variants(values), options.seeds)
+    if notes:
+        print(f"regard: each training {notes}", file=sys.stderr)
+    from regard.cli.comparison import check, train, write_results
 
-    check(tasks)
+    check(variants)
     _claim(out, base, training)
-    for name, one in tasks.items():
-        code = run(name, task, one, out, out / _CONFIG)
+    for variant_name, task in variants.items():
+        code = train(variant_name, task, out, out / _CONFIG)
         if code == 130:
             command = shlex.join(["regard", "compare", *args])
-            say_error(f"interrupted while {name} was trained; the same command goes on: {command}")
+            print_error(f"interrupted while {variant_name} was trained; resume with the same command: {command}")
             return 130
         if code:
             return code
-    print(results(tasks, out, training))
+    print(write_results(base, out, training))
     return 0
 
 
-def seeded(tasks: Mapping[str, Kind], seeds: int) -> dict[str, Kind]:
-    """Each with so many seeds, NAME@SEED; with one, as they are."""
+def with_seeds(variants: Mapping[str, TaskConfig], seeds: int) -> dict[str, TaskConfig]:
+    """Every variant with this many seeds, NAME@SEED; the same variants if there is one seed."""
     if seeds < 1:
         raise ValueError(f"--seeds must be 1 or more, got {seeds}; try --seeds 5")
     if seeds == 1:
-        return dict(tasks)
+        return dict(variants)
     return {
-        f"{name}@{task.seed + n}": dataclasses.replace(task, seed=task.seed + n)
-        for name, task in tasks.items()
+        f"{name}@{task.seed + n}": task.with_options(seed=task.seed + n)
+        for name, task in variants.items()
         for n in range(seeds)
     }
 
 
-def named(option: str, names: str) -> list[str]:
-    """Names between commas, each once."""
-    found = [name.strip() for name in names.split(",")]
-    if twice := [name for name in found if found.count(name) > 1]:
+def split_values(option: str, values: str) -> list[str]:
+    """The values between commas; raises for a value that stands there twice."""
+    names = [name.strip() for name in values.split(",")]
+    if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"--{option} names {twice[0]!r} twice; name each once")
-    return found
+    return names
 
 
-def _claim(out: Path, base: Kind, training: TrainingConfig) -> None:
-    """The folder, for comparisons with these options only."""
+def _claim(out: Path, base: TaskConfig, training: TrainingConfig) -> None:
+    """Reserves the folder for comparisons with these options."""
     path = out / _CONFIG
     if not path.exists():
         out.mkdir(parents=True, exist_ok=True)
-        toml_config.write(path, base, training)
+        write_config(path, base, training)
         return
-    before, now = toml_config.read(path, type(base)), {**_given(base), **_given(training)}
+    before, now = _flat(*_read(path, type(base))), _flat(base, training)
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             raise ValueError(
@@ -157,10 +119,17 @@ def _claim(out: Path, base: Kind, training: TrainingConfig) -> None:
             )
 
 
-def _given(of: Any) -> Mapping[str, Any]:
-    """The choices as a file would have them: without what is left open."""
-    return {
-        one.name: getattr(of, one.name)
-        for one in dataclasses.fields(of)
-        if getattr(of, one.name) is not None or one.default is not None
-    }
+def _read(path: Path, config: type[TaskConfig]) -> tuple[TaskConfig, TrainingConfig]:
+    """The options in the file of a comparison; open ones, which earlier versions left out, are filled."""
+    in_file = toml_config.read(path, {"task": config, "training": TrainingConfig})
+    of_training = {item.name for item in fields(TrainingConfig)}
+    model = dict(in_file.pop("model", {}))
+    of_task = {name: value for name, value in in_file.items() if name not in of_training}
+    task = config.of(**of_task, model=model.pop("name", None), **model).with_absolute_paths()
+    choices = {name: value for name, value in in_file.items() if name in of_training}
+    return task, training_config({**config.training, **choices}, task)[0]
+
+
+def _flat(task: TaskConfig, training: TrainingConfig) -> dict[str, Any]:
+    """All options side by side."""
+    return {**vars(task), **vars(task.model), "model": task.model_name, **vars(training)}

@@ -1,64 +1,93 @@
-"""regard evaluate: how good a trained model is."""
+"""regard evaluate: the scores of a trained model."""
 
+import json
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from regard.cli.parsing.options import Flag, finite, left_open, parse, positive
+from regard.cli import run_options
 from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.progress import example_progress, number
+from regard.cli.run_options import LoadOptions, parse_with_run
+from regard.common.option_fields import flag, option, positional
+from regard.common.wording import plural
+
+if TYPE_CHECKING:
+    from regard.inference.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
-class Options:
-    """Score a trained model on what it has not learned from, and show some of what it says."""
+class EvaluateOptions:
+    """Score a trained model on data that it did not train on, and show some of its outputs.
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The folder of a training."""
-    beam: int | None = left_open(5)
-    """Of what writes sentences, hypotheses that are kept at every step; 1 takes the likeliest token each time."""
-    length_penalty: float | None = left_open(1)
-    """α of log p / ((5 + length) / 6)^α: the larger, the longer sentences become."""
-    draws: int | None = left_open(10)
-    """Of a model that glimpses, paths that are drawn for every image and averaged; 0 takes the means of all places."""
-    split: Literal["valid", "test"] | None = left_open("test")
-    """Which part of the run's own data; the test pairs of files that were trained without any are those of valid."""
-    test: tuple[Path, ...] = ()
-    """Other pairs to translate: one .tsv file, or two text files; .gz is unpacked."""
-    out: Path | None = None
-    """Write what the model says of each into this file, a line each."""
-    json: Flag = False
+    `regard evaluate RUN --help` lists only the options of the task of that run.
+    """
+
+    run: Path = positional()
+    """The folder of a run."""
+    out: Path | None = option(None, metavar="FILE")
+    """Write the outputs of the model into this file, one line each."""
+    json: bool = flag()
     """Print one JSON object instead."""
-    weights: Literal["best", "last", "average"] = "best"
-    """Which weights of the run: of the best validation, of the last step, or their average if one was made."""
-    threads: int | None = None
-    """Threads of the processor; left open, as many as the training found best."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to compute; auto takes a GPU if there is one."""
-
-    def __post_init__(self) -> None:
-        positive(self, "beam", "threads")
-        finite(self, "length_penalty")
-        if self.draws is not None and self.draws < 0:
-            raise ValueError(f"--draws must be 0 or more, got {self.draws}; try --draws 10")
-        if self.test and self.split is not None:
-            raise ValueError(f"--split {self.split} and --test {self.test[0]} exclude each other; give one of them")
-        if self.beam == 1 and self.length_penalty is not None:
-            raise ValueError(f"--length-penalty {self.length_penalty} means nothing to --beam 1; raise --beam")
+    task: dict[str, Any] = field(default_factory=dict)
+    load: dict[str, Any] = field(default_factory=dict)
 
 
-def verb(args: Sequence[str]) -> int:
-    typed = parse(Options, "regard evaluate", args)
-    if typed.out is not None and not typed.out.absolute().parent.is_dir():
-        raise ValueError(f"--out {typed.out}: there is no folder {typed.out.parent}; make it, or name another file")
-    if typed.out is not None and typed.out.is_dir():
-        raise ValueError(f"--out {typed.out} is a folder; name a file, such as {typed.out / 'said.txt'}")
-    not_an_input("--out", typed.out, typed.run, {"a file of --test": typed.test})
-    from regard.cli.answers import answering
+def run(args: Sequence[str]) -> int:
+    options, config = parse_with_run(EvaluateOptions, "regard evaluate", args, "Evaluate")
+    of_task = config.Evaluate(**options.task)
+    out = options.out
+    if out is not None and not out.absolute().parent.is_dir():
+        raise ValueError(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
+    if out is not None and out.is_dir():
+        raise ValueError(f"--out {out} is a folder; name a file, such as {out / 'outputs.txt'}")
+    not_an_input("--out", out, options.run, {"a file of --test": getattr(of_task, "test", ())})
+    loaded = run_options.load(options.run, options.load)
+    with example_progress("example", sys.stderr) as progress:
+        evaluation = config.load().evaluate(loaded.predictor, options.run, of_task, progress)
+    if out is not None:
+        lines = (line.replace("\n", " ") + "\n" for line in evaluation.predictions)
+        out.write_text("".join(lines), encoding="utf-8", newline="\n")
+    weights = LoadOptions(**options.load).weights
+    if options.json:
+        print(json.dumps(_as_json(evaluation, options.run, weights, loaded.step), indent=2, ensure_ascii=False))
+    else:
+        _print(evaluation, weights, loaded.step)
+    return 0
 
-    module = answering(typed.run)
-    if typed.draws is not None and module.__name__ != "regard.cli.glimpses":
-        raise ValueError(f"--draws is for runs of glimpse, and {typed.run} draws no path; leave it out")
-    return int(module.evaluated(typed))
+
+def _as_json(evaluation: "Evaluation", run: Path, weights: str, step: int) -> dict[str, Any]:
+    return {
+        "run": str(run),
+        "weights": weights,
+        "step": step,
+        "split": evaluation.split,
+        evaluation.unit: evaluation.count,
+        **evaluation.facts,
+        "scores": dict(evaluation.scores),
+        **(
+            {"intervals": {name: list(each) for name, each in evaluation.intervals.items()}}
+            if evaluation.intervals
+            else {}
+        ),
+        "seconds": evaluation.seconds,
+        f"{evaluation.unit}_per_second": evaluation.count / evaluation.seconds,
+    }
+
+
+def _print(evaluation: "Evaluation", weights: str, step: int) -> None:
+    width = max(10, *(len(name) + 2 for name in evaluation.scores))
+    for name, value in evaluation.scores.items():
+        low_high = evaluation.intervals.get(name)
+        interval = "" if low_high is None else f"   (95 % interval {low_high[0]:.2f} to {low_high[1]:.2f})"
+        print(f"{name:{width}}{number(value)}{interval}")
+    count = plural(evaluation.count, evaluation.unit.removesuffix("s"))
+    print(f"{count}, {evaluation.split}, in {evaluation.seconds:.1f} s; {weights} weights, of step {step:,}")
+    for note in evaluation.notes:
+        print(note)
+    if evaluation.samples:
+        print()
+    for sample in evaluation.samples:
+        print(f"  {sample}")

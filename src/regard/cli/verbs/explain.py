@@ -1,65 +1,63 @@
-"""regard explain: a mechanism's formula, and who computes it."""
+"""regard explain: the formula of a mechanism, and the backend that computes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
-from regard.cli.parsing.options import Flag, left_open, parse, positive
+from regard.cli.parsing.parser import parse
+from regard.common.option_checks import check_positive
+from regard.common.option_fields import flag, left_open, positional
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a mechanism computes, and which backend would run a call of the given size and why the others would not."""
+class ExplainOptions:
+    """Print the formula of a mechanism, the backend that runs a call of the given size, and why the others do not."""
 
-    mechanism: Annotated[str, tyro.conf.Positional]
+    mechanism: str = positional()
     """Its name, as `regard list mechanisms` has it."""
     queries: int = 64
-    """How many queries."""
+    """The number of queries."""
     keys: int = 64
-    """How many keys."""
+    """The number of keys."""
     width: int = 64
-    """How wide the queries are."""
+    """The width of the queries."""
     key_width: int | None = left_open("as the queries")
-    """How wide the keys are."""
+    """The width of the keys."""
     batch: int = 1
-    """How many samples at once."""
-    causal: Flag = False
-    """No query looks at later keys."""
-    weights: Flag = False
-    """The weights are asked for as well."""
+    """The batch size."""
+    causal: bool = flag()
+    """No query attends to later keys."""
+    weights: bool = flag()
+    """The call also asks for the weights."""
 
     def __post_init__(self) -> None:
-        positive(self, "queries", "keys", "width", "key_width", "batch")
+        check_positive(self, "queries", "keys", "width", "key_width", "batch")
 
 
-def verb(args: Sequence[str]) -> int:
-    typed = parse(Options, "regard explain", args)
+def run(args: Sequence[str]) -> int:
+    options = parse(ExplainOptions, "regard explain", args)
     import torch
 
     from regard.attn.call import Need
     from regard.attn.catalogue import mechanism
     from regard.attn.terms.mask import Causal
     from regard.cli.mechanism_docs import page, terms
-    from regard.tasks.translate.options import SCORED
 
-    if (score := SCORED.get(typed.mechanism)) is not None:
-        raise ValueError(
-            f"{typed.mechanism} is a --decoder of regard train translate, whose attention is {score}; try {score}"
-        )
-    module: Any = mechanism(typed.mechanism, typed.width, typed.key_width).eval()
-    print(f"{typed.mechanism}\n\n  weights = normalize(score(q, k) + bias, mask);  out = read(weights, v)\n")
+    module: Any = mechanism(options.mechanism, options.width, options.key_width).eval()
+    print(f"{options.mechanism}\n\n  weights = normalize(score(q, k) + bias, mask);  out = read(weights, v)\n")
     for term in terms(module):
-        print(f"  {term.role:10} {term.said}\n{'':13}{term.formula}")
-    key_width = typed.key_width or typed.width
-    q, k = torch.zeros(typed.batch, typed.queries, typed.width), torch.zeros(typed.batch, typed.keys, key_width)
-    need = Need(weights=typed.weights)
-    mask = Causal() if typed.causal else None
+        print(f"  {term.role:10} {term.code}\n{'':13}{term.formula}")
+    key_width = options.key_width or options.width
+    q, k = (
+        torch.zeros(options.batch, options.queries, options.width),
+        torch.zeros(options.batch, options.keys, key_width),
+    )
+    need = Need(weights=options.weights)
+    mask = Causal() if options.causal else None
     print()
     if hasattr(module, "explain"):
         print(module.explain(q, k, mask=mask, need=need))
     else:
-        print(f"{type(module).__name__.removeprefix('_')} does not tell which backends compute its parts.")
-    print(f"\nMore: {page(typed.mechanism)}")
+        print(f"{type(module).__name__.removeprefix('_')} does not report the backends of its parts.")
+    print(f"\nMore: {page(options.mechanism)}")
     return 0

@@ -1,71 +1,69 @@
-"""regard list: what there is, by name."""
+"""regard list: names of mechanisms, gates, models and data sets."""
 
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-import tyro
+from regard.cli.output import note
+from regard.cli.parsing.parser import parse
+from regard.common.option_fields import positional
 
-from regard.cli.parsing.options import parse
-from regard.cli.recording_output import note
-
-# widths at the beginning of what is written
+# widths at the beginning of the arguments
 _SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")
 
 
 @dataclass(frozen=True)
-class Options:
-    """Names with a line each: mechanisms for --attention, gates for --gate, models for --model, data for --data."""
+class ListOptions:
+    """Print names with one line each: mechanisms for --attention, gates for --gate, models, data sets for --data."""
 
-    what: Annotated[Literal["mechanisms", "gates", "models", "data"] | None, tyro.conf.Positional] = field(
-        default=None, metadata={"called": "list"}
-    )
-    """Which of them; all if left out."""
+    what: Literal["mechanisms", "gates", "models", "data"] | None = positional(None, called="list")
+    """One of the lists; all if left out."""
 
 
-def verb(args: Sequence[str]) -> int:
-    typed = parse(Options, "regard list", args)
+def run(args: Sequence[str]) -> int:
+    options = parse(ListOptions, "regard list", args)
     lists = {"mechanisms": _mechanisms, "gates": _gates, "models": _models, "data": _data}
-    if typed.what != "data" and sys.stderr.isatty():
-        note("torch is loaded, which takes a moment")
-    for n, what in enumerate(lists if typed.what is None else [typed.what]):
-        named = lists[what]()
-        wide = max(map(len, named)) + 3
-        if typed.what is None:
-            print(f"{chr(10) if n else ''}{what}\n")
-        for name, line in named.items():
-            print(f"  {name:{wide}}{line}")
+    if options.what != "data" and sys.stderr.isatty():
+        note("loading torch")
+    for n, title in enumerate(lists if options.what is None else [options.what]):
+        summaries = lists[title]()
+        width = max(map(len, summaries)) + 3
+        if options.what is None:
+            print(f"{chr(10) if n else ''}{title}\n")
+        for name, summary in summaries.items():
+            print(f"  {name:{width}}{summary}")
     return 0
 
 
 def _mechanisms() -> dict[str, str]:
     from regard.attn.catalogue import MECHANISMS, mechanism
-    from regard.cli.mechanism_docs import telling
+    from regard.cli.mechanism_docs import distinctive_term
 
-    # the width is of no matter, but even it suits all
-    told = {name: telling(mechanism(name, 8)) for name in MECHANISMS}
-    return {name: f"{_SIZES.sub('(', term.said).removesuffix('()')}: {term.formula}" for name, term in told.items()}
+    # any even width suits all mechanisms
+    by_name = {name: distinctive_term(mechanism(name, 8)) for name in MECHANISMS}
+    return {name: f"{_SIZES.sub('(', term.code).removesuffix('()')}: {term.formula}" for name, term in by_name.items()}
 
 
 def _gates() -> dict[str, str]:
-    from regard.cli.mechanism_docs import opening
+    from regard.cli.mechanism_docs import first_paragraph
     from regard.gates.catalogue import GATES
 
     return {"none": "no gate: every feature counts as it is."} | {
-        name: opening(type(make(8))) for name, make in GATES.items()
+        name: first_paragraph(type(make(8))) for name, make in GATES.items()
     }
 
 
 def _models() -> dict[str, str]:
-    from regard.cli.mechanism_docs import opening
+    from regard.cli.mechanism_docs import first_paragraph
     from regard.models import MODELS
 
-    return {name: opening(model) for name, model in MODELS.items()}
+    return {name: first_paragraph(model) for name, model in MODELS.items()}
 
 
 def _data() -> dict[str, str]:
-    from regard.data.embedded import EMBEDDED, PICTURES
+    from regard.data.embedded import EMBEDDED, PICTURES, TEXTS
 
-    return {name: one.about for name, one in EMBEDDED.items()} | PICTURES
+    pairs = {name: dataset.about for name, dataset in EMBEDDED.items()}
+    return pairs | {name: dataset.about for name, dataset in TEXTS.items()} | PICTURES

@@ -1,61 +1,112 @@
-"""regard predict: what a trained model says of pictures."""
+"""regard predict: the outputs of a trained model, and the attention behind them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any
 
-import tyro
-
-from regard.cli.parsing.options import Flag, left_open, parse, positive, seeded
+from regard.cli import run_options
+from regard.cli.input_lines import input_lines
+from regard.cli.output import check_writable, note
 from regard.cli.parsing.output_paths import not_an_input
-
-_PICTURES = (".png", ".svg", ".pdf")
+from regard.cli.run_options import parse_with_run
+from regard.common.option_fields import flag, option, positional
+from regard.tasks.base import TaskConfig
+from regard.tasks.registry import TASKS
 
 
 @dataclass(frozen=True)
-class Options:
-    """Ask a trained model: what pictures show, a line each, with the likeliest classes and how likely they are.
-    A run that captions says it in words; one that draws makes pictures of the classes that are named.
+class PredictOptions:
+    """Predict with a trained model: one line per input on stdout, and nothing else.
+
+    Inputs are the words behind RUN: sentences (quote them), image files, or classes, as the task of the run takes them.
+    Sentences may also come from --file, from a pipe ("-" is stdin), or are asked for.
+    `regard predict RUN --help` lists only the options of the task of that run.
 
     Example: regard predict runs/mnist three.png seven.png --top 3
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The folder of a training."""
-    inputs: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Pictures to look at, each made as large as those that were learned from; of a run that draws, classes."""
-    count: int | None = left_open(10)
-    """Of a run that draws, so many pictures of each class."""
-    seed: int | None = left_open("one of the run's own: the same pictures every time")
-    """Of a run that draws, what decides what is drawn; another number, other pictures."""
-    top: int | None = left_open(1)
-    """So many classes of each, the likeliest first."""
-    picture: Path | None = None
-    """Draw what was looked at into this file, .png, .svg or .pdf; of a run that draws, what it drew."""
-    json: Flag = False
-    """Print a JSON object for each, with all that is known."""
-    weights: Literal["best", "last", "average"] = "best"
-    """Which weights of the run: of the best validation, of the last step, or their average if one was made."""
-    threads: int | None = None
-    """Threads of the processor; left open, as many as the training found best."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to compute; auto takes a GPU if there is one."""
-
-    def __post_init__(self) -> None:
-        positive(self, "count", "top", "threads")
-        seeded(self)
+    run: Path = positional()
+    """The folder of a run."""
+    inputs: tuple[str, ...] = positional(())
+    """Sentences, image files, or classes."""
+    file: Path | None = option(None, metavar="FILE")
+    """Predict for every line of this file; .gz is unpacked."""
+    picture: Path | None = option(None, metavar="FILE")
+    """Draw the attention behind the output, or the images that a generator made: .png, .svg or .pdf."""
+    json: bool = flag()
+    """Print a JSON object per input, with all that is known."""
+    task: dict[str, Any] = field(default_factory=dict)
+    load: dict[str, Any] = field(default_factory=dict)
 
 
-def verb(args: Sequence[str]) -> int:
-    typed = parse(Options, "regard predict", args)
-    if typed.picture is not None and not typed.picture.absolute().parent.is_dir():
+def run(args: Sequence[str]) -> int:
+    return predict(PredictOptions, "predict", args)
+
+
+def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], task: str | None = None) -> int:
+    """Runs `regard predict`, or another verb that does the same for the runs of one task."""
+    tasks = TASKS if task is None else {task: TASKS[task]}
+    options, config = parse_with_run(options_type, f"regard {verb}", args, "Predict", tasks)
+    if config.name not in tasks:
         raise ValueError(
-            f"--picture {typed.picture}: there is no folder {typed.picture.parent}; make it, or name another"
+            f"{options.run} is a run of {config.name}, and regard {verb} is for runs of {task}; "
+            f"use regard predict {options.run}"
         )
-    if typed.picture is not None and typed.picture.suffix.lower() not in _PICTURES:
-        raise ValueError(f"--picture {typed.picture} must end in {', '.join(_PICTURES)}; try {typed.picture.stem}.png")
-    not_an_input("--picture", typed.picture, typed.run, {"a picture to look at": typed.inputs})
-    from regard.cli.answers import answering
+    of_task = config.Predict(**options.task)
+    _check(options, config, of_task)
+    loaded = run_options.load(options.run, options.load)
+    predictor = loaded.predictor
+    session = predictor.session(of_task, options.picture)
+    if hasattr(sys.stdout, "reconfigure"):
+        # text is UTF-8 with line feeds, as in the files it is made from, whatever the system's encoding is
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    first = 0
+    for arguments in _chunks(options, config):
+        inputs = [predictor.read(argument) for argument in arguments]
+        session.check(first + len(inputs))
+        outputs = predictor.predict(inputs, of_task, first=first)
+        session.add(inputs, outputs, first)
+        for argument, output in zip(arguments, outputs, strict=True):
+            if options.json:
+                line = json.dumps({predictor.input_key: argument, **predictor.json(output)}, ensure_ascii=False)
+            else:
+                line = predictor.text(output)
+                line = line if config.input_kind == "text" else f"{argument}\t{line}"
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+        first += len(inputs)
+    for text in session.finish():
+        note(text)
+    return 0
 
-    return int(answering(typed.run).predicted(typed))
+
+def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
+    """The arguments that name inputs, in chunks that are predicted together."""
+    return input_lines(options.inputs, options.file) if config.input_kind == "text" else iter([list(options.inputs)])
+
+
+def _check(options: PredictOptions, config: TaskConfig, of_task: Any) -> None:
+    """Raises before a model is loaded for inputs that are missing or clash, and files that cannot be written."""
+    if config.input_kind == "text":
+        if options.inputs and options.file is not None:
+            text = options.inputs[0]
+            raise ValueError(f"--file {options.file} and the text {text!r} exclude each other; give one of them")
+        if "-" in options.inputs and len(options.inputs) > 1:
+            raise ValueError("- reads all text from stdin, so it must stand alone; leave the other words out")
+    else:
+        if options.file is not None:
+            raise ValueError(
+                f"--file {options.file} is for lines of text; name each {config.input_kind} behind the run"
+            )
+        if not options.inputs:
+            raise ValueError(f"name an input, or several, behind the run: each is one {config.input_kind}")
+    inputs: dict[str, Sequence[Path | str]] = {
+        "an input": options.inputs if config.input_kind == "image" else (),
+        "the file of --file": () if options.file is None else (options.file,),
+    }
+    for name, path in (("--picture", options.picture), ("--alignment", getattr(of_task, "alignment", None))):
+        check_writable(name, path, config.picture_suffixes)
+        not_an_input(name, path, options.run, inputs)

@@ -1,137 +1,106 @@
-"""regard serve: a trained model behind HTTP, with a page to type into, or to drop a picture on."""
+"""regard serve: a trained model over HTTP, with a web page and a JSON API."""
 
+import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from regard.cli.answers import refuse
-from regard.cli.parsing.options import Flag, left_open, parse, positive
+from regard.cli import run_options
+from regard.cli.run_options import parse_with_run
+from regard.common.option_checks import check_positive
+from regard.common.option_fields import flag, positional
 
 if TYPE_CHECKING:
     from regard.inference.limits import Limits
-    from regard.serve.image_endpoint import ImageEndpoint
-    from regard.serve.translate_endpoint import TranslateEndpoint
 
 
 @dataclass(frozen=True)
-class Options:
-    """Serve a trained model: a page where one types, or drops a picture, and sees what it looks at, and a JSON API.
-    Ctrl-C stops it.
+class ServeOptions:
+    """Serve a trained model: a web page that shows its outputs and their attention, and a JSON API. Ctrl-C stops it.
 
     POST /v1/translate {"text": …} or /v1/classify {"image": base64}, GET /v1/model, /health, /metrics, /openapi.json.
-    Only this machine reaches it, unless --host says otherwise; texts and pictures are neither kept nor logged.
+    Only this machine can connect, unless --host says otherwise; inputs are neither stored nor logged.
+    `regard serve RUN --help` lists only the limits of the task of that run.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The folder of a training."""
+    run: Path = positional()
+    """The folder of a run."""
     host: str = "127.0.0.1"
-    """The address to listen at; 0.0.0.0 lets other machines in."""
+    """The address to listen at; 0.0.0.0 lets other machines connect."""
     port: int = 8080
     """The port to listen at; 0 takes a free one, and the address is printed."""
     allow_host: tuple[str, ...] = ()
-    """Further names that the service goes by, such as that of a proxy in front of it."""
+    """Further host names of the service, such as that of a proxy in front of it."""
 
     batch: int = 64
-    """The model answers up to so many sentences, or pictures, at once."""
+    """Inputs that the model answers at once, at most."""
     waiting: int = 512
-    """So many sentences, or pictures, may wait; who comes then is told to come back (429)."""
+    """Inputs that may wait; further requests get status 429."""
     seconds: float = 30.0
-    """An answer takes at most so long (503), waiting and unpacking included."""
+    """The time limit of an answer (503), waiting included."""
     arrival: float = 10.0
-    """A request arrives within so many seconds (408)."""
+    """The time limit for a request to arrive (408)."""
     texts: int = 32
-    """At most so many texts, or pictures, in a request."""
-    characters: int | None = left_open("4,000")
-    """At most so many characters in a text."""
-    tokens: int | None = left_open("as many as in training")
-    """At most so many tokens in a text."""
-    beam: int | None = left_open(10)
-    """At most so many hypotheses may be asked for."""
-    pixels: int | None = left_open("16,000,000")
-    """At most so many pixels in the pictures of a request; their first bytes say it, before they are unpacked."""
-    body: int | None = left_open("1,000,000, for pictures 8,000,000")
-    """At most so many bytes in a request."""
+    """Inputs per request, at most."""
 
-    log: Flag = False
-    """Print a line for each request: when, which path, which status, how long; never its text."""
-    weights: Literal["best", "last", "average"] = "best"
-    """Which weights of the run: of the best validation, of the last step, or their average if one was made."""
-    threads: int | None = None
-    """Threads of the processor; left open, as many as the training found best."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to compute; auto takes a GPU if there is one."""
+    log: bool = flag()
+    """Print a line per request: time, path, status, duration; never its content."""
+    task: dict[str, Any] = field(default_factory=dict)
+    load: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
-        positive(self, "batch", "waiting", "texts", "characters", "tokens", "beam", "pixels", "body", "threads")
+        check_positive(self, "batch", "waiting", "texts")
         for name in ("seconds", "arrival"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"--{name} must be more than 0 and finite, got {getattr(self, name)}")
 
 
-def verb(args: Sequence[str]) -> int:
-    typed = parse(Options, "regard serve", args)
-    from regard.cli.loading import recorded
-    from regard.cli.sights import SIGHTS
+def run(args: Sequence[str]) -> int:
+    options, config = parse_with_run(ServeOptions, "regard serve", args, "Serve")
+    of_task = config.Serve(**options.task)
+    if not config.is_served:
+        raise ValueError(
+            f"{options.run} is a run of {config.name}, which is not served; "
+            f"use {config.next_command(shlex.quote(str(options.run)))}"
+        )
     from regard.serve.http.allowed_hosts import loopback
     from regard.serve.server import address, listen, serve
 
-    limits, kind = _limits(typed), recorded(typed.run).kind
-    if kind not in ("Translate", *SIGHTS):
-        raise ValueError(f"{typed.run} is a run of {kind}, which is not served; regard predict {typed.run} asks it")
-    served = (_seeing if kind in SIGHTS else _translating)(typed, limits)
-    with listen(typed.host, typed.port) as at:
+    limits = _limits(options, of_task)
+    loaded = run_options.load(options.run, options.load)
+    endpoint = loaded.predictor.endpoint(limits, run=options.run.resolve().name, step=loaded.step)
+    with listen(options.host, options.port) as socket:
 
         def ready() -> None:
-            if not loopback(typed.host):
+            if not loopback(options.host):
                 _note(
-                    f"--host {typed.host} lets in everyone who reaches this machine, without a password and "
+                    f"--host {options.host} lets in everyone who reaches this machine, without a password and "
                     "unencrypted; put a proxy with both in front of it, or leave --host out"
                 )
-            print(f"{typed.run} is served at {address(at)} (Ctrl-C stops it)", flush=True)
+            print(f"{options.run} is served at {address(socket)} (Ctrl-C stops it)", flush=True)
 
-        log = _line if typed.log else None
-        count = serve(served, served.limits, at, host=typed.host, allowed=typed.allow_host, log=log, ready=ready)
+        log = _print if options.log else None
+        count = serve(endpoint, limits, socket, host=options.host, allowed=options.allow_host, log=log, ready=ready)
     _note(f"stopped; {count} request{'s' * (count != 1)} answered")
     return 0
 
 
-def _limits(typed: Options) -> "Limits":
+def _limits(options: ServeOptions, of_task: Any) -> "Limits":
+    """The limits that were typed, or that the task gives; otherwise the defaults of Limits."""
     from regard.inference.limits import Limits
 
-    names = [one.name for one in fields(Limits) if getattr(typed, one.name, None) is not None]
-    return Limits(**{name: getattr(typed, name) for name in names})
-
-
-def _translating(typed: Options, limits: "Limits") -> "TranslateEndpoint":
-    refuse(typed, ("pixels",), f"is for pictures, and {typed.run} translates")
-    from regard.cli.loading import load
-    from regard.serve.translate_endpoint import TranslateEndpoint
-
-    loaded = load(typed.run, typed.weights, typed.device, typed.threads)
-    return TranslateEndpoint(loaded.task, loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
-
-
-def _seeing(typed: Options, limits: "Limits") -> "ImageEndpoint":
-    refuse(typed, ("characters", "tokens", "beam"), f"is for texts, and {typed.run} looks at pictures")
-    from regard.cli.loading import recorded
-    from regard.cli.sights import SIGHTS
-    from regard.serve.image_endpoint import ImageEndpoint
-
-    # a body may be large, and those of all who are connected are in memory
-    limits = replace(limits, body=typed.body or 8_000_000, connections=64)
-    loaded = SIGHTS[recorded(typed.run).kind](typed.run, typed.weights, typed.device, typed.threads)
-    return ImageEndpoint(loaded.by, limits, run=typed.run.resolve().name, step=loaded.step)
+    names = [item.name for item in fields(Limits)]
+    values = {name: getattr(of_task, name, getattr(options, name, None)) for name in names}
+    return Limits(**{name: value for name, value in values.items() if value is not None})
 
 
 def _note(text: str) -> None:
-    _line(f"regard: {text}")
+    _print(f"regard: {text}")
 
 
-def _line(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

@@ -1,157 +1,174 @@
-"""regard train: a new run, or one that goes on."""
+"""regard train: a new run, or one that is resumed."""
 
+import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from regard.cli.main import choose, first
+from regard.cli.main import choose, is_main_process
 from regard.cli.parsing import toml_config
-from regard.cli.parsing.options import parse, part
-from regard.tasks import registry
-from regard.tasks.registry import TASKS, Kind
+from regard.cli.parsing.parser import parse, unchecked_value
+from regard.common.option_checks import dashed
+from regard.common.option_fields import option
+from regard.tasks.base import TaskConfig
+from regard.tasks.registry import TASKS, task_from_record
 from regard.training.config import ENDS, PLANNED, TrainingConfig, lasting
 from regard.training.run_folder import RunRecord
 
-ABOUT = {
-    "translate": "one sequence into another: your own two text files, or dates, pronunciation, reversal",
-    "classify-image": "which class is a picture of: folders of pictures, IDX files, or written digits",
-    "caption": "what does a picture show, in words: pictures with captions, or scenes of written digits",
-    "glimpse": "which class is a picture of, seen through a few glimpses, and where to look for it",
-    "generate": "new pictures of a class that is asked for: folders of pictures, IDX files, or written digits",
-}
+SUMMARIES = {name: config.summary for name, config in TASKS.items()}
 _ABOUT = """`regard train TASK --help` lists the options of a task.
-`regard train --resume RUN` goes on with a run, whatever its task; options of training given there hold from now on.
+`regard train --resume RUN` resumes a run of any task; options of training that are given there hold from then on.
 `torchrun --nproc-per-node 2 -m regard train ...` trains with two processes."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class New:
-    """Train a model on data of your own or on embedded data.
+class TrainOptions:
+    """Train a model on your own data or on an embedded data set.
 
-    Ctrl-C saves and says how to go on. The run folder holds all there is: weights, vocabularies, metrics, options.
+    Ctrl-C saves a checkpoint and prints how to resume. The run folder holds weights, vocabularies, metrics and options.
     """
 
-    out: Path | None = None
-    """A new folder for all that the training leaves behind; left open, runs/TASK-DATE-TIME."""
-    config: Path | None = None
-    """A TOML file with options, such as the config.toml of a run; those typed win. Its paths start where you are."""
-    task: dict[str, Any] = field(default_factory=dict, metadata=part())
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))
+    out: Path | None = option(None, metavar="FOLDER")
+    """A new folder for the run; if left out, runs/TASK-DATE-TIME."""
+    config: Path | None = option(None, metavar="FILE")
+    """A TOML file with options, such as the config.toml of a run; typed options win. Paths in it are relative to the
+    working directory."""
+    task: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Resume:
-    """Go on with a run as it was: data, model and training are read from its folder.
+class ResumeOptions:
+    """Resume a run: data, model and training are read from its folder.
 
     Options of training that are given here hold from now on, such as a larger --steps; the defaults are the run's own.
     """
 
     resume: Path
     """The folder of the run."""
-    training: dict[str, Any] = field(default_factory=dict, metadata=part(TrainingConfig))
+    training: dict[str, Any] = field(default_factory=dict)
 
 
-def verb(args: Sequence[str]) -> int:
-    resume = any(word == "--resume" or word.startswith("--resume=") for word in args)
-    if resume:
-        return _resume(args[1:] if args[0] in TASKS else args)
-    task = choose("regard train", "TASK", ABOUT, args, _ABOUT)
-    return 0 if task is None else _new(task, args[1:])
+def run(args: Sequence[str]) -> int:
+    if any(word == "--resume" or word.startswith("--resume=") for word in args):
+        name, options = (args[0], args[1:]) if args[0] in TASKS else (None, args)
+        return _resume(options, name)
+    name = choose("regard train", "TASK", SUMMARIES, args, _ABOUT)
+    return 0 if name is None else _new(TASKS[name], args[1:])
 
 
-def chosen(of: type[Any], verb: str, task: str, args: Sequence[str]) -> Any:
-    """The options that were typed, and where none was those of the file that --config names, or the task's own."""
-    prog, kind = f"regard {verb} {task}", TASKS[task]
-    own = kind.TRAINING
-    typed = parse(of, prog, args, own, task=kind)
-    if typed.config is None:
-        return typed
-    given = toml_config.read(typed.config, {"task": kind, "training": TrainingConfig})
-    return parse(of, prog, args, own | given, task=kind)
+def parse_task(options: type[T], prog: str, config: type[TaskConfig], args: Sequence[str]) -> T:
+    """The options that were typed, then those of the file that --config names, then the task's own for training."""
+    sections: dict[str, type] = {"task": config, "training": TrainingConfig}
+    file = unchecked_value("--config", options, args, sections=sections)
+    of_file = {} if file is None else toml_config.read(Path(file), sections)
+    parsed: Any = parse(options, prog, args, sections=sections, defaults=of_file)
+    return replace(parsed, training={**config.training, **parsed.training})
 
 
-def there(task: Kind) -> Kind:
-    """The task, if the files that it names are there: told at once, before anything is imported that takes long."""
-    for one in fields(task):
-        given = getattr(task, one.name)
-        kind = "folder" if one.metadata.get("metavar") == "FOLDER" else "file"
-        for path in given if isinstance(given, tuple) else (given,):
+def check_paths_exist(config: TaskConfig) -> TaskConfig:
+    """The options, if the files that they name exist: raises before anything slow is imported."""
+    for item in fields(config):  # type: ignore[arg-type]
+        value = getattr(config, item.name)
+        noun = "folder" if item.metadata.get("metavar") == "FOLDER" else "file"
+        for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, Path) and not path.exists():
-                option = f"--{one.name.replace('_', '-')}"
-                raise ValueError(f"there is no {kind} {path}, which {option} names; name one that is there")
-    return task
+                raise ValueError(f"there is no {noun} {path}, which {dashed(item.name)} names; name one that is there")
+    return config
 
 
-def training_of(choices: dict[str, Any], task: Kind) -> tuple[TrainingConfig, str]:
-    """The training, and what it is if nothing was said of its end, or minutes alone, as the rest of a sentence."""
-    told = []
-    if all(choices[name] is None for name in ENDS):
-        if (steps := task.STEPS.get(task.kind)) is not None:
-            choices, end = {**choices, "steps": steps}, f"{steps:,} steps"
+def training_config(choices: dict[str, Any], config: TaskConfig) -> tuple[TrainingConfig, str]:
+    """The training; and, as the rest of a sentence, its end if none was given and its schedule if it was replaced."""
+    choices, notes = dict(choices), []
+    if all(choices.get(name) is None for name in ENDS):
+        budget = config.budgets[config.dataset]
+        if budget.steps is not None:
+            choices["steps"], end = budget.steps, f"{budget.steps:,} steps"
         else:
-            minutes = task.MINUTES[task.kind]
-            choices, end = {**choices, "minutes": minutes}, lasting(minutes)
-        told.append(f"ends after {end}, as no --steps, --epochs or --minutes is given")
-    own = task.TRAINING.get("schedule")
-    if own in PLANNED and choices.get("schedule") == own and choices["steps"] is None and choices["epochs"] is None:
-        choices = {**choices, "schedule": TrainingConfig.schedule}
-        told.append(
+            assert budget.minutes is not None
+            choices["minutes"], end = budget.minutes, lasting(budget.minutes)
+        notes.append(f"ends after {end}, as no --steps, --epochs or --minutes is given")
+    own = config.training.get("schedule")
+    planned = choices.get("steps") is not None or choices.get("epochs") is not None
+    if own in PLANNED and choices.get("schedule") == own and not planned:
+        choices["schedule"] = TrainingConfig.schedule
+        notes.append(
             f"has the schedule {TrainingConfig.schedule}, as minutes alone do not tell {own} how many steps there are"
         )
-    return TrainingConfig(**choices), " and ".join(told)
+    return TrainingConfig(**choices), " and ".join(notes)
 
 
-def _new(name: str, args: Sequence[str]) -> int:
-    typed: New = chosen(New, "train", name, args)
-    task = there(TASKS[name](**typed.task).placed())
-    training, end = training_of(typed.training, task)
-    run = _folder(name, training) if typed.out is None else typed.out
-    if first():
-        if not task.named:
-            print(f"No --train and no --data: {task.kind} it is.")
-        if end:
-            print(f"The training {end}.")
+def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
+    options = parse_task(TrainOptions, f"regard train {config.name}", config, args)
+    task = check_paths_exist(config(**options.task).with_absolute_paths())
+    training, notes = training_config(options.training, task)
+    folder = _default_folder(config.name, training) if options.out is None else options.out
+    if is_main_process():
+        if not options.task.get("data") and not options.task.get("train"):
+            print(f"No --train or --data given; using the built-in data set '{task.dataset}'.")
+        if notes:
+            print(f"The training {notes}.")
     from regard.cli.train_runner import train
 
-    task.rehearse()
-    return train(task, run, training, resume=False)
+    task.load().dry_run()
+    return train(task, folder, training, resume=False)
 
 
-def _resume(args: Sequence[str]) -> int:
-    _same_task(args)
-    typed = parse(Resume, "regard train", args)
-    record = RunRecord.read(typed.resume)
-    task = registry.told(record.kind, record.task, typed.resume)
-    given = vars(record.training)
-    # the end that a task proposed gives way to passes that are typed; minutes only shorten it
-    proposed = task.STEPS.get(task.kind)
-    if typed.training["epochs"] is not None and given["epochs"] is None and given["steps"] == proposed:
-        given = {**given, "steps": None}
-    typed = parse(Resume, "regard train", args, given)
+def _resume(args: Sequence[str], name: str | None) -> int:
+    """Resumes a run; `name` is the task that was typed, if any."""
+    _check_training_only(args)
+    sections: dict[str, type] = {"training": TrainingConfig}
+    run = unchecked_value("--resume", ResumeOptions, args, sections=sections)
+    record = None if run is None else RunRecord.read(Path(run))
+    recorded = {} if record is None else dict(vars(record.training))
+    # prints the help with the values of the run, or raises for the run that is missing
+    parse(ResumeOptions, "regard train", args, sections=sections, defaults=recorded)
+    options = parse(ResumeOptions, "regard train", args, sections=sections)
+    assert record is not None
+    task = task_from_record(record, options.resume)
+    if name not in (None, task.name):
+        raise ValueError(
+            f"{options.resume} is a run of {task.name}, not of {name}; resume it without a task: "
+            f"regard train --resume {shlex.quote(str(options.resume))}"
+        )
+    # the steps that a task proposed give way to --epochs; --minutes only shortens them
+    proposed = task.budgets[task.dataset].steps
+    if (
+        options.training.get("epochs") is not None
+        and recorded["epochs"] is None
+        and recorded["steps"] is not None
+        and recorded["steps"] == proposed
+    ):
+        recorded["steps"] = None
+    if options.training.get("schedule", recorded["schedule"]) != "plateau":
+        recorded |= {"plateau_factor": None, "plateau_patience": None}
     from regard.cli.train_runner import train
 
-    return train(task, typed.resume, TrainingConfig(**typed.training), resume=True)
+    return train(task, options.resume, TrainingConfig(**{**recorded, **options.training}), resume=True)
 
 
-def _same_task(args: Sequence[str]) -> None:
-    """Refuses what a run cannot change: options of a new one that are none of training."""
-    kept = {one.name for of in (New, *TASKS.values()) for one in fields(of)} - {
-        one.name for one in fields(TrainingConfig)
-    }
+def _check_training_only(args: Sequence[str]) -> None:
+    """Raises for options of a new run that a resumed one cannot change."""
+    models = [model for config in TASKS.values() for model in config.models.values()]
+    options: list[Any] = [TrainOptions, *TASKS.values(), *models]
+    fixed = {item.name for each in options for item in fields(each)}
+    fixed -= {item.name for item in fields(TrainingConfig)}
     for word in args[: args.index("--") if "--" in args else None]:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
-        if word.startswith("--") and name in kept:
+        if word.startswith("--") and name in fixed:
             raise ValueError(
-                f"--{name.replace('_', '-')} was settled when the run began, as its data and its model were; --resume "
+                f"{dashed(name)} was fixed when the run began, as its data and its model were; --resume "
                 "changes options of training alone, such as --steps: leave it out, or begin a run without --resume"
             )
 
 
-def _folder(task: str, training: TrainingConfig) -> Path:
+def _default_folder(task: str, training: TrainingConfig) -> Path:
     """Named after the time: that of the first process, if there are several."""
     from regard.training.runtime.distributed import join
 
-    (now,) = join(training.device).share([time.time()])
+    (now,) = join(training.device).broadcast([time.time()])
     return Path("runs") / time.strftime(f"{task}-%Y%m%d-%H%M%S", time.localtime(now))

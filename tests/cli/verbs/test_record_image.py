@@ -1,5 +1,6 @@
-"""regard record and regard view of what looks at pictures: trainings, and vision models of transformers."""
+"""regard record and regard view of models that read images: runs, and vision models of transformers."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.viz.recordings import said as words
 
 from regard.cli.main import main
 from regard.recording.recording import Recording
+from regard.tasks.generate_image.options import GenerateImage
 
 TINY = "--batch 400 --threads 1 --steps 1"
 
@@ -64,7 +66,7 @@ def test_a_training_sees_a_picture(run: Path, picture: Path, regard: Regard, tmp
     assert ran.out.startswith(said.strip().split(" ")[0])
     assert ran.err == (
         "regard: 1 map of 1 module, each checked against what the model computed\n"
-        f"regard: what was recorded is in {path}; look at it: regard view {path} --image {picture} --out page.html\n"
+        f"regard: the recording is in {path}; view it: regard view {path} --image {picture} --out page.html\n"
     )
     tape = Recording.load(path)
     assert [(one.name, one.kind, one.grid) for one in tape] == [("blocks.0.gate", "gate", (8, 8))]
@@ -88,15 +90,16 @@ def test_a_training_sees_a_picture(run: Path, picture: Path, regard: Regard, tmp
 def test_gates_of_channels_are_bars_and_no_places(picture: Path, regard: Regard, tmp_path: Path) -> None:
     run, path = trained(tmp_path, "se"), tmp_path / "r.safetensors"
     ran = regard("record", run, picture, "--out", path)
-    assert ran.err.endswith(f"regard: what was recorded is in {path}; look at it: regard view {path}\n")
+    assert ran.err.endswith(f"regard: the recording is in {path}; view it: regard view {path}\n")
     assert "2 channels" in regard("view", path).out
     assert regard("view", run, picture, "--out", tmp_path / "a.svg").code == 0
     told = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert "weight of each channel of blocks.0.gate" in told
-    assert "the model says: " in told
+    assert "prediction: " in told
     assert regard("predict", run, picture, "--picture", tmp_path / "b.svg").code == 0
     assert (tmp_path / "b.svg").read_text(encoding="utf-8") == told
-    why = "needs maps of places of a picture, and there are none here: its gates weigh whole channels; leave it out\n"
+    why = "needs attention over patches of an image, and there is none here: its gates weigh whole channels; "
+    why += "leave it out\n"
     for suffix in (".png", ".html"):
         ran = regard("view", path, "--image", picture, "--out", tmp_path / f"b{suffix}")
         assert ran == (2, "", f"regard: --image {picture} {why}")
@@ -124,10 +127,11 @@ def test_another_picture_is_refused_and_a_missing_one_asked_for(
     assert ran == (
         2,
         "",
-        f"regard: --image {other} has 20 × 30 pixels, and the picture that was looked at, three.png, had 30 × 20; "
+        f"regard: --image {other} has 20 × 30 pixels, and the image that the model read, three.png, had 30 × 20; "
         "name that one\n",
     )
-    hint = "regard: they look at places of a picture; over it: regard view {} --image three.png --out {}\n"
+    hint = "regard: they attend to patches of an image; to draw them over it: "
+    hint += "regard view {} --image three.png --out {}\n"
     assert hint.format(path, "a.png") in regard("view", path).err
     assert hint.format(path, tmp_path / "a.svg") in regard("view", path, "--out", tmp_path / "a.svg").err
     for told in (
@@ -139,7 +143,8 @@ def test_another_picture_is_refused_and_a_missing_one_asked_for(
         assert "over it" not in told.err
     ran = regard("view", path, "--what", "captions", "--image", picture, "--out", tmp_path / "a.svg")
     assert ran.err == (
-        "regard: --what captions draws looks of kind cross or alignment, and there are none here; try --what overlay\n"
+        "regard: --what captions draws attention of kind cross or alignment, and there is none here; "
+        "try --what overlay\n"
     )
 
 
@@ -177,30 +182,31 @@ def test_what_cannot_be_seen(run: Path, vit: Path, picture: Path, regard: Regard
             assert sentence in ran.err
             assert "Traceback" not in ran.err
     ran = regard("view", run)
-    assert ran == (2, "", f"regard: {run} looks at pictures; name one, such as three.png\n")
+    assert ran == (2, "", f"regard: {run} reads images; name one, such as three.png\n")
     ran = regard("view", run, picture, "--image", picture, "--out", tmp_path / "a.png")
-    assert "is for a recording; of a training, write the picture behind it" in ran.err
+    assert "is for a recording; for a run, name the image behind it" in ran.err
 
 
 def test_a_network_that_does_not_attend(picture: Path, regard: Regard, tmp_path: Path) -> None:
     plain = trained(tmp_path, None)
     ran = regard("record", plain, picture)
-    assert ran == (2, "", f"regard: nothing in {plain} attended, so there is nothing to see; name another one\n")
+    assert ran == (2, "", f"regard: nothing in {plain} attended, so there is nothing to show; name another one\n")
     ran = regard("predict", plain, picture, "--picture", tmp_path / "a.png")
-    assert ran == (2, "", f"regard: --picture draws what gates looked at, and {plain} has none; leave it out\n")
+    assert ran == (2, "", "regard: --picture draws attention, and this model has none; leave it out\n")
 
 
 def test_a_run_that_does_neither(run: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(run, other)
-    told = (other / "run.json").read_text(encoding="utf-8")
-    (other / "run.json").write_text(told.replace("ClassifyImage", "Generate"), encoding="utf-8")
+    record = json.loads((other / "run.json").read_text(encoding="utf-8"))
+    record |= {"task": "generate-image", "options": GenerateImage.of().to_json()}
+    (other / "run.json").write_text(json.dumps(record), encoding="utf-8")
     ran = regard("record", other, picture)
-    assert (
-        ran.err == f"regard: {other} is a run of Generate, which reads neither a text nor a picture; name another one\n"
-    )
+    why = "which reads neither a text nor an image; name another run"
+    assert ran.err == f"regard: {other} is a run of generate-image, {why}\n"
     ran = regard("serve", other)
-    assert ran.err == f"regard: {other} is a run of Generate, which is not served; regard predict {other} asks it\n"
+    command = f"regard predict {other} CLASS --picture samples.png"
+    assert ran.err == f"regard: {other} is a run of generate-image, which is not served; use {command}\n"
 
 
 def test_a_damaged_folder_of_transformers(vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:

@@ -1,0 +1,21 @@
+"""Where commands write: notes, and files that can be written.  No torch here."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.common.suggestions import known
+
+
+def note(text: str) -> None:
+    """A sentence beside the output."""
+    print(f"regard: {text}", file=sys.stderr, flush=True)
+
+
+def check_writable(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
+    """Raises before a model is loaded if the file cannot be written."""
+    if path is None:
+        return
+    known(f"suffix of {option}", path.suffix, suffixes)
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")

@@ -1,0 +1,48 @@
+"""regard predict: inputs of other kinds than text. Its options and outputs are tested with the tasks."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Regard
+
+from regard.tasks.translate.options import Translate
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ([], "name an input, or several, behind the run: each is one image"),
+        (["--file", "lines.txt"], "--file lines.txt is for lines of text; name each image behind the run"),
+        (["a.png", "--picture", "a.doc"], "unknown suffix of --picture '.doc'; known are: .html, .png, .svg, .pdf"),
+        (["a.png", "--picture", "nix/b.png"], "--picture nix/b.png: there is no folder nix; make it first"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    args: list[str], sentence: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translate, "input_kind", "image")
+    ran = regard("predict", trained, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"regard: {sentence}")
+    assert ran.err.count("\n") == 1
+
+
+def test_an_output_stands_behind_its_image(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = regard("predict", trained, "a b", "c d").out.splitlines()
+    monkeypatch.setattr(Translate, "input_kind", "image")
+    assert regard("predict", trained, "a b", "c d").out == f"a b\t{outputs[0]}\nc d\t{outputs[1]}\n"
+    values = json.loads(regard("predict", trained, "a b", "--json").out)
+    assert values["source"] == "a b"
+
+
+def test_inputs_are_not_overwritten(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = tmp_path / "a.png"
+    image.write_bytes(b"an image")
+    monkeypatch.setattr(Translate, "input_kind", "image")
+    ran = regard("predict", trained, image, "--picture", image)
+    sentence = f"regard: --picture {image} is an input and would be written over; name another file\n"
+    assert ran == (2, "", sentence)
+    assert image.read_bytes() == b"an image"
