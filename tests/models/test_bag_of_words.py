@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attn.call import Need
 from regard.models import BagOfWords
 
 B, T, VOCABULARY, CLASSES, BUCKETS = 3, 7, 17, 5, 11
@@ -105,6 +106,12 @@ def test_it_finds_what_scikit_learn_finds() -> None:
 def test_bad_buckets_are_told(bigrams: int) -> None:
     with pytest.raises(ValueError, match=f"bigrams must be a number of buckets, 0 or more, got {bigrams!r}; try"):
         BagOfWords(3, 2, bigrams=bigrams)
+
+
+def test_it_has_no_attention() -> None:
+    model = BagOfWords(3, 2)
+    with pytest.raises(ValueError, match="asks for results of an attention, and a bag of words has none; leave it out"):
+        model.classify(torch.tensor([[1]]), torch.tensor([1]), Need(weights=True))
 
 
 def test_bad_shapes_are_told() -> None:

@@ -43,7 +43,7 @@ def test_the_paper_written_out() -> None:
     model = built()
     tokens, lengths = given()
     got = model.classify(tokens, lengths, WEIGHTS)
-    assert got.word_weights is not None
+    assert got.weights is not None
     assert got.sentence_weights is not None
 
     def read(gru: nn.GRU, attention: QueryPooling, x: Tensor) -> tuple[Tensor, Tensor]:  # "t d"
@@ -65,7 +65,7 @@ def test_the_paper_written_out() -> None:
             length = int(lengths[b, s])
             vector, a = read(grus[0], model.word_attention, model.embedding(tokens[b, s, :length]))
             vectors.append(vector)
-            torch.testing.assert_close(got.word_weights[b, s, :length], a)
+            torch.testing.assert_close(got.weights[b, s, :length], a)
         document, a = read(grus[1], model.sentence_attention, torch.stack(vectors))
         torch.testing.assert_close(got.sentence_weights[b, filled], a)
         torch.testing.assert_close(got.logits[b], model.output(document))
@@ -76,20 +76,20 @@ def test_batched_is_one_by_one_and_what_is_empty_is_absent(name: str) -> None:
     model = built(name)
     tokens, lengths = given()
     got = model.classify(tokens, lengths, WEIGHTS)
-    assert got.word_weights is not None
+    assert got.weights is not None
     assert got.sentence_weights is not None
     for b in range(B):
         filled = lengths[b] > 0
         longest = int(lengths[b].max())
         alone = model.classify(tokens[b : b + 1, filled, :longest], lengths[b : b + 1, filled], WEIGHTS)
-        assert alone.word_weights is not None
+        assert alone.weights is not None
         assert alone.sentence_weights is not None
         torch.testing.assert_close(alone.logits[0], got.logits[b])
         torch.testing.assert_close(alone.sentence_weights[0], got.sentence_weights[b, filled])
-        torch.testing.assert_close(alone.word_weights[0], got.word_weights[b, filled, :longest])
+        torch.testing.assert_close(alone.weights[0], got.weights[b, filled, :longest])
         assert not got.sentence_weights[b, ~filled].any()
     inside = torch.arange(T) < lengths[..., None]
-    assert not got.word_weights[~inside].any()
+    assert not got.weights[~inside].any()
     # neither what padding holds nor how much of it there is
     torch.testing.assert_close(model(tokens.masked_fill(~inside, 3), lengths), got.logits)
     torch.testing.assert_close(model(F.pad(tokens, (0, 2, 0, 3), value=5), F.pad(lengths, (0, 3))), got.logits)
@@ -98,9 +98,9 @@ def test_batched_is_one_by_one_and_what_is_empty_is_absent(name: str) -> None:
 @every
 def test_weights_sum_to_one_where_there_are_words(name: str) -> None:
     got = built(name).classify(*given(), WEIGHTS)
-    assert got.word_weights is not None
+    assert got.weights is not None
     assert got.sentence_weights is not None
-    torch.testing.assert_close(got.word_weights.sum(-1), (LENGTHS > 0).double())
+    torch.testing.assert_close(got.weights.sum(-1), (LENGTHS > 0).double())
     torch.testing.assert_close(got.sentence_weights.sum(-1), torch.ones(B, dtype=torch.float64))
 
 
@@ -145,7 +145,7 @@ def test_a_hard_attention_gives_the_log_probability_of_all_its_draws() -> None:
     got.log_prob.sum().backward()
     assert model.word_attention.query.grad is not None
     plain = model.classify(*given())
-    assert plain.word_weights is plain.sentence_weights is plain.log_prob is plain.entropy is None
+    assert plain.weights is plain.sentence_weights is plain.log_prob is plain.entropy is None
 
 
 def test_the_weights_of_both_levels_can_be_recorded() -> None:
@@ -156,9 +156,9 @@ def test_the_weights_of_both_levels_can_be_recorded() -> None:
     got = model.classify(tokens[:1], lengths[:1], WEIGHTS)
     words, sentences = recording
     assert [words.name, sentences.name] == ["word_attention.attention", "sentence_attention.attention"]
-    assert got.word_weights is not None
+    assert got.weights is not None
     assert got.sentence_weights is not None
-    torch.testing.assert_close(words.weights[:].squeeze(), got.word_weights[0, :3])
+    torch.testing.assert_close(words.weights[:].squeeze(), got.weights[0, :3])
     torch.testing.assert_close(sentences.weights[:].squeeze()[:3], got.sentence_weights[0, :3])
 
 

@@ -1,24 +1,30 @@
-"""BagOfWords: logistic regression on the counts of words, the baseline that knows no order."""
+"""BagOfWords: logistic regression on word counts, the baseline that ignores word order."""
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
+from regard.attn.call import NOTHING, Need
+from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 
 # an odd factor near 2⁶⁴ divided by the golden ratio spreads neighbouring numbers  (Knuth 1998, 6.4)
-_SPREAD = -7046029254386353131
+_HASH_FACTOR = -7046029254386353131
 
 
-class BagOfWords(nn.Module):
+class BagOfWords(TextClassifier):
     """logits = b + Σ_w count(w) W_w: multinomial logistic regression on counts of words, and of pairs of neighbours.
 
-    With `bigrams` pairs are counted too, in so many buckets by a hash of the two words; pairs that share a bucket share
-    its weights  (Weinberger et al. 2009). All weights start at zero.
+    With `bigrams`, pairs are counted too, in that many buckets by a hash of the two words; pairs that share a bucket
+    share its weights  (Weinberger et al. 2009). All weights start at zero.
     """
+
+    attends: ClassVar[bool] = False
 
     def __init__(self, vocabulary: int, classes: int, *, bigrams: int = 0, padding: int = 0) -> None:
         super().__init__()
-        checks.sizes("BagOfWords", vocabulary=vocabulary, classes=classes)
+        checks.positive_ints("BagOfWords", vocabulary=vocabulary, classes=classes)
         if isinstance(bigrams, bool) or not isinstance(bigrams, int) or bigrams < 0:
             raise ValueError(f"bigrams must be a number of buckets, 0 or more, got {bigrams!r}; try bigrams=100000")
         self.vocabulary, self.bigrams, self.padding = vocabulary, bigrams, padding
@@ -35,14 +41,19 @@ class BagOfWords(nn.Module):
                 f"tokens must be (texts, words) with one length per text, got {checks.shape(tokens)} and "
                 f"{checks.shape(lengths)}; pad the texts"
             )
-        inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths.unsqueeze(-1)  # "b t"
-        logits = self.weights(tokens.masked_fill(~inside, self.padding)) + self.bias
+        is_real = torch.arange(tokens.shape[1], device=tokens.device) < lengths.unsqueeze(-1)  # "b t"
+        logits = self.weights(tokens.masked_fill(~is_real, self.padding)) + self.bias
         if self.pairs is not None and tokens.shape[1] > 1:
-            logits = logits + self.pairs(self.buckets(tokens).masked_fill(~inside[:, 1:], self.bigrams))
+            logits = logits + self.pairs(self.buckets(tokens).masked_fill(~is_real[:, 1:], self.bigrams))
         return logits
+
+    def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
+        if need != NOTHING:
+            raise ValueError(f"need={need} asks for results of an attention, and a bag of words has none; leave it out")
+        return TextClassifierOutput(self(tokens, lengths))
 
     def buckets(self, tokens: Tensor) -> Tensor:  # "b t" -> "b t-1"
         """The bucket of every pair of neighbours."""
         pair = tokens[:, :-1].long() * self.vocabulary + tokens[:, 1:]
-        # whole numbers of 64 bits wrap around; the upper bits are the well-mixed ones
-        return ((pair * _SPREAD) >> 32).remainder(self.bigrams)
+        # 64-bit integers wrap around; the upper bits are the well-mixed ones
+        return ((pair * _HASH_FACTOR) >> 32).remainder(self.bigrams)

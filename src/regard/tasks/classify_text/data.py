@@ -1,0 +1,223 @@
+"""The texts of a run: their splits, their tokens sentence by sentence, and the facts that the run records of them."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.common import atomic_files
+from regard.common.dataclass_json import dataclass_from_file
+from regard.data.embedded import TEXTS
+from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, split
+from regard.data.text.sentences import split_sentences
+from regard.data.text.special_tokens import PAD, SPECIAL, UNK
+from regard.data.text.tokenizer import Tokenizer
+from regard.tasks.classify_text.options import ClassifyText
+
+_FILE = "texts.json"
+# texts are sorted by shape within pools of about this many batches, so that they have other neighbours in every epoch
+_POOL = 256
+
+# the tokens of every sentence of a text
+Sentences = list[list[int]]
+
+
+def read(config: ClassifyText) -> LabelledSplits:
+    """The texts to train on, to validate and to test on; no text that is held out is also one to train on."""
+    if config.dataset != "files":
+        return TEXTS[config.dataset].splits(config.seed)
+    assert config.train is not None
+    train = read_labelled(config.train)
+    if len(train.classes) < 2:
+        raise ValueError(
+            f"train={config.train} has one class, {train.classes[0]!r}, so there is nothing to learn; "
+            "give texts of another class as well"
+        )
+    if config.valid is None:
+        train, valid = split(train, config.valid_share, config.seed)
+    else:
+        valid = read_labelled(config.valid, train.classes)
+    return LabelledSplits(train, valid, valid if config.test is None else read_labelled(config.test, train.classes))
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """The classes of a run, the number of its texts, and their fingerprints."""
+
+    classes: list[str]
+    train: int
+    valid: int
+    train_sha256: str
+    valid_sha256: str
+
+    @staticmethod
+    def of(splits: LabelledSplits) -> "TextFacts":
+        train, valid = splits.train, splits.valid
+        return TextFacts(list(train.classes), len(train), len(valid), _digest(train), _digest(valid))
+
+    @staticmethod
+    def read(folder: Path) -> "TextFacts":
+        return dataclass_from_file(TextFacts, folder / _FILE, "texts")
+
+    @staticmethod
+    def saved(folder: Path) -> bool:
+        return (folder / _FILE).exists()
+
+    def write(self, folder: Path) -> None:
+        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
+
+    def check_same(self, folder: Path) -> None:
+        """Raises if the run of the folder began with other texts."""
+        before = TextFacts.read(folder)
+        for name in ("train", "valid"):
+            if getattr(before, f"{name}_sha256") != getattr(self, f"{name}_sha256"):
+                raise ValueError(
+                    f"the {name} data of {folder} has changed: it had {getattr(before, name)} texts, now "
+                    f"{getattr(self, name)}, and other content; put the files back as they were, or train in another "
+                    "folder"
+                )
+
+
+def check_held_out(valid: LabelledTexts, folder: Path) -> None:
+    """Raises if the run of the folder held out other texts than these, which it may have learned from."""
+    if _digest(valid) != TextFacts.read(folder).valid_sha256:
+        raise ValueError(
+            f"{folder} held out other texts than these: its files have changed since, or another version of regard "
+            "began it; give texts that it has not learned from, by --test"
+        )
+
+
+def _digest(data: LabelledTexts) -> str:
+    digest = hashlib.sha256()
+    for label, text in zip(data.labels.tolist(), data.texts, strict=True):
+        digest.update(f"{data.classes[label]}\t{text}\n".encode())
+    return digest.hexdigest()
+
+
+def train_tokenizer(config: ClassifyText, texts: Sequence[str]) -> Tokenizer:
+    """The vocabulary of the training texts.
+
+    Words that occur once are left out: they are unknown already in training, so the model learns to read texts with
+    unknown words.
+    """
+    vocabulary = config.vocabulary
+    if config.tokens == "words":
+        counts = Counter(word for text in texts for word in text.split())
+        repeated = sum(count > 1 for count in counts.values())
+        vocabulary = min(vocabulary, SPECIAL + 1 + (repeated or len(counts)))
+    return Tokenizer.train(config.tokens, texts, vocabulary)
+
+
+class EncodedTexts(NamedTuple):
+    """The tokens of texts, sentence by sentence, and counts of every text."""
+
+    texts: list[Sentences]
+    num_cut: list[int]  # tokens beyond the longest text that the model reads
+    num_unknown: list[int]  # tokens that are not in the vocabulary, of those that the model reads
+    is_empty: list[bool]
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> EncodedTexts:
+    """The tokens of every text, at most `max_length` in all.
+
+    A text without a token, such as an empty one, is encoded as one unknown token.
+    """
+    sentences = [split_sentences(text) for text in texts]
+    tokens = iter(tokenizer.encode(list(chain.from_iterable(sentences))))
+    encoded = EncodedTexts([], [], [], [])
+    for each in sentences:
+        whole = [next(tokens) for _ in each]
+        kept = _truncate(whole, max_length)
+        encoded.texts.append(kept or [[UNK]])
+        encoded.num_cut.append(max(sum(map(len, whole)) - max_length, 0))
+        encoded.num_unknown.append(sum(sentence.count(UNK) for sentence in kept))
+        encoded.is_empty.append(not kept)
+    return encoded
+
+
+def _truncate(sentences: Sentences, max_length: int) -> Sentences:
+    """The first `max_length` tokens; a sentence without tokens stays if others follow, so that the rest keep their
+    numbers.
+    """
+    kept, room = [], max_length
+    for sentence in sentences:
+        kept.append(sentence[:room])
+        room -= len(kept[-1])
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept
+
+
+def plan_document_batches(
+    texts: Sequence[Sentences], cells: int, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:  # "n" each
+    """The batches of an epoch of texts that are padded by sentence: every text once, similar shapes together.
+
+    `cells` bounds texts × most sentences × longest sentence; a larger text has a batch of its own. A pure function of
+    its arguments.
+    """
+    rng = np.random.default_rng([seed, epoch])
+    shapes = np.array([(len(text), max(map(len, text))) for text in texts], np.int64).reshape(-1, 2)
+    order = rng.permutation(len(texts))
+    size = max(1, round(_POOL * cells / max(1.0, float(shapes.prod(1).mean())))) if len(texts) else 1
+    batches: list[NDArray[np.int64]] = []
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        s, t = shapes[rows].T
+        # the longest sentence ascends for one number of sentences and descends for the next: neighbours are similar
+        rows = rows[np.lexsort([np.where(s % 2, t, -t), s])]
+        first, most = 0, shapes[rows[0]]
+        for n, row in enumerate(rows):
+            most = np.maximum(most, shapes[row])
+            if n > first and (n + 1 - first) * int(most.prod()) > cells:
+                batches.append(rows[first:n])
+                first, most = n, shapes[row]
+        batches.append(rows[first:])
+    return [batches[n] for n in rng.permutation(len(batches))]
+
+
+def drop_words(texts: Sequence[Sentences], share: float, rng: np.random.Generator) -> list[Sentences]:
+    """Texts in which this share of the tokens, drawn at random, are unknown."""
+    if not share:
+        return list(texts)
+    count = sum(len(sentence) for text in texts for sentence in text)
+    dropped = iter((rng.random(count) < share).tolist())
+    return [[[UNK if next(dropped) else token for token in sentence] for sentence in text] for text in texts]
+
+
+def pad(texts: Sequence[Sentences], by_sentence: bool) -> tuple[Tensor, Tensor]:  # -> "b t", "b" or "b s t", "b s"
+    """The tokens of texts with PAD behind them, and their lengths; of every sentence, or of whole texts."""
+    rows = [text if by_sentence else [list(chain.from_iterable(text))] for text in texts]
+    s, t = max(map(len, rows)), max(len(row) for text in rows for row in text)
+    tokens = np.full((len(rows), s, t), PAD, np.int64)
+    lengths = np.zeros((len(rows), s), np.int64)
+    for n, text in enumerate(rows):
+        for i, row in enumerate(text):
+            tokens[n, i, : len(row)] = row
+            lengths[n, i] = len(row)
+    return (
+        (torch.from_numpy(tokens), torch.from_numpy(lengths))
+        if by_sentence
+        else (torch.from_numpy(tokens[:, 0]), torch.from_numpy(lengths[:, 0]))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TextBatch:
+    """Texts and their classes."""
+
+    tokens: Tensor  # "b t", or by sentence "b s t"
+    lengths: Tensor  # "b", or by sentence "b s"
+    labels: Tensor  # "b"
+
+    def to(self, device: torch.device) -> "TextBatch":
+        return TextBatch(self.tokens.to(device), self.lengths.to(device), self.labels.to(device))

@@ -1,0 +1,307 @@
+"""The options of the task classify-text and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
+from regard.common.option_fields import left_open
+from regard.tasks._option_checks import check_split
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.models.text_classifier import TextClassifier
+    from regard.tasks.classify_text.task import ClassifyTextTask
+
+# the attention of a model's own paper, softmax(U tanh(W h)); the other names are mechanisms
+PAPER = "paper"
+BAG_OF_WORDS = "bag-of-words"
+
+
+class TextModelOptions(ModelOptions):
+    """Options of models that classify texts."""
+
+    reads_sentences: ClassVar[bool] = False  # whether the model reads a text sentence by sentence
+
+    @property
+    def hop_penalty(self) -> float:
+        """The weight of ‖A Aᵀ − I‖² in the loss."""
+        return 0.0
+
+    @abstractmethod
+    def build(self, vocabulary: int, classes: int) -> TextClassifier: ...
+
+
+@dataclass(frozen=True)
+class AttentiveOptions(TextModelOptions):
+    """Options of models that attend to the states of a recurrent encoder."""
+
+    attention: str = PAPER
+    """That of the model's paper (paper), or a mechanism by name (see `regard list`)."""
+    width: int = left_open()
+    """The width of embeddings."""
+    hidden: int = 64
+    """The width of the recurrent state in each direction."""
+    layers: int = 1
+    """Recurrent layers per encoder."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"width": 128, "hidden": 64, "layers": 1})
+        check_share(self, {"dropout": 0.3})
+        if self.attention == "hard-argmax":
+            raise ValueError(
+                "attention='hard-argmax' cannot be learned, since no gradient goes through its choice; "
+                "try attention='hard', which learns by its rewards, 'gumbel' or 'straight-through'"
+            )
+
+    @property
+    def mechanism(self) -> str | None:
+        """The name of the mechanism, None for that of the paper."""
+        return None if self.attention == PAPER else self.attention
+
+
+@dataclass(frozen=True)
+class SelfAttentiveOptions(AttentiveOptions):
+    """Several hops of attention over the states of a text  (Lin et al. 2017)."""
+
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+    hops: int = 4
+    """Rows of attention: the vectors that a text becomes."""
+    attention_hidden: int = 64
+    """The width of tanh(W h) in the attention of the paper."""
+    feed: int = 128
+    """The width of the layer before the classes."""
+    penalty: float = 0.1
+    """The weight of ‖A Aᵀ − I‖², which keeps hops apart."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"hops": 4, "attention_hidden": 64, "feed": 128})
+        if not 0 <= self.penalty < float("inf"):
+            raise ValueError(f"penalty must be 0 or more and finite, got {self.penalty}; try penalty=0.1")
+
+    @property
+    def hop_penalty(self) -> float:
+        return self.penalty
+
+    def build(self, vocabulary: int, classes: int) -> TextClassifier:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.self_attentive import SelfAttentive
+
+        return SelfAttentive(
+            vocabulary,
+            classes,
+            width=self.width,
+            hidden=self.hidden,
+            layers=self.layers,
+            cell=self.cell,
+            hops=self.hops,
+            attention_hidden=self.attention_hidden,
+            attention=self.mechanism,
+            feed=self.feed,
+            dropout=self.dropout,
+            padding=PAD,
+        )
+
+
+@dataclass(frozen=True)
+class HierarchicalOptions(AttentiveOptions):
+    """Attention to the words of each sentence, and to the sentences of a text  (Yang et al. 2016)."""
+
+    reads_sentences: ClassVar[bool] = True
+
+    cell: Literal["gru", "lstm"] = "gru"
+    """The recurrent cell."""
+
+    def build(self, vocabulary: int, classes: int) -> TextClassifier:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.hierarchical import HierarchicalAttention
+
+        return HierarchicalAttention(
+            vocabulary,
+            classes,
+            width=self.width,
+            hidden=self.hidden,
+            layers=self.layers,
+            cell=self.cell,
+            attention=self.mechanism,
+            dropout=self.dropout,
+            padding=PAD,
+        )
+
+
+@dataclass(frozen=True)
+class BagOfWordsOptions(TextModelOptions):
+    """Logistic regression on the counts of tokens, without attention."""
+
+    bigrams: int = 20_000
+    """Buckets for pairs of neighbouring tokens; 0 counts single tokens alone."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 0, {"bigrams": 20_000})
+
+    def build(self, vocabulary: int, classes: int) -> TextClassifier:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.bag_of_words import BagOfWords
+
+        return BagOfWords(vocabulary, classes, bigrams=self.bigrams, padding=PAD)
+
+
+@dataclass(frozen=True)
+class EvaluateTextClasses:
+    """Options of `regard evaluate` for classifiers of texts."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without a test file, test is the same as valid."""
+    test: tuple[Path, ...] = ()
+    """Other labelled texts, in the format of --train."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictTextClasses:
+    """Options of `regard predict` for classifiers of texts."""
+
+    top: int = 1
+    """Print this many classes, the likeliest first, separated by tabs; JSON has all classes."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "top")
+
+
+@dataclass(frozen=True)
+class ServeTextClasses:
+    """Limits of `regard serve` for classifiers of texts."""
+
+    characters: int = left_open("4,000")
+    """Characters per text, at most."""
+    body: int = left_open("1,000,000")
+    """Bytes per request, at most."""
+
+
+@dataclass(frozen=True)
+class ClassifyText(TaskConfig):
+    """Classify texts: a file of labelled lines, or an embedded data set, trains a model with any attention."""
+
+    name: ClassVar[str] = "classify-text"
+    summary: ClassVar[str] = "classify texts: your own labelled lines, phrases in twelve languages, or documents"
+    unit: ClassVar[str] = "texts"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "phrases"
+    budgets: ClassVar[dict[str, Budget]] = {
+        "phrases": Budget(minutes=3.0),
+        "documents": Budget(minutes=3.0),
+        "files": Budget(minutes=5.0),
+    }
+    metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro f1": True, "nll": False}
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 2e-3,
+        "schedule": "constant",
+        "warmup": 200,
+        "validate_every": 100,
+        "save_every": 500,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "phrases": {"tokens": "characters", "width": 64, "dropout": 0.2, "word_dropout": 0.0, "batch": 2048},
+        "documents": {"tokens": "words", "width": 64, "dropout": 0.1, "word_dropout": 0.0, "batch": 1024},
+        "files": {"tokens": "words", "width": 128, "dropout": 0.3, "word_dropout": 0.2, "batch": 1024},
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "self-attentive": SelfAttentiveOptions,
+        "hierarchical": HierarchicalOptions,
+        BAG_OF_WORDS: BagOfWordsOptions,
+    }
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = (
+        "Mechanisms by name, as `regard list` has them; paper is that of the model's paper. "
+        "A bag of words is always compared with them."
+    )
+    run_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", "baseline.safetensors")
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateTextClasses
+    Predict: ClassVar[type] = PredictTextClasses
+    Serve: ClassVar[type] = ServeTextClasses
+
+    data: Literal["phrases", "documents"] | None = None
+    """An embedded data set that needs no file: phrases -> their language, reports -> the outcome in one sentence."""
+    train: Path | None = None
+    """Your own texts: label, tab or space, text per line; a .tsv with a header; or JSON lines. .gz is unpacked."""
+    valid: Path | None = None
+    """Texts to choose the best checkpoint by, in a format of --train; if left out, a share of the training texts."""
+    test: Path | None = None
+    """Texts that only `regard evaluate` reads; if left out, those of --valid."""
+
+    tokens: Literal["words", "characters", "bpe"] = left_open()
+    """The kind of tokens."""
+    vocabulary: int = 8000
+    """The largest number of different tokens."""
+    max_length: int = 400
+    """Longer texts, in tokens, are cut off; their number is reported."""
+    model: AttentiveOptions | BagOfWordsOptions = left_open()
+    """Hops of attention over a text, attention to words and sentences, or a bag of words."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of the probability of the right class that is spread over all classes."""
+    word_dropout: float = left_open()
+    """The share of tokens that are replaced by the unknown token in training."""
+
+    batch: int = left_open()
+    """Tokens per batch, padding included, at most."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the training texts, of every class, that is held out to validate on."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout, and which texts are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        super().__post_init__()
+        self._check_files_given(["valid", "test"], "texts", "train")
+        check_at_least(self, 1, {"vocabulary": 8000, "max_length": 400, "batch": 1024})
+        check_at_least(self, 0, {"seed": 0})
+        check_share(self, {"smoothing": 0.1, "word_dropout": 0.2})
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these attentions, and a bag of words."""
+        if self.model_name == BAG_OF_WORDS:
+            raise ValueError(
+                f"--model {BAG_OF_WORDS} does not attend, so there is nothing to compare; leave --model out: "
+                "a bag of words is always compared"
+            )
+        attending = super().variants([value for value in values if value != BAG_OF_WORDS])
+        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfWordsOptions())}
+
+    def cli_arguments(self) -> list[str]:
+        return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()
+
+    def next_command(self, run: str) -> str:
+        return f"regard predict {run}"
+
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        size = 0.0 if self.train is None or not self.train.is_file() else self.train.stat().st_size / 1e6
+        # two seconds or so per megabyte
+        notice = f"reading {self.dataset_label}, {size:,.0f} megabytes, and training a bag of words on it"
+        return notice if size >= 2 else ""
+
+    def load(self) -> ClassifyTextTask:
+        from regard.tasks.classify_text.task import ClassifyTextTask
+
+        return ClassifyTextTask(self)

@@ -1,0 +1,269 @@
+"""ClassifyTextPredictor: text in, the probabilities of its classes out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.attn.call import NOTHING, Need
+from regard.attn.maps.attention_map import DenseMap
+from regard.common.eval_mode import eval_mode
+from regard.common.suggestions import known
+from regard.common.wording import plural
+from regard.data.text.tokenizer import Tokenizer
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.models.text_classifier import TextClassifier, TextClassifierOutput
+from regard.recording.analysis.derived_maps import derive
+from regard.recording.recording import Recording
+from regard.tasks.classify_text.data import Sentences, encode, pad
+from regard.tasks.classify_text.options import ClassifyText, PredictTextClasses
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.recording.figures import draw_recording
+from regard.viz.show import show
+
+# the modules that attend in a hierarchical model
+_OF_WORDS, _OF_SENTENCES = "word_attention.attention", "sentence_attention.attention"
+
+
+@dataclass(frozen=True)
+class TextClasses:
+    """The classes of one text with their probabilities, the likeliest first; `top` of them are printed."""
+
+    probabilities: tuple[tuple[str, float], ...]
+    top: int = 1
+    num_unknown: int = 0  # tokens that are not in the vocabulary
+    num_cut: int = 0  # tokens beyond the longest text that the model reads
+    is_empty: bool = False
+
+    @property
+    def best(self) -> str:
+        return self.probabilities[0][0]
+
+
+class ClassifyTextPredictor(Predictor[str, TextClasses]):
+    """text -> sentences -> tokens -> classes, in batches of texts of similar length."""
+
+    model: TextClassifier
+
+    def __init__(
+        self,
+        model: TextClassifier,
+        tokenizer: Tokenizer,
+        classes: Sequence[str],
+        *,
+        max_length: int = 400,
+        batch: int = 64,
+    ) -> None:
+        self.model = model
+        self.tokenizer, self.classes = tokenizer, list(classes)
+        self.max_length, self.batch = max_length, batch
+
+    @staticmethod
+    def of(config: ClassifyText, tokenizer: Tokenizer, classes: Sequence[str]) -> "ClassifyTextPredictor":
+        """A predictor whose model has initial weights."""
+        model = config.model.build(len(tokenizer), len(classes))
+        return ClassifyTextPredictor(model, tokenizer, classes, max_length=config.max_length)
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        return argument
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[TextClasses]:
+        options = PredictTextClasses() if options is None else options
+        encoded = encode(self.tokenizer, inputs, self.max_length)
+        with observe():
+            probabilities = self.probabilities(encoded.texts)
+        outputs = []
+        for n, row in enumerate(probabilities):
+            order = np.argsort(-row, kind="stable").tolist()
+            named = tuple((self.classes[k], float(row[k])) for k in order)
+            counts = (encoded.num_unknown[n], encoded.num_cut[n], encoded.is_empty[n])
+            outputs.append(TextClasses(named, options.top, *counts))
+        return outputs
+
+    @torch.no_grad()
+    def probabilities(
+        self, texts: Sequence[Sentences], done: Callable[[int], object] | None = None
+    ) -> NDArray[np.float64]:  # -> "n k"
+        """p(class | text) of encoded texts; `done` is called with the number of texts that are classified."""
+        rows = np.empty((len(texts), len(self.classes)))
+        for index, output in self._outputs(texts, NOTHING, done):
+            rows[index] = output.logits.cpu().double().softmax(-1).numpy()
+        return rows
+
+    def _outputs(
+        self, texts: Sequence[Sentences], need: Need, done: Callable[[int], object] | None = None
+    ) -> list[tuple[list[int], TextClassifierOutput]]:
+        """The outputs of the model in batches of similar length, each with the numbers of its texts."""
+        order = sorted(range(len(texts)), key=lambda n: (sum(map(len, texts[n])), n))
+        outputs = []
+        with eval_mode(self.model):
+            for start in range(0, len(order), self.batch):
+                index = order[start : start + self.batch]
+                outputs.append((index, self.model.classify(*self._pad([texts[n] for n in index]), need)))
+                if done is not None:
+                    done(start + len(index))
+        return outputs
+
+    def _pad(self, texts: Sequence[Sentences]) -> tuple[Tensor, Tensor]:
+        tokens, lengths = pad(texts, by_sentence=self.model.reads_sentences)
+        return tokens.to(self.device), lengths.to(self.device)
+
+    def text(self, output: TextClasses) -> str:
+        return "\t".join(f"{name} {100 * p:.1f} %" for name, p in output.probabilities[: output.top])
+
+    def json(self, output: TextClasses) -> dict[str, Any]:
+        return {"classes": dict(output.probabilities)}
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p(target | input), of the names of classes."""
+        for name in targets:
+            known("target", name, self.classes)
+        labels = torch.tensor([self.classes.index(name) for name in targets], device=self.device)
+        encoded = encode(self.tokenizer, inputs, self.max_length)
+        with eval_mode(self.model):
+            logits = self.model.classify(*self._pad(encoded.texts)).logits
+        return F.cross_entropy(logits, labels, reduction="none")
+
+    @property
+    def embedding(self) -> nn.Module | None:
+        embedding: nn.Module | None = getattr(self.model, "embedding", None)
+        return embedding
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        if self.embedding is None:
+            return super().embeddings(inputs)
+        tokens, _ = self._pad(encode(self.tokenizer, inputs, self.max_length).texts)
+        return self.embedding(tokens.flatten(1))
+
+    # The attention behind a class
+
+    def check_attends(self, what: str) -> None:
+        if not self.model.attends:
+            raise ValueError(f"{what} needs attention, and a bag of words has none; leave {what} out")
+
+    @torch.no_grad()
+    def sentence_shares(self, texts: Sequence[Sentences]) -> list[Tensor]:  # "s" each
+        """The share of the attention that each sentence of a text has: the mean of the hops, if there are several."""
+        shares: list[Tensor] = [torch.empty(0)] * len(texts)
+        for index, output in self._outputs(texts, Need(weights=True)):
+            for row, n in enumerate(index):
+                if output.sentence_weights is not None:
+                    weights = output.sentence_weights[row, : len(texts[n])]
+                else:
+                    assert output.weights is not None
+                    sizes = list(map(len, texts[n]))
+                    parts = output.weights[row, :, : sum(sizes)].split(sizes, dim=-1)
+                    weights = torch.stack([part.sum(-1) for part in parts], dim=-1).mean(0)
+                shares[n] = (weights / weights.sum().clamp_min(1e-12)).cpu()
+        return shares
+
+    def label(self, recording: Recording, given: str, output: TextClasses) -> Recording:
+        """Rows are hops, or the document and its sentences; columns are the tokens of the text."""
+        (sentences,) = encode(self.tokenizer, [given], self.max_length).texts
+        keys = tuple(token for sentence in sentences for token in self.tokenizer.pieces(sentence))
+        hops = max((item.shape[-2] for item in recording), default=0)
+        queries = tuple(f"hop {n + 1}" for n in range(hops))
+        if self.model.reads_sentences:
+            recording, queries = _whole_document(recording, [len(sentence) for sentence in sentences])
+        about = {
+            **recording.about,
+            "text": given,
+            "said": self.text(replace(output, top=3)).replace("\t", ", "),
+            "keys": "tokens",
+        }
+        return replace(recording, queries=queries, keys=keys, about=about)
+
+    def draw(self, recording: Recording, given: str, output: TextClasses, path: Path) -> Path:
+        """The text tinted by its attention, once per hop or head."""
+        if path.suffix not in SUFFIXES:
+            return show(recording).save(path)
+        # the first row of a document has the attention to words × that to sentences
+        query = 0 if self.model.reads_sentences else None
+        return draw_recording(recording, path, what="texts", layer=0, query=query)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        if picture is not None:
+            self.check_attends("--picture")
+        return ClassificationSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {"run": run, "step": step, "classes": self.classes, "max_length": self.max_length}
+        title = f"Classify texts with {run}"
+        return TextEndpoint(self, limits, name=ClassifyText.name, title=title, options=PredictTextClasses, about=about)
+
+
+class ClassificationSession(PredictionSession):
+    """Counts unknown tokens, and texts that are cut off or empty."""
+
+    predictor: ClassifyTextPredictor
+
+    def __init__(self, predictor: ClassifyTextPredictor, options: Any, picture: Path | None) -> None:
+        super().__init__(predictor, options, picture)
+        self.num_unknown = self.num_cut = self.num_empty = 0
+
+    def add(self, inputs: Sequence[str], outputs: Sequence[TextClasses], first: int) -> None:
+        super().add(inputs, outputs, first)
+        self.num_unknown += sum(output.num_unknown for output in outputs)
+        self.num_cut += sum(output.num_cut > 0 for output in outputs)
+        self.num_empty += sum(output.is_empty for output in outputs)
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        if self.num_unknown:
+            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
+            count = plural(self.num_unknown, "token")
+            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
+        if self.num_cut:
+            was = "was" if self.num_cut == 1 else "were"
+            notes.append(f"{plural(self.num_cut, 'text')} {was} cut off after {self.predictor.max_length:,} tokens")
+        if self.num_empty:
+            notes.append(f"{plural(self.num_empty, 'text')} {'is' if self.num_empty == 1 else 'are'} empty")
+        if self.picture is not None:
+            notes.append(f"the attention is drawn in {self.picture}")
+        return notes
+
+
+def _whole_document(recording: Recording, sizes: Sequence[int]) -> tuple[Recording, tuple[str, ...]]:
+    """The maps of the words of each sentence as one map over the tokens of the document, and the names of its rows.
+
+    Its first row is that of the document, word attention × sentence attention. `sizes` are the tokens per sentence; the
+    model reads no sentence without tokens, so none has a row.
+    """
+    named = {item.name: item for item in recording}
+    if named.keys() != {_OF_WORDS, _OF_SENTENCES}:  # only some modules were recorded
+        return recording, ()
+    words, sentences = named[_OF_WORDS], named[_OF_SENTENCES]
+    of_words, of_sentences = words.weights.dense(), sentences.weights.dense()  # "s *h 1 t", "1 *h 1 s"
+    filled = [n for n, size in enumerate(sizes) if size]
+    shares = of_sentences[..., : len(filled)].reshape(-1, len(filled)).mean(0)  # "s"
+    rows = of_words.new_zeros(*of_words.shape[1:-2], 1 + len(filled), sum(sizes))  # "*h 1+s tokens"
+    end = 0
+    for n, size in enumerate(filter(None, sizes)):
+        part = of_words[n, ..., 0, :size]
+        rows[..., 0, end : end + size] = shares[n] * part
+        rows[..., 1 + n, end : end + size] = part
+        end += size
+    document = derive(_OF_WORDS, words.kind, DenseMap(rows.unsqueeze(0)), [words, sentences], "document")
+    named_shares = zip(filled, shares.tolist(), strict=True)
+    queries = ("document", *(f"sentence {n + 1} ({100 * share:.0f} %)" for n, share in named_shares))
+    return replace(recording, maps=(document, sentences)), queries

@@ -1,0 +1,296 @@
+"""The task classify-text: its training problem and its evaluation."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.attn.call import Need
+from regard.common.wording import plural
+from regard.data.text.batching import plan_batches
+from regard.data.text.labelled import LabelledTexts, read_labelled
+from regard.data.text.tokenizer import Tokenizer
+from regard.inference.evaluation import Evaluation
+from regard.losses import frobenius_penalty, reinforce
+from regard.metrics.classification import (
+    accuracy,
+    accuracy_interval,
+    macro_f1,
+    macro_f1_interval,
+    nll,
+    nll_interval,
+)
+from regard.models.text_classifier import TextClassifier, TextClassifierOutput
+from regard.tasks._text_generation import read_tokenizer, write_tokenizer
+from regard.tasks.base import Progress, Task
+from regard.tasks.classify_text.baseline import fit_baseline, is_baseline_saved, read_baseline, write_baseline
+from regard.tasks.classify_text.data import (
+    Sentences,
+    TextBatch,
+    TextFacts,
+    check_held_out,
+    drop_words,
+    encode,
+    pad,
+    plan_document_batches,
+    read,
+    train_tokenizer,
+)
+from regard.tasks.classify_text.options import ClassifyText, EvaluateTextClasses
+from regard.tasks.classify_text.predictor import ClassifyTextPredictor
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+
+_TOKENS = "tokens.json"
+# the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
+_ENTROPY = 0.05
+_SAMPLES = 5
+# classes that an evaluation names as the hardest
+_HARDEST = 3
+
+
+class PlannedTexts(NamedTuple):
+    """The texts of a batch, and the seed of the tokens that are dropped from them."""
+
+    seed: tuple[int, int, int]
+    rows: NDArray[np.int64]  # "b"
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
+    """−log p(class | text), with label smoothing and the penalty of hops."""
+
+    task: ClassifyText
+    classes: Sequence[str]
+    tokenizer: Tokenizer
+    texts: Sequence[Sentences]
+    labels: NDArray[np.int64]  # "n"
+    valid: LabelledTexts
+    summary: str
+    unit: str = "texts"
+
+    @staticmethod
+    def of(task: ClassifyText, folder: Path, new: bool) -> "ClassifyTextProblem":
+        splits = read(task)
+        facts = TextFacts.of(splits)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not (TextFacts.saved(folder) and is_baseline_saved(folder))
+        if new:
+            tokenizer = train_tokenizer(task, splits.train.texts)
+        else:
+            facts.check_same(folder)
+            tokenizer = read_tokenizer(folder / _TOKENS)
+        texts, num_cut, *_ = encode(tokenizer, splits.train.texts, task.max_length)
+        if new:
+            write_tokenizer(tokenizer, folder / _TOKENS)
+            write_baseline(fit_baseline(texts, splits.train.labels, len(tokenizer), len(facts.classes)), folder)
+            facts.write(folder)
+        summary = f"{len(texts):,} texts to train on, {len(splits.valid):,} to validate, {len(facts.classes)} classes, "
+        summary += f"{len(tokenizer):,} tokens"
+        if count := sum(map(bool, num_cut)):
+            are = "is" if count == 1 else "are"
+            summary += f"; {plural(count, 'text')} {are} cut off after {task.max_length:,} tokens"
+        if count := splits.train.num_latin1:
+            summary += f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as Latin-1"
+        return ClassifyTextProblem(task, facts.classes, tokenizer, texts, splits.train.labels, splits.valid, summary)
+
+    def build_model(self) -> TextClassifier:
+        return self.task.model.build(len(self.tokenizer), len(self.classes))
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedTexts]:
+        if self.task.model.reads_sentences:
+            batches = plan_document_batches(self.texts, self.task.batch, self.task.seed, epoch)
+        else:
+            lengths = np.array([sum(map(len, text)) for text in self.texts])
+            batches = plan_batches((lengths, lengths), self.task.batch, self.task.seed, epoch)
+        return [PlannedTexts((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+
+    def load_batch(self, planned: PlannedTexts, rank: int, world: int) -> TextBatch | None:
+        rows = planned.rows[rank::world]
+        if not len(rows):
+            return None
+        rng = np.random.default_rng(planned.seed)
+        texts = drop_words([self.texts[n] for n in planned.rows], self.task.word_dropout, rng)[rank::world]
+        tokens, lengths = pad(texts, self.task.model.reads_sentences)
+        return TextBatch(tokens, lengths, torch.from_numpy(self.labels[rows]))
+
+    def num_terms(self, batch: TextBatch) -> int:
+        return len(batch.labels)
+
+    def loss(self, model: TextClassifier, batch: TextBatch) -> Loss:
+        penalty = self.task.model.hop_penalty
+        samples = model.training and model.samples_keys
+        need = Need(weights=penalty > 0, log_prob=samples, entropy=samples)
+        output = model.classify(batch.tokens, batch.lengths, need)
+        logits = output.logits.float()
+        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
+        if penalty:
+            assert output.weights is not None
+            total = total + penalty * frobenius_penalty(output.weights.float()).sum()
+        if samples:
+            total = total + _hard_attention_loss(output, batch.labels)
+        right = (logits.argmax(-1) == batch.labels).sum()
+        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+
+    def validate(self, model: TextClassifier) -> ValidationResult:
+        predictor = ClassifyTextPredictor(model, self.tokenizer, self.classes, max_length=self.task.max_length)
+        probabilities = predictor.probabilities(encode(self.tokenizer, self.valid.texts, self.task.max_length).texts)
+        sample = _sample(self.valid, probabilities, 0)
+        return ValidationResult(_scores(probabilities, self.valid.labels), "accuracy", True, sample)
+
+    def locate(self, planned: Sequence[PlannedTexts]) -> str:
+        """The number of the texts of these batches, and the beginning of the first."""
+        index = np.concatenate([each.rows for each in planned])
+        start = _shortened(self.tokenizer.decode(next(filter(None, self.texts[index[0]]))), 60)
+        return f"{len(index)} texts of {self.task.dataset_label}, the first of them {start!r}"
+
+
+class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
+    """Trains, loads and evaluates classifiers of texts."""
+
+    def prepare(self, folder: Path, new: bool) -> ClassifyTextProblem:
+        return ClassifyTextProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        texts: list[Sentences] = [[[5, 6, 7], [8, 9]], [[5, 6]]]
+        tokens, lengths = pad(texts, self.config.model.reads_sentences)
+        with torch.random.fork_rng(devices=[]):
+            model = self.config.model.build(11, 3)
+            model.classify(tokens, lengths, Need(weights=model.attends))
+
+    def predictor(self, folder: Path) -> ClassifyTextPredictor:
+        return ClassifyTextPredictor.of(self.config, read_tokenizer(folder / _TOKENS), TextFacts.read(folder).classes)
+
+    def example(self, folder: Path) -> str:
+        return read(self.config).valid.texts[0]
+
+    def evaluate(
+        self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextClasses, progress: Progress
+    ) -> Evaluation:
+        data, split = self._texts(folder, options, predictor.classes)
+        encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
+        progress(0, len(data))
+        start = time.perf_counter()
+        probabilities = predictor.probabilities(encoded, lambda done: progress(done, len(data)))
+        seconds = time.perf_counter() - start
+        model = read_baseline(folder, len(predictor.tokenizer), len(predictor.classes))
+        baseline = ClassifyTextPredictor(model, predictor.tokenizer, predictor.classes).probabilities(encoded)
+        intervals, of_baseline = _intervals(probabilities, data.labels), _intervals(baseline, data.labels)
+        facts: dict[str, Any] = {"baseline": {"scores": _scores(baseline, data.labels), "intervals": of_baseline}}
+        notes = [_baseline_note(_scores(baseline, data.labels), of_baseline), _hardest(probabilities, data)]
+        if count := sum(map(bool, num_cut)):
+            were = "was" if count == 1 else "were"
+            notes.append(f"{plural(count, 'text')} {were} cut off after {predictor.max_length:,} tokens")
+        scores = _scores(probabilities, data.labels)
+        if data.evidence is not None and predictor.model.attends:
+            scores["evidence"] = evidence_attention(predictor, encoded, data.evidence)
+            notes.append(
+                "evidence: the share of the attention that is on the sentence that decides the class, in percent"
+            )
+        predictions = [predictor.classes[n] for n in probabilities.argmax(-1)]
+        samples = [
+            _sample(data, probabilities, n) for n in range(0, len(data), max(1, len(data) // _SAMPLES))[:_SAMPLES]
+        ]
+        return Evaluation(scores, len(data), "texts", split, seconds, predictions, samples, notes, facts, intervals)
+
+    def _texts(self, folder: Path, options: EvaluateTextClasses, classes: Sequence[str]) -> tuple[LabelledTexts, str]:
+        """The texts to classify, and their name."""
+        config = self.config
+        if options.test:
+            parts = [read_labelled(path, classes) for path in options.test]
+            labels = np.concatenate([part.labels for part in parts])
+            return LabelledTexts([text for part in parts for text in part.texts], labels, tuple(classes)), " ".join(
+                map(str, options.test)
+            )
+        if config.test is not None and options.split == "test":
+            return read_labelled(config.test, classes), f"the test texts of {folder}"
+        if config.valid is not None:
+            texts = read_labelled(config.valid, classes)
+        else:
+            splits = read(config)
+            texts = splits.test if options.split == "test" else splits.valid
+        if config.dataset != "files":
+            return texts, f"the {'test' if options.split == 'test' else 'validation'} texts of {config.dataset}"
+        if config.valid is None:
+            check_held_out(texts, folder)
+        none = ", which has no test texts" if options.split == "test" else ""
+        return texts, f"the validation texts of {folder}{none}"
+
+
+def evidence_attention(
+    predictor: ClassifyTextPredictor, texts: Sequence[Sentences], evidence: NDArray[np.int64]
+) -> float:
+    """The share of the attention to the sentence that decides the class, in percent, the mean over texts.
+
+    A sentence that was cut off receives none.
+    """
+    shares = predictor.sentence_shares(texts)
+    return 100.0 * float(
+        np.mean(
+            [float(share[n]) if n < len(share) else 0.0 for share, n in zip(shares, evidence.tolist(), strict=True)]
+        )
+    )
+
+
+def _hard_attention_loss(output: TextClassifierOutput, labels: Tensor) -> Tensor:
+    """Σ −(R − b) log p(s) − λ H(s): teaches a hard attention where to attend  (Xu et al. 2015, 4.1).
+
+    R is log p of the right class, b the mean of R over the other texts of the batch.
+    """
+    assert output.log_prob is not None
+    assert output.entropy is not None
+    reward = -F.cross_entropy(output.logits.float(), labels, reduction="none").detach()
+    others = max(len(reward) - 1, 1)
+    level = (reward.sum() - reward) / others if len(reward) > 1 else reward
+    return reinforce(output.log_prob, reward, level, entropy=output.entropy, entropy_weight=_ENTROPY) * len(reward)
+
+
+def _scores(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
+    predicted = probabilities.argmax(-1)
+    return {
+        "accuracy": accuracy(predicted, labels),
+        "macro f1": macro_f1(predicted, labels),
+        "nll": nll(probabilities, labels),
+    }
+
+
+def _intervals(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, tuple[float, float]]:
+    predicted = probabilities.argmax(-1)
+    return {
+        "accuracy": accuracy_interval(predicted, labels),
+        "macro f1": macro_f1_interval(predicted, labels),
+        "nll": nll_interval(probabilities, labels),
+    }
+
+
+def _baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:
+    parts = [
+        f"{name} {scores[name]:.2f} (95 % interval {intervals[name][0]:.2f} to {intervals[name][1]:.2f})"
+        for name in ("accuracy", "macro f1")
+    ]
+    return f"bag of words, the baseline: {', '.join(parts)}"
+
+
+def _hardest(probabilities: NDArray[np.float64], data: LabelledTexts) -> str:
+    """The classes of which the smallest share was recognised."""
+    right = probabilities.argmax(-1) == data.labels
+    counts = np.bincount(data.labels, minlength=len(data.classes))
+    recall = np.bincount(data.labels, right, minlength=len(data.classes)) / np.maximum(counts, 1)
+    order = [n for n in np.argsort(recall, kind="stable").tolist() if counts[n]][:_HARDEST]
+    named = ", ".join(f"{data.classes[n]} ({100 * recall[n]:.1f} % of {counts[n]:,})" for n in order)
+    return f"hardest classes: {named}"
+
+
+def _sample(data: LabelledTexts, probabilities: NDArray[np.float64], n: int) -> str:
+    predicted, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
+    return f"{_shortened(data.texts[n], 100)} → {predicted}" + ("" if predicted == right else f"   right: {right}")
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,44 @@
+"""The benchmark of classifiers of texts: its scores, its bounds, its file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.text import classify
+from benchmarks.vision.result import Result
+
+SMALL = {"width": 4, "hidden": 3, "batch": 256}
+QUESTIONS = [
+    f"{n % 3} {start} is number {n // 3} of the caf\xe9 ?" for n, start in enumerate(["Who", "What", "When"] * 9)
+]
+
+
+def test_trec_beside_its_bag_of_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # in Latin-1, as it is published
+    (tmp_path / "TREC.train.all").write_bytes("".join(line + "\n" for line in QUESTIONS).encode("latin-1"))
+    args = ["--trec", str(tmp_path), "--minutes", "0.001", "--seeds", "2", "--threads", "1"]
+    results = tmp_path / "results"
+    assert classify.main([*args, "--runs", str(tmp_path / "runs")], results, **SMALL) == 0
+    found = Result.read(results / "trec.json")
+    assert [row.what for row in found.rows] == ["trec, accuracy", "trec, bag of words", "trec, macro F1"]
+    assert found.rows[0].bound is not None
+    assert found.rows[0].bound.value >= 87
+    assert len(found.settings["seeds"]) == 2
+    assert str(tmp_path) not in (results / "trec.json").read_text()
+    assert "é" in (tmp_path / "runs" / "trec-0" / "tokens.json").read_text(encoding="utf-8")
+
+
+def test_documents_and_their_evidence(tmp_path: Path) -> None:
+    args = ["--documents", "--minutes", "0.001", "--seeds", "1", "--threads", "1", "--runs", str(tmp_path / "runs")]
+    assert classify.main(args, tmp_path, **SMALL) == 0
+    found = json.loads((tmp_path / "documents.json").read_text())
+    assert found["rows"][-1]["what"] == "documents, evidence attention"
+    assert found["rows"][-1]["bound"] == {"at": "least", "value": 90.0}
+
+
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        classify.main([])
+    assert "give --trec FOLDER or --documents" in capsys.readouterr().err
+    assert classify.main(["--trec", str(tmp_path)]) == 1
+    assert "TREC.train.all" in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""classify-text on the command line: the formats of files, the notes of its verbs, mistakes in one sentence."""
+
+import gzip
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.tasks.classify_text.texts import lines
+
+from regard.cli.main import main
+
+TINY = shlex.split(
+    "--width 5 --hidden 6 --hops 2 --feed 7 --batch 60 --threads 1 --warmup 1 --steps 2 --validate-every 2"
+)
+
+
+def _tab(rows: list[tuple[str, str]]) -> str:
+    return "".join(f"{label}\t{text}\n" for label, text in rows)
+
+
+FORMATS: dict[str, Callable[[list[tuple[str, str]]], str]] = {
+    "a.txt": _tab,
+    "b.txt": lambda rows: "".join(f"{label} {text}\n" for label, text in rows),
+    "c.tsv": lambda rows: "id\ttext\tlabel\n" + "".join(f"7\t{text}\t{label}\n" for label, text in rows),
+    "d.jsonl": lambda rows: "".join(json.dumps({"label": label, "text": text}) + "\n" for label, text in rows),
+}
+ROWS = [(label, text) for label, _, text in (line.partition("\t") for line in lines())]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps; tests read it and leave it as it is."""
+    folder = tmp_path_factory.mktemp("classified")
+    (folder / "texts.txt").write_text(_tab(ROWS))
+    args = ["train", "classify-text", "--train", str(folder / "texts.txt"), *TINY, "--out", str(folder / "run")]
+    assert main(args) == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_the_same_data(name: str, zipped: bool, run: Path, tmp_path: Path) -> None:
+    content, path = FORMATS[name](ROWS).encode(), tmp_path / (name + ".gz" * zipped)
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    assert main(["train", "classify-text", "--train", str(path), *TINY, "--out", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "texts.json").read_bytes() == (run / "texts.json").read_bytes()
+
+
+def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["evaluate", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert "accuracy  " in printed
+    assert "bag of words, the baseline: accuracy " in printed
+    assert printed.count("95 % interval") == 5
+    assert main(["evaluate", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["scores"]) == {"accuracy", "macro f1", "nll"} == set(found["intervals"])
+    for name, (low, high) in found["intervals"].items():
+        assert low <= found["scores"][name] <= high
+    assert set(found["baseline"]["scores"]) == set(found["scores"])
+
+
+def test_predict(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["predict", str(run), "It rained.", "unheard words", "--top", "2"]) == 0
+    printed = capsys.readouterr()
+    assert [len(line.split("\t")) for line in printed.out.splitlines()] == [2, 2]
+    assert "2 tokens were not in the vocabulary" in printed.err
+    assert main(["predict", str(run), "It rained.", "--picture", str(tmp_path / "a.png")]) == 0
+    assert f"the attention is drawn in {tmp_path / 'a.png'}" in capsys.readouterr().err
+
+
+def test_a_bag_of_words_has_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "texts.txt").write_text(_tab(ROWS))
+    args = shlex.split("--model bag-of-words --bigrams 11 --batch 60 --threads 1 --warmup 1 --steps 1")
+    run = str(tmp_path / "run")
+    assert main(["train", "classify-text", "--train", str(tmp_path / "texts.txt"), *args, "--out", run]) == 0
+    for command in (["predict", run, "a", "--picture", str(tmp_path / "a.png")], ["record", run, "a"]):
+        capsys.readouterr()
+        assert main(command) == 2
+        assert "needs attention, and a bag of words has none" in capsys.readouterr().err
+
+
+WRONG = {
+    "an empty file": ("", "train.txt is empty"),
+    "one class": ("good a\ngood b\n", "has one class, 'good', so there is nothing to learn"),
+    "no text": ("good\nbad a\n", "train.txt:1: the text is empty, got 'good'; fill it in, or delete the line"),
+    "no JSON": ('{"label": "a", "text": "b"}\n{"label"\n', "train.txt:2: a line must be one JSON object"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_in_a_file_is_one_sentence(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content, sentence = WRONG[name]
+    (tmp_path / "train.txt").write_text(content)
+    capsys.readouterr()
+    args = ["train", "classify-text", "--train", str(tmp_path / "train.txt"), *TINY, "--out", str(tmp_path / "run")]
+    assert main(args) == 2
+    printed = capsys.readouterr().err
+    assert sentence in printed
+    assert printed.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_that_changed_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, run = tmp_path / "texts.txt", str(tmp_path / "run")
+    path.write_text(_tab(ROWS))
+    assert main(["train", "classify-text", "--train", str(path), *TINY, "--out", run]) == 0
+    path.write_text(_tab(ROWS[:-1]))
+    capsys.readouterr()
+    assert main(["train", "--resume", run, "--steps", "3"]) == 2
+    assert "data of" in (printed := capsys.readouterr().err)
+    assert "put the files back as they were, or train in another folder" in printed

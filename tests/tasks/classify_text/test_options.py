@@ -1,0 +1,117 @@
+"""ClassifyText: options that are checked, filled in by what suits the data, and written to JSON and back."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from regard.attn.catalogue import MECHANISMS
+from regard.common.option_checks import literal_choices
+from regard.data.embedded import TEXTS
+from regard.data.text.tokenizer import Kind
+from regard.layers.rnn.cells import CELLS
+from regard.tasks.classify_text.options import (
+    BagOfWordsOptions,
+    ClassifyText,
+    EvaluateTextClasses,
+    HierarchicalOptions,
+    PredictTextClasses,
+    SelfAttentiveOptions,
+)
+
+A = Path("a.tsv")
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "data": ({"data": "phrase"}, "unknown data 'phrase'; did you mean 'phrases'?"),
+    "model": ({"model": "bag of words"}, "unknown model 'bag of words'; did you mean 'bag-of-words'?"),
+    "tokens": ({"tokens": "letters"}, "unknown tokens 'letters'; "),
+    "cell": ({"cell": "rnn"}, "unknown cell 'rnn'; "),
+    "data and files": ({"data": "phrases", "train": A}, "data='phrases' and train=a.tsv exclude each other"),
+    "valid alone": ({"valid": A}, "valid=a.tsv belongs to texts of your own; give train as well"),
+    "test alone": ({"test": A}, "test=a.tsv belongs to texts of your own; give train as well"),
+    "hops of another": (
+        {"model": "hierarchical", "hops": 2},
+        "hops=2 belongs to model='self-attentive', not to 'hierarchical'; leave it out or choose the other model",
+    ),
+    "attention of none": ({"model": "bag-of-words", "attention": "dot"}, "attention='dot' belongs to model="),
+    "no gradient": ({"attention": "hard-argmax"}, "attention='hard-argmax' cannot be learned, since no gradient goes"),
+    "hops": ({"hops": 0}, "hops must be 1 or more, got 0; try hops=4"),
+    "hidden": ({"hidden": 0}, "hidden must be 1 or more, got 0; try hidden="),
+    "penalty": ({"penalty": -1.0}, "penalty must be 0 or more and finite, got -1.0; try penalty="),
+    "bigrams": ({"model": "bag-of-words", "bigrams": -1}, "bigrams must be 0 or more, got -1; try bigrams=20000"),
+    "dropout": ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout="),
+    "word_dropout": ({"word_dropout": 1.5}, "word_dropout must be 0 or more and below 1, got 1.5; try word_dropout="),
+    "smoothing": ({"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1; try smoothing=0.1"),
+    "valid_share": ({"valid_share": 1.0}, "valid_share must be above 0 and below 1, got 1.0; try valid_share=0.1"),
+    "batch": ({"batch": 0}, "batch must be 1 or more, got 0; try batch="),
+    "max_length": ({"max_length": 0}, "max_length must be 1 or more, got 0; try max_length=400"),
+    "seed": ({"seed": -1}, "seed must be 0 or more, got -1; try seed=0"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_option_is_one_sentence(name: str) -> None:
+    options, sentence = WRONG[name]
+    with pytest.raises(ValueError, match="^") as error:
+        ClassifyText.of(**options)
+    assert str(error.value).startswith(sentence)
+    assert "\n" not in str(error.value)
+
+
+def test_words_are_those_that_the_parts_know() -> None:
+    assert literal_choices(ClassifyText)["data"] == tuple(TEXTS)
+    assert set(literal_choices(ClassifyText)["tokens"]) == set(get_args(Kind))
+    for options in (SelfAttentiveOptions, HierarchicalOptions):
+        assert set(literal_choices(options)["cell"]) == set(CELLS)
+
+
+@pytest.mark.parametrize("data", [None, *TEXTS])
+@pytest.mark.parametrize("model", ClassifyText.models)
+def test_open_options_are_filled_and_round_trip(data: str | None, model: str) -> None:
+    task = ClassifyText.of(data=data, model=model)
+    assert task.data in TEXTS
+    assert task.tokens == TEXTS[task.data].tokens
+    assert all(value is not None for value in vars(task.model).values())
+    assert None not in (task.batch, task.word_dropout)
+    assert ClassifyText.from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+def test_the_paper_is_no_mechanism() -> None:
+    assert "paper" not in MECHANISMS
+    assert SelfAttentiveOptions().mechanism is None
+    assert HierarchicalOptions(attention="entmax").mechanism == "entmax"
+
+
+def test_a_comparison_has_a_bag_of_words() -> None:
+    task = ClassifyText.of(model="hierarchical")
+    variants = task.variants(["dot", "paper"])
+    assert list(variants) == ["dot", "paper", "bag-of-words"]
+    assert variants["dot"].model == ClassifyText.of(model="hierarchical", attention="dot").model
+    assert variants["bag-of-words"].model == BagOfWordsOptions()
+    assert list(task.variants(["bag-of-words", "dot"])) == ["dot", "bag-of-words"]
+    assert variants["dot"].cli_arguments() == ["--attention", "dot"]
+    assert variants["bag-of-words"].cli_arguments() == ["--model", "bag-of-words"]
+    with pytest.raises(
+        ValueError,
+        match="does not attend, so there is nothing to compare; leave --model out: a bag of words is always compared",
+    ):
+        ClassifyText.of(model="bag-of-words").variants(["dot"])
+
+
+@pytest.mark.parametrize("model", ["self-attentive", "hierarchical"])
+@pytest.mark.parametrize("attention", MECHANISMS)
+def test_every_mechanism_works_or_is_refused_with_a_sentence(model: str, attention: str) -> None:
+    try:
+        ClassifyText.of(model=model, attention=attention, width=6, hidden=8).load().dry_run()
+    except ValueError as error:
+        assert str(error).startswith(f"attention={attention!r} ")  # noqa: PT017
+        assert "; try attention=" in str(error)  # noqa: PT017
+
+
+def test_options_of_other_verbs() -> None:
+    assert EvaluateTextClasses().split == "test"
+    with pytest.raises(ValueError, match=r"--split valid and --test a.tsv exclude each other; give one of them"):
+        EvaluateTextClasses(split="valid", test=(A,))
+    with pytest.raises(ValueError, match="--top must be 1 or more, got 0; try --top 1"):
+        PredictTextClasses(top=0)
