@@ -1,1 +1,1 @@
-"""What regard costs, measured against its peers on this machine: `python -m benchmarks`."""
+"""The speed and memory of regard, compared with other libraries on this machine: `python -m benchmarks`."""

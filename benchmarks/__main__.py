@@ -35,14 +35,14 @@ QUICK = Effort(repeat=5, least=2, budget=0.5, block=0.002, quick=True)
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure regard against its peers on this machine."
+        prog="python -m benchmarks", description="Compare the speed of regard with other libraries on this machine."
     )
-    made.add_argument("names", nargs="*", help="families (additive) or cases (additive/decode); all without")
-    made.add_argument("--quick", action="store_true", help="few repetitions, within three minutes")
-    made.add_argument("--repeat", type=_positive, help="as many repetitions of every row")
-    made.add_argument("--threads", type=_positive, help="this many threads for every row; 1 counts CPU time")
-    made.add_argument("--list", action="store_true", help="print the names and stop")
-    made.add_argument("--docs", action="store_true", help="write docs/speed.md from the latest run and stop")
+    made.add_argument("names", nargs="*", help="families (additive) or cases (additive/decode); if left out, all")
+    made.add_argument("--quick", action="store_true", help="few repetitions; takes at most three minutes")
+    made.add_argument("--repeat", type=_positive, help="repetitions of every row")
+    made.add_argument("--threads", type=_positive, help="threads for every row; with 1, CPU time is measured")
+    made.add_argument("--list", action="store_true", help="print the names of the benchmarks, and stop")
+    made.add_argument("--docs", action="store_true", help="write docs/speed.md from the latest run, and stop")
     return made
 
 
@@ -54,7 +54,7 @@ def _positive(text: str) -> int:
 
 
 def chosen(names: Sequence[str]) -> dict[str, Case]:
-    """The cases that are named, by family or one by one; raises KeyError with the way out."""
+    """The cases with these names, of families or single cases; raises KeyError with a suggestion."""
     found: dict[str, Case] = {}
     for name in names or FAMILIES:
         some = {full: case for full, case in CASES.items() if full == name or full.startswith(f"{name}/")}
@@ -67,7 +67,7 @@ def chosen(names: Sequence[str]) -> dict[str, Case]:
 
 
 def run(cases: dict[str, Case], effort: Effort) -> list[Row]:
-    """Measure, printing every row when it is known."""
+    """Measures the cases and prints each row as soon as it is complete."""
     print(line([heading.upper() for heading in HEADINGS]), flush=True)
     rows: list[Row] = []
     for number, (name, case) in enumerate(cases.items(), 1):
@@ -78,7 +78,7 @@ def run(cases: dict[str, Case], effort: Effort) -> list[Row]:
                 rows.append(row)
                 _clear()
                 print(line(row.cells()), flush=True)
-        except Exception as error:  # one case that fails must not take the others with it
+        except Exception as error:  # a case that fails must not end the others
             first = str(error).strip().splitlines() or [""]
             rows.append(absent(name, "failed", f"{type(error).__name__}: {first[0]}"))
             _clear()
@@ -87,7 +87,7 @@ def run(cases: dict[str, Case], effort: Effort) -> list[Row]:
 
 
 def _status(where: str) -> Callable[[str], None]:
-    """What is going on, in one line that is written over; only where somebody looks."""
+    """Shows the progress in one line that is overwritten; only on a terminal."""
 
     def say(text: str) -> None:
         if sys.stderr.isatty():
@@ -122,9 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     here = machine.machine()
     rows = run(cases, effort)
     results = report.Results(datetime.date.today().isoformat(), given.quick, here, machine.versions(), rows)
-    print(f"\n{results.about()}\n{summary(rows)} It took {(time.perf_counter() - start) / 60:.1f} minutes.")
+    print(f"\n{results.about()}\n{summary(rows)} Duration: {(time.perf_counter() - start) / 60:.1f} minutes.")
     if given.names:
-        print("Nothing was written: only a run of everything becomes a file.")
+        print("Nothing was written: only a run of all benchmarks is saved.")
     else:
         print(f"Written to {results.write().relative_to(report.ROOT)} and .json.")
     return 1 if any(row.measured is None for row in rows) else 0
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_page() -> int:
     results = report.latest()
     if results is None:
-        print("There are no results yet; run python -m benchmarks first.", file=sys.stderr)
+        print("No results found; run python -m benchmarks first.", file=sys.stderr)
         return 1
     report.PAGE.write_text(report.page(results), encoding="utf-8")
     print(f"{report.PAGE.relative_to(report.ROOT)} shows the run of {results.name}.")

@@ -1,4 +1,4 @@
-"""Additive attention, held against the broadcast form that every library writes."""
+"""Additive attention, compared with the broadcast form that other libraries use."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,7 +26,7 @@ def projected(batch: int, queries: int, keys: int, hidden: int) -> list[Tensor]:
     return [t.requires_grad_() for t in (a, b, w, v)]
 
 
-# shape: what the native form must gain, forward and with backward
+# shape: the speed-up that the native form must reach, forward and with backward
 SHAPES = {(32, 50, 50, 256): (20, 12), (1, 512, 512, 256): (35, 20)}
 
 
@@ -38,7 +38,7 @@ def attend(effort: Effort) -> Iterator[Row]:
 
 
 def without_compiler(effort: Effort) -> Iterator[Row]:
-    """the same where no C compiler was found: the torch form"""
+    """the same without a C compiler: the torch form"""
     yield from _against_broadcast(effort, "regard.kernels.additive(native=False)", False)
 
 
@@ -86,7 +86,7 @@ def _layer(effort: Effort) -> Iterator[Row]:
 
 
 def decode(effort: Effort) -> Iterator[Row]:
-    """one decoding step, keys projected once and kept on both sides"""
+    """one decoding step; both sides keep the keys, projected once"""
     hidden = 256
     layer = regard.Attention(regard.Additive(hidden, hidden, hidden)).eval()
     score = layer.score

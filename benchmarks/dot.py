@@ -1,4 +1,4 @@
-"""Scores that are dot products, held against torch's scaled_dot_product_attention."""
+"""Scores that are dot products, compared with torch's scaled_dot_product_attention."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,7 +27,7 @@ def inputs(*shape: int, count: int = 3) -> list[Tensor]:
 
 
 def prepared(score: Score, q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
-    """What the kernel gets to see, as leaves: projected queries and keys, and values of their width."""
+    """The inputs of the kernel, as leaves: projected queries and keys, and values of their width."""
     with torch.no_grad():
         queries, keys = score.queries(q), score.keys(k)
         values = F.pad(v, (0, queries.shape[-1] - v.shape[-1]))
@@ -81,7 +81,7 @@ def attend_job(score: str, tokens: int, bare: bool) -> Callable[[], object]:
 
 
 def linear_memory(effort: Effort) -> Iterator[Row]:
-    """peak extra memory, forward and backward: it doubles with the length, it does not quadruple"""
+    """peak extra memory, forward and backward: linear in the length, not quadratic"""
     for name in ["Trilinear"] if effort.quick else SCORES:
         effort.say(f"memory of {name}")
         warm = {"tokens": 64}
@@ -100,7 +100,7 @@ def linear_memory(effort: Effort) -> Iterator[Row]:
 
 
 def overhead(effort: Effort) -> Iterator[Row]:
-    """what a call costs when there is next to nothing to compute"""
+    """the overhead of a call on tiny inputs"""
     q, k, v = (t.detach() for t in inputs(1, 1, 8, 8))
     layer = regard.Attention().eval()
     dot = regard.Dot()
@@ -117,13 +117,13 @@ def overhead(effort: Effort) -> Iterator[Row]:
         threads=1,
     )
     case = "call overhead (1,1,8,8) forward"
-    yield cost(case, timed, function, bare, 2.5, note="nothing chosen, which takes a short way")
-    yield cost(case, timed, choice, bare, note="the way of every call that chooses a term")
+    yield cost(case, timed, function, bare, 2.5, note="no terms given: the short path")
+    yield cost(case, timed, choice, bare, note="the path of every call with a term")
     yield cost(case, timed, module, bare)
 
 
 def value_width(effort: Effort) -> Iterator[Row]:
-    """values narrower than keys, which send torch to its slow kernel"""
+    """values narrower than keys, for which torch uses its slow kernel"""
     q, k = inputs(1, 8, 1024, 64, count=2)
     v = inputs(1, 8, 1024, 32, count=1)[0]
     mine, bare = "regard.attention", "SDPA, given unequal widths"
@@ -139,7 +139,7 @@ def value_width(effort: Effort) -> Iterator[Row]:
 
 
 def causal(effort: Effort) -> Iterator[Row]:
-    """causal attention, against SDPA's own"""
+    """causal attention, against that of SDPA"""
     q, k, v = inputs(1, 8, 2048, WIDTH)
     mine, bare = "regard.attention(Causal)", "SDPA(is_causal=True)"
 

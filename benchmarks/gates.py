@@ -1,4 +1,4 @@
-"""Gates of feature maps, held against the same formulas in plain torch operations, as they are usually written."""
+"""Gates of feature maps, compared with the same formulas in plain torch operations."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ from benchmarks.table import Case, Row, amount, gain
 from benchmarks.timing import Effort, backward, compare
 
 SHAPE = (32, 256, 56, 56)
-# how many times as fast forward and backward together must be
+# the speed-up that forward and backward together must reach
 LEAST = {"simam": 3.0, "cbam": 2.0, "se": 1.0, "eca": 1.0}
 
 
@@ -53,7 +53,7 @@ PLAIN: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
 
 
 def job(name: str, which: str, batch: int) -> Callable[[], object]:
-    """Forward and backward of one form, for its memory."""
+    """Forward and backward of one form, to measure its memory."""
     gate = regard.gate(name, SHAPE[1])
     x = torch.randn(batch, *SHAPE[1:], requires_grad=True)
     grad = torch.randn(batch, *SHAPE[1:])

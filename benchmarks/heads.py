@@ -14,11 +14,11 @@ from benchmarks.table import Case, Row, absent, cost, gain
 from benchmarks.timing import Effort, backward, compare
 
 DIM, HEADS = 512, 8
-Layer = tuple[nn.Module, Callable[[Tensor], Tensor]]  # what is trained, and how it is called
+Layer = tuple[nn.Module, Callable[[Tensor], Tensor]]  # the module, and a call of it
 
 
 class Lean(nn.Module):
-    """The least that multi-head self-attention can be: one packed projection, SDPA, one projection out."""
+    """The smallest form of multi-head self-attention: one packed projection, SDPA, one projection out."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def x_transformers_layer(flash: bool) -> Layer:
 
 
 def transformers_layer() -> Layer:
-    """BertSelfAttention with the projection behind it, and without the residual sum and norm that come after."""
+    """BertSelfAttention with its output projection, without the residual sum and norm."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import BertConfig
     from transformers.models.bert.modeling_bert import BertSelfAttention
@@ -81,7 +81,7 @@ def transformers_layer() -> Layer:
     return nn.ModuleList([attention, dense]), lambda x: dense(attention(x)[0])
 
 
-# name: how it is made, and whether regard must be ahead of it
+# name: its constructor, and whether regard must be faster
 PEERS: dict[str, tuple[Callable[[], Layer], bool]] = {
     "torch nn.MultiheadAttention": (torch_layer, True),
     "keras MultiHeadAttention": (keras_layer, True),
@@ -92,7 +92,7 @@ PEERS: dict[str, tuple[Callable[[], Layer], bool]] = {
 
 
 def self_attention(effort: Effort) -> Iterator[Row]:
-    """MultiHead(512, 8) on itself, against the lean form and the layers of other libraries"""
+    """self-attention of MultiHead(512, 8), against the lean form and the layers of other libraries"""
     mine, least = "regard.MultiHead", "lean qkv + SDPA + out"
     ours, lean = regard_and_lean()
     layers: dict[str, Layer] = {mine: (ours, ours), least: (lean, lean)}
@@ -125,7 +125,7 @@ def _call(layer: Layer, x: Tensor, training: bool) -> Callable[[], object]:
 
 
 def decode(effort: Effort) -> Iterator[Row]:
-    """sixteen decoding steps after 512 tokens, keys kept in a Memory, against projecting all of them again"""
+    """sixteen decoding steps after 512 tokens, with a KVCache, against projecting all keys again"""
     ours = regard.MultiHead(DIM, HEADS).eval()
     theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).eval()
     x = torch.randn(1, 528, DIM)
@@ -147,7 +147,7 @@ def decode(effort: Effort) -> Iterator[Row]:
             outs.append(theirs(seen[:, -1:], seen, seen, need_weights=False)[0])
         return torch.cat(outs, dim=1)
 
-    mine, other = "regard.MultiHead with Memory", "torch nn.MultiheadAttention, recomputing"
+    mine, other = "regard.MultiHead with KVCache", "torch nn.MultiheadAttention, recomputing"
     timed = compare({mine: kept, other: recomputed}, effort)
     yield gain("16 decoding steps after 512 tokens", timed, mine, other)
 

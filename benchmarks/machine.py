@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""The machine and the versions of a measurement."""
 
 import os
 import platform

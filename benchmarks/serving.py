@@ -1,11 +1,11 @@
-"""A service under load: how many requests it answers, how fast, whether rightly, and what answering together gains.
+"""The HTTP service under load: throughput, latency, correctness, and the gain of batching.
 
     python -m benchmarks.serving RUN [--seconds 60] [--clients 32]
 
-`regard serve RUN` in a process of its own on this machine, and as many clients as asked for that ask again as soon as
-they are answered: one sentence each, by beam 5, every eighth with its alignment; or, of a run that looks at pictures,
-one picture each, every eighth with its maps. Every answer is compared with what the model said beforehand, one at a
-time. Then the same clients ask a service that answers together and one that answers one by one, in turns.
+`regard serve RUN` runs in a separate process on this machine. Each client sends its next request as soon as it has an
+answer: one sentence, beam 5, every eighth with its alignment; or, for a run of an image task, one image, every eighth
+with its maps. Every answer is compared with the output of the model for the same input alone, computed beforehand. Then
+the same clients alternate between a service with batching and one without.
 """
 
 import argparse
@@ -36,42 +36,44 @@ from benchmarks.measured import About
 from benchmarks.report import RESULTS
 from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summary
 from benchmarks.timing import Spread, spread
-from regard.cli.loading import load, recorded
-from regard.cli.sights import SIGHTS
-from regard.common import image_files
 from regard.decoding.search import Beam
 from regard.inference.limits import Limits
+from regard.inference.predictor import predict_recorded
 from regard.recording.record import record
-from regard.serve.image_endpoint import ImageEndpoint
-from regard.serve.spatial_maps import spatial_maps
-from regard.tasks._image_predictors import Sight, Sighted, watched
+from regard.tasks._image_data import read_pixels
+from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks._image_maps import spatial_maps
+from regard.tasks._image_predictors import ImageInput, ImagePredictor
+from regard.tasks.loading import LoadedRun, load_run
+from regard.tasks.registry import read_config
+from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.task import read
 
 SENTENCES, PICTURES, LOOKED, ROUNDS = 400, 200, 8, 3
-# what the result of a run of each kind is called
-NAMES = {"Translate": "", "ClassifyImage": "-pictures", "Glimpse": "-glimpses", "Caption": "-captions"}
-# what rounding may change of a score and of a weight
+# suffixes of the names of result files, by task
+NAMES = {"translate": "", "classify-image": "-pictures", "glimpse": "-glimpses", "caption": "-captions"}
+# the tolerance of scores and weights
 SLACK = 1e-4
 GAIN = Bound("least", 3)
 
 HOW = """\
-Clients and service share the machine, over loopback, connections kept; a client asks again as soon as it is answered.
-Requests have one sentence and beam 5, every eighth asks for its alignment. Every answer is compared with what was said
-beforehand, one sentence at a time: its text, its score within 1e-4, its weights within 1e-4. "One by one" is the same
-service with `--batch 1`; both ways take turns, and the ratio is taken inside each round.
+Clients and service run on the same machine, over loopback, with persistent connections; a client sends its next request
+as soon as it has an answer. A request has one sentence, beam 5; every eighth asks for the alignment. Every answer is
+compared with the output for the same sentence alone, computed beforehand: text, score and weights, within 1e-4. "One by
+one" is the same service with `--batch 1`; both services alternate, and the ratio is computed within each round.
 """
 HOW_SEEN = """\
-Clients and service share the machine, over loopback, connections kept; a client asks again as soon as it is answered.
-Requests have one picture, 96 by 64 pixels of noise as PNG, every eighth asks for maps of where the model looked. Every
-answer is compared with what was said beforehand, one picture at a time: its sentence; probabilities, places of glimpses
-and weights within 1e-4. "One by one" is the same service with `--batch 1`; both ways take turns, and the ratio is taken
-inside each round.
+Clients and service run on the same machine, over loopback, with persistent connections; a client sends its next
+request as soon as it has an answer. A request has one image, 96 by 64 pixels of noise as PNG; every eighth asks for
+the attention maps. Every answer is compared with the output for the same image alone, computed beforehand: the
+caption, and within 1e-4 probabilities, locations of glimpses and weights. "One by one" is the same service with
+`--batch 1`; both services alternate, and the ratio is computed within each round.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Right:
-    """A request and what must be answered."""
+    """A request with a text, and the right answer."""
 
     body: bytes
     text: str
@@ -89,30 +91,37 @@ class Right:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A picture and what must be said of it: a probability of each class, a path of glimpses or a sentence, whichever
-    the model has, and a map of each module that looks."""
+class RightImage:
+    """A request with an image, and the right answer: the output of the model as JSON, and its maps if asked for."""
 
     body: bytes
     path: str
-    said: Sighted
-    looks: tuple[torch.Tensor, ...] | None
+    output: dict[str, Any]
+    maps: tuple[torch.Tensor, ...] | None
 
     def agrees(self, answer: Any) -> bool:
         (found,) = answer["answers"]
-        chances, wanted = {one["name"]: one["probability"] for one in found.get("classes", ())}, dict(self.said.classes)
-        places = [(one["x"], one["y"]) for one in found.get("path", ())]
         same = (
-            found.get("text", "") == self.said.text
-            and len(found.get("words", ())) == len(self.said.pieces)
-            and chances.keys() == wanted.keys()
-            and all(abs(chance - wanted[name]) < SLACK for name, chance in chances.items())
-            and _near(torch.tensor(places), torch.tensor(self.said.places))
+            found.keys() - {"maps"} == self.output.keys()
+            and found.get("text") == self.output.get("text")
+            and found.get("words") == self.output.get("words")
+            and _near(_probabilities(found), _probabilities(self.output))
+            and _near(_places(found), _places(self.output))
         )
-        if not same or self.looks is None:
+        if not same or self.maps is None:
             return same and "maps" not in found
-        maps = [torch.tensor(one["weights"]) for one in found["maps"]]
-        return len(maps) == len(self.looks) and all(_near(a, b) for a, b in zip(maps, self.looks, strict=True))
+        maps = [torch.tensor(each["weights"]) for each in found["maps"]]
+        return len(maps) == len(self.maps) and all(_near(a, b) for a, b in zip(maps, self.maps, strict=True))
+
+
+def _probabilities(output: dict[str, Any]) -> torch.Tensor:
+    """Of the classes in the order of their names: classes of nearly equal probability may be in either order."""
+    rows = sorted((each["name"], each["probability"]) for each in output.get("classes", ()))
+    return torch.tensor([probability for _, probability in rows])
+
+
+def _places(output: dict[str, Any]) -> torch.Tensor:
+    return torch.tensor([(place["x"], place["y"]) for place in output.get("path", ())])
 
 
 def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -121,10 +130,10 @@ def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 @dataclass
 class Load:
-    """What the clients found."""
+    """The statistics of the clients."""
 
     seconds: float = 0.0
-    cpu: float = 0.0  # of the service
+    cpu: float = 0.0  # CPU seconds of the service
     wrong: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     took: list[float] = field(default_factory=list)
@@ -141,45 +150,53 @@ class Load:
         return sum(number for status, number in self.statuses.items() if status >= 500)
 
 
-def answers(run: Path) -> "Sequence[Right | Seen]":
-    """What the run is asked, and what it says to each alone."""
-    kind = recorded(run).kind
-    return _seen(SIGHTS[kind](run, "best", "cpu", 1).by) if kind in SIGHTS else _said(run)
+def answers(run: Path) -> "Sequence[Right | RightImage]":
+    """Requests, and the answer that the run gives to each alone."""
+    if (name := read_config(run).name) not in NAMES:
+        raise ValueError(f"it is a run of {name}, which is not measured; name a run of {', '.join(NAMES)}")
+    loaded = load_run(run, "best", "cpu")
+    torch.set_num_threads(1)
+    predictor = loaded.predictor
+    return _image_answers(predictor) if isinstance(predictor, ImagePredictor) else _translations(loaded)
 
 
-def _seen(sight: Sight) -> list[Seen]:
-    facts, draw, made = sight.facts, np.random.default_rng(0), []
-    attends = ImageEndpoint(sight, Limits(), run="", step=0).attends
+def _image_answers(predictor: ImagePredictor[Any]) -> list[RightImage]:
+    stats, draw, made = predictor.stats, np.random.default_rng(0), []
+    attends = ImageEndpoint(predictor, Limits(), run="", step=0).attends
     for n in range(PICTURES):
         held = io.BytesIO()
         Image.fromarray(draw.integers(0, 256, (64, 96, 3), np.uint8)).save(held, "PNG")
-        shape = {"size": (facts.width, facts.height), "mode": "L" if facts.channels == 1 else "RGB"}
-        pixels = image_files.read(held.getvalue(), **shape)[None]  # type: ignore[arg-type]
-        maps = attends and n % LOOKED == 0
-        ((one,), tape) = watched(sight, pixels, lambda: record(sight.model)) if maps else (sight.see(pixels), None)
-        body = {"image": base64.b64encode(held.getvalue()).decode(), "maps": maps}
-        if facts.classes:
-            body["top"] = len(facts.classes)
-        found = None if tape is None else tuple(look.weights for look in spatial_maps(tape, 0))
-        made.append(Seen(json.dumps(body).encode(), f"/v1/{sight.name}", one, found))
+        given = ImageInput(read_pixels(held.getvalue(), stats))
+        asked = attends and n % LOOKED == 0
+        maps = None
+        if asked:
+            (output,), recording = predict_recorded(predictor, [given], record=lambda: record(predictor.model))
+            maps = tuple(each.weights for each in spatial_maps(recording, 0))
+        else:
+            (output,) = predictor.predict([given])
+        body = {"image": base64.b64encode(held.getvalue()).decode(), "maps": asked}
+        if stats.classes:
+            body["top"] = len(stats.classes)
+        answer = predictor.answer(output, max(len(stats.classes), 1))
+        made.append(RightImage(json.dumps(body).encode(), f"/v1/{predictor.served_as}", answer, maps))
     return made
 
 
-def _said(run: Path) -> list[Right]:
-    loaded = load(run, "best", "cpu", 1)
-    lines = list(read(loaded.task).test.source[:SENTENCES])
+def _translations(loaded: LoadedRun) -> list[Right]:
+    translator = loaded.predictor
+    assert isinstance(translator, Translator)
     made = []
-    for n, text in enumerate(lines):
-        ((said,),) = loaded.by.translate([text], Beam(5))
-        looked = loaded.task.decoder != "fixed" and n % LOOKED == 0
-        weights = loaded.by.align([text], [said])[0].weights if looked else None
-        made.append(Right(json.dumps({"text": text, "alignment": looked}).encode(), said.text, said.score, weights))
+    for n, text in enumerate(read(loaded.config).test.source[:SENTENCES]):  # type: ignore[arg-type]
+        ((best,),) = translator.translate([text], Beam(5))
+        looked = translator.attends and n % LOOKED == 0
+        weights = translator.align([text], [best])[0].weights if looked else None
+        made.append(Right(json.dumps({"text": text, "alignment": looked}).encode(), best.text, best.score, weights))
     return made
 
 
 @contextmanager
 def service(run: Path, *options: str) -> Iterator[tuple[int, int]]:
-    """A service of its own: its port and its process id."""
+    """Starts a service in a separate process; yields its port and process id."""
     command = [sys.executable, "-m", "regard", "serve", str(run), "--port", "0", "--threads", "1", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -194,7 +211,7 @@ def service(run: Path, *options: str) -> Iterator[tuple[int, int]]:
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of the processor that a process took so far; NaN where the system does not tell."""
+    """CPU seconds of a process so far; NaN on systems without /proc."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -202,7 +219,9 @@ def processor_time(pid: int) -> float:
     return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _client(port: int, right: "Sequence[Right | Seen]", numbers: "count[int]", until: float, load: Load) -> None:
+async def _client(
+    port: int, right: "Sequence[Right | RightImage]", numbers: "count[int]", until: float, load: Load
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (start := time.perf_counter()) < until:
         one = right[next(numbers) % len(right)]
@@ -218,7 +237,7 @@ async def _client(port: int, right: "Sequence[Right | Seen]", numbers: "count[in
     await writer.wait_closed()
 
 
-async def _clients(port: int, right: "Sequence[Right | Seen]", clients: int, seconds: float) -> Load:
+async def _clients(port: int, right: "Sequence[Right | RightImage]", clients: int, seconds: float) -> Load:
     found, numbers = Load(), count()
     start = time.perf_counter()
     await asyncio.gather(*(_client(port, right, numbers, start + seconds, found) for _ in range(clients)))
@@ -226,7 +245,7 @@ async def _clients(port: int, right: "Sequence[Right | Seen]", clients: int, sec
     return found
 
 
-def under_load(at: tuple[int, int], right: "Sequence[Right | Seen]", clients: int, seconds: float) -> Load:
+def under_load(at: tuple[int, int], right: "Sequence[Right | RightImage]", clients: int, seconds: float) -> Load:
     port, pid = at
     before = processor_time(pid)
     found = asyncio.run(_clients(port, right, clients, seconds))
@@ -252,14 +271,14 @@ def measure(run: Path, clients: int, seconds: float) -> Iterator[Row]:
 def _stood(load: Load, clients: int) -> Iterator[Row]:
     case = f"{clients} clients for {load.seconds:.0f} s"
     clock = f"wall time, n = {sum(load.statuses.values()):,}"
-    per_cpu = f"{load.statuses[200] / load.cpu:,.0f} a second of the service's processor"
-    yield amount(case, "requests answered a second", None, load.rate, clock=clock, note=per_cpu)
-    yield amount(case, "half of the requests within", "ms", 1e3 * load.quantile(0.5), clock=clock)
-    yield amount(case, "99 of 100 within", "ms", 1e3 * load.quantile(0.99), clock=clock)
+    per_cpu = f"{load.statuses[200] / load.cpu:,.0f} per CPU second of the service"
+    yield amount(case, "requests answered per second", None, load.rate, clock=clock, note=per_cpu)
+    yield amount(case, "median latency", "ms", 1e3 * load.quantile(0.5), clock=clock)
+    yield amount(case, "99th percentile of the latency", "ms", 1e3 * load.quantile(0.99), clock=clock)
     yield amount(case, "wrong answers", None, load.wrong, 0, clock=clock)
-    yield amount(case, "answers of status 5xx", None, load.faults, 0, clock=clock)
+    yield amount(case, "answers with status 5xx", None, load.faults, 0, clock=clock)
     others = sum(load.statuses.values()) - load.statuses[200] - load.faults
-    yield amount(case, "answers of other statuses than 200", None, others, clock=clock)
+    yield amount(case, "answers with other statuses than 200", None, others, clock=clock)
 
 
 def _gained(rounds: Sequence[tuple[Load, Load]], clients: int, bound: Bound | None) -> Row:
@@ -267,21 +286,25 @@ def _gained(rounds: Sequence[tuple[Load, Load]], clients: int, bound: Bound | No
     rates = " to ".join(f"{sum(pair[n].rate for pair in rounds) / len(rounds):,.0f}" for n in (0, 1))
     wrong = sum(one.wrong for pair in rounds for one in pair)
     costs = [sum(pair[n].cpu for pair in rounds) / sum(pair[n].statuses[200] for pair in rounds) for n in (0, 1)]
-    spent = f"{1e3 * costs[0]:.1f} to {1e3 * costs[1]:.1f} ms of the service's processor a request"
-    note = f"{rates} requests a second; {spent}; {wrong} wrong answers"
+    spent = f"{1e3 * costs[0]:.1f} to {1e3 * costs[1]:.1f} CPU ms of the service per request"
+    note = f"{rates} requests per second; {spent}; {wrong} wrong answers"
     clock = f"wall time, n = {len(rounds)} rounds"
     return Row(f"{clients} clients", "together : one by one", "× as fast", ratio, bound, clock, note)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parsing = argparse.ArgumentParser(prog="python -m benchmarks.serving", description="A service under load.")
-    parsing.add_argument("run", type=Path, metavar="RUN", help="the folder of a training")
-    parsing.add_argument("--seconds", type=float, default=60, help="of the first load (%(default)s)")
-    parsing.add_argument("--clients", type=int, default=32, help="that ask at the same time (%(default)s)")
-    parsing.add_argument("--results", type=Path, default=RESULTS, help="where to write (%(default)s)")
+    parsing = argparse.ArgumentParser(
+        prog="python -m benchmarks.serving", description="Measure the HTTP service of a run under load."
+    )
+    parsing.add_argument("run", type=Path, metavar="RUN", help="the folder of a run")
+    parsing.add_argument("--seconds", type=float, default=60, help="duration of the first load (%(default)s)")
+    parsing.add_argument("--clients", type=int, default=32, help="clients at the same time (%(default)s)")
+    parsing.add_argument("--results", type=Path, default=RESULTS, help="folder for the results (%(default)s)")
     given = parsing.parse_args(arguments)
     if not 0 < given.seconds <= 600 or not 1 <= given.clients <= 256:
-        parsing.error(f"at most 600 seconds and 256 clients, got {given.seconds:g} and {given.clients}")
+        parsing.error(
+            f"--seconds must be at most 600 and --clients at most 256, got {given.seconds:g} and {given.clients}"
+        )
     about = About.now()
     print(line([heading.upper() for heading in HEADINGS]), flush=True)
     rows = []
@@ -296,10 +319,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     served_by = ", ".join(f"{name} {machine.version(name)}" for name in ("fastapi", "uvicorn", "h11"))
     facts = [f"date: {date}", f"{about.where()}, {served_by}", f"load before: {about.machine['load before']}"]
     facts.append(f"run: {given.run.name}")
-    told = f"# A service under load, as measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)
-    kind = recorded(given.run).kind
-    path = given.results / f"serving{NAMES[kind]}-{date}.md"
-    how = HOW_SEEN if kind in SIGHTS else HOW
+    told = f"# HTTP service under load, measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)
+    config = read_config(given.run)
+    path = given.results / f"serving{NAMES[config.name]}-{date}.md"
+    how = HOW_SEEN if config.input_kind == "image" else HOW
     path.write_text(f"{told}\n{how}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
     print(f"\n{summary(rows)} Written to {path}.")
     return 0 if all(row.verdict in ("", "reached") for row in rows) else 1

@@ -1,4 +1,4 @@
-"""Sparse normalizers, held against softmax and against the package entmax."""
+"""Sparse normalizers, compared with softmax and with the package entmax."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ SHAPE = (4096, 512)
 
 
 def package() -> dict[str, Callable[[Tensor], Tensor]] | None:
-    """The package's functions, by our names."""
+    """The functions of the package by the names of regard."""
     try:
         import entmax  # type: ignore[import-untyped]
     except ImportError:

@@ -1,9 +1,9 @@
-"""The processor's time that a training took, over all the processes that had a part in it.
+"""The CPU time of a training, over all processes that took part in it.
 
-Every process appends to a file of its own, RUN/cpu/N.jsonl, as it goes on, so that killing it loses at most what came
-after its last line. What it did beyond its last checkpoint is done again by the next, and counts twice, as it should.
-A run that was trained by other means may have RUN/cpu.json: {"seconds": …, "steps": [[step, seconds], …]}, the steps
-being optional; it counts as the first process.
+Every process appends lines to its own file, RUN/cpu/N.jsonl, so that a kill loses only the time after the last line.
+Steps after the last checkpoint are repeated by the next process and count twice, as they should. A run that was
+trained by other means may have RUN/cpu.json: {"seconds": …, "steps": [[step, seconds], …]}, with optional steps; it
+counts as the first process.
 """
 
 import json
@@ -15,14 +15,14 @@ from typing import IO
 
 @dataclass(frozen=True)
 class Spent:
-    """CPU seconds in all, and when each step was reached."""
+    """The total of CPU seconds, and the CPU seconds at each step."""
 
     seconds: float
     steps: dict[int, float]
 
     @staticmethod
     def of(run: Path) -> "Spent | None":
-        """None where nobody counted."""
+        """The CPU time of a run; None if it was not counted."""
         parts: list[tuple[float, list[tuple[int, float]]]] = []
         if (run / "cpu.json").exists():
             told = json.loads((run / "cpu.json").read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ class Spent:
 
 
 class Meter:
-    """Counts the time of this process from now on; the file begins with the first note."""
+    """Counts the CPU time of this process from now on; the first note creates the file."""
 
     def __init__(self, run: Path) -> None:
         self.run, self.file = run, None
@@ -50,7 +50,7 @@ class Meter:
     file: IO[str] | None
 
     def note(self, step: int) -> float:
-        """CPU seconds until now, written down."""
+        """Writes the CPU seconds until now, and returns them."""
         if self.file is None:
             folder = self.run / "cpu"
             folder.mkdir(exist_ok=True)

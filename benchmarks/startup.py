@@ -1,4 +1,4 @@
-"""What `import regard` adds to `import torch`."""
+"""The time of `import regard` after `import torch`."""
 
 import subprocess
 import sys

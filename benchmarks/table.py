@@ -1,4 +1,4 @@
-"""Rows, what they must reach, and the table they make: in the terminal, as markdown, as JSON."""
+"""Rows with their bounds, and the table of rows: in the terminal, as Markdown, as JSON."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ Unit = Literal["× the time", "× as fast", "× the memory", "MB", "ms"]
 
 @dataclass(frozen=True)
 class Bound:
-    """What a row must reach."""
+    """The bound that a measured value must reach."""
 
     at: Literal["most", "least"]
     value: float
@@ -25,7 +25,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Row:
-    """One measured line; `measured` is None where nothing could be measured, and `note` says why."""
+    """One measurement; `measured` is None if it could not be measured, and `note` gives the reason."""
 
     case: str
     compared: str
@@ -65,7 +65,7 @@ HEADINGS = ["case", "compared", "must reach", "measured [quartiles]", "verdict",
 
 
 def _short(value: float) -> str:
-    """Three digits that count."""
+    """The number with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
@@ -80,13 +80,13 @@ def _milliseconds(seconds: float) -> str:
 
 
 def cost(case: str, timed: Timed, mine: str, other: str, at_most: float | None = None, note: str = "") -> Row:
-    """How many times the other's time ours takes."""
+    """Our time as a multiple of the other's time."""
     bound = None if at_most is None else Bound("most", at_most)
     return _row(case, timed, mine, other, "× the time", timed.ratio(mine, other), bound, note)
 
 
 def gain(case: str, timed: Timed, mine: str, other: str, at_least: float | None = None, note: str = "") -> Row:
-    """How many times as fast as the other ours is."""
+    """Our speed as a multiple of the other's speed."""
     bound = None if at_least is None else Bound("least", at_least)
     return _row(case, timed, mine, other, "× as fast", timed.ratio(other, mine), bound, note)
 
@@ -131,7 +131,7 @@ def summary(rows: Sequence[Row]) -> str:
     return said + (f" {failed} rows could not be measured." if failed else "")
 
 
-# of the terminal's columns; what does not fit pushes the rest to the right
+# widths of the columns in the terminal; longer cells shift the rest of their line
 WIDTHS = [52, 68, 17, 30, 12, 29, 0]
 
 

@@ -1,6 +1,6 @@
 """Time of several calls, interleaved in one process.
 
-The ratio is taken inside each repetition, so that a slow minute of the machine hits both sides.
+The ratio is computed within each repetition, so that a slow phase of the machine affects both sides.
 """
 
 import gc
@@ -17,9 +17,9 @@ from torch import Tensor
 
 Call = Callable[[], object]
 
-# the spread of a ratio, as a share of its median, beyond which one thread is tried
+# the spread of a ratio, as a share of its median, above which one thread is tried
 UNSTEADY = 0.1
-# the share of the cores in use by others beyond which two threads would only wait for one another
+# the share of the cores in use by other processes above which two threads would wait for each other
 BUSY = 0.1
 
 
@@ -29,15 +29,15 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much measuring is worth: `repeat` repetitions, fewer (but `least`) once `budget` seconds are spent.
+    """The effort of a measurement: `repeat` repetitions, fewer (but `least`) after `budget` seconds.
 
-    `threads` None lets every row choose between two threads and one, by which is steadier.
+    With `threads` None every row uses two threads or one, whichever is steadier.
     """
 
     repeat: int = 25
     least: int = 5
     budget: float = 10.0
-    block: float = 0.005  # seconds that a timed block of a short call lasts at least
+    block: float = 0.005  # the shortest duration of a timed block of calls, in seconds
     threads: int | None = None
     quick: bool = False
     say: Callable[[str], None] = _silent
@@ -65,7 +65,7 @@ def spread(values: Collection[float]) -> Spread:
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds a call, one number a repetition; the numbers of all names at one place are of the same repetition."""
+    """Seconds per call, one number per repetition; numbers at the same index are of the same repetition."""
 
     seconds: dict[str, list[float]]
     threads: int
@@ -79,13 +79,13 @@ class Timed:
         return spread(self.seconds[name])
 
     def ratio(self, over: str, under: str) -> Spread:
-        """How many times as long `over` takes as `under`."""
+        """The time of `over` as a multiple of the time of `under`."""
         pairs = zip(self.seconds[over], self.seconds[under], strict=True)
         return spread([a / b for a, b in pairs])
 
     @property
     def unsteadiness(self) -> float:
-        """The widest spread among the ratios of all to the first."""
+        """The widest spread of the ratios to the first call."""
         first, *others = self.seconds
         return max((self.ratio(first, other).relative for other in others), default=0.0)
 
@@ -98,10 +98,10 @@ def compare(
     agree: Collection[str] = (),
     threads: int | None = None,
 ) -> Timed:
-    """Time all calls side by side, the first being the one the others are held against.
+    """Times all calls, interleaved; the first is the reference of the others.
 
-    Those named in `agree` must give the result of the first. `threads` is the row's wish, `effort.threads` overrides it
-    (and neither means two or one, by which is steadier; one at once where others keep the cores busy).
+    Calls named in `agree` must give the result of the first. `effort.threads` overrides `threads`; if both are None,
+    two threads or one are used, whichever is steadier, and one if other processes keep the cores busy.
     """
     wanted = effort.threads or threads
     if wanted is not None:
@@ -121,7 +121,7 @@ def compare(
 def measure(
     calls: Mapping[str, Call], effort: Effort, threads: int, *, grad: bool = False, agree: Collection[str] = ()
 ) -> Timed:
-    """Wall time at several threads; at one, CPU time, which does not feel who else is busy."""
+    """Wall time with several threads; CPU time with one, which does not depend on other processes."""
     clock = time.process_time if threads == 1 else time.perf_counter
     with _held_still(threads), torch.set_grad_enabled(grad):
         warm = {name: _warmed(call, effort.block, clock) for name, call in calls.items()}
@@ -136,14 +136,14 @@ def measure(
             if done >= effort.least and time.perf_counter() - start > effort.budget:
                 break
             effort.say(f"{threads} thread{'s' * (threads > 1)}, repetition {done + 1} of {effort.repeat}")
-            # each goes first in turn
+            # the first call changes from repetition to repetition
             for name in names[done % len(names) :] + names[: done % len(names)]:
                 seconds[name].append(_block(calls[name], loops[name], clock))
     return Timed(seconds, threads)
 
 
 def backward(compute: Callable[[], Tensor], leaves: Collection[Tensor]) -> Callable[[], tuple[Tensor, ...]]:
-    """The call that computes and takes the gradients of all leaves, for one fixed gradient of the output."""
+    """A call that computes the output and the gradients of all leaves, for one fixed gradient of the output."""
     leaves = list(leaves)
     grads: list[Tensor] = []
 
@@ -162,7 +162,7 @@ def both_ways(
     effort: Effort,
     agree: Collection[str] | None = None,
 ) -> Iterator[tuple[str, Timed]]:
-    """Computations from the same leaves: forward, then with backward. Those in `agree` (None: all) give the same."""
+    """Times computations from the same leaves, forward and with backward; those in `agree` (None: all) must agree."""
     same = list(computations)[1:] if agree is None else agree
     yield "forward", compare(computations, effort, agree=same)
     calls = {name: backward(compute, leaves) for name, compute in computations.items()}
@@ -170,11 +170,11 @@ def both_ways(
 
 
 def busy(seconds: float = 0.1) -> float:
-    """The share of the cores that others use while we sleep; 0 where the kernel does not tell."""
+    """The share of the cores that other processes use; 0 on systems without /proc/stat."""
 
     def ticks() -> tuple[int, int]:
         count = [int(n) for n in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]]
-        return count[3] + count[4], sum(count)  # idle and waiting for the disk, all
+        return count[3] + count[4], sum(count)  # idle and waiting for the disk; total
 
     try:
         idle, total = ticks()
@@ -187,7 +187,7 @@ def busy(seconds: float = 0.1) -> float:
 
 @contextmanager
 def _held_still(threads: int) -> Iterator[None]:
-    """This many threads, no garbage collection."""
+    """Sets the number of threads and disables garbage collection."""
     before, collecting = torch.get_num_threads(), gc.isenabled()
     torch.set_num_threads(threads)
     gc.collect()
@@ -208,11 +208,11 @@ def _block(call: Call, loops: int, clock: Callable[[], float]) -> float:
 
 
 def _warmed(call: Call, block: float, clock: Callable[[], float]) -> tuple[object, int]:
-    """The result of the first call, and how many calls fill a block."""
+    """The result of the first call, and the number of calls per block."""
     start = clock()
     result = call()
     loops = 1
-    if clock() - start < 20 * block:  # else one is long enough, even if the first call was slow
+    if clock() - start < 20 * block:  # otherwise one call is long enough, even if the first was slow
         while _block(call, loops, clock) * loops < block:
             loops *= 2
     return result, loops

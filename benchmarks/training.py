@@ -1,4 +1,4 @@
-"""A training of any task as a benchmark runs it: it goes on where it was stopped, and its CPU time is counted."""
+"""Trains any task for a benchmark: resumes a run that was stopped, and counts its CPU time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,18 +7,18 @@ from benchmarks.spent import Meter
 from regard.training.config import TrainingConfig
 from regard.training.events import Event, Saved, Started, StepLogged, Stopped, Validated, Warned
 from regard.training.fit import fit
-from regard.training.protocol import Task
+from regard.training.protocol import TrainableTask
 from regard.training.run_folder import RECORD
 
 Say = Callable[[str], None]
 
 
 class Unfinished(RuntimeError):
-    """A training was asked to stop before its end."""
+    """A training was interrupted before its end."""
 
 
-def train(name: str, task: Task, training: TrainingConfig, run: Path, say: Say) -> tuple[Started, bool]:
-    """Trains, goes on, or is told by `fit` that nothing is left; how it began, and whether it made a step."""
+def train(name: str, task: TrainableTask, training: TrainingConfig, run: Path, say: Say) -> tuple[Started, bool]:
+    """Starts or resumes the run; returns its first event, and whether it made a step."""
     meter = Meter(run)
     started: Started | None = None
     stepped = False
@@ -29,8 +29,8 @@ def train(name: str, task: Task, training: TrainingConfig, run: Path, say: Say) 
             elif isinstance(event, StepLogged | Validated | Saved):
                 stepped = True
                 seconds = meter.note(event.step)
-            if (told := _told(event)) is not None:
-                say(f"{name}: {told}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, StepLogged) else ""))
+            if (text := _event_text(event)) is not None:
+                say(f"{name}: {text}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, StepLogged) else ""))
             if isinstance(event, Stopped) and event.reason == "interrupted":
                 raise Unfinished(event.text)
     finally:
@@ -39,12 +39,12 @@ def train(name: str, task: Task, training: TrainingConfig, run: Path, say: Say) 
     return started, stepped
 
 
-def _told(event: Event) -> str | None:
+def _event_text(event: Event) -> str | None:
     match event:
         case Started():
             return f"{event.parameters:,} parameters, {event.threads} threads, from step {event.step} of {event.steps}"
         case StepLogged():
-            rate = f"{event.tokens_per_second:,.0f} {event.counted}/s"
+            rate = f"{event.tokens_per_second:,.0f} {event.unit}/s"
             return f"step {event.step} of {event.steps}, loss {event.loss:.3f}, {rate}"
         case Validated():
             return ", ".join(f"{name} {value:.2f}" for name, value in event.score.values.items())

@@ -1,4 +1,4 @@
-"""JoeyNMT 2.3.0 in an environment of its own, mended so that it runs on today's torch. Needs pip alone."""
+"""Installs JoeyNMT 2.3.0 into a separate environment and patches it for current torch. Needs only pip."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ from pathlib import Path
 from benchmarks.peers.talk import ROOT
 
 VERSION = "2.3.0"
-# it imports importlib_metadata without asking for it, and only this sentencepiece serves it
+# it imports importlib_metadata without requiring it, and works with this sentencepiece only
 NEEDS = [f"joeynmt=={VERSION}", "importlib_metadata", "sentencepiece==0.2.0"]
-# torch's plateau schedule has lost this argument
+# torch's plateau schedule no longer has this argument
 BROKEN, MENDED = '            "verbose": False,\n', ""
 PLACE = Path("builders.py")
 MARK = '"threshold_mode": "abs",'  # the argument that follows it
@@ -30,17 +30,17 @@ def python_of(folder: Path) -> Path:
 
 
 def setup(folder: Path, say: Callable[[str], None] = print) -> None:
-    """Make the environment in `folder`, or find that it is there already; raises with the way out."""
+    """Creates the environment in `folder`, unless it exists; raises if the folder contains anything else."""
     if folder.exists() and not python_of(folder).exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} holds something else than an environment; name a folder that is new or empty")
     if not python_of(folder).exists():
         say(f"environment: {folder}, Python {sys.version.split()[0]}")
         venv.create(folder, with_pip=True)
     if found(folder) is None:
-        # torch first and held by the same constraints as regard's own: an open range fetches gigabytes of CUDA
-        say("torch, the one regard runs on (about 200 MB, once)")
+        # torch first, with regard's constraints: an open range would download gigabytes of CUDA
+        say("torch, the version that regard uses (about 200 MB, once)")
         install(folder, ["torch", "numpy", "setuptools"])
-        say(f"joeynmt {VERSION} and what it lacks (60 packages)")
+        say(f"joeynmt {VERSION} and its requirements (60 packages)")
         install(folder, NEEDS)
     package = found(folder)
     if package is None:
@@ -54,11 +54,11 @@ def install(folder: Path, packages: list[str]) -> None:
     command = [str(python_of(folder)), "-m", "pip", "install", *quiet, "-c", str(ROOT / "constraints.txt"), *packages]
     ran = subprocess.run(command, check=False)
     if ran.returncode:
-        raise RuntimeError(f"pip could not install {', '.join(packages)} into {folder}; its own words stand above")
+        raise RuntimeError(f"pip could not install {', '.join(packages)} into {folder}; the error of pip is above")
 
 
 def found(folder: Path) -> Path | None:
-    """Where the environment keeps its joeynmt; None if it has none that imports, or another version."""
+    """The folder of joeynmt in the environment; None if it cannot be imported or has another version."""
     if not python_of(folder).exists():
         return None
     ran = subprocess.run([python_of(folder), "-c", CHECK], capture_output=True, text=True, check=False, cwd=folder)
@@ -67,7 +67,7 @@ def found(folder: Path) -> Path | None:
 
 
 def mend(path: Path) -> None:
-    """Take the lost argument out of the installed copy; once is enough."""
+    """Removes the obsolete argument from the installed copy; does nothing the second time."""
     text = path.read_text(encoding="utf-8")
     if BROKEN + 12 * " " + MARK in text:
         path.write_text(text.replace(BROKEN, MENDED), encoding="utf-8")

@@ -1,9 +1,9 @@
-"""regard beside JoeyNMT 2.3.0: the same sizes, sentences and batches, target tokens per CPU second, alternating.
+"""Compares regard with JoeyNMT 2.3.0: the same sizes, sentences and batches, in turns; target tokens per CPU second.
 
     python -m benchmarks.peers.joeynmt --setup FOLDER
     python -m benchmarks.peers.joeynmt --peer FOLDER --source train.en.gz --target train.de.gz
 
-Nothing beyond Python is imported before it is needed: --setup must work where there is only pip.
+Other packages are imported only where they are needed: --setup must work with Python and pip alone.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SAME_ORDER = replace(BAHDANAU, name="GRU 256, Bahdanau's score in JoeyNMT's orde
 LUONG = Setting("GRU 256, Luong, no input feeding", "recurrent", "luong")
 TRANSFORMER = Setting("Transformer 3+3, d 256, ff 512, 4 heads", "transformer", "heads", layers=3, rate=5e-4)
 
-# what training and decoding must reach, × as fast
+# the speed-ups that training and decoding must reach
 SETTINGS = {
     "bahdanau": (BAHDANAU, 2.5, 3.0),
     "same-order": (SAME_ORDER, 2.5, 3.0),
@@ -43,35 +43,36 @@ PARTS = ("training", "decoding")
 PEER, SAME, OWN = "joeynmt", "regard", "regard, own batches"
 
 HOW = """\
-JoeyNMT runs in an environment of its own, on the same torch. Every system is a process of its own with one thread, and
-they take turns: a round is so many training steps (or translated sentences) of each, the first in turn changes, and
-the ratio is taken inside the round. The table shows the median and the quartiles of these ratios. Time is the CPU time
-of the process and holds whatever a training step needs: the batch, the loss, the gradients, clipping and AdamW.
-Validation and checkpoints are left out.
+JoeyNMT runs in a separate environment with the same torch. Every system is a separate process with one thread. The
+systems alternate: a round is a number of training steps (or translated sentences) of each system, the first system
+changes from round to round, and the ratio is computed within the round. The table shows the median and the quartiles of
+these ratios. Time is the CPU time of the process for complete training steps: the batch, the loss, the gradients,
+clipping and AdamW. Validation and checkpoints are excluded.
 
-Both read the same numbers of one joint BPE, {vocabulary:,} entries; {pairs:,} pairs, {tokens:.1f} target tokens each.
-A batch is {sentences} sentences; JoeyNMT does not sort them by length. "regard" gets the very same batches; "regard,
-own batches" makes its own from sentences of like length, {sentences} on average. Source and target embeddings and the
-vocabulary layer are one matrix everywhere; dropout 0.1, label smoothing {smoothing:g}, gradients clipped at 1.
+Both systems read the same token ids of one joint BPE with {vocabulary:,} entries; {pairs:,} pairs with {tokens:.1f}
+target tokens on average. A batch has {sentences} sentences; JoeyNMT does not sort them by length. "regard" uses the
+same batches; "regard, own batches" composes batches of sentences of similar length, {sentences} on average. Source
+embeddings, target embeddings and the vocabulary layer share one matrix in all systems; dropout 0.1, label smoothing
+{smoothing:g}, gradients clipped at 1.
 
-Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences}; regard
-also ends a sentence that grows beyond all it was trained on, beside its source;
-{held_out:,} sentences that were not trained on, with the weights that each system has after {steps:,} steps on the same
-batches; the remarks show how long their translations are.
+Decoding: beam {beam}, length penalty ((5 + n) / 6)^{alpha:g}, at most {longest} tokens, batches of {sentences};
+regard also ends a sentence whose length, relative to its source, exceeds that of all training pairs. The {held_out:,}
+sentences are not part of the training data; the weights are those of each system after {steps:,} steps on the same
+batches; the remarks give the mean length of the translations.
 """
 
 ORDER = """
-Where Bahdanau's paper attends before a step and reads by a maxout, which is what regard's "Bahdanau" does, JoeyNMT
-attends after it and reads as Luong's does: "in JoeyNMT's order" regard computes that, with as many parameters (and a
-bias of the vocabulary).
+In Bahdanau's paper, and in regard's "Bahdanau", the decoder attends before a step and computes its output by a
+maxout. JoeyNMT attends after the step and computes its output like Luong's decoder: "in JoeyNMT's order" regard
+computes the same, with as many parameters (plus a bias of the vocabulary layer).
 """
 
 
 @dataclass(frozen=True)
 class Effort:
-    """So many rounds of so many steps, after a few that are not counted; sentences a round of decoding.
+    """The number of rounds, of steps per round, of warm-up steps, and of sentences per round of decoding.
 
-    Decoding waits until so many steps are `trained`: a model that knows nothing says odd lengths.
+    Decoding starts after `trained` steps: the outputs of an untrained model have odd lengths.
     """
 
     rounds: int = 8
@@ -88,22 +89,26 @@ class Effort:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks.peers.joeynmt", description="regard beside JoeyNMT 2.3.0."
+        prog="python -m benchmarks.peers.joeynmt", description="Compare regard with JoeyNMT 2.3.0."
     )
-    made.add_argument("--setup", type=Path, metavar="FOLDER", help="make JoeyNMT's environment there and stop")
-    made.add_argument("--peer", type=Path, metavar="FOLDER", help="the environment that --setup made")
-    made.add_argument("--source", type=Path, help="sentences, one a line; .gz is unpacked")
-    made.add_argument("--target", type=Path, help="their translations")
-    made.add_argument("--only", choices=SETTINGS, action="append", help="this model; may be repeated (all without)")
-    made.add_argument("--part", choices=PARTS, help="training or decoding alone (both without)")
-    made.add_argument("--rounds", type=_positive, default=Effort.rounds, help="rounds of training (%(default)s)")
-    made.add_argument("--steps", type=_positive, default=Effort.steps, help="steps of a round (%(default)s)")
     made.add_argument(
-        "--trained", type=_positive, default=Effort.trained, help="steps in all before decoding (%(default)s)"
+        "--setup", type=Path, metavar="FOLDER", help="create the environment of JoeyNMT in this folder, and stop"
+    )
+    made.add_argument("--peer", type=Path, metavar="FOLDER", help="the environment that --setup created")
+    made.add_argument("--source", type=Path, help="sentences, one per line; .gz is unpacked")
+    made.add_argument("--target", type=Path, help="the translations of the sentences, one per line")
+    made.add_argument(
+        "--only", choices=SETTINGS, action="append", help="only this model; may be repeated (default: all)"
+    )
+    made.add_argument("--part", choices=PARTS, help="only training or only decoding (default: both)")
+    made.add_argument("--rounds", type=_positive, default=Effort.rounds, help="rounds of training (%(default)s)")
+    made.add_argument("--steps", type=_positive, default=Effort.steps, help="steps per round (%(default)s)")
+    made.add_argument(
+        "--trained", type=_positive, default=Effort.trained, help="training steps before decoding (%(default)s)"
     )
     made.add_argument("--decoded", type=_positive, default=Effort.decoded, help="sentences to translate (%(default)s)")
-    made.add_argument("--smoothing", type=float, default=0.0, help="of the labels (%(default)s)")
-    made.add_argument("--peer-only", action="store_true", help="measure JoeyNMT alone and write nothing")
+    made.add_argument("--smoothing", type=float, default=0.0, help="label smoothing (%(default)s)")
+    made.add_argument("--peer-only", action="store_true", help="measure only JoeyNMT, and write nothing")
     return made
 
 
@@ -122,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             environment.setup(given.setup)
             return 0
         if given.peer is None or given.source is None or given.target is None:
-            parsing.error("give --peer, --source and --target; or --setup FOLDER first")
+            parsing.error("give --peer, --source and --target, or run --setup FOLDER first")
         if environment.found(given.peer) is None:
             parsing.error(f"{given.peer} has no joeynmt {environment.VERSION}; run --setup {given.peer} first")
         return measure(given)
@@ -173,14 +178,14 @@ def measure(given: argparse.Namespace) -> int:
         how += ORDER
     print(f"\n{how}\n{summary(rows)}\n\n{markdown(rows)}")
     if effort != Effort():
-        print("Nothing was written: only rounds and steps as usual become a file.")
+        print("Nothing was written: only a run with the default rounds and steps is saved.")
     else:
         print(f"Written to {write(here, versions, [*rows, *others(rows)], how)} and .json.")
     return 0
 
 
 def others(rows: "Sequence[Row]") -> "Sequence[Row]":
-    """The models that were not measured now, from the last file; the remark says when they were."""
+    """The rows of the last file whose models were not measured this time; their note has the date."""
     from benchmarks.report import read
 
     last = max(RESULTS.glob("*.json"), default=None)
@@ -205,7 +210,7 @@ def _worker(name: str, peer: Path) -> Worker:
 def compare(
     setting: Setting, workers: dict[str, Worker], effort: Effort, train: float, decode: float, part: str | None = None
 ) -> "Iterator[Row]":
-    """The rows of one model: training on the same batches and on own ones, then decoding a token and a sentence."""
+    """The rows of one model: training on the same batches and on its own, then decoding per token and per sentence."""
     for worker in workers.values():
         worker.ask("train", steps=effort.warm)
     turns = [{"steps": effort.steps}] * effort.rounds
@@ -226,7 +231,7 @@ def compare(
 
 
 def rounds(do: str, workers: dict[str, Worker], turns: Sequence[Mapping[str, object]]) -> dict[str, list[Answer]]:
-    """Every worker once a round, each going first in turn."""
+    """Asks every worker once per round; the first one changes from round to round."""
     answers: dict[str, list[Answer]] = {name: [] for name in workers}
     names = list(workers)
     for number, asked in enumerate(turns):
@@ -239,7 +244,7 @@ def rounds(do: str, workers: dict[str, Worker], turns: Sequence[Mapping[str, obj
 def versus(
     case: str, answers: dict[str, list[Answer]], per: str, bounds: dict[str, float | None], what: str
 ) -> "Iterator[Row]":
-    """A row for each of ours against the peer; the peer alone where there is nobody else."""
+    """One row per worker of regard against the peer; the peer alone if there is no other."""
     from benchmarks.table import Row, gain
     from benchmarks.timing import Timed
 
@@ -253,15 +258,15 @@ def versus(
 
 
 def _beside(answers: list[Answer]) -> str:
-    """What else is worth a remark: the share of padding and the last loss, or how long the outputs are."""
+    """Facts for the note: the share of padding and the last loss, or the length of the outputs."""
     tokens = sum(one["tokens"] for one in answers)
     if "places" in answers[0]:
         return f" ({1 - tokens / sum(one['places'] for one in answers):.0%} padding, loss {answers[-1]['loss']:.2f})"
-    return f" ({tokens / sum(one['sentences'] for one in answers):.1f} tokens a sentence)"
+    return f" ({tokens / sum(one['sentences'] for one in answers):.1f} tokens per sentence)"
 
 
 def write(here: dict[str, str], versions: dict[str, str], rows: "Sequence[Row]", how: str) -> Path:
-    """The dated pair of files, in a folder of their own: the page of the documentation reads the one above."""
+    """Writes the dated pair of files, into a folder of their own: docs/speed.md reads the folder above."""
     from benchmarks.report import Results
     from benchmarks.table import markdown, summary
 
@@ -269,7 +274,7 @@ def write(here: dict[str, str], versions: dict[str, str], rows: "Sequence[Row]",
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{results.name}.json").write_text(results.json(), encoding="utf-8")
     path = RESULTS / f"{results.name}.md"
-    said = f"# Beside JoeyNMT, measured on {results.date}\n\n{results.about()}\n{how}\n"
+    said = f"# Comparison with JoeyNMT, measured on {results.date}\n\n{results.about()}\n{how}\n"
     path.write_text(f"{said}{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
     return path.relative_to(ROOT)
 

@@ -1,8 +1,8 @@
-"""JoeyNMT behind the workers' protocol; runs in its environment and uses its own parts throughout.
+"""The worker of JoeyNMT: runs in its environment and uses its own parts throughout.
 
 Its models, data sets, batch iterator, TrainManager, loss, optimiser and predict() do the work. Only the lines of
-TrainManager.train_and_validate that follow a training step (clip, update, clear) stand here again, because there they
-cannot be had without validation and checkpoints.
+TrainManager.train_and_validate that follow a training step (clip, update, clear) are repeated here, because that method
+always validates and saves checkpoints.
 """
 
 import importlib.metadata
@@ -22,7 +22,7 @@ from benchmarks.peers.talk import Answer, Setting, scratch, serve
 
 
 def configuration(setting: Setting, data: Path, folder: Path, seed: int) -> dict[str, Any]:
-    """What a JoeyNMT user would write as YAML."""
+    """The configuration that a user of JoeyNMT writes as YAML."""
     embeddings = {"embedding_dim": setting.width, "dropout": setting.dropout, "scale": setting.kind == "transformer"}
     sizes: dict[str, Any] = {
         "hidden_size": setting.width,
@@ -60,12 +60,12 @@ def configuration(setting: Setting, data: Path, folder: Path, seed: int) -> dict
         "training": {
             "batch_size": setting.sentences,
             "batch_type": "sentence",
-            "shuffle": False,  # the files are shuffled, so that both systems meet the same batches
+            "shuffle": False,  # the files are shuffled already, so that both systems get the same batches
             "normalization": "tokens",
             "label_smoothing": setting.smoothing,
             "optimizer": "adamw",
             "learning_rate": setting.rate,
-            "scheduling": "plateau",  # it insists on one; this one waits for a validation, so the rate stays
+            "scheduling": "plateau",  # a schedule is required; this one changes the rate only after a validation
             "adam_betas": [0.9, 0.98],
             "clip_grad_norm": setting.clip,
         },
@@ -86,7 +86,7 @@ class Peer:
     """One JoeyNMT model in training."""
 
     def load(self, setting: dict[str, Any], data: str, seed: int, own: bool) -> Answer:
-        assert not own, "its batches are what all share"
+        assert not own, "the batches of JoeyNMT are those that all share"
         torch.set_num_threads(1)
         torch.manual_seed(seed)
         folder = scratch()
@@ -113,7 +113,7 @@ class Peer:
         }
 
     def _steps(self) -> Iterator[tuple[int, int, float]]:
-        """One training step each: tokens predicted, their places with padding, and the loss a token."""
+        """Yields per training step: target tokens, target positions with padding, and the loss per token."""
         trainer, wanted = self.trainer, self.args.train
         batches = self.train_data.make_iter(
             batch_size=wanted.batch_size,
@@ -159,7 +159,7 @@ class Peer:
             autocast=self.args.autocast,
         )
         seconds = time.process_time() - began
-        # each ends with the end of sentence, unless it was cut
+        # each has its end-of-sentence token, unless it was cut off
         return {"sentences": len(pieces), "tokens": sum(map(len, pieces)), "cpu_seconds": seconds}
 
 

@@ -1,6 +1,6 @@
-"""What a driver and its workers say to each other: one JSON object a line, over stdin and stdout.
+"""The protocol between a driver and its workers: one JSON object per line, over stdin and stdout.
 
-Nothing here needs more than Python itself: the workers run in environments of their own.
+Only the standard library is imported: the workers run in separate environments.
 """
 
 import atexit
@@ -24,7 +24,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """One model, its batches and its optimiser, in the words both systems understand."""
+    """One model, its batches and its optimiser, in terms that both systems have."""
 
     name: str
     kind: Literal["recurrent", "transformer"]
@@ -48,14 +48,14 @@ class Setting:
 
 
 def scratch() -> Path:
-    """A folder that is gone when the worker is."""
+    """A temporary folder that is removed when the worker ends."""
     folder = tempfile.mkdtemp(prefix="peers-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 def serve(handlers: Mapping[str, Callable[..., Answer]]) -> None:
-    """Answer {"do": name, …} by the handler of that name until stdin ends; what others print goes to stderr."""
+    """Answers {"do": name, …} by the handler of that name until stdin ends; other output goes to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:
@@ -69,7 +69,7 @@ def serve(handlers: Mapping[str, Callable[..., Answer]]) -> None:
 
 
 class Worker:
-    """The driver's end: a process that serves, with one thread; what it says on stderr goes to a file."""
+    """A worker process as the driver sees it, with one thread; its stderr goes to a file."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.name, self.log = command[-1], log
@@ -89,14 +89,14 @@ class Worker:
     def ask(self, do: str, **asked: object) -> Answer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended; the missing answer says so
+        with contextlib.suppress(BrokenPipeError):  # the process ended; the missing answer is reported below
             print(json.dumps({"do": do, **asked}), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.name} ended at {do!r} without an answer; {self.log} has its last words")
+            raise RuntimeError(f"{self.name} ended at {do!r} without an answer; its output is in {self.log}")
         answer: Answer = json.loads(line)
         if "error" in answer:
-            raise RuntimeError(f"{self.name} failed at {do!r}: {answer['error']}; {self.log} has the trace")
+            raise RuntimeError(f"{self.name} failed at {do!r}: {answer['error']}; the traceback is in {self.log}")
         return answer
 
     def close(self) -> None:

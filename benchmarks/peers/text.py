@@ -1,4 +1,4 @@
-"""The same sentences for every system: numbers of one joint BPE, as words of plain text, in one shuffled order."""
+"""The same sentences for every system: token ids of one joint BPE as plain text, shuffled once."""
 
 import random
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class Text:
-    """What was written into the folder, for the workers to read."""
+    """The files that were written for the workers."""
 
     folder: Path
     pairs: int
     held_out: int
     vocabulary: int
-    tokens: float  # of a target, on average, the end of sentence counted
+    tokens: float  # per target, on average, with the end-of-sentence token
 
 
 def write(folder: Path, source: Path, target: Path, *, size: int, held_out: int, seed: int) -> Text:
-    """train.src, train.trg, test.src: numbers with spaces between; vocabulary.txt: all but the special ones."""
+    """Writes train.src, train.trg and test.src (token ids) and vocabulary.txt (all ids but the special ones)."""
     from regard.data.text.pairs import read_pairs
     from regard.data.text.special_tokens import SPECIAL
     from regard.data.text.tokenizer import Tokenizer
@@ -31,7 +31,9 @@ def write(folder: Path, source: Path, target: Path, *, size: int, held_out: int,
     both = zip(tokens.encode(pairs.source), tokens.encode(pairs.target), strict=True)
     rows = [(x, y) for x, y in both if 0 < len(x) <= LONGEST and 0 < len(y) <= LONGEST]
     if len(rows) < 2 * held_out:
-        raise ValueError(f"{source} has {len(rows)} fitting pairs, too few to hold out {held_out}; give a longer file")
+        raise ValueError(
+            f"{source} has {len(rows)} pairs of suitable length, too few to hold out {held_out}; give a longer file"
+        )
     random.Random(seed).shuffle(rows)
     test, train = rows[:held_out], rows[held_out:]
     folder.mkdir(parents=True, exist_ok=True)

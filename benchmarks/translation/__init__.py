@@ -1,8 +1,8 @@
-"""What a trained translator reaches, and what it costs: `python -m benchmarks.translation --list`.
+"""Scores and costs of trained translators: `python -m benchmarks.translation --list`.
 
-python -m benchmarks.translation NAME …       trainings, hours in all; each goes on where it was stopped
-python -m benchmarks.translation.resume       kills a training again and again
-python -m benchmarks.translation.growth       the same training on ever more pairs
-python -m benchmarks.translation.decoding     a batch of sentences beside one by one
-python -m benchmarks.translation --report     the tables and pictures of whatever was measured
+python -m benchmarks.translation NAME …       trains; all trainings take hours; an interrupted one is resumed
+python -m benchmarks.translation.resume       kills and resumes a training repeatedly
+python -m benchmarks.translation.growth       the same training on increasing numbers of pairs
+python -m benchmarks.translation.decoding     decoding in batches against one sentence at a time
+python -m benchmarks.translation --report     writes tables and plots of all results
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.training import Unfinished
 from benchmarks.translation import report
-from benchmarks.translation.cases import CASES, Case, chosen
+from benchmarks.translation.cases import CASES, Case, select_cases
 from benchmarks.translation.trained import result
 
 RUNS = Path("runs")
@@ -16,13 +16,13 @@ RUNS = Path("runs")
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.translation",
-        description="Train translators and judge them. Hours in all; a training that was stopped goes on.",
+        description="Train translators and evaluate them. All trainings take hours; an interrupted one is resumed.",
     )
-    made.add_argument("names", nargs="*", help="trainings, or the beginning of several: compare")
+    made.add_argument("names", nargs="*", help="names of trainings, or a prefix of several: compare")
     made.add_argument("--data", type=Path, metavar="FOLDER", help="Multi30k: train.{en,de}.gz and val.{en,de}")
-    made.add_argument("--runs", type=Path, metavar="FOLDER", default=RUNS, help="where runs are kept (%(default)s)")
-    made.add_argument("--list", action="store_true", help="print the names, what they are and must reach, and stop")
-    made.add_argument("--report", action="store_true", help="write tables and pictures of the results there are")
+    made.add_argument("--runs", type=Path, metavar="FOLDER", default=RUNS, help="folder for the runs (%(default)s)")
+    made.add_argument("--list", action="store_true", help="print names, descriptions and targets, and stop")
+    made.add_argument("--report", action="store_true", help="write tables and plots of the existing results")
     return made
 
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None, cases: Mapping[str, Case] = CAS
     parsing = parser()
     given = parsing.parse_args(arguments)
     try:
-        wanted = chosen(given.names, cases)
+        wanted = select_cases(given.names, cases)
     except KeyError as error:
         parsing.error(error.args[0])
     if given.list:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None, cases: Mapping[str, Case] = CAS
 
 
 def run(cases: Mapping[str, Case], runs: Path) -> int:
-    """Trains and judges one after the other; a sentence and 1 if one of them cannot be had."""
+    """Trains and evaluates the cases; prints the error and returns 1 if one fails."""
     for name, case in cases.items():
         try:
             found = result(name, case, runs / name, lambda text: print(text, flush=True))

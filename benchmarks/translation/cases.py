@@ -1,17 +1,19 @@
-"""CASES: every training by name, how it is judged, and what it must reach."""
+"""CASES: every training by name, with its search and its targets."""
 
+import contextlib
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.table import Bound
 from regard.cli.verbs import demo
 from regard.tasks.translate.options import Translate
 from regard.training.config import TrainingConfig
 
-# what a score is called in a table, and the digits that count
+# the unit of a score in a table, and its digits
 UNITS = {
     "bleu": ("BLEU", 1),
     "chrf": ("chrF", 1),
@@ -24,7 +26,7 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A training, the search that the goals are about, and the goals: a score, or "cpu", the minutes of training."""
+    """A training, the search of its evaluation, and its goals: bounds of scores, or of "cpu", the CPU minutes."""
 
     what: str
     task: Translate
@@ -33,7 +35,7 @@ class Case:
     goals: Mapping[str, Bound] = field(default_factory=dict)
 
     def must(self) -> str:
-        """The goals, for people."""
+        """The goals as text."""
         return ", ".join(f"{bound} {UNITS[name][0]}" for name, bound in self.goals.items())
 
     @property
@@ -41,20 +43,25 @@ class Case:
         return bool(self.task.train)
 
     def placed(self, folder: Path) -> "Case":
-        """The same, its files in a folder."""
+        """The same case with its files in a folder."""
         task = self.task
         train, valid, test = (tuple(folder / path for path in paths) for paths in (task.train, task.valid, task.test))
         return replace(self, task=replace(task, train=train, valid=valid, test=test))
 
 
-_MULTI30K = Translate(
-    train=(Path("train.en.gz"), Path("train.de.gz")),
-    valid=(Path("val.en"), Path("val.de")),
-    vocabulary=6000,
-    valid_lines=1014,
-    dropout=0.2,
-    batch=1536,
-)
+def _multi30k(**options: Any) -> Translate:
+    """Multi30k English to German with these options."""
+    return Translate.of(
+        train=(Path("train.en.gz"), Path("train.de.gz")),
+        valid=(Path("val.en"), Path("val.de")),
+        vocabulary=6000,
+        valid_lines=1014,
+        dropout=0.2,
+        batch=1536,
+        **options,
+    )
+
+
 _TRAINING = TrainingConfig(
     epochs=12,
     lr=1.5e-3,
@@ -66,8 +73,8 @@ _TRAINING = TrainingConfig(
     threads=1,
 )
 
-# What is compared on Multi30k: no attention, and mechanisms by name. All have Luong's decoder without input feeding and
-# differ in nothing but the attention; "none" is fed the encoder's last state instead.
+# The mechanisms that are compared on Multi30k, and "none". All have Luong's decoder without input feeding and differ
+# only in the attention; "none" gets the last state of the encoder instead.
 COMPARED = (
     "none",
     "additive",
@@ -84,7 +91,6 @@ COMPARED = (
     "location-sensitive",
     "monotonic",
 )
-_SMALL = replace(_MULTI30K, width=128, hidden=256)
 _BUDGET = TrainingConfig(
     steps=682,
     lr=2e-3,
@@ -99,8 +105,9 @@ _BUDGET = TrainingConfig(
 
 def _compared(name: str) -> Case:
     if name == "none":
-        return Case("no attention", replace(_SMALL, decoder="fixed"), _BUDGET)
-    return Case(f"{name} attention", replace(_SMALL, decoder="luong", attention=name), _BUDGET)
+        return Case("no attention", _multi30k(width=128, hidden=256, decoder="fixed"), _BUDGET)
+    task = _multi30k(width=128, hidden=256, decoder="luong", attention=name)
+    return Case(f"{name} attention", task, _BUDGET)
 
 
 _REVERSE = TrainingConfig(
@@ -117,20 +124,20 @@ CASES: dict[str, Case] = {
     ),
     "reverse": Case(
         "up to 30 letters reversed, GRU with additive attention",
-        Translate(data="reverse", decoder="bahdanau", attention="additive"),
+        Translate.of(data="reverse", decoder="bahdanau", attention="additive"),
         _REVERSE,
         search="greedy",
         goals={"exact": Bound("least", 99.5)},
     ),
     "reverse-none": Case(
         "up to 30 letters reversed, GRU without attention, same steps",
-        Translate(data="reverse", decoder="fixed"),
+        Translate.of(data="reverse", decoder="fixed"),
         _REVERSE,
         search="greedy",
     ),
     "pronounce": Case(
         "English words to phonemes, words never seen",
-        Translate(data="pronounce", decoder="luong", attention="general"),
+        Translate.of(data="pronounce", decoder="luong", attention="general"),
         TrainingConfig(
             epochs=20, lr=2e-3, schedule="cosine", warmup=400, validate_every=1500, save_every=500, threads=1
         ),
@@ -138,13 +145,13 @@ CASES: dict[str, Case] = {
     ),
     "additive": Case(
         "Multi30k English to German, GRU with additive attention",
-        replace(_MULTI30K, model="seq2seq", width=128, hidden=512),
+        _multi30k(model="seq2seq", width=128, hidden=512),
         _TRAINING,
         goals={"bleu": Bound("least", 32), "cpu": Bound("most", 120)},
     ),
     "transformer": Case(
         "Multi30k English to German, pre-norm Transformer",
-        replace(_MULTI30K, model="transformer", width=192, feed=512, layers=3),
+        _multi30k(model="transformer", width=192, feed=512, layers=3),
         replace(_TRAINING, epochs=18),
         goals={"bleu": Bound("least", 37), "cpu": Bound("most", 120)},
     ),
@@ -152,27 +159,38 @@ CASES: dict[str, Case] = {
 }
 
 
-def chosen(names: Sequence[str], cases: Mapping[str, Case]) -> dict[str, Case]:
-    """The cases that are named, one by one or by what stands before a dash; raises KeyError with the way out."""
-    found: dict[str, Case] = {}
+def select_cases(names: Sequence[str], cases: Mapping[str, Case]) -> dict[str, Case]:
+    """The cases with these names, or with these prefixes before a dash; raises KeyError with a suggestion."""
+    selected: dict[str, Case] = {}
     for name in names:
-        some = {full: case for full, case in cases.items() if full == name}
-        some = some or {full: case for full, case in cases.items() if full.startswith(f"{name}-")}
-        if not some:
+        matches = {full: case for full, case in cases.items() if full == name}
+        matches = matches or {full: case for full, case in cases.items() if full.startswith(f"{name}-")}
+        if not matches:
             close = difflib.get_close_matches(name, cases, n=1, cutoff=0.4)
             hint = f"did you mean {close[0]}?" if close else "--list prints the names"
             raise KeyError(f"no training is called {name!r}; {hint}")
-        found |= some
-    return found
+        selected |= matches
+    return selected
 
 
 def command(name: str, case: Case) -> str:
-    """The training as it is typed, options left open where they are."""
+    """The training as a command: the data, and every option that differs from its default."""
+    options = _needed_options(case.task)
+    for item in dataclasses.fields(case.training):
+        if (value := getattr(case.training, item.name)) != item.default:
+            options[item.name] = value
     words = ["regard train translate"]
-    for part in (case.task, case.training):
-        for option in dataclasses.fields(part):
-            value = getattr(part, option.name)
-            if value != option.default:
-                said = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
-                words.append(f"--{option.name.replace('_', '-')} {said}")
+    for option, value in options.items():
+        text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        words.append(f"--{option.replace('_', '-')} {text}")
     return " ".join([*words, f"--out runs/{name}"])
+
+
+def _needed_options(task: Translate) -> dict[str, Any]:
+    options = {item.name: getattr(task, item.name) for item in dataclasses.fields(task)}
+    options |= {"model": task.model_name, **vars(task.model)}
+    for name in [name for name in options if name not in ("data", "train")]:
+        others = {other: value for other, value in options.items() if other != name}
+        with contextlib.suppress(ValueError):
+            options = others if Translate.of(**others) == task else options
+    return {name: value for name, value in options.items() if value not in (None, ())}

@@ -1,9 +1,9 @@
-"""A batch of sentences beside one by one: sentences per CPU second, and whether they say the same.
+"""Decoding in batches against one sentence at a time: sentences per CPU second, and whether the translations agree.
 
     python -m benchmarks.translation.decoding RUN [RUN …] [--lines 1000] [--rounds 2]
 
-The best weights of a run translate the pairs it is tested on, by beam 5. Both ways take turns, and the ratio is taken
-inside each round.
+The best weights of a run translate its test sentences with beam 5. Both ways alternate, and the ratio is computed
+within each round.
 """
 
 import argparse
@@ -19,10 +19,11 @@ from benchmarks import measured
 from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
-from regard.common.dataclass_json import dataclass_from_json
 from regard.decoding.search import Beam
+from regard.tasks._text_generation import GeneratedText
+from regard.tasks.registry import task_from_record
 from regard.tasks.translate.options import Translate
-from regard.tasks.translate.predictor import TranslationHypothesis, Translator
+from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.task import read as read_splits
 from regard.training import checkpoint
 from regard.training.run_folder import BEST, RunRecord
@@ -40,8 +41,8 @@ class Result:
     together: float  # sentences per CPU second
     alone: float
     ratio: Spread  # of each round
-    different: int  # lines that are translated otherwise
-    tied: int  # of those, lines whose two translations the model scores alike
+    different: int  # lines with different translations
+    tied: int  # of those, lines whose two translations have equal scores
 
     @property
     def verdict(self) -> str:
@@ -49,21 +50,21 @@ class Result:
 
 
 def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = print) -> Result:
-    """The run's best weights, on its first lines to be tested on, so many times."""
+    """Translates the first test sentences of the run with its best weights, `rounds` times."""
     record = RunRecord.read(run)
-    if record.kind != Translate.__name__:
-        raise ValueError(f"{run} is a run of {record.kind}, which does not translate; name another")
-    task = dataclass_from_json(Translate, record.task)
-    interpreter = task.interpreter(run)
-    checkpoint.load(interpreter.model, run / BEST)
+    task = task_from_record(record, run) if record.task == Translate.name else None
+    if not isinstance(task, Translate):
+        raise ValueError(f"{run} is a run of {record.task}, which does not translate; name another")
+    translator = task.load().predictor(run)
+    checkpoint.load(translator.model, run / BEST)
     source = list(read_splits(task).test.source[:lines])
     ways = {
         size: Translator(
-            interpreter.model,
-            interpreter.vocabularies,
+            translator.model,
+            translator.vocabularies,
             batch=size,
-            stretch=interpreter.stretch,
-            longest=interpreter.longest,
+            stretch=translator.stretch,
+            longest=translator.longest,
         )
         for size in (BATCH, 1)
     }
@@ -81,14 +82,14 @@ def _measured(
     run: Path, ways: dict[int, Translator], source: list[str], rounds: int, say: Callable[[str], None]
 ) -> Result:
     seconds: dict[int, list[float]] = {size: [] for size in ways}
-    said: dict[int, list[TranslationHypothesis]] = {}
+    said: dict[int, list[GeneratedText]] = {}
     for number in range(1, rounds + 1):
-        # the first in turn changes
+        # the first way changes from round to round
         for size in (*ways,) if number % 2 else (*reversed(ways),):
             taken, said[size] = _timed(ways[size], source)
             seconds[size].append(taken)
         rate = seconds[1][-1] / seconds[BATCH][-1]
-        say(f"{run.name}: round {number} of {rounds}, {len(source)} lines, {rate:.1f} × as fast together")
+        say(f"{run.name}: round {number} of {rounds}, {len(source)} lines, {rate:.1f} × as fast in batches")
     unlike = [(a, b) for a, b in zip(said[BATCH], said[1], strict=True) if a.text != b.text]
     return Result(
         about=About.now(),
@@ -102,7 +103,7 @@ def _measured(
     )
 
 
-def _timed(way: Translator, lines: Sequence[str]) -> tuple[float, list[TranslationHypothesis]]:
+def _timed(way: Translator, lines: Sequence[str]) -> tuple[float, list[GeneratedText]]:
     start = time.process_time()
     found = way.translate(lines, Beam(SIZE))
     return time.process_time() - start, [best[0] for best in found]
@@ -138,11 +139,12 @@ def read(run: Path) -> Result | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parsing = argparse.ArgumentParser(
-        prog="python -m benchmarks.translation.decoding", description="A batch of sentences beside one by one."
+        prog="python -m benchmarks.translation.decoding",
+        description="Compare decoding in batches with one sentence at a time.",
     )
-    parsing.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a training")
+    parsing.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run")
     parsing.add_argument("--lines", type=int, default=1000, help="sentences to translate (%(default)s)")
-    parsing.add_argument("--rounds", type=int, default=2, help="how often (%(default)s)")
+    parsing.add_argument("--rounds", type=int, default=2, help="number of rounds (%(default)s)")
     given = parsing.parse_args(arguments)
     for name in ("lines", "rounds"):
         if getattr(given, name) < 1:

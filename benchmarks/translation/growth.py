@@ -1,12 +1,11 @@
-"""The same training on ever more pairs: steps per second and memory against the size of the corpus.
+"""The same training on increasing numbers of pairs: steps per second and memory against the size of the corpus.
 
     python -m benchmarks.translation.growth [--pairs 30000 300000 3000000] [--steps 400] [--mapped N] [--runs FOLDER]
 
-Pairs are drawn into text files: words of a made-up language, as frequent as words are (Zipf), 10 to 30 a line; a
-corpus is the beginning of every larger one. Each size is trained on in a process of its own, by the same task that
-trains on anybody's files; they take turns, so that a machine that is busy at times is so for all. Memory is what the
-system counts for a process: its own (anonymous) memory, and pages of mapped files, which the system may take back at
-any time, apart from each other.
+Text files are filled with words of an artificial language, Zipf-distributed, 10 to 30 per line; a corpus is the
+beginning of every larger one. Each size is trained in a separate process by the task that trains on any files; the
+processes alternate, so that other load on the machine affects all of them. Memory is that which the system counts for a
+process: its own (anonymous) memory and, separately, pages of mapped files, which the system may reclaim at any time.
 """
 
 import argparse
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
 NAME = "growth"
 PAIRS = (30_000, 300_000, 3_000_000)
-# the slowest may be so much slower than the fastest: the processor's time of equal work differs as much by itself
+# the lowest rate as a share of the highest: the CPU time of equal work varies by as much
 EVEN = 0.9
-# bytes a pair that own memory may grow by beside the token arrays: the order of an epoch and the lengths it is made of
+# bytes per pair that own memory may grow by beyond the token arrays: the plan of an epoch and the lengths behind it
 GROWS = 32
 
 _WORDS, _SHORTEST, _LONGEST = 20_000, 10, 30
@@ -47,7 +46,7 @@ _TURN = 20  # steps
 
 @dataclass(frozen=True)
 class Size:
-    """One corpus and what it took. Memory in megabytes."""
+    """One corpus and the cost of its training. Memory in megabytes."""
 
     pairs: int
     tokens: int  # of both sides
@@ -55,8 +54,8 @@ class Size:
     mapped: bool  # whether they live in files
     batches: int  # of an epoch
     reading_seconds: float  # CPU seconds until the first step: reading, vocabulary, encoding, the plan
-    reading_peak: float  # the most memory until then, mapped pages included
-    own: float  # the most of its own memory after any turn
+    reading_peak: float  # the peak memory until then, mapped pages included
+    own: float  # the largest own memory after any turn
     mapped_pages: float  # pages of files in memory at that time, libraries included
     rates: list[float]  # steps per second of CPU time, of every turn
     tokens_per_step: float
@@ -67,7 +66,7 @@ class Size:
 
     @property
     def beyond(self) -> float:
-        """Its own memory beside the token arrays."""
+        """Own memory beyond the token arrays."""
         return self.own - (0.0 if self.mapped else self.arrays)
 
 
@@ -79,14 +78,14 @@ class Result:
 
     @property
     def evenness(self) -> float:
-        """Steps per second of the slowest size, as a share of the fastest: beside the first size, turn by turn."""
+        """Steps per second of the slowest size as a share of the fastest, each relative to the first size."""
         first = self.sizes[0].rates
         beside = [median(ours / theirs for ours, theirs in zip(size.rates, first, strict=True)) for size in self.sizes]
         return min(beside) / max(beside)
 
     @property
     def bytes_per_pair(self) -> float | None:
-        """How own memory beyond the token arrays grows from the smallest to the largest."""
+        """The growth of own memory beyond the token arrays, from the smallest to the largest size, per pair."""
         first, last = self.sizes[0], self.sizes[-1]
         return None if last.pairs == first.pairs else 1e6 * (last.beyond - first.beyond) / (last.pairs - first.pairs)
 
@@ -97,7 +96,7 @@ class Result:
 
 
 def lines(pairs: int, seed: int) -> Iterator[str]:
-    """So many lines of a made-up language; fewer of the same seed are the beginning of more."""
+    """Lines of an artificial language; fewer lines of the same seed are the beginning of more."""
     draw = np.random.default_rng(seed)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     drawn = draw.integers(0, len(syllables), (_WORDS, 4)).tolist()
@@ -105,7 +104,7 @@ def lines(pairs: int, seed: int) -> Iterator[str]:
     words = ["".join(syllables[n] for n in row[:count]) for row, count in zip(drawn, counts, strict=True)]
     chance = 1.0 / np.arange(1, _WORDS + 1)
     edges = np.cumsum(chance / chance.sum())
-    # lengths of their own seed, so that both sides have the same
+    # lengths have a separate seed, so that both sides have the same
     lengths = np.random.default_rng(0)
     for at in range(0, pairs, _CHUNK):
         ends = np.cumsum(lengths.integers(_SHORTEST, _LONGEST + 1, _CHUNK)).tolist()
@@ -123,7 +122,7 @@ def files(folder: Path, pairs: int) -> tuple[Path, Path]:
 
 
 def memory() -> dict[str, float]:
-    """What the system counts for this process, in megabytes; only Linux tells it apart."""
+    """The memory of this process by kind, in megabytes; Linux only."""
     found = {}
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -133,23 +132,22 @@ def memory() -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """The task, whose work can be looked at afterwards."""
+class _KeptTask:
+    """A task that keeps its problem for later inspection."""
 
     task: Translate
-    made: list[Any]
+    problems: list[Any]
 
-    @property
-    def seed(self) -> int:
-        return self.task.seed
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
 
     def prepare(self, folder: Path, new: bool = True) -> Any:
-        self.made.append(self.task.prepare(folder, new))
-        return self.made[-1]
+        self.problems.append(self.task.prepare(folder, new))
+        return self.problems[-1]
 
 
 class Grown:
-    """One size, in a process that answers for it: read, then so many steps a turn."""
+    """The worker of one size: reads the corpus, then trains some steps per turn."""
 
     def load(self, train: Sequence[str], valid: Sequence[str], folder: str, mapped: int | None) -> Answer:
         from regard.data.text.corpus import Corpus
@@ -157,10 +155,10 @@ class Grown:
         from regard.training.fit import fit
 
         if mapped is not None:
-            # Tasks leave the bound at what it is; here a small corpus must go where large ones go.
+            # No task has an option for this limit; here a small corpus must be mapped like a large one.
             Corpus.of.__func__.__kwdefaults__["mapped"] = mapped  # type: ignore[attr-defined]
-        self.task = _Seen(
-            Translate(
+        self.task = _KeptTask(
+            Translate.of(
                 train=tuple(map(Path, train)),
                 valid=tuple(map(Path, valid)),
                 vocabulary=2000,
@@ -192,12 +190,12 @@ class Grown:
         return {}
 
     def tell(self) -> Answer:
-        """What was found; the first turn, which also pays for what is built at the first step, is left out."""
-        work: TranslateProblem = self.task.made[0]
-        sides = work.corpus.source, work.corpus.target
+        """The result; without the first turn, which includes the setup of the first step."""
+        problem: TranslateProblem = self.task.problems[0]
+        sides = problem.corpus.source, problem.corpus.target
         own = max(self.notes, key=lambda note: note["RssAnon"])
         size = Size(
-            pairs=len(work.corpus),
+            pairs=len(problem.corpus),
             tokens=sum(len(side.ids) for side in sides),
             arrays=sum(side.ids.nbytes + side.starts.nbytes for side in sides) / 1e6,
             mapped=all(isinstance(side.ids, np.memmap) for side in sides),
@@ -213,14 +211,14 @@ class Grown:
 
 
 def measure(pairs: Sequence[int], steps: int, mapped: int | None = None, say: Callable[[str], None] = print) -> Result:
-    """Every size, in a process and a folder of its own, turn by turn."""
+    """Measures every size, in a separate process and folder, turn by turn."""
     if steps < 2 * _TURN or steps % _TURN:
-        raise ValueError(f"steps must be a multiple of {_TURN}, at least twice, got {steps}; try steps=400")
+        raise ValueError(f"steps must be a multiple of {_TURN}, at least {2 * _TURN}, got {steps}; try steps=400")
     with ExitStack() as stack:
         workers = []
         for count in sorted(pairs):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            say(f"{count:,} pairs: drawing")
+            say(f"{count:,} pairs: writing files")
             train, valid = files(folder, count), files(folder, 20)
             say(f"{count:,} pairs: reading")
             log = Path(tempfile.gettempdir()) / "benchmarks-growth.log"
@@ -268,9 +266,9 @@ def table(found: Result) -> str:
 
 
 def summary(found: Result) -> str:
-    said = f"The slowest size makes {100 * found.evenness:.0f} % of the steps per CPU second of the fastest."
+    said = f"The slowest size reaches {100 * found.evenness:.0f} % of the steps per CPU second of the fastest."
     each = found.bytes_per_pair
-    return said + ("" if each is None else f" Beyond the token arrays memory changes by {each:,.0f} bytes a pair.")
+    return said + ("" if each is None else f" Beyond the token arrays, memory grows by {each:,.0f} bytes per pair.")
 
 
 def read(runs: Path) -> Result | None:
@@ -280,12 +278,14 @@ def read(runs: Path) -> Result | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parsing = argparse.ArgumentParser(
-        prog="python -m benchmarks.translation.growth", description="The same training on ever more pairs."
+        prog="python -m benchmarks.translation.growth", description="The same training on increasing numbers of pairs."
     )
     parsing.add_argument("--pairs", type=int, nargs="+", default=PAIRS, help="sizes of the corpus (%(default)s)")
-    parsing.add_argument("--steps", type=int, default=400, help="of every training (%(default)s)")
-    parsing.add_argument("--mapped", type=int, help="tokens a side beyond which they live in files; as usual without")
-    parsing.add_argument("--runs", type=Path, default=Path("runs"), help="where the result is kept (%(default)s)")
+    parsing.add_argument("--steps", type=int, default=400, help="steps of every training (%(default)s)")
+    parsing.add_argument(
+        "--mapped", type=int, help="tokens per side above which they are kept in files (default: that of the task)"
+    )
+    parsing.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the result (%(default)s)")
     parsing.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parsing.parse_args(arguments)
     if given.child:

@@ -1,4 +1,4 @@
-"""Tables and pictures of whatever was measured: a dated file in benchmarks/results, and docs/translation.md."""
+"""Tables and plots of all existing results: a dated file in benchmarks/results, and docs/translation.md."""
 
 import datetime
 import textwrap
@@ -10,8 +10,10 @@ from benchmarks.measured import About
 from benchmarks.translation import decoding, growth, resume
 from benchmarks.translation.cases import UNITS, Case, command
 from benchmarks.translation.trained import Result, course
-from regard.cli.loading import load
-from regard.cli.verbs.demo import looked_at
+from regard.cli.verbs.demo import aligned_dates
+from regard.tasks.loading import load_run
+from regard.tasks.translate.options import Translate
+from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.task import read
 from regard.viz.alignment.alignment import draw
 from regard.viz.plots.curve import curve, scatter
@@ -22,49 +24,49 @@ PAGE = ROOT / "docs" / "translation.md"
 IMAGES = ROOT / "docs" / "images"
 
 _COMPARED = "compare-"
-# whose curves are drawn
+# cases whose curves are drawn
 _DRAWN = ("additive", "transformer")
 
 INTRO = """\
-What the translators that `regard train translate` makes have reached on a processor, as trained and judged by
-`python -m benchmarks.translation`.
+This page lists the results of translators trained by `regard train translate` on a CPU, measured by `python -m
+benchmarks.translation`.
 """
 
 HOW = """\
-The weights of the best validation are judged. Embedded data is judged on its test split, which training never sees.
-Multi30k is judged on `val`, the split that also chose the best weights, because its test sets are kept apart; BLEU and
-chrF are sacrebleu's (13a, cased). CPU minutes are the processor's time of the training process, with its validations
-and with what was done twice after an interruption: an hour of two cores has 120 of them.
+Each evaluation uses the weights of the best validation. Embedded data is evaluated on its test split, which is not used
+in training. Multi30k is evaluated on `val`, the split that also selected the best weights, because its test sets are
+kept apart; BLEU and chrF are sacrebleu's (13a, cased). CPU minutes are the CPU time of the training process, including
+validations and the steps that were repeated after an interruption: an hour on two cores has 120 of them.
 """
 
 BUDGET = """\
-A budget can be equal in what is learnt from or in the time that it takes. Here it is the former: every mechanism sees
-the same {steps:,} batches in the same order, at the same learning rates, so that the score does not depend on how busy
-a machine was; what a mechanism costs stands beside it, in CPU minutes. All have the same encoder, Luong's decoder
-without input feeding and the same sizes; without attention ("none") every step is fed the encoder's last state instead.
-These are short trainings of small models, to be compared with one another and with nothing else.
+A budget can be equal in data or in time. Here it is equal in data: every mechanism gets the same
+{steps:,} batches in the same order, at the same learning rates, so that the score does not depend on the load of
+the machine; the cost of a mechanism is given in CPU minutes. All have the same encoder, Luong's decoder without input
+feeding and the same sizes; without attention ("none") every step gets the last state of the encoder instead. These are
+short trainings of small models; compare them only with one another.
 """
 
 REPEAT = """\
 ```bash
-python -m benchmarks.translation --list                                 # what there is
-python -m benchmarks.translation additive transformer --data multi30k   # two trainings; --runs says where they are kept
+python -m benchmarks.translation --list                                 # names of the benchmarks
+python -m benchmarks.translation additive transformer --data multi30k   # two trainings; --runs sets their folder
 python -m benchmarks.translation dates reverse pronounce                # embedded data
 python -m benchmarks.translation compare --data multi30k                # the mechanisms
 python -m benchmarks.translation.resume --kills 100
 python -m benchmarks.translation.growth
 python -m benchmarks.translation.decoding runs/additive runs/transformer
-python -m benchmarks.peers.joeynmt --peer ENVIRONMENT --source train.en.gz --target train.de.gz   # --setup makes it
+python -m benchmarks.peers.joeynmt --peer ENVIRONMENT --source train.en.gz --target train.de.gz   # --setup creates it
 python -m benchmarks.translation --report                               # this page
 ```
 
-`multi30k` is a folder with `train.en.gz`, `train.de.gz`, `val.en` and `val.de`. A training that was stopped goes on
-where it was, one that has ended is only judged.
+`multi30k` is a folder with `train.en.gz`, `train.de.gz`, `val.en` and `val.de`. An interrupted training
+is resumed; a finished one is only evaluated.
 """
 
-# the pictures: file, and what is in it
+# files of the plots
 _BLEU, _LOSS, _MECHANISMS = "translation-bleu.png", "translation-loss.png", "translation-compare.png"
-# not on this page but on the first: one training, four scripts
+# shown in the README: one training, four scripts
 _DATES, _LANGUAGES = "dates.png", ("en", "el", "ru", "ar_EG")
 _SHOWN = {
     _BLEU: "BLEU of validations against CPU minutes",
@@ -85,14 +87,14 @@ class Report:
         self.growth = growth.read(runs)
         decoded = {name: decoding.read(runs / name) for name in cases}
         self.decoded = [result for result in decoded.values() if result is not None]
-        # what benchmarks.peers.joeynmt wrote last, without its title
+        # the newest report of benchmarks.peers.joeynmt, without its title
         newest = max(peers.glob("*.md"), default=None)
         self.peer = "" if newest is None else newest.read_text(encoding="utf-8").partition("\n\n")[2]
         others = {resume.NAME: self.kills, growth.NAME: self.growth, "decoding": self.decoded, "joeynmt": self.peer}
         self.missing += [name for name, result in others.items() if not result]
 
     def abouts(self) -> Iterator[tuple[str, About]]:
-        """Every measurement with its day and machine."""
+        """Every measurement with its date and machine."""
         for name, result in self.results.items():
             yield name, result.about
         if self.kills is not None:
@@ -103,7 +105,7 @@ class Report:
             yield f"decoding of {decoded.run}", decoded.about
 
     def body(self, pictures: Collection[str] = ()) -> str:
-        """Everything but the title, with these pictures."""
+        """The page without its title, with these plots."""
         parts = [measured.conditions(self.abouts()), HOW]
         if self.missing:
             parts.append(f"Not run: {', '.join(self.missing)}.\n")
@@ -123,10 +125,10 @@ class Report:
         if self.growth is not None:
             parts.append(_grown(self.growth))
         if self.decoded:
-            parts.append(f"## A batch beside one by one\n\nBeam 5, one thread.\n\n{decoding.table(self.decoded)}")
+            parts.append(f"## Batched decoding\n\nBeam 5, one thread.\n\n{decoding.table(self.decoded)}")
         if self.peer:
-            parts.append(f"## Beside JoeyNMT\n\n{self.peer}")
-        return "\n".join([*parts, f"## Repeat it\n\n{REPEAT}"])
+            parts.append(f"## Comparison with JoeyNMT\n\n{self.peer}")
+        return "\n".join([*parts, f"## Reproduction\n\n{REPEAT}"])
 
     def _trainings(self, names: list[str]) -> str:
         rows = []
@@ -153,21 +155,21 @@ class Report:
                 ]
             )
         headings = ["training", "what", "must reach", "reached", "verdict", "other search", "CPU minutes"]
-        return measured.table([*headings, "minutes on the clock", "parameters", "steps", "judged on"], rows)
+        return measured.table([*headings, "wall-clock minutes", "parameters", "steps", "evaluated pairs"], rows)
 
     def _options(self, names: list[str]) -> str:
         lines = [_folded(command(name, self.cases[name])) for name in names]
-        return "As commands, each in a new folder:\n\n```bash\n" + "\n".join(lines) + "\n```\n"
+        return "The commands, each with a new folder:\n\n```bash\n" + "\n".join(lines) + "\n```\n"
 
     def compared(self) -> dict[str, Result]:
-        """The mechanisms, the best first."""
+        """The results of the mechanisms, best first."""
         some = {
             name.removeprefix(_COMPARED): result for name, result in self.results.items() if name.startswith(_COMPARED)
         }
         return dict(sorted(some.items(), key=lambda item: -item[1].scores["beam 5"]["bleu"]))
 
     def draw(self, folder: Path) -> list[Path]:
-        """The pictures that can be drawn."""
+        """Draws the plots of the existing results."""
         folder.mkdir(parents=True, exist_ok=True)
         made = []
         courses = {name: course(self.runs / name) for name in _DRAWN if name in self.results}
@@ -195,13 +197,15 @@ class Report:
 
 
 def _dates(run: Path, path: Path) -> Path:
-    """Dates that were never seen, and what was looked at while they were read."""
-    loaded = load(run, "best", "cpu", 1)
-    return draw(looked_at(loaded.by, read(loaded.task).test, _LANGUAGES), path)
+    """Dates of the test split, and the attention behind their translations."""
+    loaded = load_run(run, "best", "cpu")
+    assert isinstance(loaded.config, Translate)
+    assert isinstance(loaded.predictor, Translator)
+    return draw(aligned_dates(loaded.predictor, read(loaded.config).test, _LANGUAGES), path)
 
 
 def _folded(text: str) -> str:
-    """A long command in several lines, broken before options alone."""
+    """A long command in several lines, broken only before options."""
     bound = text.replace(" ", "\0").replace("\0--", " --")
     lines = textwrap.wrap(bound, 116, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
     return " \\\n".join(lines).replace("\0", " ")
@@ -222,20 +226,20 @@ def _comparison(compared: Mapping[str, Result]) -> str:
 
 def _killed(found: resume.Result) -> str:
     said = (
-        "A small training is killed (-9) at random moments and resumed until it ends, again and again. All its\n"
-        "checkpoints are read after every kill; at the end weights, moments and metrics are compared with those of a\n"
-        "training that nobody disturbed.\n"
+        "A small training is killed (-9) at random moments and resumed until it ends, repeatedly. All its checkpoints\n"
+        "are read after every kill; at the end weights, moments and metrics are compared with those of an\n"
+        "uninterrupted training.\n"
     )
-    return f"## Killed and resumed\n\n{said}\n{resume.table(found)}\nVerdict: {found.verdict}.\n"
+    return f"## Kill and resume\n\n{said}\n{resume.table(found)}\nVerdict: {found.verdict}.\n"
 
 
 def _grown(found: growth.Result) -> str:
     said = (
-        f"The first {found.steps} steps of the same small training on ever more pairs of a made-up language, one\n"
-        "thread, turn by turn. Own memory is what the process cannot share; where token arrays live in files, their\n"
-        "pages come and go.\n"
+        f"The first {found.steps} steps of the same small training on increasing numbers of pairs of an artificial\n"
+        "language, one thread, interleaved. Own memory is the memory that the process does not share; token arrays\n"
+        "in files are paged in and out.\n"
     )
-    return f"## Growth of the corpus\n\n{said}\n{growth.table(found)}\n{growth.summary(found)}\n"
+    return f"## Corpus size\n\n{said}\n{growth.table(found)}\n{growth.summary(found)}\n"
 
 
 def write(
@@ -247,12 +251,14 @@ def write(
     images: Path = IMAGES,
     date: str | None = None,
 ) -> list[Path]:
-    """The dated file, the pictures and the page; which were written."""
+    """Writes the dated file, the plots and the page; returns their paths."""
     report = Report(runs, cases, results / "joeynmt")
     date = date or datetime.date.today().isoformat()
     pictures = report.draw(images)
     results.mkdir(parents=True, exist_ok=True)
     dated = results / f"translation-{date}.md"
-    dated.write_text(f"# Translators, as measured until {date}\n\n{report.body()}", encoding="utf-8")
-    page.write_text(f"# What it reaches\n\n{INTRO}\n{report.body([path.name for path in pictures])}", encoding="utf-8")
+    dated.write_text(f"# Translators, measured until {date}\n\n{report.body()}", encoding="utf-8")
+    page.write_text(
+        f"# Translation results\n\n{INTRO}\n{report.body([path.name for path in pictures])}", encoding="utf-8"
+    )
     return [dated, page, *pictures]

@@ -1,10 +1,10 @@
-"""kill -9 at any moment: no broken checkpoint, and the weights of the run that nobody disturbed, bit for bit.
+"""kill -9 at random moments: no broken checkpoint, and the same weights as an uninterrupted run, bit for bit.
 
     python -m benchmarks.translation.resume [--kills 100] [--runs FOLDER] [--seed 0]
 
-A small training runs in a process of its own and is killed at a random moment: while it reads, steps, validates or
-writes. After every kill all its checkpoints are read. It is resumed until it ends; then another one begins, until there
-were enough kills. Each that ended is compared with one that was left alone.
+A small training runs in a separate process and is killed at a random moment: while it reads, steps, validates or
+writes. After every kill all its checkpoints are read. It is resumed until it ends; then the next training begins, until
+the number of kills is reached. Each finished training is compared with an uninterrupted one.
 """
 
 import argparse
@@ -48,10 +48,10 @@ TRAINING = TrainingConfig(
     threads=1,
     device="cpu",
 )
-# A training is killed within this share of the time that its steps take undisturbed, counted from its first step, or
-# for this share of the kills from the start of its process, when it still reads its data.
+# A training is killed within SHARE of the time of an uninterrupted one, counted from its first step or, for the share
+# EARLY of the kills, from the start of its process, while it still reads its data.
 SHARE, EARLY = 0.2, 0.15
-# what a training imports, early or late; torch's optimizers bring along its compiler
+# the imports of a training, early or late; torch's optimizers import its compiler
 _PRELOADED = [
     "regard.training.fit",
     "regard.tasks.translate.task",
@@ -59,22 +59,22 @@ _PRELOADED = [
     "safetensors.torch",
     "torch._dynamo",
 ]
-# what a line of metrics.jsonl may differ in: time
+# the fields of metrics.jsonl that may differ: times
 _TIMES = ("tokens_per_second", "elapsed", "seconds")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What so many kills did."""
+    """The outcome of all kills."""
 
     about: About
     kills: int
-    trainings: int  # that were killed and resumed until they ended
+    trainings: int  # trainings that were killed and resumed until they ended
     before_first: int  # kills before there was any checkpoint
     while_writing: int  # kills that left a file half written, under its temporary name
     read: int  # checkpoints that were read after kills
-    broken: list[str]  # what could not be read, and why
-    different: list[str]  # what was not bit for bit as in the undisturbed run
+    broken: list[str]  # files that could not be read, and the errors
+    different: list[str]  # differences from the uninterrupted run
     seconds: float
 
     @property
@@ -83,11 +83,11 @@ class Result:
 
 
 def small(folder: Path, pairs: int = 400) -> Translate:
-    """A training of seconds: letters to reverse, in files, so that reading them takes no time."""
+    """A training that takes seconds: reversal of letters, from files, which are read quickly."""
     drawn = reverse.splits(0, train=pairs, valid=20, test=1, longest=8)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [_tsv(folder / f"{name}.tsv", part) for name, part in (("train", drawn.train), ("valid", drawn.valid))]
-    return Translate(
+    return Translate.of(
         train=(paths[0],),
         valid=(paths[1],),
         tokens="characters",
@@ -105,7 +105,7 @@ def _tsv(path: Path, pairs: Pairs) -> Path:
 
 
 def train(task: Translate, run: Path, training: TrainingConfig, ready: "Event") -> None:
-    """All of a training, or what is left of it."""
+    """Runs a training, or the rest of it."""
     from regard.training.fit import fit
 
     for _ in fit(task, run, training, resume=(run / RECORD).exists()):
@@ -113,7 +113,7 @@ def train(task: Translate, run: Path, training: TrainingConfig, ready: "Event") 
 
 
 class Trainer:
-    """Starts trainings in processes that need not import anything: a server that did is forked."""
+    """Starts trainings in processes forked from a server that has imported everything."""
 
     def __init__(self, task: Translate, training: TrainingConfig) -> None:
         self.task, self.training = task, training
@@ -121,7 +121,7 @@ class Trainer:
         self.context.set_forkserver_preload(_PRELOADED)
 
     def run(self, run: Path) -> float:
-        """Trains in the folder to the end; the seconds that its steps took."""
+        """Trains in the folder to the end; returns the seconds of its steps."""
         process, ready = self._start(run)
         _wait(process, ready)
         start = time.perf_counter()
@@ -130,7 +130,7 @@ class Trainer:
         return time.perf_counter() - start
 
     def kill(self, run: Path, seconds: float, early: bool) -> bool:
-        """Trains for so many seconds from the first step, or from the start; False if it came to its end before."""
+        """Trains for this many seconds from the first step, or from the start; False if it ended before."""
         process, ready = self._start(run)
         if not early:
             _wait(process, ready)
@@ -138,7 +138,7 @@ class Trainer:
         if process.exitcode is None:
             process.kill()
             process.join()
-        # it may have come to its end while it was being killed
+        # it may have ended before the kill
         if process.exitcode == -signal.SIGKILL:
             return True
         self._check(process, run)
@@ -161,7 +161,7 @@ def _wait(process: "BaseProcess", ready: "Event") -> None:
 
 
 class Kills:
-    """The count of what kills did."""
+    """Counts the outcomes of kills."""
 
     def __init__(self) -> None:
         self.count = self.before_first = self.while_writing = self.read = 0
@@ -169,7 +169,7 @@ class Kills:
         self.different: list[str] = []
 
     def look(self, run: Path, step: int) -> int:
-        """Reads all that a killed training left behind; the step it would go on from."""
+        """Reads all files of a killed training; returns the step from which it would resume."""
         self.count += 1
         self.while_writing += bool([*run.rglob(".*.unfinished")])
         for path in sorted(run.rglob("*.safetensors")):
@@ -199,7 +199,7 @@ class Kills:
 
 
 def different(run: Path, alone: Path) -> list[str]:
-    """What of a run is not as in another: files, tensors bit for bit, metrics but for the time."""
+    """The differences of two runs: files, tensors bit for bit, metrics without times."""
     found = []
     names = [{str(path.relative_to(one)) for path in one.rglob("*") if path.is_file()} for one in (run, alone)]
     if names[0] != names[1]:
@@ -230,13 +230,13 @@ def measure(
     pairs: int = 400,
     say: Callable[[str], None] = print,
 ) -> Result:
-    """So many kills, in trainings one after the other, in a folder that holds nothing yet."""
+    """Kills trainings, one after the other, this many times; the folder must be empty."""
     begun = time.perf_counter()
     draw = random.Random(seed)
     trainer = Trainer(small(folder, pairs), training)
     alone = folder / "alone"
     whole = trainer.run(alone)
-    say(f"{training.steps} steps undisturbed take {whole:.1f} s; killing within {SHARE * whole:.1f} s")
+    say(f"{training.steps} uninterrupted steps take {whole:.1f} s; killing within {SHARE * whole:.1f} s")
     counted, trainings = Kills(), 0
     while counted.count < kills:
         trainings += 1
@@ -290,12 +290,12 @@ def read(runs: Path) -> Result | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parsing = argparse.ArgumentParser(
-        prog="python -m benchmarks.translation.resume", description="Kill a training again and again, and resume it."
+        prog="python -m benchmarks.translation.resume", description="Kill and resume a training repeatedly."
     )
-    parsing.add_argument("--kills", type=int, default=100, help="how many (%(default)s)")
-    parsing.add_argument("--seed", type=int, default=0, help="decides when (%(default)s)")
-    parsing.add_argument("--steps", type=int, default=TRAINING.steps, help="of a training (%(default)s)")
-    parsing.add_argument("--runs", type=Path, default=Path("runs"), help="where the result is kept (%(default)s)")
+    parsing.add_argument("--kills", type=int, default=100, help="number of kills (%(default)s)")
+    parsing.add_argument("--seed", type=int, default=0, help="determines the moments (%(default)s)")
+    parsing.add_argument("--steps", type=int, default=TRAINING.steps, help="steps of a training (%(default)s)")
+    parsing.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the result (%(default)s)")
     given = parsing.parse_args(arguments)
     for name in ("kills", "steps"):
         if getattr(given, name) < 1:

@@ -1,4 +1,4 @@
-"""A case trained, or found trained, and judged: RUN/result.json."""
+"""Trains a case, unless it is trained, and evaluates it: RUN/result.json."""
 
 import json
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from regard.training.run_folder import BEST, LAST, METRICS, RECORD, RunRecord
 
 SEARCHES: dict[str, Search] = {"greedy": Greedy(), "beam 5": Beam(5)}
 RESULT = "result.json"
-# translations that are kept to be looked at
+# translations that are kept as examples
 _SAMPLES = 5
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a training reached."""
+    """The result of a training."""
 
     case: str
     about: About
@@ -36,21 +36,21 @@ class Result:
     threads: int
     parameters: int
     steps: int
-    best_step: int  # whose weights are judged
-    cpu_seconds: float | None  # of training, validations included; None where nobody counted
+    best_step: int  # the step of the evaluated weights
+    cpu_seconds: float | None  # of training, validations included; None if not counted
     wall_seconds: float
-    lines: int  # that it was judged on
+    lines: int  # evaluated pairs
     scores: Mapping[str, Mapping[str, float]]  # by search, by name
     samples: list[dict[str, str]]
 
     def value(self, name: str, search: str) -> float | None:
-        """A score, or "cpu", the minutes."""
+        """A score, or for "cpu" the CPU minutes."""
         if name == "cpu":
             return None if self.cpu_seconds is None else self.cpu_seconds / 60
         return self.scores[search].get(name)
 
     def reached(self, case: Case) -> str:
-        """The values of the goals, or all scores where there is no goal."""
+        """The values of the goals, or all scores if there is no goal."""
         names = [*case.goals] or [*self.scores[case.search]]
         said = []
         for name in names:
@@ -71,7 +71,7 @@ class Result:
 
     @staticmethod
     def read(run: Path) -> "Result | None":
-        """The result of a run, with the time as it is counted now; None before there is one."""
+        """The result of a run, with its current CPU time; None if there is none."""
         told = measured.read(run / RESULT)
         if told is None:
             return None
@@ -80,7 +80,7 @@ class Result:
 
 
 def result(name: str, case: Case, run: Path, say: Say) -> Result:
-    """Trained as far as the case goes and judged once; what is done already is not done again."""
+    """Trains and evaluates the case; a finished training or evaluation is not repeated."""
     if _current(case, run):
         found = Result.read(run)
         if found is not None:
@@ -88,24 +88,25 @@ def result(name: str, case: Case, run: Path, say: Say) -> Result:
     before = RunRecord.read(run).versions if (run / RECORD).exists() else None
     started, stepped = train(name, case.task, case.training, run, say)
     versions = RunRecord.read(run).versions if stepped or before is None else before
-    say(f"{name}: judging")
+    say(f"{name}: evaluating")
     found = judge(name, case, run, started, versions)
     found.write(run)
     return found
 
 
 def _current(case: Case, run: Path) -> bool:
-    """Is what was judged a run of this very case?"""
+    """Whether the evaluated run has the options of this case."""
     if not ((run / RESULT).exists() and (run / RECORD).exists()):
         return False
-    record, wanted = RunRecord.read(run), RunRecord.of(case.task, case.training)
-    return (record.kind, record.task, record.training) == (wanted.kind, wanted.task, wanted.training)
+    record = RunRecord.read(run)
+    same_task = record.task == case.task.name and record.changed_option(case.task) is None
+    return same_task and record.training == case.training
 
 
 def judge(name: str, case: Case, run: Path, started: Started, versions: Mapping[str, str]) -> Result:
-    """The best weights on the pairs to test, searched in every way."""
-    interpreter = case.task.interpreter(run)
-    facts = checkpoint.load(interpreter.model, run / BEST)
+    """Evaluates the best weights on the test pairs, with every search."""
+    translator = case.task.load().predictor(run)
+    facts = checkpoint.load(translator.model, run / BEST)
     last = checkpoint.read(run / LAST).facts
     pairs = read(case.task).test
     names = [score for score in facts["score"] if score in SCORES]
@@ -114,7 +115,7 @@ def judge(name: str, case: Case, run: Path, started: Started, versions: Mapping[
     torch.set_num_threads(1)
     try:
         for label, search in SEARCHES.items():
-            scores[label], said = evaluate(interpreter, pairs, search, names)
+            scores[label], translations = evaluate(translator, pairs, search, names)
     finally:
         torch.set_num_threads(threads)
     spent = Spent.of(run)
@@ -131,16 +132,16 @@ def judge(name: str, case: Case, run: Path, started: Started, versions: Mapping[
         lines=len(pairs),
         scores=scores,
         samples=[
-            {"source": pairs.source[n], "said": said[n], "right": pairs.target[n]}
+            {"source": pairs.source[n], "said": translations[n], "right": pairs.target[n]}
             for n in range(min(_SAMPLES, len(pairs)))
         ],
     )
 
 
 def course(run: Path) -> dict[str, list[tuple[float, float]]]:
-    """What metrics.jsonl tells against CPU minutes: the loss of training ("learnt") and every score of a validation.
+    """The curves of metrics.jsonl against CPU minutes: the training loss ("learnt") and every validation score.
 
-    Where only the sum of CPU seconds is known, they are spread over the steps as the time on the clock was.
+    If only the sum of CPU seconds is known, it is distributed over the steps in proportion to wall time.
     """
     lines: list[dict[str, Any]] = [
         json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()
@@ -166,7 +167,7 @@ def _spread(lines: list[dict[str, Any]], seconds: float) -> dict[int, float]:
         if "elapsed" in line:
             clock[line["step"]] = line["elapsed"]
         elif line["step"] not in clock:
-            # between two lines of progress, as a validation may be
+            # between two lines of progress, such as a validation
             clock[line["step"]] = max(clock.values(), default=0.0)
     whole = max(clock.values(), default=0.0)
     return {step: elapsed * seconds / whole for step, elapsed in clock.items()} if whole else {}

@@ -8,12 +8,12 @@ from benchmarks.vision import report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.vision", description="What models of images reach.")
-    parser.add_argument("--list", action="store_true", help="print the benchmarks and what they are, and stop")
-    parser.add_argument("--report", action="store_true", help="write docs/vision.md from the results there are")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.vision", description="Benchmarks of image models.")
+    parser.add_argument("--list", action="store_true", help="print the benchmarks with descriptions, and stop")
+    parser.add_argument("--report", action="store_true", help="write docs/vision.md from the existing results")
     given = parser.parse_args(arguments)
     if given.list == given.report:
-        parser.error("give --list or --report; python -m benchmarks.vision.NAME --runs FOLDER measures")
+        parser.error("give --list or --report; to measure, run python -m benchmarks.vision.NAME --runs FOLDER")
     try:
         print(report.listed() if given.list else f"written: {report.write()}")
     except ValueError as error:

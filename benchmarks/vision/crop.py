@@ -1,29 +1,28 @@
-"""What glimpses are compared with: a ConvNet that reads the middle of the same scenes."""
+"""The baseline of glimpses: a ConvNet that reads the centre of the same scenes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
-from regard.common.dataclass_json import dataclass_from_json
 from regard.data.images.labelled import Images
-from regard.tasks._image_data import ImageBatch, ImageStats, Planned, recalled
+from regard.tasks._image_data import ImageBatch, ImageStats, Planned, read_stats
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import ClassifyImageProblem
 from regard.tasks.glimpse.options import Glimpse
-from regard.tasks.glimpse.task import GlimpseProblem, build
-from regard.training.protocol import Loss, ValidationResult
+from regard.tasks.glimpse.task import GlimpseProblem, build_ram
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 _FIRST, _SECOND = 16, 32
 
 
-def network(facts: ImageStats, side: int, parameters: int) -> nn.Sequential:
-    """Two convolutions that halve the map, and a hidden layer as wide as `parameters` in all allow."""
-    flat, classes = _SECOND * ((side + 3) // 4) ** 2, len(facts.classes)
+def network(stats: ImageStats, side: int, parameters: int) -> nn.Sequential:
+    """Two convolutions that halve the map, and a hidden layer whose width gives about `parameters` in total."""
+    flat, classes = _SECOND * ((side + 3) // 4) ** 2, len(stats.classes)
     body = nn.Sequential(
-        nn.Conv2d(facts.channels, _FIRST, 5, stride=2, padding=2, bias=False),
+        nn.Conv2d(stats.channels, _FIRST, 5, stride=2, padding=2, bias=False),
         nn.BatchNorm2d(_FIRST),
         nn.ReLU(),
         nn.Conv2d(_FIRST, _SECOND, 3, stride=2, padding=1, bias=False),
@@ -38,15 +37,27 @@ def network(facts: ImageStats, side: int, parameters: int) -> nn.Sequential:
 
 @dataclass(frozen=True)
 class Crop:
-    """Classify scenes by their middle alone, `side` pixels each way, with as many parameters as what glimpses has."""
+    """Classifies scenes by their centre, `side` pixels wide and high, with as many parameters as the glimpse model."""
+
+    name: ClassVar[str] = "crop"
 
     scenes: Glimpse
     side: int
 
     def __post_init__(self) -> None:
-        # a run has written it as JSON
+        # options as a run records them
         if isinstance(self.scenes, dict):
-            object.__setattr__(self, "scenes", dataclass_from_json(Glimpse, self.scenes))
+            object.__setattr__(self, "scenes", Glimpse.from_json(self.scenes))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"scenes": self.scenes.to_json(), "side": self.side}
+
+    @property
+    def run_files(self) -> tuple[str, ...]:
+        return self.scenes.run_files
+
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        return self.scenes.preparation_notice(folder, new)
 
     @property
     def seed(self) -> int:
@@ -56,21 +67,22 @@ class Crop:
     def batch(self) -> int:
         return self.scenes.batch
 
-    def prepare(self, folder: Path, new: bool = True) -> "Cropping":
+    def prepare(self, folder: Path, new: bool = True) -> "CropProblem":
         scenes = GlimpseProblem.of(self.scenes, folder, new)
-        inner = ClassifyImageProblem(ClassifyImage(), scenes.train, self.cropped(scenes.valid), scenes.facts)
-        return Cropping(self, scenes, inner)
+        inner = ClassifyImageProblem(ClassifyImage(), scenes.train, self.cropped(scenes.valid), scenes.stats)
+        return CropProblem(self, scenes, inner)
 
-    def fresh(self, folder: Path) -> nn.Module:
-        return self.built(recalled(folder))
+    def load_model(self, folder: Path) -> nn.Module:
+        """The model of a run, with initial weights."""
+        return self.build(read_stats(folder))
 
-    def built(self, facts: ImageStats) -> nn.Module:
-        """For scenes of pictures with these facts, as they were read."""
-        glimpsing = build(self.scenes, facts)
-        return network(facts, self.side, sum(p.numel() for p in glimpsing.parameters()))
+    def build(self, stats: ImageStats) -> nn.Module:
+        """The model for scenes of images with these statistics."""
+        ram = build_ram(self.scenes, stats)
+        return network(stats, self.side, sum(p.numel() for p in ram.parameters()))
 
     def cropped(self, images: Images) -> Images:
-        """The middle of each."""
+        """The centre of each image."""
         _, high, wide, _ = images.pixels.shape
         top, left = (high - self.side) // 2, (wide - self.side) // 2
         cut = images.pixels[:, top : top + self.side, left : left + self.side]
@@ -78,33 +90,33 @@ class Crop:
 
 
 @dataclass(frozen=True, eq=False)
-class Cropping:
-    """What training asks: the scenes of a glimpse task, cut, and the loss of a classification."""
+class CropProblem(TrainingProblem[nn.Module, ImageBatch]):
+    """The scenes of a glimpse task, cropped, and the loss of a classification."""
 
     task: Crop
     scenes: GlimpseProblem
     inner: ClassifyImageProblem
-    counted: str = "images"
+    unit: str = "images"
 
     @property
-    def told(self) -> str:
-        return f"{self.scenes.told}, the middle of {self.task.side} × {self.task.side}"
+    def summary(self) -> str:
+        return f"{self.scenes.summary}, the middle of {self.task.side} × {self.task.side}"
 
-    def model(self) -> nn.Module:
-        return self.task.built(self.scenes.read)
+    def build_model(self) -> nn.Module:
+        return self.task.build(self.scenes.source_stats)
 
-    def batches(self, epoch: int) -> Sequence[Planned]:
-        return self.scenes.batches(epoch)
+    def plan_epoch(self, epoch: int) -> Sequence[Planned]:
+        return self.scenes.plan_epoch(epoch)
 
-    def batch(self, planned: Any, rank: int, world: int) -> ImageBatch | None:
-        whole = self.scenes.batch(planned, rank, world)
+    def load_batch(self, planned: Any, rank: int, world: int) -> ImageBatch | None:
+        whole = self.scenes.load_batch(planned, rank, world)
         if whole is None:
             return None
         high, wide = whole.x.shape[2:]
         top, left = (high - self.task.side) // 2, (wide - self.task.side) // 2
         return ImageBatch(whole.x[:, :, top : top + self.task.side, left : left + self.task.side], whole.labels)
 
-    def count(self, batch: ImageBatch) -> int:
+    def num_terms(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
     def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:

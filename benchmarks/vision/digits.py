@@ -1,7 +1,7 @@
-"""scikit-learn's digits by the same ConvNet with every gate: `python -m benchmarks.vision.digits --runs FOLDER`.
+"""scikit-learn's digits, by the same ConvNet with each gate: `python -m benchmarks.vision.digits --runs FOLDER`.
 
 The trainings are those of `regard compare classify-image --gate … --seeds 5`, one after the other in this process. The
-seed also parts the images: a fifth of every class is held out to be judged on.
+seed also splits the images: a fifth of every class is held out as test images.
 """
 
 import argparse
@@ -20,18 +20,18 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import RESULTS, Result, Row, Table
 from regard.cli.comparison import student
-from regard.cli.verbs.compare import seeded
+from regard.cli.verbs.compare import with_seeds
 from regard.gates.catalogue import GATES
-from regard.tasks._image_data import read, recalled
+from regard.tasks._image_data import read_train_and_test
 from regard.tasks.classify_image.options import ClassifyImage
-from regard.tasks.classify_image.task import evaluate
-from regard.training import checkpoint
+from regard.tasks.classify_image.predictor import ImageClassifier
+from regard.tasks.classify_image.task import image_scores
+from regard.tasks.loading import load
 from regard.training.config import TrainingConfig
-from regard.training.run_folder import BEST
 
 SEEDS = 5
 # chosen on validation images, without a gate; 21 batches are an epoch
-TASK = ClassifyImage(width=16)
+TASK = ClassifyImage.of(width=16)
 TRAINING = TrainingConfig(
     epochs=14,
     lr=6e-3,
@@ -45,21 +45,21 @@ TRAINING = TrainingConfig(
 )
 
 SAID = """\
-1,797 images of 8 × 8 pixels; a fifth of every class is held out to be judged on, anew for each of five seeds, and a
-tenth of the rest chooses the best weights. Settings were chosen without a gate and without test images. One of 360 test
-images is 0.28 %: where intervals overlap, the gates cannot be told apart by this.
+1,797 images of 8 × 8 pixels. Each of five seeds holds out a different fifth of every class as test images; a tenth of
+the rest selects the best weights. Settings were chosen without a gate and without test images. One of 360 test images
+is 0.28 %: gates whose intervals overlap do not differ significantly.
 """
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A gate's networks on their test images."""
+    """The accuracies of the networks with one gate on their test images."""
 
     gate: str
-    accuracies: list[float]  # in percent, one a seed
+    accuracies: list[float]  # in percent, one per seed
     parameters: int
-    rate: float  # images a second of the processor
-    cpu: float  # seconds of all trainings
+    rate: float  # images per CPU second
+    cpu: float  # CPU seconds of all trainings
 
     @property
     def mean(self) -> float:
@@ -67,19 +67,20 @@ class Judged:
 
     @property
     def half(self) -> float:
-        """Of the 95 % interval of the mean."""
+        """Half the width of the 95 % interval of the mean."""
         n = len(self.accuracies)
         return student(n) * statistics.stdev(self.accuracies) / n**0.5
 
 
 def judged(gate: str, tasks: Mapping[str, Any], out: Path, training: TrainingConfig, say: Say) -> Judged:
-    """Trained, or found trained, with every seed, and judged on the test images."""
+    """Trains with every seed, unless already trained, and evaluates on the test images."""
     accuracies, cpu = [], 0.0
     for name, task in tasks.items():
         started, _ = train(name, task, training, out / name, say)
-        model = task.fresh(out / name)
-        checkpoint.load(model, out / name / BEST)
-        accuracies.append(evaluate(model.eval(), read(task)[1], recalled(out / name))["accuracy"])
+        predictor = load(out / name, device="cpu")
+        assert isinstance(predictor, ImageClassifier)
+        test = read_train_and_test(task)[1]
+        accuracies.append(image_scores(predictor.model, test, predictor.stats)["accuracy"])
         spent = Spent.of(out / name)
         cpu += 0.0 if spent is None else spent.seconds
         say(f"{name}: {accuracies[-1]:.2f} % of the test images")
@@ -87,14 +88,14 @@ def judged(gate: str, tasks: Mapping[str, Any], out: Path, training: TrainingCon
 
 
 def rate(task: ClassifyImage, run: Path, repeats: int = 10) -> float:
-    """Images that are learned from in a second of the processor: the best of some steps, on one thread."""
-    work = task.prepare(run, new=False)
-    model, batch = work.model().train(), work.batch(work.batches(0)[0], 0, 1)
+    """Training images per CPU second: the best of `repeats` steps, on one thread."""
+    problem = task.prepare(run, new=False)
+    model, batch = problem.build_model().train(), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
     assert batch is not None
     best = float("inf")
     for _ in range(repeats):
         begun = time.process_time()
-        work.loss(model, batch).total.backward()
+        problem.loss(model, batch).total.backward()
         best = min(best, time.process_time() - begun)
     return len(batch.labels) / best
 
@@ -131,12 +132,12 @@ def result(found: Sequence[Judged], task: ClassifyImage, training: TrainingConfi
         "Every gate at the same budget",
         ["gate", "test accuracy, %", "least to best seed", "parameters", "images/s"],
         lines,
-        f"Means over {seeds} seeds with 95 % intervals (Student's t). Images a second of the processor are of training:"
+        f"Means over {seeds} seeds with 95 % intervals (Student's t). Images/s are training images per CPU second:"
         f" forward and backward, on one thread. All trainings took {minutes:.1f} CPU minutes. {left}`regard compare "
-        "classify-image --gate … --seeds 5` makes such a table of validation scores, with memory.",
+        "classify-image --gate … --seeds 5` writes a similar table of validation scores, with memory.",
     )
     settings = {
-        "task": asdict(task),
+        "task": task.to_json(),
         "training": asdict(training),
         "accuracies": {one.gate: one.accuracies for one in found},
     }
@@ -153,19 +154,21 @@ def main(
     results: Path = RESULTS,
 ) -> int:
     made = argparse.ArgumentParser(prog="python -m benchmarks.vision.digits")
-    made.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="where runs are kept")
-    made.add_argument("--gates", nargs="*", choices=sorted(GATES), help="only these, in the result too")
+    made.add_argument(
+        "--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="folder for the runs (%(default)s)"
+    )
+    made.add_argument(
+        "--gates", nargs="*", choices=sorted(GATES), help="only these gates; the result then has only these"
+    )
     given = made.parse_args(arguments)
     names = ["none", *(GATES if given.gates is None else given.gates)]
     torch.set_num_threads(1)
     found = []
     try:
-        for name, one in task.versions(names).items():
-            tasks = {
-                label: each for label, each in seeded({name: one}, seeds).items() if isinstance(each, ClassifyImage)
-            }
+        for name, variant in task.variants(names).items():
+            tasks = with_seeds({name: variant}, seeds)
             found.append(judged(name, tasks, given.runs / "digits", training, lambda text: print(text, flush=True)))
-            # after every gate, so that what was measured is told whatever comes
+            # after every gate, so that an interruption loses no result
             path = result(found, task, training).write(results)
     except (Unfinished, ValueError, OSError) as error:
         print(error, file=sys.stderr)

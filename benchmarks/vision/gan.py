@@ -1,10 +1,10 @@
-"""A generator of digits, judged by a classifier that had no part in its training: python -m benchmarks.vision.gan.
+"""A generator of digits, evaluated by a classifier that was not used in its training: python -m benchmarks.vision.gan.
 
     python -m benchmarks.vision.gan --runs FOLDER [--steps N] [--pictures docs/images]
 
-trains, or goes on with, FOLDER/gan; draws 1,000 digits, 100 of each; and writes what came out. The weights are those of
-the best validation, by the distance that a first classifier measures; a second one, trained from another seed and with
-the validation images as well, says how many drawings it recognises as the digit that was asked for.
+trains or resumes FOLDER/gan, samples 1,000 digits, 100 of each class, and writes the result. The weights are those of
+the best validation, by the distance that a first classifier measures; a second classifier, trained from another seed
+and also on the validation images, counts the samples that it recognises as the requested digit.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from benchmarks.training import Unfinished, train
 from benchmarks.vision.result import Picture, Result, Row, Table
 from regard.data.images.labelled import Images
 from regard.models.sagan import SelfAttentionGAN
-from regard.tasks import _image_data as pictures
+from regard.tasks._image_data import read_train_and_test
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, spread
 from regard.tasks.generate_image.options import GenerateImage
-from regard.tasks.generate_image.task import JUDGED, drawn, other_judge
-from regard.training import checkpoint
+from regard.tasks.generate_image.predictor import ImageGenerator, sample_images
+from regard.tasks.generate_image.task import EVALUATED, judge_and_images
+from regard.tasks.loading import load_run
 from regard.training.config import TrainingConfig
-from regard.training.run_folder import BEST
 from regard.viz import Panel, figure
 from regard.viz.plots.image_grid import image_grid, write_png
 
@@ -42,7 +42,7 @@ STEPS = 8000
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What the best weights of a run draw, beside what is real."""
+    """Samples of the best weights of a run, and real images."""
 
     pixels: NDArray[np.uint8]  # "n h w c"
     asked: NDArray[np.int64]  # "n"
@@ -55,12 +55,12 @@ class Drawn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     made = argparse.ArgumentParser(prog="python -m benchmarks.vision.gan")
-    made.add_argument("--runs", type=Path, required=True)
-    made.add_argument("--steps", type=int, default=STEPS)
+    made.add_argument("--runs", type=Path, metavar="FOLDER", required=True, help="folder for the runs")
+    made.add_argument("--steps", type=int, default=STEPS, help="steps of the training (%(default)s)")
     made.add_argument("--pictures", type=Path, default=Path("docs/images"))
     given = made.parse_args(arguments)
-    task, run = GenerateImage(**TASK), given.runs / "gan"
-    training = TrainingConfig(**{**GenerateImage.TRAINING, "steps": given.steps, "threads": 1, "validate_every": 400})
+    task, run = GenerateImage.of(**TASK), given.runs / "gan"
+    training = TrainingConfig(**{**GenerateImage.training, "steps": given.steps, "threads": 1, "validate_every": 400})
     try:
         train("gan", task, training, run, say)
     except Unfinished as error:
@@ -74,13 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def judged(task: GenerateImage, run: Path) -> Drawn:
-    model = task.fresh(run)
-    assert isinstance(model, SelfAttentionGAN)
-    step = checkpoint.load(model, run / BEST)["step"]
-    model.eval()
-    judge, test = other_judge(task, run)
-    asked = np.arange(len(judge.facts.classes)).repeat(JUDGED)
-    return Drawn(drawn(model, asked, task.seed + 1), asked, pictures.read(task)[0], test, judge, step, model)
+    loaded = load_run(run, "best", "cpu")
+    assert isinstance(loaded.predictor, ImageGenerator)
+    model = loaded.predictor.model
+    judge, test = judge_and_images(task, run, "test")
+    asked = np.arange(len(judge.stats.classes)).repeat(EVALUATED)
+    pixels = sample_images(model, asked, task.seed + 1)
+    return Drawn(pixels, asked, read_train_and_test(task)[0], test, judge, loaded.step, model)
 
 
 def result(found: Drawn, task: GenerateImage, training: TrainingConfig, spent: Spent | None) -> Result:
@@ -93,56 +93,57 @@ def result(found: Drawn, task: GenerateImage, training: TrainingConfig, spent: S
     }
     rows = [
         Row(
-            "digits drawn by SelfAttentionGAN, recognised as what was asked for",
+            "digits sampled by SelfAttentionGAN, recognised as the requested digit",
             scores["recognised"],
             "% of 1,000",
             Bound("least", 70),
             how,
             cpu,
             1,
-            f"of real test digits the same classifier recognises {found.judge.accuracy:.1f} %",
+            f"real test digits: {found.judge.accuracy:.1f} %, by the same classifier",
         ),
         Row(
-            "spread: mean distance of two drawings of a digit",
+            "spread: mean distance of two samples of a digit",
             scores["spread"],
             "(Euclid)",
-            beside=f"of real test digits {scores['real spread']:.2f}",
+            beside=f"real test digits: {scores['real spread']:.2f}",
             how="pixels from 0 to 1",
         ),
         Row(
-            "mean distance of a drawing from the nearest training digit",
+            "mean distance of a sample from the nearest training digit",
             near[""],
             "(Euclid)",
-            beside=f"of real test digits {near['real ']:.2f}",
-            how="0 would be copies",
+            beside=f"real test digits: {near['real ']:.2f}",
+            how="copies would have distance 0",
         ),
     ]
     said = (
-        "1,000 digits, 100 of each, are drawn with the weights of the best validation. They are judged by a classifier "
-        "that had no part in that choice: it was trained from another seed, and with the validation images as well. "
-        "Neither it nor the generator has learned from the test digits that they are compared with."
+        "1,000 digits, 100 of each class, are sampled with the weights of the best validation. They are evaluated by a "
+        "classifier that was not used to select these weights: it was trained from another seed, and also on the "
+        "validation images. Neither the classifier nor the generator was trained on the test digits."
     )
     return Result(
         "gan",
-        "Drawing digits",
+        "Generated digits",
         said,
         rows,
         [each(found)],
         [
+            Picture("gan-samples.png", "Ten samples of every digit, white on black, and ten real ones, black on white"),
             Picture(
-                "gan-samples.png", "Ten drawings of every digit, white on black, and ten real ones, black on white"
+                "gan-attention.png",
+                "Sampled digits, and the weights of the generator's attention block for some positions",
             ),
-            Picture("gan-attention.png", "Drawn digits, and where the generator's attention block looks from a place"),
         ],
         ["python -m benchmarks.vision.gan --runs runs/vision"],
-        {"task": {name: str(value) for name, value in vars(task).items()}, "training": vars(training)},
+        {"task": task.to_json(), "training": vars(training)},
     )
 
 
 def each(found: Drawn) -> Table:
-    """Digit by digit."""
-    said, lines = found.judge.says(found.pixels), []
-    for n, name in enumerate(found.judge.facts.classes):
+    """The scores of each digit."""
+    said, lines = found.judge.predict(found.pixels), []
+    for n, name in enumerate(found.judge.stats.classes):
         own, real = found.pixels[found.asked == n], found.test.pixels[found.test.labels == n]
         right = 100 * float((said[found.asked == n] == n).mean())
         lines.append([name, f"{right:.0f} %", f"{spread(own):.2f}", f"{spread(real):.2f}"])
@@ -150,15 +151,15 @@ def each(found: Drawn) -> Table:
 
 
 def nearest(pixels: NDArray[np.uint8], known: NDArray[np.uint8]) -> float:
-    """mean over pictures of the least distance from a known one, with pixels from 0 to 1."""
+    """The mean distance of images from the nearest known one, with pixels from 0 to 1."""
     a, b = (torch.from_numpy(some.reshape(len(some), -1)).double() / 255 for some in (pixels, known))
     return float(torch.cdist(a, b).amin(1).mean())
 
 
 def draw(found: Drawn, folder: Path) -> None:
-    """Real and drawn digits, and what the attention block of the generator looks at."""
+    """Draws real and sampled digits, and the weights of the generator's attention block."""
     rows = []
-    for n in range(len(found.judge.facts.classes)):
+    for n in range(len(found.judge.stats.classes)):
         real = found.test.pixels[found.test.labels == n][:10]
         rows.append(np.concatenate([found.pixels[found.asked == n][:10], 255 - real]))
     write_png(folder / "gan-samples.png", image_grid(rows))
@@ -170,7 +171,7 @@ def draw(found: Drawn, folder: Path) -> None:
 
 @torch.no_grad()
 def attention(model: SelfAttentionGAN, digits: Sequence[int]) -> list[Panel]:
-    """A drawing of each digit, and the weights as seen from three of its places: dark, bright, and in between."""
+    """A sample of each digit, and the weights of three positions: bright, medium and dark."""
     z = torch.randn(len(digits), model.noise, generator=torch.Generator().manual_seed(1))
     with regard.record(model) as tape:
         x = model(z, torch.tensor(digits))
@@ -180,7 +181,7 @@ def attention(model: SelfAttentionGAN, digits: Sequence[int]) -> list[Panel]:
     panels = []
     for n, digit in enumerate(digits):
         image = (x[n, 0] + 1) / 2
-        panels.append(Panel(image, f"a drawn {digit}\nγ = {float(model.average.attention.residual):.2f}"))
+        panels.append(Panel(image, f"a sampled {digit}\nγ = {float(model.average.attention.residual):.2f}"))
         order = torch.nn.functional.adaptive_avg_pool2d(image[None], (high, wide)).flatten().argsort()
         for place in (order[-1], order[len(order) // 2], order[0]):
             row, column = divmod(int(place), wide)

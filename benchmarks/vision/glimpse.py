@@ -1,7 +1,7 @@
 """Glimpses on MNIST and on cluttered scenes: `python -m benchmarks.vision.glimpse --mnist FOLDER [NAME …]`.
 
-Trains, or goes on with, FOLDER/glimpse-NAME for every NAME, mnist, cluttered and crop; `--report` judges the runs that
-are there, whatever step they stand at.
+Trains or resumes FOLDER/glimpse-NAME for every NAME: mnist, cluttered and crop. `--report` evaluates the existing runs,
+at whatever step.
 """
 
 import argparse
@@ -21,21 +21,21 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.crop import Crop
 from benchmarks.vision.result import RESULTS, ROOT, Picture, Result, Row, Table
+from regard.models.ram import RAM
 from regard.recording.record import record
-from regard.tasks._image_data import recalled, scored, tensor
-from regard.tasks.classify_image.task import probabilities
+from regard.tasks._image_data import class_probabilities, classification_scores, image_tensor, read_stats
 from regard.tasks.glimpse.options import Glimpse
-from regard.tasks.glimpse.task import paths, seen, split_of
+from regard.tasks.glimpse.task import path_probabilities, read_scenes, scene_stats
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, LAST
 from regard.viz.recording.figures import draw_recording
 
-# paths that are drawn for each image, and averaged
+# sampled paths per image, which are averaged
 DRAWS = 10
 # a tenth of MNIST's 60,000 images is held out: 211 batches of 256, 422 of 128
 _STEPS = {256: 211, 128: 422}
-_SCENES = Glimpse(
+_SCENES = Glimpse.of(
     scene="cluttered",
     canvas=60,
     clutter=4,
@@ -81,7 +81,7 @@ CASES: dict[str, Case] = {
     "mnist": Case(
         "MNIST, RAM of 6 glimpses, ten paths together",
         "6 glimpses of 8 × 8, shifts of 1 pixel",
-        Glimpse(glimpses=6, patch=8, scales=1, shift=1, batch=256),
+        Glimpse.of(glimpses=6, patch=8, scales=1, shift=1, batch=256),
         32,
         Bound("least", 98.0),
         "the paper: 98.71",
@@ -95,35 +95,35 @@ CASES: dict[str, Case] = {
         lr=2e-3,
     ),
 }
-# points of accuracy that RAM must be ahead
+# the lead of RAM that must be reached, in points of accuracy
 _AHEAD = 10.0
 
 SAID = """\
-RAM (Mnih et al. 2014) sees a picture through a few glimpses and learns by REINFORCE where to look. Scenes are MNIST's
-digits of 28 × 28, each somewhere on 60 × 60 black pixels, with four pieces of 8 × 8 cut out of other digits; those to
-learn from are composed anew in every epoch, those to be judged on are the same for all. The ConvNet has as many
-parameters as RAM, reads as many numbers and is trained on the same batches: it lacks nothing but a choice of where to
-look. Judged once on the 10,000 test images, RAM by the mean of ten drawn paths and by one path alone, at the means of
-all places, which is what the ConvNet is held to; settings were chosen on the tenth of the training images that was held
-out.
+RAM (Mnih et al. 2014) reads an image through a few glimpses and learns by REINFORCE where to look. Scenes are MNIST's
+digits of 28 × 28, each at a random position on 60 × 60 black pixels, with four pieces of 8 × 8 cut out of other
+digits; training scenes are composed anew in every epoch, test scenes are the same for all models. The ConvNet has as
+many parameters as RAM, reads as many numbers and is trained on the same batches; the only difference is that it
+cannot choose where to look. Each model is evaluated once on the 10,000 test images: RAM by the mean of ten sampled
+paths, and by one path at the mean locations, with which the ConvNet is compared. Settings were chosen on the tenth of
+the training images that was held out.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What the weights of a run come to on the test images."""
+    """The scores of the weights of a run on the test images."""
 
     row: Row
     scores: Mapping[str, float]
-    means: float | None  # accuracy of the path at the means of all places
-    alone: float | None  # that of one drawn path
+    means: float | None  # accuracy of the path at the mean locations
+    alone: float | None  # accuracy of one sampled path
     parameters: int
     settings: Mapping[str, Any]
 
 
 def weighed(task: Glimpse | Crop, run: Path) -> tuple[nn.Module, int]:
-    """The model of a run with the last weights, which a schedule that ends at 0 has made the best."""
-    model = task.fresh(run)
+    """The model of a run with its last weights: the best ones, because the learning rate ends at 0."""
+    model = task.load().predictor(run).model if isinstance(task, Glimpse) else task.load_model(run)
     facts = checkpoint.load(model, run / (LAST if (run / LAST).exists() else BEST))
     return model.eval(), int(facts["step"])
 
@@ -133,16 +133,17 @@ def judged(name: str, case: Case, run: Path, say: Say) -> Judged:
     torch.manual_seed(0)
     model, step = weighed(case.task, run)
     scenes = case.task if isinstance(case.task, Glimpse) else case.task.scenes
-    facts, test = seen(scenes, recalled(run)), split_of(scenes, "test")
+    stats, test = scene_stats(scenes, read_stats(run)), read_scenes(scenes, "test")
     means = alone = None
     if isinstance(case.task, Glimpse):
-        first, *drawn = paths(model, test.pixels, facts, DRAWS)
-        chances = np.mean(drawn, 0)
-        means = scored(first, test.labels)["accuracy"]
-        alone = float(np.mean([scored(one, test.labels)["accuracy"] for one in drawn]))
+        assert isinstance(model, RAM)
+        first, *drawn = path_probabilities(model, test.pixels, stats, DRAWS)
+        probabilities = np.mean(drawn, 0)
+        means = classification_scores(first, test.labels)["accuracy"]
+        alone = float(np.mean([classification_scores(path, test.labels)["accuracy"] for path in drawn]))
     else:
-        chances = probabilities(model, case.task.cropped(test).pixels, facts)
-    scores, spent = scored(chances, test.labels), Spent.of(run)
+        probabilities = class_probabilities(model, model, case.task.cropped(test).pixels, stats)
+    scores, spent = classification_scores(probabilities, test.labels), Spent.of(run)
     count = sum(p.numel() for p in model.parameters())
     row = Row(
         case.what,
@@ -154,22 +155,20 @@ def judged(name: str, case: Case, run: Path, say: Say) -> Judged:
         beside="; ".join(filter(None, [f"one path: {means:.2f}" if means is not None else "", case.beside])),
     )
     say(f"{name}: {' | '.join(row.cells())}")
-    settings = {"task": _plain(asdict(case.task)), "training": asdict(case.training), "step": step, "scores": scores}
+    settings = {"task": _plain(case.task.to_json()), "training": asdict(case.training), "step": step, "scores": scores}
     return Judged(row, scores, means, alone, count, settings)
 
 
 def _plain(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Which files, but not where they were."""
-    return {
-        name: _plain(value) if isinstance(value, dict) else value.name if isinstance(value, Path) else value
-        for name, value in task.items()
-    }
+    """The options with the name of the folder of images, without its path."""
+    options = {name: _plain(value) if isinstance(value, dict) else value for name, value in task.items()}
+    return options if options.get("train") is None else {**options, "train": Path(options["train"]).name}
 
 
 def result(found: Mapping[str, Judged], note: str = "") -> Result:
     rows = [one.row for one in found.values()]
     if {"cluttered", "crop"} <= found.keys():
-        # several paths see more than the crop does: one is the fair match
+        # several paths read more pixels than the crop: only one path is comparable
         ahead = (found["cluttered"].means or 0.0) - found["crop"].row.value
         rows.append(Row("cluttered scenes, one path ahead of the ConvNet", ahead, "points", Bound("least", _AHEAD)))
     lines = [
@@ -179,9 +178,9 @@ def result(found: Mapping[str, Judged], note: str = "") -> Result:
     ]
     head = [
         "",
-        f"{DRAWS} drawn paths, %",
-        "one drawn path, %",
-        "the means of all places, %",
+        f"{DRAWS} sampled paths, %",
+        "one sampled path, %",
+        "mean locations, %",
         f"−log p of {DRAWS} paths",
     ]
     return Result(
@@ -197,15 +196,16 @@ def result(found: Mapping[str, Judged], note: str = "") -> Result:
 
 
 def draw(task: Glimpse, run: Path, folder: Path, count: int = 4) -> Path:
-    """The paths over the first test scenes that are told rightly, side by side."""
+    """Draws the paths over the first test scenes that are classified correctly, side by side."""
     model, _ = weighed(task, run)
-    facts, test = seen(task, recalled(run)), split_of(task, "test")[slice(0, 50)]
-    right = np.flatnonzero(next(paths(model, test.pixels, facts)).argmax(-1) == test.labels)
-    # of several digits
+    assert isinstance(model, RAM)
+    stats, test = scene_stats(task, read_stats(run)), read_scenes(task, "test")[slice(0, 50)]
+    right = np.flatnonzero(next(path_probabilities(model, test.pixels, stats)).argmax(-1) == test.labels)
+    # one per digit
     first = {int(test.labels[n]): int(n) for n in right[::-1]}
     drawn = []
     for n in sorted(first.values())[:count]:
-        x = tensor(test.pixels[n : n + 1], facts)
+        x = image_tensor(test.pixels[n : n + 1], stats)
         with torch.no_grad(), record(model) as tape:
             model(x)
         path = draw_recording(tape, run / f"path-{n}.png", what="glimpses", image=torch.from_numpy(test.pixels[n]))
@@ -224,18 +224,21 @@ def draw(task: Glimpse, run: Path, folder: Path, count: int = 4) -> Path:
 def placed(case: Case, mnist: Path) -> Case:
     """The case with its files."""
     if isinstance(case.task, Glimpse):
-        return replace(case, task=replace(case.task, train=mnist))
-    return replace(case, task=replace(case.task, scenes=replace(case.task.scenes, train=mnist)))
+        return replace(case, task=case.task.with_options(data=None, train=mnist))
+    scenes = case.task.scenes.with_options(data=None, train=mnist)
+    return replace(case, task=replace(case.task, scenes=scenes))
 
 
 def main(arguments: Sequence[str] | None = None, cases: Mapping[str, Case] = CASES, results: Path = RESULTS) -> int:
     made = argparse.ArgumentParser(prog="python -m benchmarks.vision.glimpse", description=__doc__)
-    made.add_argument("names", nargs="*", help=f"of {', '.join(cases)}; left out, all")
+    made.add_argument("names", nargs="*", help=f"of {', '.join(cases)}; if left out, all")
     made.add_argument("--mnist", type=Path, metavar="FOLDER", required=True, help="the four IDX files, plain or .gz")
-    made.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="where runs are kept")
-    made.add_argument("--report", action="store_true", help="judge what is trained, and train nothing")
+    made.add_argument(
+        "--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="folder for the runs (%(default)s)"
+    )
+    made.add_argument("--report", action="store_true", help="evaluate the existing runs, without training")
     made.add_argument("--pictures", type=Path, metavar="FOLDER", default=ROOT / "docs" / "images")
-    made.add_argument("--note", metavar="TEXT", default="", help="what a reader must know of these runs in particular")
+    made.add_argument("--note", metavar="TEXT", default="", help="a note on these runs for the report")
     given = made.parse_args(arguments)
     if unknown := [name for name in given.names if name not in cases]:
         made.error(f"unknown {unknown[0]!r}; known are: {', '.join(cases)}")

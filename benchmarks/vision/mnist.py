@@ -1,4 +1,4 @@
-"""MNIST, by a ConvNet with SimAM and by the gated cell: `python -m benchmarks.vision.mnist --mnist FOLDER`."""
+"""MNIST by a ConvNet with SimAM and by the gated attention cell: `python -m benchmarks.vision.mnist --mnist FOLDER`."""
 
 import argparse
 import sys
@@ -10,12 +10,12 @@ from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import RESULTS, Result, Row
-from regard.tasks._image_data import read, recalled
+from regard.tasks._image_data import read_train_and_test
 from regard.tasks.classify_image.options import ClassifyImage
-from regard.tasks.classify_image.task import evaluate
-from regard.training import checkpoint
+from regard.tasks.classify_image.predictor import ImageClassifier
+from regard.tasks.classify_image.task import image_scores
+from regard.tasks.loading import load_run
 from regard.training.config import TrainingConfig
-from regard.training.run_folder import BEST
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Case:
     bound: Bound
 
 
-# a tenth of 60,000 images is held out to choose the best weights: 422 batches of 128 are an epoch
+# a tenth of 60,000 images is held out to select the best weights: an epoch has 422 batches of 128
 _EPOCH = 422
 _TRAINING = TrainingConfig(
     epochs=4, schedule="cosine", warmup=150, validate_every=_EPOCH, save_every=_EPOCH, log_every=100, threads=1
@@ -38,32 +38,32 @@ CASES: dict[str, Case] = {
     "mnist-rows": Case(
         "MNIST, gated attention cell reading rows",
         "7 rows of 7 overlapping patches, 12 heads of 16, 10 epochs, shifts of 1 pixel",
-        ClassifyImage(model="rows", batch=128),
+        ClassifyImage.of(model="rows", batch=128),
         replace(_TRAINING, epochs=10, lr=1.2e-2, weight_decay=0.01),
         Bound("least", 98.0),
     ),
     "mnist-simam": Case(
         "MNIST, ConvNet with SimAM",
         "16, 32 and 64 channels, 4 epochs, shifts of 1 pixel",
-        ClassifyImage(gate="simam", width=16, batch=128),
+        ClassifyImage.of(gate="simam", width=16, batch=128),
         replace(_TRAINING, lr=6e-3, weight_decay=0.02),
         Bound("least", 99.3),
     ),
 }
 
 SAID = """\
-Judged once on the 10,000 test images, by the weights that had the best likelihood on the tenth of the training images
-that was held out; settings were chosen without looking at the test images.
+Each model is evaluated once on the 10,000 test images, with the weights of the best likelihood on the held-out tenth of
+the training images; settings were chosen without the test images.
 """
 
 
 def judged(name: str, case: Case, run: Path, say: Say) -> tuple[Row, dict[str, object]]:
-    """Trained as far as the case goes, and its accuracy on the test images."""
+    """Trains to the end of the case; returns its accuracy on the test images, and its settings."""
     started, _ = train(name, case.task, case.training, run, say)
-    model, facts = case.task.fresh(run), recalled(run)
-    best = checkpoint.load(model, run / BEST)
-    test = read(case.task)[1]
-    scores = evaluate(model.eval(), test, facts)
+    loaded = load_run(run, "best", "cpu")
+    assert isinstance(loaded.predictor, ImageClassifier)
+    test = read_train_and_test(case.task)[1]
+    scores = image_scores(loaded.predictor.model, test, loaded.predictor.stats)
     spent = Spent.of(run)
     row = Row(
         case.what,
@@ -74,9 +74,9 @@ def judged(name: str, case: Case, run: Path, say: Say) -> tuple[Row, dict[str, o
         None if spent is None else spent.seconds,
     )
     say(f"{name}: {row.value:.2f} {row.unit} ({case.bound}: {row.verdict})")
-    # which files, but not where they were
-    task = {**asdict(case.task), "train": None if case.task.train is None else case.task.train.name}
-    settings = {"task": task, "training": asdict(case.training), "best_step": best["step"], "scores": scores}
+    # the files without their paths
+    task = {**case.task.to_json(), "train": None if case.task.train is None else case.task.train.name}
+    settings = {"task": task, "training": asdict(case.training), "best_step": loaded.step, "scores": scores}
     return row, settings
 
 
@@ -90,9 +90,13 @@ def run(cases: Mapping[str, Case], runs: Path, results: Path, say: Say) -> Path:
 def main(arguments: Sequence[str] | None = None, cases: Mapping[str, Case] = CASES, results: Path = RESULTS) -> int:
     made = argparse.ArgumentParser(prog="python -m benchmarks.vision.mnist", description=__doc__)
     made.add_argument("--mnist", type=Path, metavar="FOLDER", required=True, help="the four IDX files, plain or .gz")
-    made.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="where runs are kept")
+    made.add_argument(
+        "--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="folder for the runs (%(default)s)"
+    )
     given = made.parse_args(arguments)
-    placed = {name: replace(case, task=replace(case.task, train=given.mnist)) for name, case in cases.items()}
+    placed = {
+        name: replace(case, task=case.task.with_options(data=None, train=given.mnist)) for name, case in cases.items()
+    }
     try:
         print(f"written: {run(placed, given.runs, results, lambda text: print(text, flush=True))}")
     except (Unfinished, ValueError, OSError) as error:

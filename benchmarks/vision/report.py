@@ -1,4 +1,4 @@
-"""docs/vision.md: the results of benchmarks/results/vision, whichever there are, on one page."""
+"""docs/vision.md: all results of benchmarks/results/vision on one page."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ PAGE = ROOT / "docs" / "vision.md"
 IMAGES = ROOT / "docs" / "images"
 # in the order of the page
 BENCHMARKS = {
-    "digits": "scikit-learn's digits by a ConvNet, with every gate and without",
+    "digits": "scikit-learn's digits by a ConvNet, without a gate and with each gate",
     "mnist": "MNIST by a ConvNet with SimAM, and by the gated attention cell, row by row",
-    "glimpse": "RAM: MNIST and cluttered scenes by a few glimpses",
-    "caption": "Show, Attend and Tell: sentences about scenes of digits, and where the words point",
-    "gan": "SelfAttentionGAN: digits drawn on demand",
+    "glimpse": "RAM: MNIST and cluttered scenes through a few glimpses",
+    "caption": "Show, Attend and Tell: captions of digit scenes, and the attention of their words",
+    "gan": "SelfAttentionGAN: samples of requested digits",
 }
 
 INTRO = """\
-What the models of images have reached on a processor, as trained and judged by `python -m benchmarks.vision.NAME`. CPU
-minutes are the processor's time of a training with its validations. A bound that was missed is told as missed.
+This page lists the results of the image models on a CPU, trained and evaluated by `python -m benchmarks.vision.NAME`.
+CPU minutes are the CPU time of a training with its validations. A missed target is reported as "falls short".
 """
 
 
@@ -31,21 +31,19 @@ def page(results: Path = RESULTS, images: Path = IMAGES) -> str:
     found = [Result.read(results / f"{name}.json") for name in BENCHMARKS if (results / f"{name}.json").exists()]
     if unknown := {path.stem for path in results.glob("*.json")} - BENCHMARKS.keys():
         raise ValueError(
-            f"{results} holds {min(unknown)}.json, of no benchmark here; known are: {', '.join(BENCHMARKS)}"
+            f"{results} contains {min(unknown)}.json, which belongs to no benchmark; known are: {', '.join(BENCHMARKS)}"
         )
-    parts = ["# What models of images reach\n", INTRO]
+    parts = ["# Vision results\n", INTRO]
     parts.append(measured.conditions((result.name, result.about) for result in found))
     if missing := [name for name in BENCHMARKS if name not in {result.name for result in found}]:
         parts.append(f"Not run: {', '.join(missing)}.\n")
     bounds = [row for result in found for row in result.rows if row.bound is not None]
     if bounds:
-        parts.append(
-            f"## What was to be reached\n\n{measured.table(HEADINGS[:5], [row.cells()[:5] for row in bounds])}"
-        )
+        parts.append(f"## Targets\n\n{measured.table(HEADINGS[:5], [row.cells()[:5] for row in bounds])}")
     parts += [section(result, images) for result in found]
     commands = [command for result in found for command in result.commands]
     again = "\n".join([*dict.fromkeys(commands), "python -m benchmarks.vision --report"])
-    parts.append(f"## Repeat it\n\n```bash\n{again}\n```\n")
+    parts.append(f"## Reproduction\n\n```bash\n{again}\n```\n")
     return "\n".join(parts)
 
 

@@ -1,7 +1,7 @@
-"""What a benchmark of images found: benchmarks/results/vision/NAME.json, which the report turns into a page.
+"""The result of an image benchmark: benchmarks/results/vision/NAME.json, which the report turns into a page.
 
 found = [Row("MNIST, row reader", 98.21, "% of 10,000", Bound("least", 98), how="28 rows, 12 epochs", cpu=1500.0)]
-Result("mnist", "MNIST", "Judged on …", found).write()
+Result("mnist", "MNIST", "Evaluated on …", found).write()
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ RESULTS = ROOT / "benchmarks" / "results" / "vision"
 
 @dataclass(frozen=True)
 class Row:
-    """One measured value, what it must be, and how it came about."""
+    """One measured value with its bound and its settings."""
 
     what: str  # "MNIST, ConvNet with SimAM"
     value: float
     unit: str  # "% of 10,000 test images"
     bound: Bound | None = None
-    how: str = ""  # the settings that matter, in a few words
-    cpu: float | None = None  # seconds of the processor that training took
+    how: str = ""  # the most important settings
+    cpu: float | None = None  # CPU seconds of the training
     digits: int = 2
-    beside: str = ""  # what belongs to the value: "± 0.12", "the paper: 98.7"
+    beside: str = ""  # an addition to the value: "± 0.12", "the paper: 98.7"
 
     @property
     def verdict(self) -> str:
@@ -42,22 +42,22 @@ class Row:
         return [self.what, must, value, self.verdict, "" if self.cpu is None else f"{self.cpu / 60:.1f}", self.how]
 
 
-HEADINGS = ("what", "must reach", "reached", "verdict", "CPU minutes", "how")
+HEADINGS = ("case", "must reach", "reached", "verdict", "CPU minutes", "details")
 
 
 @dataclass(frozen=True)
 class Table:
-    """More than one value a line, as Markdown has it."""
+    """A table with several values per row."""
 
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
-    said: str = ""  # below it
+    said: str = ""  # the text below the table
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A file in docs/images, and what is in it."""
+    """A file in docs/images, and its description."""
 
     file: str
     said: str
@@ -65,27 +65,27 @@ class Picture:
 
 @dataclass(frozen=True)
 class Result:
-    """All that one benchmark found; `said` is what a reader must know of it, in Markdown."""
+    """The result of one benchmark; `said` is its description, in Markdown."""
 
-    name: str  # that of its module
+    name: str  # the name of its module
     title: str
     said: str
     rows: Sequence[Row]
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
-    commands: Sequence[str] = ()  # that do it again
-    settings: Mapping[str, Any] = field(default_factory=dict)  # in full, for the file
+    commands: Sequence[str] = ()  # commands that reproduce it
+    settings: Mapping[str, Any] = field(default_factory=dict)  # all settings, for the file
     about: About = field(default_factory=lambda: About.now(VISION))
 
     def write(self, folder: Path = RESULTS) -> Path:
-        """Whole or not at all."""
+        """Writes the file in one atomic step."""
         return measured.write(folder / f"{self.name}.json", self)
 
     @staticmethod
     def read(path: Path) -> "Result":
         told = measured.read(path)
         if told is None:
-            raise ValueError(f"there is no {path}; run python -m benchmarks.vision.{path.stem} first")
+            raise ValueError(f"{path} does not exist; run python -m benchmarks.vision.{path.stem} first")
         rows = [
             Row(**{**row, "bound": None if row["bound"] is None else Bound(**row["bound"])}) for row in told["rows"]
         ]

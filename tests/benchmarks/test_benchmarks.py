@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import __main__ as command
-from benchmarks import memory, report
+from benchmarks import __main__ as command, memory, report
 from benchmarks.table import Bound, Row, absent, amount, cost, gain, line, markdown, summary
 from benchmarks.timing import Effort, Spread, Timed, backward, both_ways, compare, spread
 

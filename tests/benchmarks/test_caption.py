@@ -8,12 +8,13 @@ from benchmarks.vision import caption
 from benchmarks.vision.result import Result
 from PIL import Image
 
-from regard.data.embedded.scenes import Captioned, scenes
+from regard.data.embedded.scenes import CaptionedImages, scenes
 from regard.data.text.tokenizer import Tokenizer
-from regard.tasks._image_data import remember
+from regard.tasks._image_data import save_or_check_stats
+from regard.tasks._text_generation import write_tokenizer
 from regard.tasks.caption.options import Caption
-from regard.tasks.caption.predictor import build, write_tokens
-from regard.tasks.caption.task import _facts
+from regard.tasks.caption.predictor import TOKENS
+from regard.tasks.caption.task import caption_stats
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord
@@ -23,22 +24,22 @@ def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     some = scenes("test", count=20)
     tokens = Tokenizer.train("words", [line for said in some.captions for line in said], 100)
     # unlike what the benchmark would train by itself; one has come to its end, the other has not
-    tasks = {name: Caption(attention=name, hidden=17, seed=5) for name in caption.BOUNDS}
+    tasks = {name: Caption.of(attention=name, hidden=17, seed=5) for name in caption.BOUNDS}
     reached, seeds = {"soft": 70, "hard": 40}, []
     for name, task in tasks.items():
         run = tmp_path / f"caption-{name}"
-        write_tokens(tokens, run)
-        remember(_facts(some, some), run, new=True)
+        write_tokenizer(tokens, run / TOKENS)
+        save_or_check_stats(caption_stats(some, some), run, new=True)
         RunRecord.of(task, TrainingConfig(steps=70, lr=0.125)).write(run)
-        stored = checkpoint.gather(build(task, 1, len(tokens)))
+        stored = checkpoint.collect(task.model.build(1, len(tokens)))
         checkpoint.write(run / "best.safetensors", stored, {"step": 3, "score": {}})
         checkpoint.write(run / "last.safetensors", stored, {"step": reached[name]})
 
-    def read(task: Caption, split: str) -> Captioned:
+    def read(task: Caption, split: str) -> CaptionedImages:
         seeds.append(task.seed)
         return some
 
-    monkeypatch.setattr(caption, "read", read)
+    monkeypatch.setattr(caption, "read_captioned", read)
     monkeypatch.setattr(Result, "write", lambda self: measured.write(tmp_path / "caption.json", self))
     assert caption.main(["--runs", str(tmp_path), "--report", "--pictures", str(tmp_path)]) == 0
     told = Result.read(tmp_path / "caption.json")
@@ -49,7 +50,7 @@ def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [row.how for row in told.rows] == ["best of 70 steps: step 3"] * 2 + [unfinished] * 2
     assert seeds == [5, 5]
     for name, settings in told.settings.items():
-        assert settings["task"] == {key: str(value) for key, value in vars(tasks[name]).items()}  # type: ignore[index]
+        assert settings["task"] == tasks[name].to_json()  # type: ignore[index]
         assert (settings["training"]["steps"], settings["training"]["lr"]) == (70, 0.125)
     for picture in told.pictures:
         with Image.open(tmp_path / picture.file) as image:

@@ -14,8 +14,8 @@ from regard.training.fit import fit
 
 
 def test_it_judges_draws_and_tells(tmp_path: Path) -> None:
-    task = GenerateImage(width=4, noise=4, judge=4, batch=100)
-    training = TrainingConfig(**{**GenerateImage.TRAINING, "steps": 2, "threads": 1})
+    task = GenerateImage.of(width=4, noise=4, judge=4, batch=100)
+    training = TrainingConfig(**{**GenerateImage.training, "steps": 2, "threads": 1})
     for _ in fit(task, tmp_path / "gan", training):
         pass
     found = gan.judged(task, tmp_path / "gan")

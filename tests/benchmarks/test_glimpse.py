@@ -17,9 +17,9 @@ from regard.tasks._image_data import ImageStats
 from regard.tasks.glimpse.options import Glimpse
 
 SMALL = {"what": 4, "where": 4, "glimpse": 8, "hidden": 8, "batch": 128}
-SCENES = Glimpse(scene="cluttered", canvas=14, piece=3, glimpses=2, patch=4, scales=2, **SMALL)  # type: ignore[arg-type]
+SCENES = Glimpse.of(scene="cluttered", canvas=14, piece=3, glimpses=2, patch=4, scales=2, **SMALL)
 TINY = {
-    "mnist": replace(CASES["mnist"], task=Glimpse(glimpses=2, **SMALL), epochs=1),  # type: ignore[arg-type]
+    "mnist": replace(CASES["mnist"], task=Glimpse.of(glimpses=2, **SMALL), epochs=1),
     "cluttered": Case("scenes", "few", SCENES, 1),
     "crop": Case("middles", "of 8 × 8", Crop(SCENES, 8), 1),
 }
@@ -74,26 +74,26 @@ def test_the_convnet_has_what_ram_has() -> None:
     assert isinstance(crop, Crop)
     assert crop.scenes == ram
     assert CASES["cluttered"].training == CASES["crop"].training
-    assert ram.glimpses * (ram.scales or 0) * (ram.patch or 0) ** 2 == crop.side**2
-    facts = ImageStats(1, 28, 28, [str(n) for n in range(10)], 0.1, 0.3, "")
-    from regard.tasks.glimpse.task import build
+    assert ram.model.glimpses * (ram.model.scales or 0) * (ram.model.patch or 0) ** 2 == crop.side**2
+    stats = ImageStats(1, 28, 28, [str(n) for n in range(10)], 0.1, 0.3, "")
+    from regard.tasks.glimpse.task import build_ram
 
-    counts = [sum(p.numel() for p in model.parameters()) for model in (build(ram, facts), crop.built(facts))]
+    counts = [sum(p.numel() for p in model.parameters()) for model in (build_ram(ram, stats), crop.build(stats))]
     assert counts[1] == pytest.approx(counts[0], rel=0.01)
-    assert crop.built(facts)(torch.zeros(2, 1, crop.side, crop.side)).shape == (2, 10)
+    assert crop.build(stats)(torch.zeros(2, 1, crop.side, crop.side)).shape == (2, 10)
 
 
 def test_the_middle_is_cut(tmp_path: Path) -> None:
-    task = Crop(replace(SCENES, train=files(tmp_path / "mnist")), 8)
-    work = task.prepare(tmp_path / "run")
-    planned = work.batches(0)[0]
-    batch, whole = work.batch(planned, 0, 1), work.scenes.batch(planned, 0, 1)
+    task = Crop(SCENES.with_options(train=files(tmp_path / "mnist"), data=None), 8)
+    problem = task.prepare(tmp_path / "run")
+    planned = problem.plan_epoch(0)[0]
+    batch, whole = problem.load_batch(planned, 0, 1), problem.scenes.load_batch(planned, 0, 1)
     assert batch is not None
     assert whole is not None
     assert torch.equal(batch.x, whole.x[:, :, 3:11, 3:11])
-    assert work.batch((0, planned[1][:1]), 1, 2) is None
-    assert Crop(vars(task.scenes), 8) == task  # type: ignore[arg-type]
-    assert work.told.endswith("cluttered on 14 × 14, the middle of 8 × 8")
+    assert problem.load_batch((0, planned[1][:1]), 1, 2) is None
+    assert Crop(task.scenes.to_json(), 8) == task  # type: ignore[arg-type]
+    assert problem.summary.endswith("cluttered on 14 × 14, the middle of 8 × 8")
 
 
 def test_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:

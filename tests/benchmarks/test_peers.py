@@ -23,10 +23,12 @@ serve({"echo": echo, "fail": fail, "end": lambda: sys.exit(3)})
 def test_a_worker_answers_line_by_line_whatever_is_printed_beside(tmp_path: Path) -> None:
     with Worker([sys.executable, "-c", TOY], tmp_path / "log") as worker:
         assert [worker.ask("echo", value=n)["value"] for n in ("é\n", [1, 2.5])] == ["é\n", [1, 2.5]]
-        with pytest.raises(RuntimeError, match=r"failed at 'fail': ValueError: no such thing; .*log has the trace"):
+        with pytest.raises(
+            RuntimeError, match=r"failed at 'fail': ValueError: no such thing; the traceback is in .*log"
+        ):
             worker.ask("fail")
         assert worker.ask("echo", value=1) == {"value": 1}
-        with pytest.raises(RuntimeError, match=r"ended at 'end' without an answer; .*log has its last words"):
+        with pytest.raises(RuntimeError, match=r"ended at 'end' without an answer; its output is in .*log"):
             worker.ask("end")
     assert (tmp_path / "log").read_text().count("noise") == 3
 
@@ -74,7 +76,7 @@ def test_both_systems_read_the_same_numbers(words: text.Text) -> None:
 
 def test_too_few_pairs_to_hold_any_out(words: text.Text, tmp_path: Path) -> None:
     one, two = words.folder.parent / "one", words.folder.parent / "two"
-    with pytest.raises(ValueError, match="has 60 fitting pairs, too few to hold out 31; give a longer file"):
+    with pytest.raises(ValueError, match="has 60 pairs of suitable length, too few to hold out 31; give a longer file"):
         text.write(tmp_path, one, two, size=264, held_out=31, seed=0)
 
 
@@ -149,7 +151,7 @@ def test_models_that_are_not_measured_again_stay(tmp_path: Path, monkeypatch: py
 
 def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for given, said in [
-        ([], "give --peer, --source and --target; or --setup FOLDER first"),
+        ([], "give --peer, --source and --target, or run --setup FOLDER first"),
         (["--peer", str(tmp_path), "--source", "a", "--target", "b"], "has no joeynmt 2.3.0; run --setup"),
         (["--rounds", "0"], "must be 1 or more, got 0"),
     ]:

@@ -15,14 +15,12 @@ from benchmarks.spent import Meter, Spent
 from benchmarks.table import Bound
 from benchmarks.timing import Spread
 from benchmarks.training import Unfinished, train
-from benchmarks.translation import __main__ as typed
-from benchmarks.translation import decoding, growth, report, resume
-from benchmarks.translation.cases import CASES, COMPARED, Case, chosen, command
+from benchmarks.translation import __main__ as command_line, decoding, growth, report, resume
+from benchmarks.translation.cases import CASES, COMPARED, Case, command, select_cases
 from benchmarks.translation.trained import Result, course, result
 
 from regard.attn.call import NOTHING
 from regard.cli.verbs import train as train_verb
-from regard.tasks.translate.model import build
 from regard.tasks.translate.options import Translate
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
@@ -48,13 +46,15 @@ def _one_thread() -> Iterator[None]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs that holds one, "tiny", trained and judged by the command."""
     folder = tmp_path_factory.mktemp("translation")
-    assert typed.main(["tiny", "--data", str(folder / "data"), "--runs", str(folder / "runs")], cases(folder)) == 0
+    assert (
+        command_line.main(["tiny", "--data", str(folder / "data"), "--runs", str(folder / "runs")], cases(folder)) == 0
+    )
     return folder / "runs"
 
 
 def cases(folder: Path) -> dict[str, Case]:
     task = resume.small(folder / "data", pairs=40)
-    here = replace(task, train=(Path("train.tsv"),), valid=(Path("valid.tsv"),), metric=None)
+    here = replace(task, train=(Path("train.tsv"),), valid=(Path("valid.tsv"),), metric="bleu")
     return {"tiny": Case("letters reversed", here, TINY, goals={"bleu": Bound("least", 200), "cpu": Bound("most", 5)})}
 
 
@@ -70,46 +70,48 @@ def test_every_case_can_be_trained(name: str) -> None:
     """Its model is built, at a small size, and every weight learns."""
     case = CASES[name]
     torch.manual_seed(0)
-    task = replace(case.task, width=24, hidden=None if case.task.model == "transformer" else 24)
-    model = build(task, 13, 13, shared=True).train()
+    sizes = {"width": 24} if case.task.model_name == "transformer" else {"width": 24, "hidden": 24}
+    task = case.task.with_options(**sizes)
+    model = task.model.build(13, 13, shared=True, max_length=task.max_length).train()
     lengths = torch.tensor([7, 5])
-    taught = model.teacher_force(torch.randint(4, 13, (2, 7)), lengths, torch.randint(4, 13, (2, 3)), NOTHING)
-    loss = model.logits(taught.states).square().mean()
-    loss = loss if taught.log_prob is None else loss + taught.log_prob.mean()
+    output = model.teacher_force(torch.randint(4, 13, (2, 7)), lengths, torch.randint(4, 13, (2, 3)), NOTHING)
+    loss = model.logits(output.states).square().mean()
+    loss = loss if output.log_prob is None else loss + output.log_prob.mean()
     loss.backward()
     assert all(p.grad is not None for p in model.parameters())
-    assert case.needs_files == (case.task.kind == "files")
+    assert case.needs_files == (case.task.dataset == "files")
 
 
 def test_mechanisms_differ_in_nothing_but_the_attention() -> None:
     compared = [CASES[f"compare-{name}"] for name in COMPARED]
     assert len(compared) >= 9
     assert len({case.training for case in compared}) == 1
-    assert len({replace(case.task, attention=None, decoder=None) for case in compared}) == 1
-    assert [case.task.attention for case in compared] == [None, *COMPARED[1:]]
+    assert len({case.task.with_options(attention="dot", decoder="luong") for case in compared}) == 1
+    assert [case.task.model.attention for case in compared] == [None, *COMPARED[1:]]
+    assert [case.task.model.decoder for case in compared] == ["fixed", *["luong"] * (len(COMPARED) - 1)]
     assert CASES["reverse"].training == CASES["reverse-none"].training
 
 
 def test_cases_are_chosen_by_name_or_beginning() -> None:
-    assert list(chosen(["reverse"], CASES)) == ["reverse"]
-    assert list(chosen(["compare"], CASES)) == [f"compare-{name}" for name in COMPARED]
+    assert list(select_cases(["reverse"], CASES)) == ["reverse"]
+    assert list(select_cases(["compare"], CASES)) == [f"compare-{name}" for name in COMPARED]
 
 
-@pytest.mark.parametrize("name", ["dates", "pronounce", "transformer"])
-def test_commands_say_what_cases_are(name: str) -> None:
+@pytest.mark.parametrize("name", ["dates", "reverse-none", "pronounce", "transformer", "compare-none", "compare-dot"])
+def test_commands_are_the_cases(name: str) -> None:
     """Typed, they come to the same task and training."""
     case = CASES[name].placed(Path.cwd()) if CASES[name].needs_files else CASES[name]
     words = command(name, CASES[name]).split()
     assert words[:3] == ["regard", "train", "translate"]
-    told = train_verb.chosen(train_verb.New, "train", "translate", words[3:])
-    assert told.out == Path("runs") / name
-    task = Translate(**told.task).placed()
+    options = train_verb.parse_task(train_verb.TrainOptions, "regard train translate", Translate, words[3:])
+    assert options.out == Path("runs") / name
+    task = Translate(**options.task).with_absolute_paths()
     assert task == case.task
-    assert train_verb.training_of(told.training, task) == (case.training, "")
+    assert train_verb.training_config(options.training, task) == (case.training, "")
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    assert typed.main(["--list"]) == 0
+    assert command_line.main(["--list"]) == 0
     said = capsys.readouterr().out
     assert [line.split()[0] for line in said.splitlines()] == list(CASES)
     assert re.search(r"^additive .* ≥ 32 BLEU, ≤ 120 CPU minutes$", said, flags=re.MULTILINE)
@@ -126,7 +128,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_wrong_words(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        typed.main(arguments)
+        command_line.main(arguments)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
 
@@ -187,7 +189,7 @@ def test_what_is_done_is_not_done_again(runs: Path, capsys: pytest.CaptureFixtur
     (run / "result.json").unlink()
     again = result("tiny", case, run, heard.append)
     assert any("nothing is left to train: step 4 of 4 is done" in text for text in heard)
-    assert heard[-1] == "tiny: judging"
+    assert heard[-1] == "tiny: evaluating"
     assert replace(again, about=found.about) == found
     assert (run / LAST).read_bytes() == weights
     (run / "result.json").write_text(before)
@@ -234,7 +236,7 @@ def test_a_run_that_was_stopped_goes_on_and_its_time_adds_up(runs: Path, tmp_pat
 
 def test_another_task_in_the_folder_is_refused(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = tiny(runs)
-    assert typed.run({"tiny": replace(case, task=replace(case.task, width=8))}, runs) == 1
+    assert command_line.run({"tiny": replace(case, task=case.task.with_options(width=8))}, runs) == 1
     assert re.search("tiny: width was 16 when .* began and is 8 now", capsys.readouterr().err)
 
 
@@ -293,7 +295,7 @@ def test_damage_and_difference_are_seen(runs: Path, tmp_path: Path) -> None:
 
 def test_a_training_that_fails_is_no_kill(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the training in .* failed with code 1; its error is above"):
-        resume.Trainer(Translate(train=(tmp_path / "none.tsv",)), TINY).run(tmp_path / "run")
+        resume.Trainer(Translate.of(train=(tmp_path / "none.tsv",)), TINY).run(tmp_path / "run")
 
 
 @pytest.mark.parametrize("module", [resume, decoding])
@@ -338,13 +340,13 @@ def test_growth_in_memory_and_in_files(tmp_path: Path) -> None:
     steady = replace(small, rates=[1.0, 10.0, 2.0])
     assert replace(found, sizes=[steady, replace(steady, rates=[0.9, 8.0, 1.9])]).evenness == pytest.approx(0.9)
     assert growth.table(both).count("\n") == 4
-    assert "bytes a pair" in growth.summary(both)
+    assert "bytes per pair" in growth.summary(both)
     measured.write(tmp_path / "growth/result.json", both)
     assert growth.read(tmp_path) == both
 
 
 def test_growth_needs_steps_to_look_at() -> None:
-    with pytest.raises(ValueError, match="steps must be a multiple of 20, at least twice, got 30; try steps=400"):
+    with pytest.raises(ValueError, match="steps must be a multiple of 20, at least 40, got 30; try steps=400"):
         growth.measure([10], 30)
 
 
@@ -358,10 +360,10 @@ def test_together_and_one_by_one_say_the_same(runs: Path, tmp_path: Path, capsys
     assert (found.run, found.lines, found.different) == ("tiny", 7, found.tied)
     assert found.together > 0
     assert "≥ 6 ×" in capsys.readouterr().out
-    told = {**json.loads((runs / "tiny/run.json").read_text()), "kind": "Other"}
-    (tmp_path / "run.json").write_text(json.dumps(told))
+    record = {**json.loads((runs / "tiny/run.json").read_text()), "task": "other"}
+    (tmp_path / "run.json").write_text(json.dumps(record))
     assert decoding.main([str(tmp_path)]) == 1
-    assert "is a run of Other, which does not translate; name another" in capsys.readouterr().err
+    assert "is a run of other, which does not translate; name another" in capsys.readouterr().err
     slow = replace(found, ratio=Spread(5.9, 5, 6), different=0, tied=0)
     assert slow.verdict == "falls short"
     assert replace(slow, ratio=Spread(6.0, 5, 7)).verdict == "reached"
@@ -382,7 +384,7 @@ def test_the_report_of_nothing(tmp_path: Path) -> None:
     )
     assert dated.name == "translation-x.md"
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("# What it reaches\n")
+    assert text.startswith("# Translation results\n")
     assert "Not run: dates, reverse," in text
     assert "resume, growth, decoding, joeynmt." in text
     assert "## Trainings" not in text
@@ -391,7 +393,7 @@ def test_the_report_of_nothing(tmp_path: Path) -> None:
     for day, ratio in (("2026-01-02", "2.0×"), ("2026-01-10", "3.0×")):
         (peers / f"{day}.md").write_text(f"# Beside JoeyNMT\n\n- {ratio}\n", encoding="utf-8")
     again = report.Report(tmp_path, CASES, peers).body()
-    assert "## Beside JoeyNMT\n\n- 3.0×\n" in again
+    assert "## Comparison with JoeyNMT\n\n- 3.0×\n" in again
     assert "2.0×" not in again
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.measured import About
 from benchmarks.table import Bound
-from benchmarks.vision import __main__ as typed
-from benchmarks.vision import digits, mnist, report
+from benchmarks.vision import __main__ as typed, digits, mnist, report
 from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.images.test_labelled import idx
 
@@ -51,7 +50,7 @@ def test_rows_say_what_was_to_be_reached() -> None:
 
 
 def test_no_result_yet(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"there is no .*rain\.json; run python -m benchmarks\.vision\.rain first"):
+    with pytest.raises(ValueError, match=r"rain\.json does not exist; run python -m benchmarks\.vision\.rain first"):
         Result.read(tmp_path / "rain.json")
 
 
@@ -65,7 +64,7 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     images.mkdir()
     (images / "rain.png").touch()
     page = report.write(results, tmp_path / "vision.md", images).read_text(encoding="utf-8")
-    assert page.startswith("# What models of images reach\n")
+    assert page.startswith("# Vision results\n")
     assert "- date: 2020-02-02\n- processor: abacus\n- torch 2\n" in page
     assert "Not run: digits, mnist, glimpse, caption.\n" in page
     assert page.count("| drops | ≥ 98 | 98.21 % (± 0.1) | reached | 1.5 |") == 2  # among the bounds, and in its section
@@ -74,7 +73,9 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     assert "![Drops by hour](images/rain.png)" in page
     assert "```bash\npython -m benchmarks.vision.rain\npython -m benchmarks.vision --report\n```" in page
     a_result("rain").write(results)
-    with pytest.raises(ValueError, match=r"holds rain\.json, of no benchmark here; known are: digits, mnist, glimpse"):
+    with pytest.raises(
+        ValueError, match=r"contains rain\.json, which belongs to no benchmark; known are: digits, mnist, glimpse"
+    ):
         report.page(results, images)
 
 
@@ -102,7 +103,7 @@ def test_mnist_of_a_few_images(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "mnist-simam": {"width": 2, "depths": (1,), "batch": 20},
     }
     cases = {
-        name: replace(case, task=replace(case.task, **tasks[name]), training=SMALL)
+        name: replace(case, task=case.task.with_options(**tasks[name]), training=SMALL)
         for name, case in mnist.CASES.items()
     }
     typed = ["--mnist", str(data), "--runs", str(tmp_path / "runs")]
@@ -124,7 +125,7 @@ def test_mnist_of_a_few_images(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_digits_of_a_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    task = ClassifyImage(width=2, depths=(1,), batch=200)
+    task = ClassifyImage.of(width=2, depths=(1,), batch=200)
     given: dict[str, Any] = {"task": task, "training": SMALL, "seeds": 2, "results": tmp_path}
     assert digits.main(["--runs", str(tmp_path / "runs"), "--gates", "simam"], **given) == 0
     assert "simam@1: step 2 of 2" in capsys.readouterr().out
