@@ -1,7 +1,7 @@
 """Draws every picture of docs/mechanisms: python docs/draw.py [names] [--out docs/images].
 
-Word vectors come from the Python manual that every CPython carries; what has to be learned is learned here, on letters,
-in seconds. The same torch and matplotlib give the same pictures.
+Word vectors come from the Python manual in the standard library; models are trained here, on letters, in seconds. The
+same torch and matplotlib give the same pictures.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from collections.abc import Callable
 import drawing
 import torch
 from draw_letters import backwards, key_value, local, location_sensitive, memory_hop, monotonic, multi_head, neighbour
-from draw_places import biased, masks, rotary, t5, transformer_xl, window
-from draw_words import DIM, SEEN, about, bidaf, co_attention, gumbel, hard, pooling
+from draw_positions import biased, masks, rotary, t5, transformer_xl, window
+from draw_words import DIM, KEYS, about, bidaf, co_attention, gumbel, hard, pooling
 
 import regard
 from regard.viz import Panel
 
-# of a picture
+# palette size of a picture
 COLOURS = 64
 
 PICTURES: dict[str, Callable[[], list[Panel]]] = {
@@ -54,7 +54,7 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
         {
             "softmax": {},
             "σ(s)": {"normalize": regard.Sigmoid()},
-            "σ(s − log k)": {"normalize": regard.Sigmoid(-torch.tensor(len(SEEN)).log().item())},
+            "σ(s − log k)": {"normalize": regard.Sigmoid(-torch.tensor(len(KEYS)).log().item())},
         }
     ),
     "topk": lambda: about({"softmax": {}} | {f"TopK({k})": {"normalize": regard.TopK(k)} for k in (3, 1)}),

@@ -1,7 +1,7 @@
 """Draws every picture of docs/gates: python docs/draw_gates.py [names] [--out docs/images].
 
-A ConvNet reads the digits that scikit-learn carries, with the gate at the end of its first block, and is trained here
-in seconds; what is drawn are the weights of that gate on digits it was not trained on.
+A ConvNet with the gate at the end of its first block is trained here, in seconds, on the digits of scikit-learn; the
+pictures show the weights of that gate on digits outside of its training set.
 """
 
 import functools
@@ -18,12 +18,12 @@ from regard.models.row_reader import RowReader
 from regard.viz import Panel
 
 CHANNELS = 24
-SHOWN = (1596, 1598)  # an 8 and a 0 among those held out
+SHOWN = (1596, 1598)  # an 8 and a 0 of the held-out digits
 
 
 @functools.cache
 def digits() -> tuple[Tensor, Tensor]:
-    """Images "n 1 8 8" and what they show."""
+    """Images "n 1 8 8" and their labels."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -32,7 +32,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 class Net(nn.Module):
-    """A ConvNet of two stages; the gate that is looked at stands at the end of the first one's block."""
+    """A ConvNet of two stages; the gate is at the end of the block of the first stage."""
 
     def __init__(self, gate: nn.Module) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Net(nn.Module):
         return self.net.blocks[0].gate
 
     def before(self, x: Tensor) -> Tensor:
-        """The features that the gate is given."""
+        """The input of the gate."""
         block = self.net.blocks[0]
         made = torch.relu(block.first_norm(block.first(self.net.stem(x))))
         return block.second_norm(block.second(made))
@@ -53,7 +53,7 @@ class Net(nn.Module):
         return self.net(x)
 
 
-# with so few channels the usual reduction leaves one hidden number, which relu may silence for good
+# with so few channels the usual reduction leaves one hidden unit, which relu may zero for good
 MADE: dict[str, Callable[[], nn.Module]] = {
     "se": lambda: regard.SqueezeExcite(CHANNELS, 4),
     "cbam": lambda: regard.CBAM(CHANNELS, 4),
@@ -63,14 +63,14 @@ MADE: dict[str, Callable[[], nn.Module]] = {
 
 @torch.enable_grad()
 def fitted(net: nn.Module, lr: float, name: str) -> None:
-    """200 steps, the rate falling as a cosine's half period; how many unseen digits it then knows is told."""
+    """Trains for 200 steps with a cosine schedule and prints the accuracy on unseen digits."""
     images, labels = digits()
     optimizer = torch.optim.AdamW(net.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 200)
     for _ in range(200):
-        some = torch.randint(1500, (64,))
+        batch = torch.randint(1500, (64,))
         optimizer.zero_grad()
-        F.cross_entropy(net(images[some]), labels[some]).backward()
+        F.cross_entropy(net(images[batch]), labels[batch]).backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
         schedule.step()
@@ -89,7 +89,7 @@ def trained(name: str) -> Net:
 
 
 @torch.no_grad()
-def seen(name: str, which: int) -> Tensor:
+def weights_of(name: str, which: int) -> Tensor:
     """The weights of one digit, "c 8 8"."""
     net = trained(name)
     features = net.before(digits()[0][which : which + 1])
@@ -98,7 +98,7 @@ def seen(name: str, which: int) -> Tensor:
 
 
 def stretched(weights: Tensor, title: str) -> Panel:
-    """From the least to the greatest, which the title tells."""
+    """Weights stretched to the range from the least to the greatest, which the title gives."""
     low, high = float(weights.min()), float(weights.max())
     return Panel((weights - low) / max(high - low, 1e-9), f"{title}\n{low:.2f} to {high:.2f}")
 
@@ -108,10 +108,10 @@ def image(which: int) -> Panel:
     return Panel(images[which, 0], f"a {int(labels[which])}\n")
 
 
-def over_places(name: str) -> list[Panel]:
+def over_positions(name: str) -> list[Panel]:
     panels = []
     for which in SHOWN:
-        panels += [image(which), stretched(seen(name, which).mean(0), f"{name}, mean over channels")]
+        panels += [image(which), stretched(weights_of(name, which).mean(0), f"{name}, mean over channels")]
     return panels
 
 
@@ -126,12 +126,12 @@ def over_channels(name: str) -> list[Panel]:
 
 
 def relation() -> list[Panel]:
-    """What several gates make of one digit, as channels by places, beside the features that one of them is given."""
+    """The weights of several gates for one digit, channels by positions, beside the input of one of them."""
     with torch.no_grad():
         given = trained("se").before(digits()[0][SHOWN[0] : SHOWN[0] + 1])[0]
-    panels = [image(SHOWN[0]), stretched(given.flatten(1), "features: channels × places")]
+    panels = [image(SHOWN[0]), stretched(given.flatten(1), "features: channels × positions")]
     for name in ("se", "spatial", "cbam", "coordinate", "bam", "simam"):
-        panels.append(stretched(seen(name, SHOWN[0]).flatten(1), f"{name}: channels × places"))
+        panels.append(stretched(weights_of(name, SHOWN[0]).flatten(1), f"{name}: weights"))
     return panels
 
 
@@ -142,13 +142,18 @@ def cbam() -> list[Panel]:
     with torch.no_grad():
         features = net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1])
         where = net.gate.spatial.weights(net.gate.channel(features))[0, 0]
-    return [*panels, image(SHOWN[0]), stretched(where, "M_s: where"), stretched(seen("cbam", SHOWN[0]).mean(0), "both")]
+    return [
+        *panels,
+        image(SHOWN[0]),
+        stretched(where, "M_s: positions"),
+        stretched(weights_of("cbam", SHOWN[0]).mean(0), "both"),
+    ]
 
 
 def saliency() -> list[Panel]:
     panels = [image(SHOWN[0])]
     for name in ("max", "magnitude"):
-        panels.append(stretched(seen(name, SHOWN[0]).mean(0), f"{name}, mean over channels"))
+        panels.append(stretched(weights_of(name, SHOWN[0]).mean(0), f"{name}, mean over channels"))
     return panels
 
 
@@ -159,8 +164,8 @@ def non_local() -> list[Panel]:
     got = net.gate.attend(features, need=regard.Need(weights=True))
     panels = [image(SHOWN[0])]
     for row, column in ((1, 4), (4, 4), (6, 3)):
-        looked = got.weights[0, 0, row * 8 + column].view(8, 8)
-        panels.append(stretched(looked, f"seen from row {row}, column {column}"))
+        weights = got.weights[0, 0, row * 8 + column].view(8, 8)
+        panels.append(stretched(weights, f"query at row {row}, column {column}"))
     return panels
 
 
@@ -181,21 +186,21 @@ def csra() -> list[Panel]:
     images, labels = digits()
     optimizer = torch.optim.AdamW(net[-1].parameters(), lr=2e-2)
     for _ in range(200):
-        some = torch.randint(1500, (64,))
+        batch = torch.randint(1500, (64,))
         optimizer.zero_grad()
-        F.cross_entropy(4 * net(images[some]), labels[some]).backward()
+        F.cross_entropy(4 * net(images[batch]), labels[batch]).backward()
         optimizer.step()
     with torch.no_grad():
         got = net[-1].attend(body(images[SHOWN[0] : SHOWN[0] + 1]), need=regard.Need(weights=True))
     digit = int(labels[SHOWN[0]])
     panels = [image(SHOWN[0])]
     for k in (digit, 1, 4):
-        panels.append(stretched(got.weights[0, 0, k].view(8, 8), f"what speaks for {k}"))
+        panels.append(stretched(got.weights[0, 0, k].view(8, 8), f"evidence for {k}"))
     return panels
 
 
 class Rows(nn.Module):
-    """A RowReader of digits as they are, with their spread made one."""
+    """A RowReader of digits, standardised to unit variance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,18 +211,18 @@ class Rows(nn.Module):
 
 
 def gated_cell() -> list[Panel]:
-    """A digit read row by row: where in each row do heads look? Those that choose most."""
+    """A digit read row by row: the weights of the heads with the sharpest rows."""
     torch.manual_seed(0)
     rows = Rows()
     fitted(rows, 2e-2, "gated cell")
-    with torch.no_grad(), regard.record(rows) as tape:
+    with torch.no_grad(), regard.record(rows) as recording:
         rows(digits()[0][SHOWN[0] : SHOWN[0] + 1])
-    looks = tape[0].weights.dense()[0]  # (head, row, column)
-    chosen = looks.amax(-1).mean(-1).topk(3).indices.sort().values.tolist()
-    return [image(SHOWN[0])] + [stretched(looks[h], f"head {h}, row by row") for h in chosen]
+    weights = recording[0].weights.dense()[0]  # (head, row, column)
+    chosen = weights.amax(-1).mean(-1).topk(3).indices.sort().values.tolist()
+    return [image(SHOWN[0])] + [stretched(weights[h], f"head {h}, row by row") for h in chosen]
 
 
-# of a picture
+# palette size of a picture
 COLOURS = 48
 
 PICTURES: dict[str, Callable[[], list[Panel]]] = {
@@ -225,10 +230,10 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "squeeze-excite": lambda: over_channels("se"),
     "eca": lambda: over_channels("eca"),
     "cbam": cbam,
-    "bam": lambda: over_places("bam"),
-    "simam": lambda: over_places("simam"),
-    "coordinate": lambda: over_places("coordinate"),
-    "spatial": lambda: over_places("spatial"),
+    "bam": lambda: over_positions("bam"),
+    "simam": lambda: over_positions("simam"),
+    "coordinate": lambda: over_positions("coordinate"),
+    "spatial": lambda: over_positions("spatial"),
     "saliency": saliency,
     "external": external,
     "non-local": non_local,

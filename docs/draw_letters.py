@@ -1,11 +1,11 @@
-"""Pictures of letters: small models that learn here, in seconds, to find them, to write them and to turn them round."""
+"""Pictures of letters: small models that learn in seconds to find them, to transcribe them and to reverse them."""
 
 import functools
 from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
-from draw_words import ASKED, DIM, SEEN, words
+from draw_words import DIM, KEYS, QUERIES, words
 from torch import Tensor, nn
 
 import regard
@@ -14,8 +14,8 @@ from regard.viz import Panel
 LETTERS = "abcdefghijkl"
 
 
-def taught(model: nn.Module, lr: float, steps: int, batch: Callable[[], tuple[Tensor, Sequence[Tensor]]]) -> float:
-    """Steps on fresh batches, each a loss and shares of right answers; the mean share of the last 20."""
+def train(model: nn.Module, lr: float, steps: int, batch: Callable[[], tuple[Tensor, Sequence[Tensor]]]) -> float:
+    """Trains on fresh batches, each a loss and accuracies; returns the mean accuracy of the last 20 steps."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     right: list[Tensor] = []
     for step in range(steps):
@@ -29,7 +29,7 @@ def taught(model: nn.Module, lr: float, steps: int, batch: Callable[[], tuple[Te
 
 
 class Neighbours(nn.Module):
-    """Which digit stands beside the next letter of the ring (abc, def, …)?  (and beside the one before, if `both`)
+    """Finds the digit beside the next letter of the ring (abc, def, …), and, if `both`, beside the previous one.
 
     A symmetric score cannot find it everywhere: a must prefer b to c, b prefer c to a, c prefer a to b.
     """
@@ -47,13 +47,13 @@ class Neighbours(nn.Module):
         return self.attention.attend(x, x, self.digit(digits), need=regard.Need(weights=True))
 
     def fit(self, steps: int = 500) -> float:
-        """Trains on fresh rows; the share of right digits."""
+        """Trains on fresh rows; returns the share of correct digits."""
         generator = torch.Generator().manual_seed(1)
 
         def batch() -> tuple[Tensor, list[Tensor]]:
             letters = torch.stack([torch.randperm(len(LETTERS), generator=generator) for _ in range(32)])
             digits = torch.randint(10, letters.shape, generator=generator)
-            at = letters.argsort(-1)  # the place of every letter
+            at = letters.argsort(-1)  # the position of every letter
             ring, place = letters // 3 * 3, letters % 3
             sides = (1, 2) if self.both else (1,)
             targets = [digits.gather(1, at.gather(1, ring + (place + side) % 3)) for side in sides]
@@ -62,10 +62,10 @@ class Neighbours(nn.Module):
             loss = torch.stack([F.cross_entropy(x.flatten(0, 1), t.flatten()) for x, t in each]).sum()
             return loss, [(x.argmax(-1) == t).float().mean() for x, t in each]
 
-        return taught(self, 5e-3, steps, batch)
+        return train(self, 5e-3, steps, batch)
 
     @torch.no_grad()
-    def look(self) -> Tensor:
+    def weights(self) -> Tensor:
         letters = torch.arange(len(LETTERS)).unsqueeze(0)
         got = self.eval().attend(letters, torch.zeros_like(letters))
         assert got.weights is not None
@@ -74,36 +74,36 @@ class Neighbours(nn.Module):
 
 @functools.cache
 def neighbour(name: str) -> Panel:
-    """A score that was to find the next letter."""
+    """The weights of a score that was trained to find the next letter."""
     torch.manual_seed(0)
     model = Neighbours(regard.mechanism(name, DIM))
     right = model.fit()
-    return Panel(model.look(), f"{name}: {right:.0%} right", list(LETTERS), list(LETTERS))
+    return Panel(model.weights(), f"{name}: {right:.0%} right", list(LETTERS), list(LETTERS))
 
 
 def multi_head() -> list[Panel]:
     torch.manual_seed(0)
     model = Neighbours(regard.MultiHead(DIM, 4), both=True)
     model.fit(1000)
-    return [Panel(w, f"head {n}", list(LETTERS), list(LETTERS)) for n, w in enumerate(model.look())]
+    return [Panel(w, f"head {n}", list(LETTERS), list(LETTERS)) for n, w in enumerate(model.weights())]
 
 
 class Stretched(nn.Module):
-    """Writes the letters of a word that is heard in frames, two to four of them a letter; no positions are given."""
+    """Transcribes a word from frames, two to four per letter, without positions."""
 
     def __init__(self, attention: nn.Module) -> None:
         super().__init__()
         self.letter = nn.Embedding(4, DIM)
-        self.ear = nn.Conv1d(DIM, DIM, 3, padding=1)
-        self.hand = nn.GRU(DIM, DIM, batch_first=True)
+        self.encoder = nn.Conv1d(DIM, DIM, 3, padding=1)
+        self.decoder = nn.GRU(DIM, DIM, batch_first=True)
         self.attention = attention
         self.out = nn.Linear(DIM, 4)
 
     def keys(self, frames: Tensor) -> Tensor:  # "b f" -> "b f d"
-        return torch.tanh(self.ear(self.letter(frames).transpose(1, 2))).transpose(1, 2)
+        return torch.tanh(self.encoder(self.letter(frames).transpose(1, 2))).transpose(1, 2)
 
-    def queries(self, written: Tensor) -> Tensor:  # "b n" -> "b n d", each knows the letters before it
-        return self.hand(F.pad(self.letter(written)[:, :-1], (0, 0, 1, 0)))[0]
+    def queries(self, written: Tensor) -> Tensor:  # "b n" -> "b n d", from the letters before each
+        return self.decoder(F.pad(self.letter(written)[:, :-1], (0, 0, 1, 0)))[0]
 
     def attend(self, frames: Tensor, lengths: Tensor, written: Tensor) -> regard.Attended:
         mask, need = regard.Lengths(lengths), regard.Need(weights=True)
@@ -113,16 +113,16 @@ class Stretched(nn.Module):
         generator = torch.Generator().manual_seed(2)
 
         def batch() -> tuple[Tensor, list[Tensor]]:
-            frames, lengths, written = heard(32, generator)
+            frames, lengths, written = sample_frames(32, generator)
             logits = self.out(self.attend(frames, lengths, written).out)
             loss = F.cross_entropy(logits.flatten(0, 1), written.flatten())
             return loss, [(logits.argmax(-1) == written).float().mean()]
 
-        return taught(self, 1e-2, steps, batch)
+        return train(self, 1e-2, steps, batch)
 
 
-def heard(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Frames "b f", how many are real, and the words "b 8"; no letter stands beside itself."""
+def sample_frames(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Frames "b f", their lengths, and the words "b 8"; neighbouring letters differ."""
     written = (
         torch.randint(4, (count, 1), generator=generator)
         + torch.randint(1, 4, (count, 8), generator=generator).cumsum(1)
@@ -138,15 +138,15 @@ def stretched(make: Callable[[], nn.Module], title: str, steps: int = 400) -> tu
     torch.manual_seed(0)
     model = Stretched(make())
     right = model.fit(steps)
-    return model, written_by(model, f"{title}: {right:.0%}")
+    return model, alignment_panel(model, f"{title}: {right:.0%}")
 
 
 @torch.no_grad()
-def written_by(model: Stretched, title: str) -> Panel:
-    """Where it listens while it writes one word."""
+def alignment_panel(model: Stretched, title: str) -> Panel:
+    """The weights over the frames of one word."""
     got = model.eval().attend(*one_word())
     assert got.weights is not None
-    return Panel(got.weights[0], title, *heard_labels())
+    return Panel(got.weights[0], title, *frame_labels())
 
 
 def one_word() -> tuple[Tensor, Tensor, Tensor]:
@@ -155,7 +155,7 @@ def one_word() -> tuple[Tensor, Tensor, Tensor]:
     return frames, torch.tensor([frames.shape[1]]), written
 
 
-def heard_labels() -> tuple[list[str], list[str]]:
+def frame_labels() -> tuple[list[str], list[str]]:
     frames, _, written = one_word()
     return ["abcd"[n] for n in written[0]], ["abcd"[n] for n in frames[0]]
 
@@ -168,7 +168,7 @@ def monotonic() -> list[Panel]:
     model, soft = stretched(layer, "monotonic, expected", 600)
     assert isinstance(model.attention, regard.Monotonic)
     model.attention.stop = regard.FirstStop()
-    hard = written_by(model, "the same, decoded")
+    hard = alignment_panel(model, "the same, decoded")
     wide = stretched(
         lambda: layer(regard.ChunkwiseSoftmax(regard.Additive(DIM, DIM, DIM), width=3)), "mocha, width 3", 600
     )[1]
@@ -181,11 +181,11 @@ def location_sensitive() -> list[Panel]:
 
 
 class Backwards(nn.Module):
-    """Writes a word backwards; a query knows its place and the word's length."""
+    """Writes a word backwards; a query encodes its position and the length of the word."""
 
     def __init__(self, attention: nn.Module, places: int = 12) -> None:
         super().__init__()
-        self.letter, self.place = nn.Embedding(26, DIM), regard.Learned(places, DIM)
+        self.letter, self.place = nn.Embedding(26, DIM), regard.LearnedPositions(places, DIM)
         self.ask = nn.Sequential(nn.Embedding(places * (places + 1), DIM), nn.Linear(DIM, DIM), nn.Tanh())
         self.attention, self.out = attention, nn.Linear(DIM, 26)
 
@@ -208,7 +208,7 @@ class Backwards(nn.Module):
             loss = F.cross_entropy(logits[real], target[real])
             return loss, [(logits.argmax(-1) == target)[real].float().mean()]
 
-        return taught(self, 1e-2, steps, batch)
+        return train(self, 1e-2, steps, batch)
 
 
 @functools.cache
@@ -224,8 +224,8 @@ def backwards(name: str, make: Callable[[], nn.Module], steps: int = 500) -> Pan
 
 
 def local() -> list[Panel]:
-    q = words(*ASKED, *SEEN)
-    labels = [w[:2] for w in (*ASKED, *SEEN)]
+    q = words(*QUERIES, *KEYS)
+    labels = [w[:2] for w in (*QUERIES, *KEYS)]
     layer = regard.Local(regard.Cosine(2.0), regard.Diagonal(2))
     got = layer.attend(q, q, need=regard.Need(weights=True))
     assert got.weights is not None
@@ -242,12 +242,12 @@ def key_value() -> list[Panel]:
     states = torch.cat(
         [torch.stack([letter[ord(p[0]) - 97] for p in pairs]), torch.stack([digit[int(p[1])] for p in pairs])], -1
     )
-    asked = "acmq"
-    q = torch.stack([letter[ord(c) - 97] for c in asked])
+    queried = "acmq"
+    q = torch.stack([letter[ord(c) - 97] for c in queried])
     layer = regard.KeyValue(regard.Attention(regard.Dot()))
     got = layer.attend(q, states, need=regard.Need(weights=True))
     assert got.weights is not None
-    read = [f"{c} is {(got.out[n] @ digit.T).argmax()}" for n, c in enumerate(asked)]
+    read = [f"{c} is {(got.out[n] @ digit.T).argmax()}" for n, c in enumerate(queried)]
     return [Panel(got.weights, "found by the letter, read as a digit", read, pairs)]
 
 

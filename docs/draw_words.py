@@ -1,4 +1,4 @@
-"""Pictures of words: their vectors come from the Python manual that every CPython carries."""
+"""Pictures of words, whose vectors come from the Python manual in the standard library."""
 
 import collections
 import functools
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import regard
 from regard.viz import Panel
 
-ASKED = ["int", "tuple", "class", "module", "method"]
-SEEN = ["float", "list", "the", "import", "def", "call", "type"]
+QUERIES = ["int", "tuple", "class", "module", "method"]
+KEYS = ["float", "list", "the", "import", "def", "call", "type"]
 CONTEXT = ["the", "list", "is", "a", "mutable", "type", "and", "an", "int", "is", "not"]
 QUESTION = ["is", "a", "tuple", "mutable"]
 DIM = 32
@@ -54,32 +54,32 @@ def weights(q: Tensor, k: Tensor, **terms: object) -> Tensor:  # "q d", "k d" ->
 
 def about(choices: dict[str, dict[str, object]]) -> list[Panel]:
     """The same words under different terms."""
-    q, k = words(*ASKED), words(*SEEN)
-    return [Panel(weights(q, k, **terms), title, ASKED, SEEN) for title, terms in choices.items()]
+    q, k = words(*QUERIES), words(*KEYS)
+    return [Panel(weights(q, k, **terms), title, QUERIES, KEYS) for title, terms in choices.items()]
 
 
 def hard() -> list[Panel]:
-    q, k = words(*ASKED), words(*SEEN)
+    q, k = words(*QUERIES), words(*KEYS)
     soft = weights(q, k)
     torch.manual_seed(0)
-    many = [regard.attention(q, k, torch.eye(len(SEEN)), read=regard.Sample()) for _ in range(200)]
-    shown = {"the weights": soft, "one draw": many[0], "the mean of 200 draws": torch.stack(many).mean(0)}
-    shown["argmax"] = regard.attention(q, k, torch.eye(len(SEEN)), read=regard.Argmax())
-    return [Panel(w, title, ASKED, SEEN) for title, w in shown.items()]
+    many = [regard.attention(q, k, torch.eye(len(KEYS)), read=regard.Sample()) for _ in range(200)]
+    shown = {"the weights": soft, "one sample": many[0], "mean of 200 samples": torch.stack(many).mean(0)}
+    shown["argmax"] = regard.attention(q, k, torch.eye(len(KEYS)), read=regard.Argmax())
+    return [Panel(w, title, QUERIES, KEYS) for title, w in shown.items()]
 
 
 def gumbel() -> list[Panel]:
-    q, k, each = words(*ASKED), words(*SEEN), torch.eye(len(SEEN))
+    q, k, each = words(*QUERIES), words(*KEYS), torch.eye(len(KEYS))
     shown = {"the weights": weights(q, k)}
     for temperature in (1.0, 0.2):
         torch.manual_seed(0)
         shown[f"Gumbel, T = {temperature:g}"] = regard.attention(q, k, each, read=regard.Gumbel(temperature))
     shown["straight-through"] = regard.attention(q, k, each, read=regard.StraightThrough())
-    return [Panel(w, title, ASKED, SEEN) for title, w in shown.items()]
+    return [Panel(w, title, QUERIES, KEYS) for title, w in shown.items()]
 
 
 def pooling() -> list[Panel]:
-    """One learned query tells lines about classes from lines about numbers; what does it look at?"""
+    """The weights of one learned query that separates lines about classes from lines about numbers."""
     index, vectors = manual()
     common = set(re.findall("[a-z]+", "the a an of to is are and or in it if be as for this that"))
     lines: list[tuple[Tensor, int]] = []
@@ -92,8 +92,8 @@ def pooling() -> list[Panel]:
     torch.manual_seed(0)
     pool = regard.Pool(regard.Attention(regard.Additive(DIM, DIM, DIM)), DIM)
     out = nn.Linear(DIM, 2)
-    ids = nn.utils.rnn.pad_sequence([one for one, _ in lines], batch_first=True)
-    mask = regard.Lengths(torch.tensor([len(one) for one, _ in lines]))
+    ids = nn.utils.rnn.pad_sequence([ids for ids, _ in lines], batch_first=True)
+    mask = regard.Lengths(torch.tensor([len(ids) for ids, _ in lines]))
     labels = torch.tensor([label for _, label in lines])
     optimizer = torch.optim.AdamW([*pool.parameters(), *out.parameters()], lr=1e-2)
     for _ in range(30):
@@ -104,8 +104,8 @@ def pooling() -> list[Panel]:
     for text in ("called when an instance is created", "the value of the integer number", "digits of a decimal number"):
         got = pool.attend(words(*text.split()), need=regard.Need(weights=True))
         assert got.weights is not None
-        said = ("classes", "numbers")[int(out(got.out).argmax())]
-        panels.append(Panel(got.weights.detach().unsqueeze(-1), f"about {said}", text.split(), ["weight"]))
+        topic = ("classes", "numbers")[int(out(got.out).argmax())]
+        panels.append(Panel(got.weights.detach().unsqueeze(-1), f"about {topic}", text.split(), ["weight"]))
     return panels
 
 
@@ -115,8 +115,8 @@ def co_attention() -> list[Panel]:
     assert got.of_q.weights is not None
     assert got.of_k.weights is not None
     return [
-        Panel(got.of_q.weights, "normalize(S): the text asks", CONTEXT, QUESTION),
-        Panel(got.of_k.weights.T, "normalize(Sᵀ)ᵀ: the question asks", CONTEXT, QUESTION),
+        Panel(got.of_q.weights, "normalize(S): text over question", CONTEXT, QUESTION),
+        Panel(got.of_k.weights.T, "normalize(Sᵀ)ᵀ: question over text", CONTEXT, QUESTION),
     ]
 
 

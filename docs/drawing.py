@@ -1,4 +1,4 @@
-"""What the scripts that draw pictures for these pages share: their command line, and pictures that stay small."""
+"""The command line of the drawing scripts, and pictures of few colours that stay small."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -25,14 +25,14 @@ def draw(pictures: Pictures, name: str, folder: Path, colours: int) -> Path:
 
 
 def main(pictures: Pictures, about: str, colours: int) -> None:
-    """Draws those that are named on the command line, or all."""
+    """Draws the pictures that the command line names, or all."""
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("names", nargs="*", help="which pictures (default: all)")
+    parser.add_argument("names", nargs="*", help="names of pictures (default: all)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "images")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in pictures]
     if unknown:
-        parser.error(f"no picture is called {unknown[0]!r}; known are: {', '.join(pictures)}")
+        parser.error(f"there is no picture {unknown[0]!r}; known are: {', '.join(pictures)}")
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.names or pictures:

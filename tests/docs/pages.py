@@ -3,8 +3,8 @@
     python -m tests.docs.pages [page …]      quotes the source again, and draws the pictures of the guides again
 
 The blocks of one page share a namespace, as they do in the reader's head. A block under `<!-- not run: reason -->` is
-left out. One under `<!-- source: regard.layers.rnn.decoders.Luong.step -->` is the source of that name, word for word. Of
-commands only those that begin with `regard` run, in this process, and only where a page is about them.
+left out. One under `<!-- source: regard.layers.rnn.decoders.Luong.step -->` is the source of that name, word for word.
+Of commands only those that begin with `regard` run, in this process, and only where a page is about them.
 """
 
 import contextlib
@@ -22,11 +22,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+from unittest import mock
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
 # pages whose commands run: these are small on purpose
-COMMANDED = {ROOT / f"docs/guides/{name}.md" for name in ("translate", "images", "glimpses", "captions", "gan")}
+COMMANDED = {
+    ROOT / f"docs/guides/{name}.md" for name in ("translate", "classify-text", "images", "glimpses", "captions", "gan")
+}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 OPENING = re.compile(r"^(?P<indent>\s*)```\s*(?P<language>python|pycon|bash)\b")
@@ -161,11 +164,15 @@ def _blurred(line: str) -> str:
 
 def command(words: list[str], where: str) -> str:
     """What `regard …` says, in this process; it must end well."""
+    from tests.comparisons import train_in_process
+
+    from regard.cli import comparison
     from regard.cli.main import main
 
-    # a real file: some commands start others that write there too
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        # the trainings of a comparison take long to start as processes of their own
+        in_process = mock.patch.object(comparison, "_process", train_in_process)
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), in_process:
             ended = main(words)
         said.seek(0)
         told = said.read()

@@ -29,7 +29,7 @@ CATALOGUES = [
     Catalogue(ROOT / "docs/mechanisms", regard.MECHANISMS, "draw", 25_000),
     Catalogue(ROOT / "docs/gates", regard.GATES, "draw_gates", 75_000, ["gates"]),
 ]
-NAMED = re.compile(r"^Named (?P<names>.+)\.$", re.MULTILINE)
+NAMED = re.compile(r"^Catalogue names?: (?P<names>.+)$", re.MULTILINE)
 PICTURE = re.compile(r"^!\[[^\]]+\]\(\.\./images/(?P<file>[\w-]+\.png)\)$", re.MULTILINE)
 
 each_catalogue = pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda one: one.folder.name)
@@ -53,7 +53,7 @@ def test_page_has_formula_picture_and_example(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "```text\n" in text
     assert re.search(r"```python\n(?:.+\n|\n)*?.*assert", text), "an example that proves something"
-    for heading in ("What surprises", "When to use it", "Example"):
+    for heading in ("Pitfalls", "When to use it", "Example"):
         assert f"\n## {heading}\n" in text
     assert PICTURE.findall(text) == [f"{page.stem}.png"]
 

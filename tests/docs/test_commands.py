@@ -1,8 +1,8 @@
-"""Every command that a page shows is one that the command line understands, also where it is too long to run."""
+"""Every command that a page shows is understood by the command line, also where it takes too long to run."""
 
-import importlib
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,46 +13,83 @@ START = re.compile(r"^(?:regard|torchrun) .+$")
 
 def shown(page: Path) -> list[str]:
     """The commands of regard on a page."""
-    found = []
+    commands = []
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.language == "bash":
             lines = block.text.replace("\\\n", " ").splitlines()
-            found += [line.strip() for line in lines if START.match(line)]
-    return found
+            commands += [line.strip() for line in lines if START.match(line)]
+    return commands
 
 
-COMMANDS = sorted({command for page in PAGES for command in shown(page)})
+# the task that a guide is about; the commands of other pages may be about any task
+TASK_OF_GUIDE = {
+    "translate": "translate",
+    "images": "classify-image",
+    "glimpses": "glimpse",
+    "captions": "caption",
+    "gan": "generate-image",
+}
+# verbs that read a run, and the name of the dataclass with their options of a task
+NESTED = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "serve": "Serve"}
+COMMANDS = sorted({(command, page.stem) for page in PAGES for command in shown(page)})
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_command_is_understood(command: str) -> None:
-    pytest.importorskip("tyro")
-    from regard.cli.main import VERBS
-    from regard.cli.parsing.options import parse
-    from regard.cli.verbs.compare import VARIED
+def parse_with_run(verb: str, words: Sequence[str], page: str) -> None:
+    """Parses a command that reads a run with the options of the task of the page, or of any task."""
+    from regard.cli.main import options_class
+    from regard.cli.parsing.parser import parse
+    from regard.cli.run_options import LoadOptions
     from regard.tasks.registry import TASKS
 
-    called, *words = shlex.split(command, comments=True)
-    if called == "torchrun":
-        # it looks for options of its own in all that it is given
+    names = ["translate"] if verb == "translate" else [TASK_OF_GUIDE[page]] if page in TASK_OF_GUIDE else TASKS
+    options = options_class(verb)
+    errors = []
+    for name in names:
+        nested = getattr(TASKS[name], NESTED[verb])
+        try:
+            parsed = parse(options, f"regard {verb}", words, sections={"task": nested, "load": LoadOptions})
+            nested(**parsed.task)
+        except ValueError as error:
+            errors.append(f"{name}: {error}")
+        else:
+            return
+    pytest.fail("\n".join(errors))
+
+
+@pytest.mark.parametrize(("command", "page"), COMMANDS)
+def test_command_is_understood(command: str, page: str) -> None:
+    pytest.importorskip("msgspec")
+    from regard.cli.main import VERBS, options_class
+    from regard.cli.parsing.parser import parse
+    from regard.cli.verbs import compare, train
+    from regard.tasks.registry import TASKS
+    from regard.training.config import TrainingConfig
+
+    program, *words = shlex.split(command, comments=True)
+    if program == "torchrun":
+        # it looks for its own options among all words
         from torch.distributed.run import parse_args
 
-        passed = parse_args(words)
-        assert passed.module
-        assert passed.training_script == "regard"
-        words = passed.training_script_args
+        parsed = parse_args(words)
+        assert parsed.module
+        assert parsed.training_script == "regard"
+        words = parsed.training_script_args
     verb, *words = words
     assert verb in VERBS
-    module = importlib.import_module(f"regard.cli.verbs.{verb}")
-    task, options = None, "Options" if verb != "train" else "Resume" if "--resume" in words else "New"
-    if verb in ("train", "compare") and "--resume" not in words:
-        name = words.pop(0)
-        task = TASKS[name]
-        options = VARIED[name][0].__name__ if verb == "compare" else options
-    parse(getattr(module, options), f"regard {verb}", words, task=task)
+    if verb in NESTED:
+        parse_with_run(verb, words, page)
+    elif "--resume" in words:
+        parse(train.ResumeOptions, "regard train", words, sections={"training": TrainingConfig})
+    elif verb in ("train", "compare"):
+        name, *words = words
+        options = train.TrainOptions if verb == "train" else compare.options_of(TASKS[name])
+        sections = {"task": TASKS[name], "training": TrainingConfig}
+        TASKS[name](**parse(options, f"regard {verb} {name}", words, sections=sections).task)
+    else:
+        parse(options_class(verb), f"regard {verb}", words)
 
 
 def test_commands_are_found() -> None:
-    found = shown(ROOT / "docs/guides/translate.md")
-    assert any(command.startswith("regard train translate") for command in found)
-    assert any(command.startswith("torchrun") for command in found)
+    commands = shown(ROOT / "docs/guides/translate.md")
+    assert any(command.startswith("regard train translate") for command in commands)
+    assert any(command.startswith("torchrun") for command in commands)

@@ -1,4 +1,4 @@
-"""Pictures of places: what positions and distances make of equal words, and where masks let a query look."""
+"""Pictures of positions: the effect of positions and distances on equal words, and the keys that masks allow."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,11 @@ from regard.viz import Panel
 def rotary() -> list[Panel]:
     same = torch.ones(24, DIM) * 0.5
     panels = []
-    for title, base, start in (("base 10000", 1e4, 0), ("base 100", 1e2, 0), ("base 100, 1000 places on", 1e2, 1000)):
+    for title, base, start in (
+        ("base 10000", 1e4, 0),
+        ("base 100", 1e2, 0),
+        ("base 100, from position 1000", 1e2, 1000),
+    ):
         x = regard.Rotary(DIM, base=base)(same, start=start)
         w = weights(x, x, score=regard.Dot(scale=1.0))
         panels.append(Panel(w / w.amax(-1, keepdim=True), title))
@@ -22,7 +26,7 @@ def rotary() -> list[Panel]:
 
 @torch.no_grad()
 def biased(bias: regard.Bias, heads: int, titles: Sequence[str], q: float = 0.0, **terms: object) -> list[Panel]:
-    """What a bias alone makes of equal keys; every row is divided by its greatest weight, to be seen."""
+    """The weights of equal keys under a bias; every row is divided by its greatest weight, to be visible."""
     torch.manual_seed(0)
     x = torch.randn(heads, 24, DIM) * q
     w = weights(x, torch.zeros(heads, 24, DIM), bias=bias, **terms)
@@ -36,7 +40,7 @@ def t5() -> list[Panel]:
     back = regard.T5Buckets(1, bidirectional=False)
     return [
         Panel(both.bucket(ahead) / 31, "bucket / 31, both sides"),
-        Panel(back.bucket(ahead) / 31, "bucket / 31, looking back"),
+        Panel(back.bucket(ahead) / 31, "bucket / 31, past only"),
     ]
 
 
@@ -49,7 +53,7 @@ def transformer_xl() -> list[Panel]:
 
 
 def allowed(mask: regard.Mask, n: int = 12) -> Tensor:
-    """Who may look where, as a picture."""
+    """The keys that each query may attend to, as a picture."""
     i = torch.arange(n)
     return mask.dense(i, i).expand(1, n, n)[0].float()
 
