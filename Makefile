@@ -1,10 +1,10 @@
-# Every target sets up what it needs in .venv, once, and again when a file that decides what is installed changes.
+# Every target installs its requirements into .venv, and installs them again if a file of REQUIREMENTS changes.
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
-DECIDES := pyproject.toml setup.py constraints.txt $(wildcard src/regard/kernels/csrc/*.c src/regard/kernels/csrc/*.h)
+REQUIREMENTS := pyproject.toml setup.py constraints.txt $(wildcard src/regard/kernels/csrc/*.c src/regard/kernels/csrc/*.h)
 
-# -qq hides pip's notices and keeps its errors. The constraints pin torch: an open range would fetch gigabytes of CUDA.
+# -qq hides pip's notices, but not its errors. The constraints pin torch: an open range would download gigabytes of CUDA.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt
 
 .PHONY: help demo test check bench docs setup clean
@@ -13,13 +13,13 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c const
 .NOTPARALLEL:
 
 help:
-	@echo "make demo    learn to read dates of the world in two minutes, and see what the model looks at"
-	@echo "make test    check, build the documentation, run every test"
-	@echo "make check   format, lint, types, and which room may import which"
-	@echo "make bench   measure against other libraries on this machine"
+	@echo "make demo    train a model that reads dates (about two minutes), and plot its attention"
+	@echo "make test    make check, make docs, and all tests"
+	@echo "make check   formatting, lint, types, import order of the packages"
+	@echo "make bench   compare the speed with other libraries on this machine"
 	@echo "make docs    build the documentation into site/"
-	@echo "make setup   everything a developer needs, in .venv"
-	@echo "make clean   remove what the other targets made, .venv included"
+	@echo "make setup   install all development requirements into .venv"
+	@echo "make clean   remove everything that the other targets created, .venv included"
 	@echo "PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test processes."
 
 demo: .venv/.demo
@@ -33,7 +33,7 @@ check: .venv/.check
 	@echo "ruff: format" && $(BIN)/ruff format --quiet --check .
 	@echo "ruff: lint" && $(BIN)/ruff check --quiet .
 	@echo "mypy: types" && $(BIN)/mypy --no-error-summary
-	@echo "import-linter: rooms" && said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }
+	@echo "import-linter: packages" && output=$$($(BIN)/lint-imports) || { echo "$$output"; exit 1; }
 
 bench: .venv/.bench
 	@$(BIN)/python -m benchmarks
@@ -56,13 +56,13 @@ clean:
 .venv/.dev: EXTRAS := dev
 .venv/.dev: COVERS := .venv/.demo .venv/.check .venv/.docs .venv/.bench .venv/.test
 
-# Two steps, so that the long one (torch) is announced by itself and the package builds with the pinned setuptools.
+# Two steps: the long one (torch) is announced separately, and the package is built with the pinned setuptools.
 .venv/.base: constraints.txt | $(BIN)/pip
 	@echo "setup: torch and numpy (about 200 MB, once)"
 	@$(PIP) torch numpy setuptools
 	@touch $@
 
-.venv/.demo .venv/.test .venv/.check .venv/.docs .venv/.bench .venv/.dev: .venv/.%: .venv/.base $(DECIDES)
+.venv/.demo .venv/.test .venv/.check .venv/.docs .venv/.bench .venv/.dev: .venv/.%: .venv/.base $(REQUIREMENTS)
 	@echo "setup: regard[$(EXTRAS)]"
 	@$(PIP) --no-build-isolation -e ".[$(EXTRAS)]"
 	@touch $@ $(COVERS)

@@ -10,7 +10,7 @@ import torch
 import regard
 from regard import Attention, KVCache, Learnable, MultiHead, Need
 from regard.attn.maps.attention_map import DenseMap, LazyMap
-from regard.losses import Baseline, doubly_stochastic, linear_cross_entropy, reinforce
+from regard.losses import Baseline, doubly_stochastic, frobenius_penalty, linear_cross_entropy, reinforce
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -132,7 +132,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "more queries than documents": (
         ValueError,
         call(t(2, 7, 4), K, V, mask=regard.Documents(t(2, 5).long())),
-        ["ids", "7 queries look at 5 keys", "Documents(ids, queries="],
+        ["ids", "7 queries attend to 5 keys", "Documents(ids, queries="],
     ),
     "documents of another length": (
         ValueError,
@@ -185,17 +185,21 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "sinusoids of another width": (ValueError, lambda: regard.Sinusoidal(6)(Q), ["x must be 6 wide", "(2, 3, 4)"]),
     "half waves of another width": (ValueError, lambda: regard.HalfWave(6)(Q), ["x must be 6 wide", "HalfWave(6)"]),
     "rotary of another width": (ValueError, lambda: regard.Rotary(6)(Q), ["x must be 6 wide", "Rotary(6"]),
-    "learned of another width": (ValueError, lambda: regard.Learned(9, 6)(Q), ["x must be 6 wide", "Learned(9, 6)"]),
+    "learned of another width": (
+        ValueError,
+        lambda: regard.LearnedPositions(9, 6)(Q),
+        ["x must be 6 wide", "LearnedPositions(9, 6)"],
+    ),
     "too long for learned": (
         ValueError,
-        lambda: regard.Learned(5, 4)(Q, start=4),
-        ["x ends at position 7", "5 places", "Learned(7, 4)"],
+        lambda: regard.LearnedPositions(5, 4)(Q, start=4),
+        ["x ends at position 7", "5 positions", "LearnedPositions(7, 4)"],
     ),
     # memory
     "memory of too few values": (
         ValueError,
         lambda: KVCache(K, t(2, 4, 6)),
-        ["(2, 5, 4)", "(2, 4, 6)", "last axis but one"],
+        ["(2, 5, 4)", "(2, 4, 6)", "axis -2 counts the positions"],
     ),
     "memory and values": (ValueError, call(Q, KVCache(K, V), V), ["v must be None", "(2, 5, 6)", "leave v out"]),
     "memory shorter than the queries": (
@@ -216,12 +220,16 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "memory extended without positions": (
         ValueError,
         lambda: KVCache(K, V, torch.arange(5)).extend(t(2, 1, 4), t(2, 1, 6)),
-        ["positions must be given to every extend", "those of the new keys"],
+        ["positions must be given to every extend", "pass the positions of the new keys"],
     ),
     "segment below nought": (ValueError, lambda: regard.Segment(-3), ["keep", "-3", "try 3"]),
     # what is asked for
     "log_prob of a soft read": (ValueError, call(need=Need(log_prob=True)), ["log_prob", "WeightedSum()", "Sample()"]),
-    "place of a soft read": (ValueError, call(need=Need(place=True)), ["place", "WeightedSum()", "Argmax()"]),
+    "key index of a soft read": (
+        ValueError,
+        call(need=Need(key_index=True)),
+        ["key_index", "WeightedSum()", "Argmax()"],
+    ),
     "lse of another": (
         ValueError,
         call(normalize=regard.Sparsemax(), need=Need(lse=True)),
@@ -229,12 +237,12 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     ),
     "topk of a map": (ValueError, lambda: a_map().topk(6), ["n must be between 1", "5", "got 6"]),
     "topk of none": (ValueError, lambda: a_map().topk(0), ["n must be between 1", "got 0", "try 5"]),
-    "coarse of nought": (
+    "pooled to nought": (
         ValueError,
-        lambda: a_map().coarse(0, 4),
-        ["height must be 1 or more", "0", "coarse(256, 256)"],
+        lambda: a_map().pooled(0, 4),
+        ["height must be 1 or more", "0", "pooled(256, 256)"],
     ),
-    "coarse of nought, wide": (ValueError, lambda: a_map().coarse(4, 0), ["width must be 1 or more", "0"]),
+    "pooled to nought, wide": (ValueError, lambda: a_map().pooled(4, 0), ["width must be 1 or more", "0"]),
     "a row that is not there": (IndexError, lambda: a_map()[3], ["row 3", "3 rows", "0 to 2"]),
     # backends
     "mistyped backend": (ValueError, call(backend="fuse"), ["'fuse'", "did you mean 'fused'?", "eager"]),
@@ -284,11 +292,12 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "keys of integers": (TypeError, lambda: MultiHead(4, 2)(Q, K.long()), ["k must be a floating tensor"]),
     # losses
     "rate of nought": (ValueError, lambda: Baseline(rate=0.0), ["rate", "0.0", "try 0.1"]),
-    "weights without steps": (ValueError, lambda: doubly_stochastic(t(3)), ["weights", "(…, steps, places)", "(3)"]),
+    "weights without steps": (ValueError, lambda: doubly_stochastic(t(3)), ["weights", "(…, steps, keys)", "(3)"]),
+    "weights without hops": (ValueError, lambda: frobenius_penalty(t(3)), ["weights", "(…, hops, tokens)", "(3)"]),
     "steps that are not those": (
         ValueError,
         lambda: doubly_stochastic(t(2, 3, 5), t(2, 5).bool()),
-        ["keep must be one for each step", "(2, 3, 5)", "(2, 5)", "targets != PAD"],
+        ["keep must be one per step", "(2, 3, 5)", "(2, 5)", "targets != PAD"],
     ),
     "reward of another shape": (
         ValueError,
@@ -308,12 +317,12 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "a bias of another vocabulary": (
         ValueError,
         lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.arange(3), bias=t(5)),
-        ["bias must be one number a word", "(5)", "(7, 4)", "nn.Linear(4, 7)"],
+        ["bias must be one number per word", "(5)", "(7, 4)", "nn.Linear(4, 7)"],
     ),
     "targets of another shape": (
         ValueError,
         lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.arange(2)),
-        ["targets must be one a row", "(2)", "(3, 4)", "states[keep]"],
+        ["targets must be one per row", "(2)", "(3, 4)", "states[keep]"],
     ),
     "targets of half the bits": (
         TypeError,
@@ -330,7 +339,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: linear_cross_entropy(t(3, 4), t(7, 4), torch.arange(3), smoothing=1.0),
         ["smoothing", "1.0", "try 0.1"],
     ),
-    "a second backward of the likelihood": (RuntimeError, twice, ["one backward pass", "call likelihood again"]),
+    "a second backward of the likelihood": (
+        RuntimeError,
+        twice,
+        ["one backward pass", "call linear_cross_entropy again"],
+    ),
     # what would otherwise be torch's own error, or no error at all
     "alibi of other heads": (ValueError, call(t(2, 3, 3, 4), t(2, 3, 5, 4), bias=regard.ALiBi(4)), ["ALiBi", "4", "3"]),
     "alibi without heads": (ValueError, call(t(3, 4), t(5, 4), bias=regard.ALiBi(4)), ["ALiBi", "4"]),
@@ -421,7 +434,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "a sample that is not there": (IndexError, lambda: a_map().pick(2), ["2 is not on axis 0", "has 2", "use 0 to 1"]),
     "heads of a term that may know them": (
         ValueError,
-        lambda: map_of_heads().of_heads([1]),
+        lambda: map_of_heads().select_heads([1]),
         ["heads=[1] cannot be taken", "Elsewhere()", "leave heads out"],
     ),
     "weights of one axis": (
@@ -438,7 +451,12 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "more real scores than fake": (
         ValueError,
         lambda: regard.losses.hinge(t(3), t(2)),
-        ["real (3) and fake (2)", "as many images", "draw one for every real"],
+        ["real (3) and fake (2)", "as many images", "generate one per real"],
+    ),
+    "hops of one axis": (
+        ValueError,
+        lambda: regard.losses.frobenius_penalty(t(3)),
+        ["weights must be (…, hops, tokens)", "got (3)", "Need(weights=True)"],
     ),
     "positions of floats": (TypeError, call(positions=(t(3), t(5))), ["positions", "float32"]),
 }

@@ -1,5 +1,6 @@
-"""The laws of the house: light to import, honest about itself, installable without a compiler."""
+"""Laws of the package: light to import, names that are found, documentation of itself, installs without a compiler."""
 
+import ast
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -92,11 +94,47 @@ def test_files_are_read_in_one_sitting(path: Path) -> None:
     assert lines <= 500, f"{path.name} has {lines} lines: it holds two ideas"
 
 
-@pytest.mark.parametrize("room", ["tasks", "cli"])
-def test_numbers_are_doubled_where_every_machine_can(room: str) -> None:
-    """What a model says lies on its device, and that of a Mac has no float64: first to the processor, then wider."""
-    lines = [(path, line) for path in SOURCES if path.parent.name == room for line in path.read_text().splitlines()]
-    doubled = [(path.name, line.strip()) for path, line in lines if ".double()" in line]
+def modules() -> dict[Path, ast.Module]:
+    return {path.relative_to(ROOT / "src/regard"): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+
+def test_class_names_are_unique() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(str(path))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_no_docstring_is_a_question() -> None:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    documented = [
+        (path, node) for path, tree in modules().items() for node in ast.walk(tree) if isinstance(node, kinds)
+    ]
+    asked = [
+        f"{path}: {text.splitlines()[0]}"
+        for path, node in documented
+        if (text := ast.get_docstring(node)) and text.splitlines()[0].rstrip().endswith("?")
+    ]
+    assert not asked
+
+
+def test_every_module_says_what_it_contains() -> None:
+    assert not [str(path) for path, tree in modules().items() if not ast.get_docstring(tree)]
+
+
+def test_no_folder_holds_more_than_twenty_modules() -> None:
+    folders = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
+    assert max(folders.values()) <= 20, folders.most_common(3)
+
+
+def test_numbers_are_doubled_where_every_machine_can() -> None:
+    """The output of a model is on its device, and that of a Mac has no float64: first to the CPU, then to float64."""
+    paths = [path for path in SOURCES if path.is_relative_to(ROOT / "src/regard/tasks")]
+    doubled = [
+        (path.name, line.strip()) for path in paths for line in path.read_text().splitlines() if ".double()" in line
+    ]
     assert doubled
     assert not [(name, line) for name, line in doubled if not re.search(r"\.cpu\(\)\.double\(\)", line)]
 
@@ -140,11 +178,42 @@ def test_builds_without_a_compiler(tmp_path: Path) -> None:
     assert Path(place).is_relative_to(tmp_path)
 
 
-def test_the_map_of_rooms_is_that_of_the_linter() -> None:
-    rooms, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    order = [room.strip("()") for room in rooms["layers"] if room.strip("()") not in ("__main__", "names")]
+def test_the_packages_of_the_page_are_those_of_the_linter() -> None:
+    contract, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [[package.strip(" ()") for package in layer.split("|")] for layer in contract["layers"]]
     page = (ROOT / "docs/built.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `regard\.(\w+)` \|", page, re.MULTILINE) == order
-    for room, files in re.findall(r"^\| `regard\.(\w+)` \|.*\| ([^|]*) \|$", page, re.MULTILINE):
-        for name in re.findall(r"`([a-z_]+)`", files):
-            assert (ROOT / f"src/regard/{room}/{name}.py").exists(), f"{room}: {name}"
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|.*\| ([^|]*) \|$", page, re.MULTILINE)
+    assert [re.findall(r"`(\w+)`", packages) for packages, _ in rows] == layers[1:]  # the first is __main__
+    for packages, parts in rows:
+        folders = [ROOT / "src/regard" / package for package in re.findall(r"`(\w+)`", packages)]
+        for name in re.findall(r"`(\w+)`", parts):
+            assert any((folder / name).is_dir() or (folder / f"{name}.py").exists() for folder in folders), name
+
+
+def test_the_files_that_the_page_names_exist() -> None:
+    page = (ROOT / "docs/built.md").read_text(encoding="utf-8")
+    named = [
+        name
+        for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+        for name in re.findall(r"\S+/\w+\.py", block)
+    ]
+    assert len(named) > 15
+    assert not [name for name in named if not (ROOT / "src/regard" / name).exists()]
+
+
+def test_the_hops_of_the_journeys_are_counted() -> None:
+    page = (ROOT / "docs/built.md").read_text(encoding="utf-8")
+    journeys = re.findall(
+        r"^\*\*A (\w+)\.\*\* .*?(\d+) hops, (\d+) files\.\n\n```text\n(.*?)```", page, re.MULTILINE | re.DOTALL
+    )
+    assert [name for name, *_ in journeys] == ["call", "training", "recording"]
+    for name, hops, files, block in journeys:
+        columns = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in block.splitlines()]
+        functions = [each for first, _ in columns for each in re.split(" -> |, ", re.sub(r"\(.*?\)", "", first))]
+        assert len(functions) == int(hops), name
+        assert len({path for _, rest in columns for path in re.findall(r"[\w/]+\.py", rest)}) == int(files), name
+        for first, rest in columns:
+            text = "".join((ROOT / "src/regard" / path).read_text() for path in re.findall(r"[\w/]+\.py", rest))
+            for function in re.split(" -> |, ", re.sub(r"\(.*?\)", "", first)):
+                method = function.rpartition(".")[2]
+                assert f"def {method}(" in text or f"class {method}" in text, f"{name}: {function} is not in {rest}"

@@ -9,7 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,19 +23,21 @@ from torch import nn
 
 import regard
 from regard.attn.maps.attention_map import DenseMap
-from regard.cli.loading import weighed
-from regard.cli.recording_output import joined
+from regard.cli.recording_output import merge_words
 from regard.cli.verbs import view
 from regard.common import image_files
+from regard.common.dataclass_json import to_json
 from regard.data.images.captions import read_captions
 from regard.data.images.labelled import digits, read_images
+from regard.models.convnet import ConvNet
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.recording.storage.map_codec import _decode_call
 from regard.tasks.caption.options import Caption
 from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.loading import weights_path
 from regard.tasks.translate.options import Translate
-from regard.training.checkpoint import gather
+from regard.training.checkpoint import collect
 from regard.viz.alignment.alignment import Alignment
 from regard.viz.plots.image_grid import write_png
 from regard.viz.recording.page.builder import page_layers
@@ -44,7 +46,7 @@ ROOT = Path(__file__).parent
 SOURCE = Path(regard.__file__).parent
 # raised to be caught within the same file, or by machines that are out of memory
 INTERNAL = {
-    "attn/explicit_weights.py": "a bare call is compared by its use",
+    "attn/explicit_weights.py": "a bare call is compared by its mechanism",
     "kernels/native_library.py": "found no memory for its scratch rows",
     "viz/recording/tile_server.py": "the server stops",
 }
@@ -57,10 +59,15 @@ def recorded(queries: int = 2, keys: int = 3, name: str = "a", **facts: Any) -> 
 
 
 def unmarked() -> None:
-    def merge_words() -> None:
+    def fail() -> None:
         raise ValueError("pieces are missing")
 
-    joined(SimpleNamespace(queries=("▁a", "b"), keys=None, merge_words=merge_words))  # type: ignore[arg-type]
+    merge_words(SimpleNamespace(queries=("▁a", "b"), keys=None, merge_words=fail))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Options:
+    value: object
 
 
 class Extra(nn.Module):
@@ -97,9 +104,13 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "a name that is not there": (
         AttributeError,
         lambda _: regard.nothing,
-        "module 'regard' has no attribute 'nothing'; dir(regard) lists those it has",
+        "No regard attribute nothing",
     ),
-    "weights that are not there": (FileNotFoundError, lambda at: weighed(at, "average"), "yet; train it: regard train"),
+    "weights that are not there": (
+        FileNotFoundError,
+        lambda at: weights_path(at, "average"),
+        "yet; train it: regard train",
+    ),
     "words that cannot be joined": (
         ValueError,
         lambda _: unmarked(),
@@ -107,12 +118,12 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "a figure in the terminal": (
         ValueError,
-        lambda _: view.Options(FILE, what="map"),
+        lambda _: view.ViewOptions(FILE, what="map"),
         "--what map is for a file; add --out, such as --out a.png",
     ),
     "a head of what is served": (
         ValueError,
-        lambda _: view.Options(FILE, head=1, serve=True),
+        lambda _: view.ViewOptions(FILE, head=1, serve=True),
         "--head 1 means nothing with --serve; leave one of them out",
     ),
     "no scikit-learn": (
@@ -139,7 +150,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "one captioned picture": (
         ValueError,
         lambda at: Caption(train=captioned(at)).prepare(at),
-        "names 1 picture, and one is needed to validate on; name more, or give valid",
+        "names 1 image, and one is needed to validate on; name more, or give valid",
     ),
     "a shifted scene": (
         ValueError,
@@ -148,8 +159,23 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "a path that is no tuple": (
         TypeError,
-        lambda _: Translate(train="a.tsv"),  # type: ignore[arg-type]
+        lambda _: Translate.of(train="a.tsv"),  # type: ignore[arg-type]
         "train must be a tuple of one or two paths, got 'a.tsv'; write ('a.tsv',)",
+    ),
+    "an option that no task has": (
+        TypeError,
+        lambda _: Translate.of(colour="red"),
+        "translate has no option colour='red'; its options are ['attention', 'batch',",
+    ),
+    "a value that JSON does not have": (
+        TypeError,
+        lambda _: to_json(Options(0j)),
+        "0j is no value of JSON",
+    ),
+    "images without channels": (
+        ValueError,
+        lambda _: ConvNet(1, 3)(torch.zeros(2, 8, 8)),
+        "got (2, 8, 8); grey images have one channel, x.unsqueeze(1)",
     ),
     "a gate far away": (
         ValueError,
@@ -158,7 +184,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "state that is no tensor": (
         TypeError,
-        lambda _: gather(Extra()),
+        lambda _: collect(Extra()),
         ", and checkpoints hold tensors only; make it a buffer, or drop get_extra_state",
     ),
     "a head by name": (
@@ -174,7 +200,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "a recording that is none": (
         ValueError,
         lambda at: Recording((replace(recorded(), call=-1),)).save(at / "a.safetensors"),
-        "; mend it with dataclasses.replace before it is saved",
+        "; fix it with dataclasses.replace before it is saved",
     ),
     "heads that a file claims": (
         ValueError,
@@ -204,7 +230,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "words for an alignment": (
         ValueError,
         lambda _: regard.show(Alignment(["a"], ["b"], torch.ones(1, 1)), queries=["c"]),
-        "queries is of no use for an Alignment, which has its own; leave it out",
+        "queries is no option of an Alignment, which has its own; leave it out",
     ),
 }
 
