@@ -2,6 +2,7 @@
 
 import base64
 import io
+from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from PIL import Image
 
 class Case(NamedTuple):
     """`options` of `regard train` for a run of a moment, `inputs` of `regard predict`, two values to compare, targets
-    for `Predictor.loss`, and further arguments of `regard predict`; "IMAGE" stands for the path of an image."""
+    for `Predictor.loss`, and further arguments of `regard predict`; names in capitals stand for paths of `write_files`.
+    Small files are read faster than embedded data sets are made."""
 
     options: str
     inputs: tuple[str, ...]
@@ -22,14 +24,17 @@ class Case(NamedTuple):
 
 CASES: dict[str, Case] = {
     "translate": Case(
-        "--data reverse --width 6 --hidden 8 --batch 64 --valid-lines 3", ("abc", "hello"), ("dot", "none"), ("a", "b")
+        "--train PAIRS --tokens words --width 6 --hidden 8 --batch 64 --valid-lines 3",
+        ("a b c", "c a"),
+        ("dot", "none"),
+        ("a", "b"),
     ),
     "classify-image": Case("--gate se --width 4 --depths 1 --batch 16", ("IMAGE",) * 2, ("none", "se"), ("0", "1")),
     "glimpse": Case(
         "--what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --batch 16", ("IMAGE",) * 2, ("1", "2"), ("0", "1")
     ),
     "caption": Case(
-        "--annotation 6 --channels 4 --width 5 --hidden 7 --batch 64 --valid-lines 3",
+        "--train CAPTIONS --tokens words --annotation 6 --channels 4 --width 5 --hidden 7 --batch 64 --valid-lines 3",
         ("IMAGE",) * 2,
         ("soft", "hard"),
         ("one", "two"),
@@ -38,19 +43,30 @@ CASES: dict[str, Case] = {
         "--width 2 --noise 3 --judge 1 --batch 16", ("0", "1"), ("none", "half"), ("IMAGE",) * 2, "--picture OUT"
     ),
     "classify-text": Case(
-        "--data documents --width 5 --hidden 6 --hops 2 --feed 7 --batch 512",
-        ("It was lost.", "We can confirm that the box broke. It rained."),
+        "--train TEXTS --width 5 --hidden 6 --hops 2 --feed 7 --batch 64",
+        ("a good film", "bad. It was long."),
         ("dot", "entmax"),
-        ("lost", "damaged"),
+        ("good", "bad"),
     ),
 }
 
 
-def image_file(folder: Path) -> Path:
-    """An image of 8 by 8 random grey values."""
-    path = folder / "random.png"
-    Image.fromarray(np.random.default_rng(0).integers(0, 255, (8, 8), np.uint8)).save(path)
-    return path
+def write_files(folder: Path) -> None:
+    """An image of 8 by 8 random grey values, pairs of sentences, images with captions, and labelled texts."""
+    draw = np.random.default_rng(0)
+    for name in ("random", *range(12)):
+        Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(folder / f"{name}.png")
+    words = [" ".join(each) for each in permutations("abcde", 3)]
+    (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in words))
+    (folder / "captions.tsv").write_text("".join(f"{n}.png\t{('one', 'two')[n % 2]} {n % 3}\n" for n in range(12)))
+    texts = [f"{label}\ta {label} film . it was {length}" for label in ("good", "bad") for length in words[:20]]
+    (folder / "texts.txt").write_text("".join(f"{line}\n" for line in texts))
+
+
+def with_paths(arguments: str, folder: Path) -> list[str]:
+    """The arguments with the paths of files for their names."""
+    paths = {"IMAGE": "random.png", "PAIRS": "pairs.tsv", "CAPTIONS": "captions.tsv", "TEXTS": "texts.txt"}
+    return [str(folder / paths[word]) if word in paths else word for word in arguments.split()]
 
 
 def request_body(kind: str, given: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ All in this process; a new task is tested by one line in `tests/tasks/cases.py`.
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import httpx
 import pytest
 import torch
 from tests.serve.conftest import visit
-from tests.tasks.cases import CASES, image_file, request_body
+from tests.tasks.cases import CASES, request_body, with_paths, write_files
 
 import regard
 from regard.cli.main import main
@@ -42,7 +41,7 @@ def test_no_task_is_left_out() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tasks")
-    image_file(path)
+    write_files(path)
     return path
 
 
@@ -53,14 +52,15 @@ def trained(folder: Path) -> Callable[[str], Path]:
     def run(name: str) -> Path:
         path = folder / name
         if not path.exists():
-            train(name, path, 2)
+            train(name, folder, path, 2)
         return path
 
     return run
 
 
-def train(name: str, path: Path, steps: int) -> None:
-    assert main(["train", name, *CASES[name].options.split(), *STEPS, "--steps", str(steps), "--out", str(path)]) == 0
+def train(name: str, folder: Path, path: Path, steps: int) -> None:
+    options = with_paths(CASES[name].options, folder)
+    assert main(["train", name, *options, *STEPS, "--steps", str(steps), "--out", str(path)]) == 0
 
 
 def inputs(name: str, folder: Path) -> list[str]:
@@ -72,9 +72,11 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 @every_task
-def test_a_resumed_run_is_an_uninterrupted_one(name: str, trained: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_resumed_run_is_an_uninterrupted_one(
+    name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
-    train(name, run, 1)
+    train(name, folder, run, 1)
     assert main(["train", "--resume", str(run), "--steps", "2"]) == 0
     once, twice = weights(trained(name)), weights(run)
     assert once.keys() == twice.keys()
@@ -114,11 +116,15 @@ def test_the_record_and_the_config_hold_every_option(name: str, trained: Callabl
 
 
 @every_task
-def test_a_new_run_overwrites_nothing(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_run_overwrites_nothing(
+    name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for file in TASKS[name].run_files:
         path = tmp_path / file
         path.write_text("mine")
-        assert main(["train", name, *CASES[name].options.split(), "--steps", "1", "--out", str(tmp_path)]) == 2
+        assert (
+            main(["train", name, *with_paths(CASES[name].options, folder), "--steps", "1", "--out", str(tmp_path)]) == 2
+        )
         assert f"has a file {file}, which a training would write over" in capsys.readouterr().err
         assert path.read_text() == "mine"
         assert [entry.name for entry in tmp_path.iterdir()] == [file]
@@ -211,9 +217,9 @@ def test_record_and_view(
 
 
 @every_task
-def test_compare(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare(name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = CASES[name].varied
-    given = shlex.split(CASES[name].options)
+    given = with_paths(CASES[name].options, folder)
     option = f"--{TASKS[name].varies}"
     if option in given:
         del given[given.index(option) : given.index(option) + 2]
