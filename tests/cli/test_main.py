@@ -141,6 +141,8 @@ def test_without_msgspec_one_sentence(regard: Regard, monkeypatch: pytest.Monkey
 def test_bad_input_is_one_sentence_and_debug_shows_where(regard: Regard, tmp_path: Path) -> None:
     ran = regard("translate", tmp_path / "nowhere", "a")
     assert ran == (2, "", f"regard: there is no run {tmp_path / 'nowhere'}; name the folder of a training\n")
+    (tmp_path / "file").touch()
+    assert regard("evaluate", tmp_path / "file").err.endswith("file is a file, no run; name the folder of a training\n")
     with pytest.raises(FileNotFoundError, match="there is no run"):
         main(["translate", str(tmp_path / "nowhere"), "a", "--debug"])
 

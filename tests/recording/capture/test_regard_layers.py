@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import regard
 from regard.attn import observer
 from regard.decoding.greedy import greedy
+from regard.layers.query_pooling import QueryPooling
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
 
@@ -229,3 +230,13 @@ def test_a_grid_that_is_told_outlives_the_modules_that_run_meanwhile() -> None:
     with regard.record(model) as after:
         model.attention(torch.randn(2, 6, 5), torch.randn(2, 6, 5))
     assert after[0].grid is None
+
+
+@pytest.mark.parametrize("length", [3, 4, 5])
+def test_learned_queries_are_not_those_of_the_text(length: int) -> None:
+    """Also where there are as many queries as tokens, which is the shape of self-attention."""
+    pooling = QueryPooling(6, 4, hidden=5)
+    model = nn.ModuleDict({"pooling": pooling})
+    with regard.record(model) as recording:
+        pooling(torch.randn(1, length, 6), torch.tensor([length]))
+    assert [recorded_map.kind for recorded_map in recording] == ["cross"]

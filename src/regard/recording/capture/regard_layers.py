@@ -17,6 +17,7 @@ from regard.attn.observer import AttentionObserver
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.read import Argmax
 from regard.attn.terms.score import Score
+from regard.layers.query_pooling import QueryPooling
 from regard.recording.capture.module_stack import ModuleFrame, is_cross_attention
 from regard.recording.capture.recorder import CapturedCall, Recorder
 from regard.recording.recorded_map import HARD, Kind
@@ -155,7 +156,9 @@ class RegardCapture(AttentionObserver):
             return "alignment"
         if isinstance(frame.module, MemoryHop):
             return "hop"
-        if isinstance(frame.module, Pool):
+        parent = self.recorder.module_stack.modules.get(frame.name.rpartition(".")[0])
+        # learned queries, even where there are as many as keys
+        if isinstance(frame.module, Pool) or isinstance(parent, QueryPooling):
             return "cross"
         if len(frame.args) > 1 and isinstance(frame.args[1], Tensor) and frame.module is not None:
             return "self" if frame.args[1] is frame.args[0] else "cross"
