@@ -207,7 +207,10 @@ def test_record_and_view(
     assert main(["view", str(run), given, "--out", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     predictor = regard.load(run, device="cpu")
-    recording = record_run(predictor, predictor.read(given), run="run").recording
+    recorded = record_run(predictor, predictor.read(given), run="run")
+    recording = recorded.recording
+    if TASKS[name].input_kind == "image":
+        assert recorded.prediction == recording.about["said"]
     assert all(item.verified for item in recording)
     assert [item.name for item in regard.Recording.load(out)] == [item.name for item in recording]
     if TASKS[name].input_kind == "text":

@@ -15,7 +15,7 @@ from regard.metrics.text import SCORES, Cut
 from regard.models import TRANSLATORS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, POSITIONS, Transformer
-from regard.tasks.translate.options import Seq2SeqOptions, TransformerOptions, Translate
+from regard.tasks.translate.options import EvaluateTranslations, Seq2SeqOptions, TransformerOptions, Translate
 
 A, B, C = Path("a.tsv"), Path("b.tsv"), Path("c.tsv")
 
@@ -179,6 +179,11 @@ def test_a_model_is_given_by_its_options() -> None:
         Translate(model="transformer")
     with pytest.raises(TypeError, match="translate has no option colour='red'"):
         Translate.of(colour="red")
+
+
+def test_a_mistyped_split_is_named() -> None:
+    with pytest.raises(ValueError, match="unknown split 'tset'; did you mean 'test'"):
+        EvaluateTranslations(split="tset")
 
 
 def test_variants_of_a_comparison() -> None:
