@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from regard.common import safetensors_files
 from regard.training import checkpoint
-from regard.training.average import average
 from regard.training.checkpoint import Checkpoint
+from regard.training.checkpoint_averaging import average
 
 
 class Odd(nn.Module):

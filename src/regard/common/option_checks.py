@@ -6,6 +6,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from regard.common.option_fields import resolve
 from regard.common.suggestions import known
 
 
@@ -90,3 +91,19 @@ def _remedy(options: Any, name: str) -> str:
     (item,) = (item for item in fields(options) if item.name == name)
     default = item.metadata.get("open", item.default)
     return f"try {dashed(name)} {default}" if isinstance(default, int | float) else "leave it out"
+
+
+def check_beam(options: Any) -> None:
+    """Raises for a beam below one, and for a length penalty without a beam; fills in the penalty."""
+    check_positive(options, "beam")
+    check_finite(options, "length_penalty")
+    if options.beam == 1 and options.length_penalty is not None:
+        raise ValueError(f"--length-penalty {options.length_penalty} means nothing to --beam 1; raise --beam")
+    resolve(options, {"length_penalty": 1.0})
+
+
+def check_split(options: Any) -> None:
+    """Raises for --split beside --test; fills in the split."""
+    if options.test and options.split is not None:
+        raise ValueError(f"--split {options.split} and --test {options.test[0]} exclude each other; give one of them")
+    resolve(options, {"split": "test"})

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.utils.parametrizations import spectral_norm
 
 from regard.attn import checks
-from regard.common.averaging import can_average
+from regard.common.weight_averaging import can_average
 from regard.gates.non_local import NonLocal
 
 # maps between noise and image: a quarter of its size, half of it, all of it

@@ -12,8 +12,8 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput, IncompatibleAttention, RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
+from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder, EncoderOutput
-from regard.layers.token_batch import TokenBatch
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 # the decoder class, and the attention of its paper
@@ -104,5 +104,5 @@ class Seq2Seq(EncoderDecoder):
         return self.decoder.init_state(self.encode(source, lengths), lengths, hypotheses)
 
     def step(self, tokens: Tensor, state: RecurrentState, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        decoder_step = self.decoder.step(TokenBatch.of(tokens, self.target), state, weights)
+        decoder_step = self.decoder.step(DistinctTokens.of(tokens, self.target), state, weights)
         return Step(LazyLogits.of(self.output, decoder_step.out), decoder_step.state, decoder_step.weights)

@@ -16,8 +16,8 @@ from torch import nn
 
 from regard.common import atomic_files
 from regard.training import checkpoint, messages, setup, stopping
-from regard.training.average import average
 from regard.training.checkpoint import Checkpoint
+from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
 from regard.training.epoch_plan import EpochPlan
 from regard.training.events import Event, Prepared, Saved, Started, StepLogged, Validated

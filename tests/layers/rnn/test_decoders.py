@@ -15,8 +15,8 @@ from regard.attn.call import Need
 from regard.layers.rnn import source_projection
 from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
+from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
-from regard.layers.token_batch import TokenBatch
 
 # sizes that share no factor: a swapped axis must fail; keys have 8, as one mechanism halves them
 B, S, T, D, H, K, R = 3, 7, 5, 9, 11, 8, 13
@@ -80,10 +80,10 @@ def given(name: str, lengths: Tensor = LENGTHS) -> Given:
     return Given(y, EncoderOutput(outputs * there, summary), lengths)
 
 
-def words(y: Tensor) -> TokenBatch:  # "b n d"
+def words(y: Tensor) -> DistinctTokens:  # "b n d"
     """Every hypothesis a word of its own, in another order than theirs."""
     count = y.shape[0] * y.shape[1]
-    return TokenBatch(y.flatten(0, 1).flip(0), torch.arange(count).flip(0).view(y.shape[:2]))
+    return DistinctTokens(y.flatten(0, 1).flip(0), torch.arange(count).flip(0).view(y.shape[:2]))
 
 
 def stepped(decoder: RecurrentDecoder, g: Given, weights: bool) -> tuple[Tensor, Tensor | None, RecurrentState]:
@@ -456,12 +456,12 @@ def test_who_listens_hears_whole_contexts_and_the_readout(kind: str, monkeypatch
 def test_a_word_said_by_many_is_one_row_unless_somebody_listens() -> None:
     tokens = torch.tensor([[4, 2, 4], [2, 2, 0]])
     embedding = nn.Embedding(5, D)
-    got = TokenBatch.of(tokens, embedding)
+    got = DistinctTokens.of(tokens, embedding)
     assert got.vectors.shape == (3, D)
     assert torch.equal(got.expand(got.vectors), embedding(tokens).flatten(0, 1))
     heard: list[Tensor] = []
     embedding.register_forward_hook(lambda _m, came, _out: heard.append(came[0]))  # type: ignore[func-returns-value]
-    got = TokenBatch.of(tokens, embedding)
+    got = DistinctTokens.of(tokens, embedding)
     assert torch.equal(heard[0], tokens)
     assert torch.equal(got.expand(got.vectors), embedding(tokens).flatten(0, 1))
 

@@ -15,9 +15,9 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import Sample
 from regard.layers.rnn.cells import States
+from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.source_projection import project_source_once
-from regard.layers.token_batch import TokenBatch
 
 
 class DecoderOutput(NamedTuple):
@@ -106,7 +106,7 @@ class RecurrentDecoder(nn.Module, ABC):
         """
 
     @abstractmethod
-    def step(self, tokens: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
+    def step(self, tokens: DistinctTokens, state: RecurrentState, weights: bool = False) -> DecoderStep:
         """One step of every hypothesis after its last token."""
 
 

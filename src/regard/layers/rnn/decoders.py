@@ -27,10 +27,10 @@ from regard.layers.rnn.decoder_base import (
     RecurrentState,
 )
 from regard.layers.rnn.deferred_linear import DeferredGradLinear
+from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.source_projection import project_source_once
 from regard.layers.rnn.stack import Bridge, Stack
-from regard.layers.token_batch import TokenBatch
 
 
 class FixedContext(RecurrentDecoder):
@@ -55,7 +55,7 @@ class FixedContext(RecurrentDecoder):
     def init_state(self, encoded: EncoderOutput, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return RecurrentState(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
 
-    def step(self, tokens: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
+    def step(self, tokens: DistinctTokens, state: RecurrentState, weights: bool = False) -> DecoderStep:
         if weights:
             raise _no_weights_error()
         assert state.context is not None
@@ -127,7 +127,7 @@ class Bahdanau(AttentionDecoder):
     def init_state(self, encoded: EncoderOutput, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
-    def step(self, tokens: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
+    def step(self, tokens: DistinctTokens, state: RecurrentState, weights: bool = False) -> DecoderStep:
         assert state.memory is not None
         previous = state.cells[-1][0].unflatten(0, tokens.rows.shape)
         attended, attention_state = self._attend_step(
@@ -234,7 +234,7 @@ class Luong(AttentionDecoder):
         fed = self._zeros(encoded.outputs) if self.feeding else None
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses, fed)
 
-    def step(self, tokens: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
+    def step(self, tokens: DistinctTokens, state: RecurrentState, weights: bool = False) -> DecoderStep:
         assert state.memory is not None
         s, cells = self.stack.step(tokens, state.cells, fed=state.fed)
         s = s.unflatten(0, tokens.rows.shape)

@@ -17,7 +17,7 @@ from regard.layers.rnn.cells import (
     state_parts,
 )
 from regard.layers.rnn.deferred_linear import DeferredGradLinear
-from regard.layers.token_batch import TokenBatch
+from regard.layers.rnn.distinct_tokens import DistinctTokens
 
 
 class Stack(nn.Module):
@@ -57,7 +57,7 @@ class Stack(nn.Module):
         return Steps(self, x)
 
     def step(
-        self, tokens: TokenBatch, states: States, fed: Tensor | None = None, fed_gates: Tensor | None = None
+        self, tokens: DistinctTokens, states: States, fed: Tensor | None = None, fed_gates: Tensor | None = None
     ) -> tuple[Tensor, States]:  # "r fed", "r g" -> "r h"
         """One step of r hypotheses after these tokens, with `fed`, or with its product with `fed_weight`:
         `fed_gates`.

@@ -18,9 +18,9 @@ from regard.attn.terms.score import Additive
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import AttentionDecoder, DecoderOutput, DecoderStep, RecurrentState
+from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.stack import Bridge, Stack
-from regard.layers.token_batch import TokenBatch
 from regard.models.show_attend_tell.encoder import annotation_vectors, annotation_width
 
 
@@ -121,7 +121,7 @@ class CaptionDecoder(AttentionDecoder):
     def init_state(self, encoded: EncoderOutput, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
 
-    def step(self, tokens: TokenBatch, state: RecurrentState, weights: bool = False) -> DecoderStep:
+    def step(self, tokens: DistinctTokens, state: RecurrentState, weights: bool = False) -> DecoderStep:
         assert state.memory is not None
         previous = state.cells[-1][0].unflatten(0, tokens.rows.shape)
         attended, attention_state = self._attend_step(
@@ -222,7 +222,7 @@ class ShowAttendTell(nn.Module):
     def step(self, tokens: Tensor, state: CaptionState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         """The logits of the word after these, and the next state."""
         with _spatial_keys(state.grid):
-            decoder_step = self.decoder.step(TokenBatch.of(tokens, self.embedding), state.state, weights)
+            decoder_step = self.decoder.step(DistinctTokens.of(tokens, self.embedding), state.state, weights)
         return Step(
             LazyLogits.of(self.output, decoder_step.out), replace(state, state=decoder_step.state), decoder_step.weights
         )

@@ -8,10 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_owner, check_positive, check_share
+from regard.common.option_checks import (
+    check_at_least,
+    check_beam,
+    check_choices,
+    check_owner,
+    check_positive,
+    check_share,
+    check_split,
+)
 from regard.common.option_fields import left_open, option, resolve
 from regard.tasks._image_options import ServeImages
-from regard.tasks._option_checks import check_beam, check_split
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import (
     check_at_least,
+    check_beam,
     check_choices,
     check_finite,
     check_positive,
     check_seed,
     check_share,
+    check_split,
 )
 from regard.common.option_fields import flag, left_open, option, resolve
-from regard.tasks._option_checks import check_beam, check_split
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:

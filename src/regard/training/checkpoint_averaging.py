@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.common.averaging import can_average
+from regard.common.weight_averaging import can_average
 from regard.training.checkpoint import Checkpoint, read
 
 

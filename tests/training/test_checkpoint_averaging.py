@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from regard.training import checkpoint
-from regard.training.average import average
+from regard.training.checkpoint_averaging import average
 
 
 def test_the_mean_of_numbers_and_the_last_of_counts(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from regard.common.averaging import can_average
+from regard.common.weight_averaging import can_average
 
 
 def test_directions_and_counts_have_no_mean() -> None:
