@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import os
+import re
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,10 +22,14 @@ _CAUSES = {
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Writes the chunks as one file. On any failure the previous file stays as it was."""
-    unfinished = path.with_name(f".{path.name}{UNFINISHED}")
+    """Writes the chunks as one file. On any failure the previous file stays as it was.
+
+    Several writers of one path, in any threads and processes, do not disturb each other; the last one wins.
+    """
+    # The name begins as that of the file, shortened: a file system may limit names to 255 bytes.
+    unfinished = path.with_name(f".{path.name[:40]}.{os.getpid()}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        with open(unfinished, "wb") as file:
+        with open(unfinished, "xb") as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
@@ -56,9 +62,24 @@ def make_folder(path: Path) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes the unfinished files that a killed process left in the folder."""
+    """Removes the unfinished files that a killed process left in the folder; those of running processes stay."""
     for path in folder.glob(f".*{UNFINISHED}"):
-        path.unlink(missing_ok=True)
+        if not _is_written_now(path):
+            path.unlink(missing_ok=True)
+
+
+def _is_written_now(unfinished: Path) -> bool:
+    """Whether another process of this machine that is running writes the file; earlier versions name no process."""
+    name = re.search(r"\.([1-9]\d*)\.[0-9a-f]{8}$", unfinished.name.removesuffix(UNFINISHED))
+    if os.name != "posix" or name is None or int(name[1]) == os.getpid():
+        return False
+    try:
+        os.kill(int(name[1]), 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def _sync_folder(path: Path) -> None:
