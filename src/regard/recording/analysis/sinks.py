@@ -53,7 +53,7 @@ def key_shares(weights: Tensor) -> Tensor:  # "*b q k" -> "*b k"
     return normalize_rows(weights.sum(-2))
 
 
-def is_sink(shares: Tensor, threshold: float) -> Tensor:  # "*b k" -> bool "*b k"
+def is_sink(shares: Tensor, threshold: float = THRESHOLD) -> Tensor:  # "*b k" -> bool "*b k"
     """Whether a key is a sink of its head: its share α_j is above the threshold  (Gu et al. 2025)."""
     return shares > threshold
 

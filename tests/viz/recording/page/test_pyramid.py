@@ -8,6 +8,8 @@ import torch
 
 import regard
 from regard.attn.maps.attention_map import AttentionMap, DenseMap
+from regard.recording.recorded_map import RecordedMap
+from regard.recording.recording import Recording
 from regard.viz.recording.page import pyramid as pyramid_module
 from regard.viz.recording.page.packing import head_facts
 from regard.viz.recording.page.pyramid import MapPyramid, coarsest_level, halve
@@ -94,9 +96,18 @@ def test_a_sink_stands_apart() -> None:
     left = left / left.sum(-1, keepdim=True)
     assert np.abs(bare.astype(int) - pyramid.to_bytes(left)).max() <= 2
     assert read(weights, "gate").sinks == ()
-    assert read(weights[:3]).sinks == ()
-    # among five keys, one that gets half is nothing special
-    assert read(torch.tensor([[0.5, 0.1, 0.2, 0.1, 0.1]]).expand(5, 5)).sinks == ()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 43), (5, 5), (41, 43)])
+def test_the_sinks_of_a_page_are_those_of_the_analysis(shape: tuple[int, int]) -> None:
+    weights = soft(*shape) * 0.5
+    weights[:, 2] += 0.5
+    recording = Recording((RecordedMap("layer", "self", DenseMap(weights[None, None])),))
+    assert read(weights).sinks == recording.sinks()
+    assert 2 in recording.sinks()
+    # half of the weight among five keys is a sink in both
+    half = torch.tensor([[0.5, 0.1, 0.2, 0.1, 0.1]]).expand(5, 5)
+    assert read(half).sinks == (0,)
 
 
 def test_weights_below_nought_lie_around_the_middle() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
-from regard.recording.analysis.sinks import THRESHOLD, is_sink, key_shares
+from regard.recording.analysis.sinks import is_sink, key_shares
 from regard.recording.recorded_map import KINDS, Kind
 
 # cells per side of a tile, and of a thumbnail
@@ -27,9 +27,6 @@ _MAX_SAMPLE_WEIGHTS = 1 << 22
 _MAX_BLOCK_WEIGHTS = 1 << 21
 # how far outside [0, 1] rounding may take a weight
 _ROUNDING = 1e-3
-# a page hides sinks on request, so that it takes only keys with so many times the uniform share, in maps of so many
-# queries and keys; and at most so many keys
-_SINK_FACTOR, _MIN_SINK_LENGTH, _MAX_SINKS = 4, 4, 4
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -104,11 +101,7 @@ class MapPyramid:
         return torch.nan_to_num(self.weights.rows(rows).cpu().float(), posinf=0.0, neginf=0.0)
 
     def _sinks(self, sample: Tensor) -> tuple[int, ...]:
-        if min(self.q, self.k) < _MIN_SINK_LENGTH:
-            return ()
-        shares = key_shares(sample)
-        sinks = is_sink(shares, max(THRESHOLD, _SINK_FACTOR / self.k)).nonzero().flatten()
-        return tuple(sorted(sinks[shares[sinks].argsort(descending=True)][:_MAX_SINKS].tolist()))
+        return tuple(is_sink(key_shares(sample)).nonzero().flatten().tolist())
 
     def read(self) -> Iterator[int]:
         """Reads the map in blocks of rows and yields the number of rows read so far."""
