@@ -3,6 +3,8 @@
 import json
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from tests.training.toy import Toy, ToyProblem, metrics, run, same
 
+from regard.training import folder_lock
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord, TrainingChange, write_config
 
@@ -210,6 +213,22 @@ def test_a_new_run_overwrites_nothing(tmp_path: Path, name: str) -> None:
     assert folder or (tmp_path / name).read_text() == "mine"
     if name == "words.json":
         assert run(tmp_path, Toy(), steps=2)[-1].step == 2, "a task that does not write it leaves it alone"
+
+
+def test_a_run_that_came_before_the_lock_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_folder = folder_lock.lock_folder
+
+    @contextmanager
+    def lock_later(folder: Path) -> Iterator[None]:
+        """Another training begins and ends while this one waits for the lock."""
+        (folder / "words.json").write_text("other")
+        with lock_folder(folder):
+            yield
+
+    monkeypatch.setattr(folder_lock, "lock_folder", lock_later)
+    with pytest.raises(FileExistsError, match="has a file words.json, which a training would write over"):
+        run(tmp_path, NestedToy(), steps=2)
+    assert (tmp_path / "words.json").read_text() == "other"
 
 
 def test_other_files_may_be_in_the_folder(tmp_path: Path) -> None:

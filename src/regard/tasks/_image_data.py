@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -96,7 +96,9 @@ def read_stats(folder: Path) -> ImageStats:
 
 
 def save_or_check_stats(stats: ImageStats, folder: Path, new: bool) -> None:
-    """Saves statistics in a new run; raises if those of a resumed run differ."""
+    """Saves statistics in a new run, unless the folder holds others; raises if those of a resumed run differ."""
+    if new and (folder / _FILE).exists() and read_stats(folder) != stats:
+        refuse_overwriting(folder / _FILE)
     if new or not (folder / _FILE).exists():
         atomic_files.make_folder(folder)
         atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(stats)).encode(), b"\n"])
@@ -114,6 +116,13 @@ def save_or_check_stats(stats: ImageStats, folder: Path, new: bool) -> None:
             f"the images that {folder} is validated on have changed, and its best weights were chosen by others; "
             "put the files back as they were, or train in another folder"
         )
+
+
+def refuse_overwriting(path: Path) -> NoReturn:
+    """Raises because a new run would replace a file of another run."""
+    raise FileExistsError(
+        f"{path} belongs to another run, and a new one would write over it; resume that run, or train in another folder"
+    )
 
 
 def read_pixels(source: Path | bytes, stats: ImageStats, **options: Any) -> NDArray[np.uint8]:  # -> "h w c"

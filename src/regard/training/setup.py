@@ -46,6 +46,9 @@ def locked_folder(task: TrainableTask, run: Path, resume: bool, processes: Proce
         check_overwrites_nothing(task, run)
     atomic_files.make_folder(run)
     with folder_lock.lock_folder(run):
+        if not resume:
+            # another training may have come and gone before the lock
+            check_overwrites_nothing(task, run)
         for folder in (run, run / VALIDATED, run / SAMPLES):
             atomic_files.remove_unfinished(folder)
         yield created

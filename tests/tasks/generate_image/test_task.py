@@ -47,6 +47,22 @@ def gradients(part: nn.Module) -> dict[str, torch.Tensor]:
     return found
 
 
+def test_a_new_run_leaves_the_files_of_another_alone(tmp_path: Path) -> None:
+    task = GenerateImage.of(**SMALL)
+    task.prepare(tmp_path)
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert files.keys() == {"images.json", "judge.safetensors"}
+    # the seed decides which images are held out
+    with pytest.raises(
+        FileExistsError, match=r"images\.json belongs to another run, and a new one would write over it"
+    ):
+        GenerateImage.of(**SMALL, seed=1).prepare(tmp_path)
+    with pytest.raises(FileExistsError, match=r"judge\.safetensors belongs to another run"):
+        GenerateImage.of(**{**SMALL, "judge": 5}).prepare(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
+    task.prepare(tmp_path, new=False)
+
+
 def test_each_network_learns_from_its_own_loss_alone(problem: GenerateImageProblem) -> None:
     """In evaluation mode, where no call changes what the next one finds."""
     model, batch = gan(problem).eval(), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)

@@ -22,6 +22,7 @@ from regard.tasks._image_data import (
     image_scores,
     image_tensor,
     plan_image_batches,
+    refuse_overwriting,
     shifted_batch,
 )
 
@@ -67,9 +68,9 @@ class ReferenceClassifier:
     def of(
         path: Path, new: bool, stats: ImageStats, train: Callable[[], "ReferenceClassifier"]
     ) -> "ReferenceClassifier":
-        """The classifier that a run saved; a new one is trained and saved."""
-        if not new and path.exists():
-            return ReferenceClassifier._read(path, stats)
+        """The classifier that a run saved; a new one is trained and saved, unless the folder holds one."""
+        if path.exists():
+            return refuse_overwriting(path) if new else ReferenceClassifier._read(path, stats)
         classifier = train()
         facts = json.dumps({"accuracy": classifier.accuracy})
         weights = {name: tensor.contiguous() for name, tensor in classifier.model.state_dict().items()}
