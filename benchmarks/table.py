@@ -6,7 +6,7 @@ from typing import Literal
 
 from benchmarks.timing import Effort, Spread, Timed
 
-Unit = Literal["× the time", "× as fast", "× the memory", "MB", "ms"]
+Unit = Literal["× the time", "× as fast", "× the memory", "MB", "ms", "µs"]
 
 
 @dataclass(frozen=True)

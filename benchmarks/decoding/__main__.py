@@ -1,0 +1,95 @@
+"""python -m benchmarks.decoding TABLE … [--quick] [--repeat N] | --list | --docs"""
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import machine, report
+from benchmarks.__main__ import FULL, QUICK, run
+from benchmarks.decoding import steps, translation
+from benchmarks.table import Case, markdown, summary
+
+TABLES: dict[str, dict[str, Case]] = {"steps": steps.CASES, "translation": translation.CASES}
+TITLES = {"steps": "Steps with a cache", "translation": "Translation against CTranslate2"}
+RESULTS = report.RESULTS / "decoding"
+PAGE = report.ROOT / "docs" / "decoding.md"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.decoding",
+        description="Measure decoding step by step: one thread, CPU time, interleaved with the peers.",
+    )
+    made.add_argument("names", nargs="*", metavar="TABLE", help=f"{', '.join(TABLES)}, or a case as steps/growth")
+    made.add_argument("--quick", action="store_true", help="few repetitions; nothing is saved")
+    made.add_argument("--repeat", type=int, help="repetitions of every row")
+    made.add_argument("--list", action="store_true", help="print the names of the cases, and stop")
+    made.add_argument("--docs", action="store_true", help="write docs/decoding.md from the saved tables")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> int:
+    parsing = parser()
+    given = parsing.parse_args(arguments)
+    known = {f"{table}/{name}": case for table, cases in TABLES.items() for name, case in cases.items()}
+    if unknown := [name for name in given.names if name not in (*TABLES, *known)]:
+        parsing.error(f"no table is called {unknown[0]!r}; --list prints the names")
+    if given.list:
+        for name, case in known.items():
+            print(f"{name:28} {case.__doc__}")
+        return 0
+    if not given.names and not given.docs:
+        parsing.error("name a table, or --docs; --list prints the names")
+    effort = QUICK if given.quick else FULL
+    if given.repeat is not None:
+        effort = replace(effort, repeat=given.repeat, least=given.repeat)
+    failed = False
+    for name in given.names:
+        here = machine.machine()
+        rows = run(TABLES.get(name) or {name: known[name]}, effort)
+        failed = failed or any(row.measured is None for row in rows)
+        print(summary(rows))
+        if name in TABLES and not given.quick:
+            versions = {**machine.versions(), "ctranslate2": machine.version("ctranslate2") or "not installed"}
+            results = report.Results(datetime.date.today().isoformat(), False, here, versions, rows)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.json").write_text(results.json(), encoding="utf-8")
+            print(f"Written to {folder / name}.json.")
+    if given.docs:
+        PAGE.write_text(page(folder), encoding="utf-8")
+        print(f"Written to {PAGE.relative_to(report.ROOT)}.")
+    return 1 if failed else 0
+
+
+def page(folder: Path = RESULTS) -> str:
+    """docs/decoding.md"""
+    parts = []
+    for name, title in TITLES.items():
+        path = folder / f"{name}.json"
+        if path.exists():
+            results = report.read(path)
+            parts.append(f"## {title}\n\n{results.about()}\n{summary(results.rows)}\n\n{markdown(results.rows)}")
+    return f"""\
+# Speed of decoding
+
+This page compares the cost of decoding one token at a time. `python -m benchmarks.decoding --docs` writes it from the
+tables in `benchmarks/results/decoding/`. Every row is measured on one thread in CPU time, interleaved with its peer;
+ratios are medians of paired repetitions, with quartiles. The lean loop is a bare loop in torch: one product for q, k
+and v, a cache of the full length and SDPA. CTranslate2 gets the same weights, which `benchmarks/peers` writes in its
+format.
+
+{chr(10).join(parts)}
+Commands to measure on your machine:
+
+```bash
+python -m benchmarks.decoding steps translation --docs      # everything, about three minutes
+python -m benchmarks.decoding steps/multi-head --quick      # one case
+```
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
