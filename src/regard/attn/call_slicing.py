@@ -58,7 +58,7 @@ def select(call: AttentionCall, axis: int, selected: Sequence[int]) -> Attention
         bias = TensorBias(_select_axis(bias.values, axis - axes, index))
     elif bias is not None and heads:
         # a bias identifies heads by the axis of q: compute it for all heads and select afterwards
-        bias, q, total = _SelectedHeads(bias, index), call.q, call.total
+        bias, q, total = _SelectedHeads(bias, index, call.batch[axis]), call.q, call.total
     return replace(
         call,
         q=queries if call.q is call.queries and q is not call.q else q,
@@ -66,7 +66,7 @@ def select(call: AttentionCall, axis: int, selected: Sequence[int]) -> Attention
         keys=_select_axis(call.keys, axis - axes, key_index),
         v=_select_axis(call.v, axis - axes, key_index),
         bias=bias,
-        mask=None if call.mask is None else _select_mask(call.mask, axis, index, axes),
+        mask=None if call.mask is None else _select_mask(call.mask, axis, index, call.batch),
         normalize=_restrict_to_heads(call.normalize, call.batch[axis], index) if heads else call.normalize,
         batch=(*call.batch[:axis], len(selected), *call.batch[axis + 1 :]),
         group=1 if heads else call.group,
@@ -94,42 +94,51 @@ def _select_positions(t: Tensor, axis: int, index: Tensor) -> Tensor:
     return t if t.ndim - 1 <= axis or t.shape[axis] == 1 else t.index_select(axis, index)
 
 
-def _select_mask(mask: Mask, axis: int, index: Tensor, axes: int) -> Mask:
-    return mask.sample(int(index)) if axis == 0 and len(index) == 1 else SelectedMask(mask, axis - axes, index, axes)
+def _spread_positions(t: Tensor, axis: int, index: Tensor, size: int) -> Tensor:
+    """The inverse of `_select_positions`: the axis has all its entries again, those that were not selected at 0."""
+    if t.ndim - 1 <= axis or t.shape[axis] == 1:
+        return t
+    return t.new_zeros(*t.shape[:axis], size, *t.shape[axis + 1 :]).index_copy(axis, index, t)
+
+
+def _select_mask(mask: Mask, axis: int, index: Tensor, batch: tuple[int, ...]) -> Mask:
+    return mask.sample(int(index)) if axis == 0 and len(index) == 1 else SelectedMask(mask, axis, index, batch)
 
 
 class SelectedMask(Mask):
-    """A mask restricted to some samples or heads."""
+    """A mask restricted to some samples or heads: the entries `index` of one axis of `batch`."""
 
-    def __init__(self, mask: Mask, axis: int, index: Tensor, axes: int) -> None:
-        self.mask, self.axis, self.index, self.axes = mask, axis, index, axes
+    def __init__(self, mask: Mask, axis: int, index: Tensor, batch: tuple[int, ...]) -> None:
+        self.mask, self.axis, self.index, self.batch = mask, axis, index, batch
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        allowed = self.mask.dense(i, j)
-        return (
-            allowed if allowed.ndim == 2 else _select_axis(insert_head_axes(allowed, self.axes), self.axis, self.index)
-        )
+        i, j = (_spread_positions(t, self.axis, self.index, self.batch[self.axis]) for t in (i, j))
+        allowed, axes = self.mask.dense(i, j), len(self.batch) + 2
+        if allowed.ndim == 2:
+            return allowed
+        return _select_axis(insert_head_axes(allowed, axes), self.axis - axes, self.index)
 
     def span(self, i: Tensor) -> Span | None:
         span = self.mask.span(i)  # only if it is the same for all samples and heads
         return span if i.ndim == 1 else None
 
     def slice(self, rows: Rows, columns: Rows) -> Mask:
-        return SelectedMask(self.mask.slice(rows, columns), self.axis, self.index, self.axes)
+        return SelectedMask(self.mask.slice(rows, columns), self.axis, self.index, self.batch)
 
 
 class _SelectedHeads(Bias):
     """A bias computed for all heads and restricted to some."""
 
-    def __init__(self, bias: Bias, index: Tensor) -> None:
+    def __init__(self, bias: Bias, index: Tensor, heads: int) -> None:
         super().__init__()
-        self.bias, self.index = bias, index
+        self.bias, self.index, self.heads = bias, index, heads
         self.reads_query, self.reads_total = bias.reads_query, bias.reads_total
 
     def content(self, q: Tensor) -> Tensor:
         return self.bias.content(q)
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        i, j = (_spread_positions(t, q.ndim - 3, self.index, self.heads) for t in (i, j))
         return _select_axis(self.bias(q, i, j, total), -3, self.index)
 
 

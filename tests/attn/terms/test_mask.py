@@ -125,6 +125,27 @@ def test_spans_hold_every_pair_that_may_look(square: tuple[Mask, Mask, int, int]
     assert (held[whole] == 1).all(), "every pair that may look lies in a span"
 
 
+@pytest.mark.parametrize("lead", [(2, 2), (2, 3), (2, 1)])
+@pytest.mark.parametrize("kind", [Lengths, Prefix])
+def test_leading_axes_are_the_first_axes_of_the_batch(kind: type[Mask], lead: tuple[int, int]) -> None:
+    """Lengths and positions with different numbers of leading axes."""
+    b, h = lead
+    per_sample, per_head = torch.arange(b) + 1, torch.arange(b * h).reshape(b, h)
+    j, i = torch.arange(5), torch.arange(5) - 5
+    shifts = torch.arange(b) * 2, torch.arange(b * h).reshape(b, h)
+    for lengths, shift in ((per_sample, shifts[1]), (per_head, shifts[0])):
+        mask, at = kind(lengths), j + shift.unsqueeze(-1)
+        got = insert_head_axes(mask.dense(i, at), 4).expand(b, h, 5, 5)
+        covered = mask.tile_coverage(tiles(i, 1), tiles(at, 1))
+        for n in range(b):
+            for head in range(h):
+                length, moved = (t[n] if t.ndim == 1 else t[n, head] for t in (lengths, shift))
+                want = (j + moved < length).expand(5, 5)
+                assert torch.equal(got[n, head], want)
+                for t in covered:
+                    assert torch.equal(insert_head_axes(t, 4).expand(b, h, 5, 5)[n, head], want)
+
+
 @pytest.mark.parametrize(
     ("mask", "rule"),
     [

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall
+from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import Rows, TileCoverage, tiles
 
 # above this many tiles, columns are grouped
@@ -70,12 +71,20 @@ def _tile_coverage(
         any_allowed.shape, all_allowed.shape, (1, -(-i.shape[-1] // rows), -(-j.shape[-1] // step))
     )
     any_allowed, all_allowed = any_allowed.expand(shape), all_allowed.expand(shape)
+    if _is_head_axis(call):
+        return TileCoverage(any_allowed.any(0, keepdim=True), all_allowed.all(0, keepdim=True))
     head_axes = tuple(range(1, any_allowed.ndim - 2))
     return (
         TileCoverage(any_allowed.any(head_axes), all_allowed.all(head_axes))
         if head_axes
         else TileCoverage(any_allowed, all_allowed)
     )
+
+
+def _is_head_axis(call: AttentionCall) -> bool:
+    """Whether the only leading axis may count heads, which a bias or a normalizer distinguishes: it must see all."""
+    has_bias = call.bias is not None and not isinstance(call.bias, TensorBias)
+    return len(call.batch) == 1 and (has_bias or any(p.ndim for p in call.normalize.parameters()))
 
 
 def _is_continuation(a: BlockSpan, b: BlockSpan) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.mask import insert_head_axes
+from regard.attn.terms.mask import insert_head_axes, offsets
 
 
 class Bias(nn.Module):
@@ -34,7 +34,7 @@ class Bias(nn.Module):
 
 def _offsets(i: Tensor, j: Tensor, q: Tensor) -> Tensor:
     """j − i for every pair; if positions differ between samples, with an axis for the heads of q."""
-    return insert_head_axes(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim)
+    return insert_head_axes(offsets(i, j), q.ndim)
 
 
 class ALiBi(Bias):
@@ -93,8 +93,11 @@ class T5Buckets(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.heads(q, self.table.embedding_dim, self)
-        ahead = insert_head_axes(j.unsqueeze(-2) - i.unsqueeze(-1), q.ndim - 1)  # the heads' axis comes from the table
-        return self.table(self.bucket(ahead)).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
+        bucket = self.bucket(insert_head_axes(offsets(i, j), q.ndim - 1))
+        if bucket.ndim < q.ndim:  # the heads' axis comes from the table
+            return self.table(bucket).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
+        heads = torch.arange(self.table.embedding_dim, device=bucket.device)[:, None, None]
+        return self.table.weight[bucket, heads].to(q.dtype)  # (*b, h, q, k)
 
     def __repr__(self) -> str:
         direction = "" if self.bidirectional else ", bidirectional=False"
@@ -162,7 +165,8 @@ class RelativeXL(Bias):
         count = i.shape[-1] + j.shape[-1] - 1 if compiling else int(distance.amax() - least) + 1
         distances = least + torch.arange(count, device=i.device)
         heads, _, head_dim = self.u.shape
-        relative = self.position(sinusoids(distances, self.position.in_features).to(q.dtype))
+        waves = sinusoids(distances, self.position.in_features, checks.accumulate_dtype(q.dtype))
+        relative = self.position(waves.to(q.dtype))
         relative = relative.view(count, heads, head_dim).permute(1, 2, 0)  # (h, d, n)
         by_distance = ((q + self.v.to(q.dtype)) * self.scale) @ relative
         return _gather_distances(by_distance, distance - least)
@@ -172,10 +176,10 @@ class RelativeXL(Bias):
         return f"RelativeXL({self.position.in_features}, heads={heads}, head_dim={head_dim})"
 
 
-def sinusoids(positions: Tensor, dim: int) -> Tensor:  # "*p" -> "*p dim"
+def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -> Tensor:  # "*p" -> "*p dim"
     """[sin(p ω); cos(p ω)], ω_k = 10000^(−2k/dim), sines before cosines."""
-    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, device=positions.device, dtype=torch.float32) / dim)
-    angles = positions.unsqueeze(-1).float() * frequencies
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, device=positions.device, dtype=dtype) / dim)
+    angles = positions.unsqueeze(-1).to(dtype) * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 

@@ -67,9 +67,22 @@ def insert_head_axes(t: Tensor, ndim: int) -> Tensor:
     return t if missing <= 0 or t.ndim == 2 else t.reshape(*t.shape[:-2], *[1] * missing, *t.shape[-2:])
 
 
-def _fold(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
+def align(*tensors: Tensor) -> list[Tensor]:  # "*b n m" each
+    """The tensors with equally many axes, so that they broadcast although one may have more leading axes than another:
+    those are the first axes of the batch.
+    """
     ndim = max(t.ndim for t in tensors)
-    return functools.reduce(join, [insert_head_axes(t, ndim) for t in tensors])
+    return [insert_head_axes(t, ndim) for t in tensors]
+
+
+def offsets(i: Tensor, j: Tensor) -> Tensor:  # "*b q", "*b k" -> "*b q k"
+    """j − i for every pair."""
+    row, column = align(j.unsqueeze(-2), i.unsqueeze(-1))
+    return row - column
+
+
+def _fold(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
+    return functools.reduce(join, align(*tensors))
 
 
 class Mask(ABC):
@@ -227,7 +240,7 @@ class Window(Mask):
         self.left, self.right = left, right
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        ahead = j.unsqueeze(-2) - i.unsqueeze(-1)
+        ahead = offsets(i, j)
         if self.left is None:
             return ahead <= self.right if self.right is not None else torch.ones_like(ahead, dtype=torch.bool)
         if self.right is None:
@@ -235,8 +248,8 @@ class Window(Mask):
         return (ahead <= self.right) & (ahead >= -self.left)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
-        nearest = j.low.unsqueeze(-2) - i.high.unsqueeze(-1)  # the least j - i in the tile
-        farthest = j.high.unsqueeze(-2) - i.low.unsqueeze(-1)
+        nearest = offsets(i.high, j.low)  # the least j - i in the tile
+        farthest = offsets(i.low, j.high)
         any_allowed = all_allowed = torch.ones_like(nearest, dtype=torch.bool)
         if self.left is not None:
             any_allowed, all_allowed = any_allowed & (farthest >= -self.left), all_allowed & (nearest >= -self.left)
@@ -281,17 +294,15 @@ class Prefix(Mask):
             )
         self.length = length
 
-    def _length(self) -> int | Tensor:
-        return self.length[..., None, None] if isinstance(self.length, Tensor) else self.length
-
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        i, j = i.unsqueeze(-1), j.unsqueeze(-2)
-        return (j <= i) | (j < self._length())
+        if isinstance(self.length, Tensor):
+            i, j, length = align(i.unsqueeze(-1), j.unsqueeze(-2), self.length[..., None, None])
+            return (j <= i) | (j < length)
+        i, j = align(i.unsqueeze(-1), j.unsqueeze(-2))
+        return (j <= i) | (j < self.length)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
-        low, high = j.low.unsqueeze(-2), j.high.unsqueeze(-2)
-        any_allowed = (low <= i.high.unsqueeze(-1)) | (low < self._length())
-        return TileCoverage(any_allowed, (high <= i.low.unsqueeze(-1)) | (high < self._length()))
+        return TileCoverage(self.dense(i.high, j.low), self.dense(i.low, j.high))
 
     def sample(self, n: int) -> Mask:
         return Prefix(_nth(self.length, n, 0)) if isinstance(self.length, Tensor) else self
@@ -320,11 +331,11 @@ class Lengths(Mask):
         self.lengths = lengths
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        return j.unsqueeze(-2) < self.lengths[..., None, None]
+        j, lengths = align(j.unsqueeze(-2), self.lengths[..., None, None])
+        return j < lengths
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
-        lengths = self.lengths[..., None, None]
-        return TileCoverage(j.low.unsqueeze(-2) < lengths, j.high.unsqueeze(-2) < lengths)
+        return TileCoverage(self.dense(i.high, j.low), self.dense(i.low, j.high))
 
     def span(self, i: Tensor) -> Span | None:
         # known for one sample only: the mask does not know the axes of several
@@ -372,15 +383,17 @@ class Documents(Mask):
         return Documents(self.ids, rows)
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        return self._rows(i.shape[-1]).unsqueeze(-1) == self.ids.unsqueeze(-2)
+        rows, columns = align(self._rows(i.shape[-1]).unsqueeze(-1), self.ids.unsqueeze(-2))
+        return rows == columns
 
     def _rows(self, queries: int) -> Tensor:
         return self.ids[..., self.ids.shape[-1] - queries :] if self.queries is None else self.queries
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         rows, columns = tiles(self._rows(i.length), i.size), tiles(self.ids, j.size)
-        first, last = rows.low.unsqueeze(-1), rows.high.unsqueeze(-1)
-        low, high = columns.low.unsqueeze(-2), columns.high.unsqueeze(-2)
+        first, last, low, high = align(
+            rows.low.unsqueeze(-1), rows.high.unsqueeze(-1), columns.low.unsqueeze(-2), columns.high.unsqueeze(-2)
+        )
         return TileCoverage((low <= last) & (high >= first), (low == last) & (high == first))
 
     def slice(self, rows: Rows, columns: Rows) -> Mask:

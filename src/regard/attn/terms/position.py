@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.terms.bias import sinusoids
+from regard.attn.terms.mask import insert_head_axes
 
 Positions = tuple[Tensor, Tensor]  # of the queries "*b q" and of the keys "*b k"
 
@@ -18,8 +19,11 @@ def default_positions(queries: int, keys: int, device: torch.device) -> Position
     return torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
 
 
-def _positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tensor:
-    return torch.arange(start, start + x.shape[-2], device=x.device) if positions is None else positions
+def _positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tensor:  # "*b n d", "*b n" -> "*b n"
+    if positions is None:
+        return torch.arange(start, start + x.shape[-2], device=x.device)
+    # the leading axes are the first axes of x: one row of positions per sample serves all heads
+    return insert_head_axes(positions.unsqueeze(-2), x.ndim).squeeze(-2)
 
 
 class Sinusoidal(nn.Module):
@@ -115,8 +119,6 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
         checks.width("x", x, self.dim, self)
         p = _positions_or_range(x, positions, start)
-        if p.ndim > 1:  # one row of positions per sample: it serves all heads
-            p = p.reshape(*p.shape[:-1], *[1] * (x.ndim - 1 - p.ndim), p.shape[-1])
         rates = self.base ** (-torch.arange(0, self.dim, 2, device=x.device, dtype=torch.float32) / self.dim)
         angles = p.unsqueeze(-1).float() * rates  # (*b, n, d/2)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)

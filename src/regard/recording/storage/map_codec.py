@@ -224,7 +224,7 @@ def _without_repeats(t: Tensor, trailing: int) -> Tensor:
 
 def _encode_mask(mask: Mask, put: Put, name: str) -> dict[str, Any]:
     if isinstance(mask, SelectedMask):
-        mask = _index_mask(mask.mask, mask.axes + mask.axis, mask.index)
+        mask = _index_mask(mask.mask, mask.axis, mask.index)
     if isinstance(mask, CombinedMask):
         for kind, joined in _COMBINED_MASKS.items():
             if type(mask) is joined:
@@ -252,7 +252,7 @@ def _index_mask(mask: Mask, axis: int, index: Tensor) -> Mask:
         return t.index_select(axis, index) if t.ndim - trailing > axis and t.shape[axis] > 1 else t
 
     if isinstance(mask, SelectedMask):
-        mask = _index_mask(mask.mask, mask.axes + mask.axis, mask.index)
+        mask = _index_mask(mask.mask, mask.axis, mask.index)
     if isinstance(mask, CombinedMask):
         return type(mask)(*[_index_mask(part, axis, index) for part in mask.masks])
     if type(mask) is Prefix and isinstance(mask.length, Tensor):
