@@ -43,7 +43,8 @@ SETTLED = """
     const settled = () => new Promise((resolve) => {
       const look = () => {
         const busy = document.querySelector('[role=tabpanel]:not([hidden]) [aria-busy=true]');
-        if (document.body.dataset.drawn !== window.before && !busy) resolve(); else requestAnimationFrame(look);
+        const { drawn } = document.body.dataset;
+        if (drawn !== undefined && drawn !== window.before && !busy) resolve(); else requestAnimationFrame(look);
       };
       requestAnimationFrame(look);
     });

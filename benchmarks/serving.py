@@ -223,7 +223,9 @@ async def _client(
     port: int, right: "Sequence[Right | RightImage]", numbers: "count[int]", until: float, load: Load
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    while (start := time.perf_counter()) < until:
+    start = 0.0
+    while start < until:
+        start = time.perf_counter()
         one = right[next(numbers) % len(right)]
         head = f"POST {one.path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
         writer.write(f"{head}content-length: {len(one.body)}\r\n\r\n".encode() + one.body)

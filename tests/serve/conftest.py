@@ -124,6 +124,12 @@ def gated() -> Iterator[Gated]:
     made.gate.set()
 
 
+def advance(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Sets the clock of a running loop forward: its time limits pass, and none depends on the machine."""
+    late = loop.time() - type(loop).time(loop) + seconds
+    loop.time = lambda: type(loop).time(loop) + late  # type: ignore[method-assign]
+
+
 def read(served: Endpoint, body: dict[str, object]) -> Any:
     """The request that a body asks for, as the app reads it."""
     return served.read(validate(served.schema.request, body))
@@ -188,7 +194,7 @@ class Service:
 @pytest.fixture(scope="session")
 def service(run: Path) -> Iterator[Service]:
     """One for all tests that only ask; it must outlive them."""
-    made = Service(run, "--arrival", 1, "--seconds", 20)
+    made = Service(run, "--arrival", 60, "--seconds", 60)
     yield made
     assert made.process.poll() is None, "the service ended by itself"
     made.stop(signal.SIGTERM)

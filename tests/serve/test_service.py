@@ -8,23 +8,26 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from tests.serve.conftest import LINES, Gated, Service
-from tests.serve.http.test_h11_timeouts import WHOLE
+from tests.serve.http.test_h11_timeouts import WHOLE, until
 from tests.serve.http.test_metrics import samples
 
 from regard.decoding.search import Beam
 from regard.inference.limits import Limits
-from regard.serve.server import listen, serve
+from regard.serve.server import listen, serve, server
 from regard.tasks.loading import LoadedRun
 
 JSON = {"content-type": "application/json"}
 
 
 def test_it_answers_as_the_interpreter(service: Service, loaded: LoadedRun) -> None:
-    said = httpx.post(f"{service.address}/v1/translate", json={"texts": LINES[:13], "nbest": 2}).json()["answers"]
+    said = httpx.post(f"{service.address}/v1/translate", json={"texts": LINES[:13], "nbest": 2}, timeout=60).json()[
+        "answers"
+    ]
     found = loaded.predictor.translate(LINES[:13], Beam(5, 2))
     assert [[one["text"] for one in answer["translations"]] for answer in said] == [[s.text for s in f] for f in found]
 
@@ -47,8 +50,8 @@ def test_hard_bodies(body: bytes, status: int, sentence: str, service: Service) 
     answer = httpx.post(f"{service.address}/v1/translate", content=body, headers=JSON, timeout=30)
     assert answer.status_code == status
     assert sentence in answer.json()["error"]
-    assert httpx.get(f"{service.address}/health").json() == {"status": "ok"}
-    assert httpx.post(f"{service.address}/v1/translate", json={"text": "a b"}).status_code == 200
+    assert httpx.get(f"{service.address}/health", timeout=60).json() == {"status": "ok"}
+    assert httpx.post(f"{service.address}/v1/translate", json={"text": "a b"}, timeout=60).status_code == 200
 
 
 def test_ten_megabytes_in_parts(service: Service) -> None:
@@ -59,13 +62,13 @@ def test_ten_megabytes_in_parts(service: Service) -> None:
 
 def test_it_counts(service: Service) -> None:
     def count() -> float:
-        found = samples(httpx.get(f"{service.address}/metrics").text)
+        found = samples(httpx.get(f"{service.address}/metrics", timeout=60).text)
         return found["regard_requests_total", 'path="/v1/translate",status="200"']
 
-    httpx.post(f"{service.address}/v1/translate", json={"text": "a"})
+    httpx.post(f"{service.address}/v1/translate", json={"text": "a"}, timeout=60)
     before = count()
     for _ in range(3):
-        httpx.post(f"{service.address}/v1/translate", json={"text": "a"})
+        httpx.post(f"{service.address}/v1/translate", json={"text": "a"}, timeout=60)
     assert count() == before + 3
 
 
@@ -86,8 +89,8 @@ def test_a_signal_lets_it_finish(name: str, run: Path) -> None:
     threads = [threading.Thread(target=ask, args=[client]) for client in others]
     for thread in threads:
         thread.start()
-    waiting, until = 0.0, time.monotonic() + 60
-    while waiting < 32 and time.monotonic() < until and any(thread.is_alive() for thread in threads):
+    waiting, end = 0.0, time.monotonic() + 60
+    while waiting < 32 and time.monotonic() < end and any(thread.is_alive() for thread in threads):
         waiting = samples(first.get("/metrics").text)["regard_waiting_sentences", ""]
     code, said = service.stop(getattr(signal, name))
     for thread in threads:
@@ -117,19 +120,25 @@ def test_a_signal_before_the_first_request(gated: Gated) -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_second_interrupt_does_not_wait(gated: Gated) -> None:
+def test_a_second_interrupt_does_not_wait(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     gated.gate.clear()
+    servers: list[Any] = []
+
+    def made(*args: Any, **options: Any) -> Any:
+        servers.append(server(*args, **options))
+        return servers[-1]
 
     def impatient(port: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as one:
             one.sendall(WHOLE)
-            assert gated.begun.wait(10)
-            for _ in range(2):
-                time.sleep(0.5)
-                os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(1)
+            assert gated.begun.wait(60)
+            os.kill(os.getpid(), signal.SIGINT)
+            until(lambda: servers[0].should_exit)
+            os.kill(os.getpid(), signal.SIGINT)
+            until(lambda: servers[0].force_exit)
             gated.gate.set()  # a model that is at work cannot be stopped
 
+    monkeypatch.setattr("regard.serve.server.server", made)
     with listen("127.0.0.1", 0) as at:
         thread = threading.Thread(target=impatient, args=at.getsockname()[1:2])
         thread.start()

@@ -32,6 +32,7 @@ class Seen:
     def __init__(self, chromium: Any, address: str, *, width: int = 1300, height: int = 900, **wanted: Any) -> None:
         self.context = chromium.new_context(viewport={"width": width, "height": height}, **wanted)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(120_000)
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -42,6 +43,10 @@ class Seen:
         if wanted.get("java_script_enabled", True):
             self.settle()
 
+    def _pause(self, milliseconds: int) -> None:
+        """By a timer of the page: it runs after all earlier and shorter ones, however busy the machine is."""
+        self.page.evaluate("(delay) => new Promise((resolve) => setTimeout(resolve, delay))", milliseconds)
+
     def settle(self) -> None:
         """Waits until what was asked for has been drawn."""
         self.page.wait_for_function(
@@ -50,7 +55,7 @@ class Seen:
                 resolve(document.body.dataset.drawn !== undefined && !busy);
             })))"""
         )
-        self.page.wait_for_timeout(80)
+        self._pause(80)  # the sentence about a cell follows the pointer after 60
 
     @property
     def at(self) -> str:
@@ -59,7 +64,7 @@ class Seen:
     @property
     def hash(self) -> str:
         """The place in the address, which is written a little late."""
-        self.page.wait_for_timeout(250)
+        self._pause(250)
         return str(self.page.evaluate("location.hash"))
 
     def text(self, place: str) -> str:
@@ -78,7 +83,15 @@ class Seen:
 
     def to(self, place: str) -> None:
         """Follows a link to a place of the same page."""
-        self.page.evaluate("(place) => { location.hash = place; }", place)
+        self.page.evaluate(
+            """(place) => new Promise((resolve) => {
+                const before = location.href;
+                addEventListener('hashchange', resolve, { once: true });
+                location.hash = place;
+                if (location.href === before) resolve();
+            })""",
+            place,
+        )
         self.settle()
 
     def nodes(self) -> int:

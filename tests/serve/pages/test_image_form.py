@@ -32,7 +32,7 @@ READY = "#outcome:not(:empty), #wrong:not(:empty)"
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with running(endpoint("spatial-conv", body=300_000), seconds=20.0, arrival=5.0, body=300_000) as (port, _):
+    with running(endpoint("spatial-conv", body=300_000), body=300_000) as (port, _):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -54,7 +54,9 @@ def dropped(seen: Seen, data: bytes, name: str = "a.png", kind: str = "image/png
 
 
 def asked(address: str, data: bytes) -> Any:
-    return httpx.post(f"{address}/v1/classify", json={"image": sent(data), "maps": True}).json()["answers"][0]
+    return httpx.post(f"{address}/v1/classify", json={"image": sent(data), "maps": True}, timeout=60).json()["answers"][
+        0
+    ]
 
 
 def test_one_drops_a_picture_and_sees(seen: Seen) -> None:
@@ -179,7 +181,7 @@ def test_the_same_file_may_be_chosen_again(seen: Seen, tmp_path: Path) -> None:
 
 
 def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:  # noqa: F811
-    with running(endpoint(None), seconds=20.0, arrival=5.0) as (port, _):
+    with running(endpoint(None)) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
         seen.page.goto(seen.address)
@@ -198,7 +200,7 @@ def opened(chromium: Any, port: int) -> Seen:  # noqa: F811
 
 
 def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F811
-    with running(ImageEndpoint(glimpse_classifier(), Limits(), run="eye", step=1), seconds=20.0, arrival=5.0) as (
+    with running(ImageEndpoint(glimpse_classifier(), Limits(), run="eye", step=1)) as (
         port,
         _,
     ):
@@ -215,10 +217,12 @@ def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F
 
 
 def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:  # noqa: F811
-    with running(ImageEndpoint(captioner(), Limits(), run="teller", step=1), seconds=20.0, arrival=5.0) as (port, _):
+    with running(ImageEndpoint(captioner(), Limits(), run="teller", step=1)) as (port, _):
         seen, data = opened(chromium, port), packed(drawn(1))
         dropped(seen, data)
-        got = httpx.post(f"{seen.address}/v1/caption", json={"image": sent(data), "maps": True}).json()["answers"][0]
+        got = httpx.post(f"{seen.address}/v1/caption", json={"image": sent(data), "maps": True}, timeout=60).json()[
+            "answers"
+        ][0]
         assert seen.text("#outcome") == (got["text"] or "(nothing)").strip()
         assert not seen.page.locator("#chances").is_visible()
         assert seen.text("#overlay-status").startswith(

@@ -72,7 +72,7 @@ def test_one_types_and_sees(seen: Seen) -> None:
     assert page.evaluate("document.activeElement.id") == "text"
     assert not page.locator("#results").is_visible()
     seen.typed("c a b")
-    answer = httpx.post(f"{seen.address}/v1/translate", json={"text": "c a b", "alignment": True}).json()
+    answer = httpx.post(f"{seen.address}/v1/translate", json={"text": "c a b", "alignment": True}, timeout=60).json()
     (best,) = answer["answers"][0]["translations"]
     assert seen.text("#outcome") == f"Translated: {best['text'] or '(nothing)'}"
     # typed letter by letter, asked once

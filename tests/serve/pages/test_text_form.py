@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with running(text_endpoint(), seconds=20.0, arrival=5.0) as (port, _):
+    with running(text_endpoint()) as (port, _):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
 
 
 def test_a_model_without_attention(chromium: Any) -> None:  # noqa: F811
-    with running(text_endpoint(attends=False), seconds=20.0, arrival=5.0) as (port, _):
+    with running(text_endpoint(attends=False)) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
         seen.page.goto(seen.address)

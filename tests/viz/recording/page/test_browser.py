@@ -91,6 +91,21 @@ def test_every_tab_is_drawn_within_its_bounds(seen: Seen) -> None:
         assert seen.overflow() == 0
 
 
+def test_drawn_is_only_what_is_up_to_date(seen: Seen) -> None:
+    """A key pressed takes the mark away at once; the drawing of its frame sets it again."""
+    pressed = """() => {
+        const before = document.body.dataset.drawn;
+        const picture = document.querySelector("[role=tabpanel]:not([hidden]) [tabindex='0']");
+        picture.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', bubbles: true }));
+        return [before, document.body.dataset.drawn ?? null];
+    }"""
+    before, after = seen.page.evaluate(pressed)
+    assert before is not None
+    assert after is None
+    seen.settle()
+    assert int(seen.page.evaluate("document.body.dataset.drawn")) > int(before)
+
+
 def test_a_walk_by_keys_says_the_weights(seen: Seen) -> None:
     said = "query 0 ‘قطة’ → key 0 ‘قطة’ 1.0000, rank 1"
     assert seen.at == said

@@ -146,7 +146,9 @@ function draw() {
   drawLegend();
   drawThumbnails();
   const drawn = tabs.find((tab) => tab.name === state.tab).draw(drawing);
-  Promise.all([drawn, drawDetail(drawing), updateStatus(drawing)]).then(() => (document.body.dataset.drawn = drawing), showError);
+  Promise.all([drawn, drawDetail(drawing), updateStatus(drawing)]).then(() => {
+    if (drawing === drawingNumber && !frameRequested) document.body.dataset.drawn = drawing;
+  }, showError);
   cursorMoved = false;
 }
 

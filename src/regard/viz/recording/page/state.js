@@ -44,8 +44,10 @@ function layerName(layer) {
 const headName = (layer, head) => (layer.names ? layer.names[head] : head);
 const mapName = (map) => layerName(map.layer) + (map.layer.kind === "gate" && map.layer.heads === 1 ? "" : `, head ${headName(map.layer, map.head)}`);
 
+// The body carries data-drawn, the number of the last drawing, only while the picture is up to date.
 let frameRequested = false;
 function schedule() {
+  delete document.body.dataset.drawn;
   if (frameRequested) return;
   frameRequested = true;
   requestAnimationFrame(() => {
