@@ -34,7 +34,7 @@ def test_a_model_comes_back(tmp_path: Path) -> None:
     checkpoint.write(path, checkpoint.collect(model), {"step": 3})
     with torch.no_grad():
         other.late.zero_()
-    assert checkpoint.load(other, path) == {"format": 1, "step": 3}
+    assert checkpoint.load(other, path) == {"format": 2, "step": 3}
     for (name, a), (_, b) in zip(model.state_dict().items(), other.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
         assert a.dtype == b.dtype
@@ -112,7 +112,7 @@ def test_a_file_of_others_is_named(tmp_path: Path) -> None:
 def test_a_file_of_the_future_is_named(tmp_path: Path) -> None:
     header = json.dumps({"__metadata__": {"regard": json.dumps({"format": 7})}}).encode()
     (tmp_path / "a").write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(ValueError, match="has format 7, this version reads up to 1; update regard"):
+    with pytest.raises(ValueError, match="has format 7, this version reads up to 2; update regard"):
         checkpoint.read(tmp_path / "a")
 
 

@@ -46,7 +46,7 @@ def test_the_best_is_kept(tmp_path: Path) -> None:
     events = run(tmp_path, task, steps=10, validate_every=2)
     assert [event.improved for event in of(Validated, events)] == [True, True, False, False, False]
     best = checkpoint.read(tmp_path / "best.safetensors")
-    assert best.facts == {"format": 1, "step": 4, "score": {"bleu": 3.0}, "main": "bleu"}
+    assert best.facts == {"format": 2, "step": 4, "score": {"bleu": 3.0}, "main": "bleu"}
     lines = [line for line in metrics(tmp_path) if line["kind"] == "validation"]
     assert [line["bleu"] for line in lines] == [1.0, 3.0, 2.0, None, 3.0], "JSON has no NaN"
 

@@ -1,11 +1,14 @@
 """Tensors and JSON in safetensors files. Nothing is ever unpickled.
 
 The JSON is the value of one key of the file's metadata. A tagged file (checkpoint, recording) has a format number in
-this JSON, so that a later version of regard is told apart from a damaged file.
+this JSON, so that a later version of regard is told apart from a damaged file. The first entry of the metadata is the
+checksum: the CRC-32 of the whole file with this checksum as zeros. Files of format 1 have none.
 """
 
 import json
+import mmap
 import reprlib
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,17 +29,22 @@ DTYPES = {
     "bool": "BOOL",
 }
 """The dtypes of torch by name, and their names in safetensors files."""
+CHECKSUM = "checksum"
+# files of this format and later ones have a checksum, whatever their kind
+CHECKSUMMED = 2
+_ZEROS = "0" * 8
 
 
 def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     """The chunks of a safetensors file: the length of the header, the header in JSON, the bytes of the tensors.
 
+    The checksum costs one pass over the tensors, a small share of the time that writing takes.
     Tensors must be whole, contiguous and on the CPU. The chunks are for `write_atomically`: the library's `save` would
     hold a second copy of all tensors in memory, and its `save_file` leaves a temporary file if the process is killed.
     """
     import torch
 
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    header: dict[str, Any] = {"__metadata__": {CHECKSUM: _ZEROS, **metadata}}
     end = 0
     for name, t in tensors.items():
         dtype = DTYPES[str(t.dtype).removeprefix("torch.")]
@@ -44,16 +52,50 @@ def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iter
         end += t.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little")
-    yield text
-    for t in tensors.values():
-        yield t.reshape(-1).view(torch.uint8).numpy().data
+    length = len(text).to_bytes(8, "little")
+    chunks: list[memoryview] = [t.reshape(-1).view(torch.uint8).numpy().data for t in tensors.values()]
+    checksum = zlib.crc32(text, zlib.crc32(length))
+    for chunk in chunks:
+        checksum = zlib.crc32(chunk, checksum)
+    yield length
+    yield text.replace(_checksum_entry(_ZEROS), _checksum_entry(f"{checksum:08x}"), 1)
+    yield from chunks
 
 
-def read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any]":
-    """The tensors of a safetensors file, and the JSON of its metadata under this key, or None.
+def _checksum_entry(checksum: str) -> bytes:
+    return f'"{CHECKSUM}": "{checksum}"'.encode()
 
-    Raises ValueError if it is no safetensors file. `kind` names the content in the error if the library is missing.
+
+def read_tagged(
+    path: Path, key: str, newest: int, kind: str, untagged: int | None = None
+) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+    """The tensors and the facts of a tagged file, whose format is at most `newest`.
+
+    `untagged` is the format of a file that has no number, where earlier versions wrote none. Raises ValueError in one
+    printable sentence if the file is damaged, of another program or of a later version.
+    """
+    try:
+        tensors, facts, has_checksum = _read(path, key, kind)
+    except ValueError as error:
+        # quoted: the sentence may contain names of the file
+        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error
+    if not isinstance(facts, dict) or ("format" not in facts and untagged is None):
+        raise ValueError(f"{path} is no {kind} of regard: its metadata has no {key!r} entry; take another {kind}")
+    version = facts.get("format", untagged)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"{path} has format {reprlib.repr(version)}, which is no whole number; take another {kind}")
+    if version > newest:
+        raise ValueError(f"{path} has format {version}, this version reads up to {newest}; update regard")
+    if version >= CHECKSUMMED and not has_checksum:
+        raise ValueError(f"{path} has format {version} and no checksum, so it is damaged; take another {kind}")
+    return tensors, facts
+
+
+def _read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any, bool]":
+    """The tensors of a safetensors file, the JSON of its metadata under this key, and whether it has a checksum.
+
+    Raises ValueError if it is no safetensors file, or if its checksum does not match. `kind` names the content in the
+    error if the library is missing.
     """
     try:
         from safetensors import SafetensorError, safe_open
@@ -61,27 +103,25 @@ def read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any]":
         raise ImportError(f"{kind}s need safetensors; install it with: pip install 'regard[train]'") from error
     try:
         with safe_open(path, framework="pt") as file:
-            value = json.loads((file.metadata() or {}).get(key, "null"))
-            return {name: file.get_tensor(name) for name in file.keys()}, value  # noqa: SIM118
+            metadata = file.metadata() or {}
+            if (checksum := metadata.get(CHECKSUM)) is not None:
+                _check(path, checksum)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, json.loads(metadata.get(key, "null")), checksum is not None
     except (SafetensorError, OSError, RecursionError) as error:
         raise ValueError(str(error)) from error
 
 
-def read_tagged(path: Path, key: str, newest: int, kind: str) -> "tuple[dict[str, Tensor], dict[str, Any]]":
-    """The tensors and the facts of a tagged file, whose format is at most `newest`.
-
-    Raises ValueError in one printable sentence if the file is damaged, of another program or of a later version.
-    """
-    try:
-        tensors, facts = read(path, key, kind)
-    except ValueError as error:
-        # quoted: the sentence may contain names of the file
-        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error
-    if not isinstance(facts, dict) or "format" not in facts:
-        raise ValueError(f"{path} is no {kind} of regard: its metadata has no {key!r} entry; take another {kind}")
-    version = facts["format"]
-    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        raise ValueError(f"{path} has format {reprlib.repr(version)}, which is no whole number; take another {kind}")
-    if version > newest:
-        raise ValueError(f"{path} has format {version}, this version reads up to {newest}; update regard")
-    return tensors, facts
+def _check(path: Path, checksum: str) -> None:
+    """Raises ValueError unless this is the checksum of the file."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        position = content.find(_checksum_entry(checksum))
+        if position < 0:
+            raise ValueError("its checksum is not where regard writes it")
+        after = position + len(_checksum_entry(checksum))
+        with memoryview(content) as whole:
+            actual = zlib.crc32(whole[:position])
+            actual = zlib.crc32(_checksum_entry(_ZEROS), actual)
+            actual = zlib.crc32(whole[after:], actual)
+    if f"{actual:08x}" != checksum:
+        raise ValueError("its checksum does not match its content, so at least one bit has changed")

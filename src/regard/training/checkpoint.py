@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from regard.common import atomic_files, safetensors_files
 from regard.training.protocol import TrainingProblem
 
-FORMAT = 1
+FORMAT = 2  # 1 has no checksum
 _KEY = "regard"
 
 

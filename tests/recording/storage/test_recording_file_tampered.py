@@ -13,6 +13,8 @@ from tests.recording.toy import computed, weights
 
 import regard
 from regard.attn.maps.attention_map import DenseMap
+from regard.common.atomic_files import write_atomically
+from regard.common.safetensors_files import encode
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 
@@ -23,7 +25,7 @@ def tampered(path: Path, change: Callable[[dict], object]) -> None:
         facts = json.loads(file.metadata()["regard.recording"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     change(facts)
-    save_file(tensors, path, {"regard.recording": json.dumps(facts)})
+    write_atomically(path, encode(tensors, {"regard.recording": json.dumps(facts)}))
 
 
 def of_map(**changes: object) -> Callable[[dict], object]:
@@ -35,7 +37,7 @@ def of_form(**changes: object) -> Callable[[dict], object]:
 
 
 TAMPERED: dict[str, tuple[Callable[[dict], object], str]] = {
-    "a later format": (lambda facts: facts.update(format=2), "has format 2, this version reads up to 1; update regard"),
+    "a later format": (lambda facts: facts.update(format=3), "has format 3, this version reads up to 2; update regard"),
     "a format in words": (
         lambda facts: facts.update(format="x"),
         "has format 'x', which is no whole number; take another recording",

@@ -21,7 +21,7 @@ from regard.common import atomic_files, safetensors_files
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.storage import map_codec
 
-FORMAT = 1
+FORMAT = 2  # 1 has no checksum
 SUFFIX = ".safetensors"
 # in a folder the recording is this file
 NAME = f"recording{SUFFIX}"

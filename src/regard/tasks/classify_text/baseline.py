@@ -19,6 +19,7 @@ from regard.tasks.classify_text.options import BagOfWordsOptions
 
 _FILE = "baseline.safetensors"
 _KEY = "regard"
+_FORMAT = 2  # 1 has no checksum
 _ITERATIONS = 100
 # texts that are counted at once
 _BATCH = 512
@@ -64,7 +65,7 @@ def _counts(model: BagOfWords, texts: Sequence[Sentences]) -> Tensor:  # -> "n f
 
 def write_baseline(model: BagOfWords, folder: Path) -> None:
     tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
-    atomic_files.write_atomically(folder / _FILE, safetensors_files.encode(tensors, {_KEY: '{"format": 1}'}))
+    atomic_files.write_atomically(folder / _FILE, safetensors_files.encode(tensors, {_KEY: f'{{"format": {_FORMAT}}}'}))
 
 
 def is_baseline_saved(folder: Path) -> bool:
@@ -75,7 +76,7 @@ def read_baseline(folder: Path, vocabulary: int, classes: int) -> BagOfWords:
     """The bag of words that was trained when the run began."""
     if not is_baseline_saved(folder):
         raise FileNotFoundError(f"{folder} holds no {_FILE}; name the folder of a training run")
-    tensors, _ = safetensors_files.read_tagged(folder / _FILE, _KEY, 1, "bag of words")
+    tensors, _ = safetensors_files.read_tagged(folder / _FILE, _KEY, _FORMAT, "bag of words")
     model = _build(vocabulary, classes)
     try:
         model.load_state_dict(tensors)

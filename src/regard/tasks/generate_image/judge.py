@@ -29,6 +29,8 @@ from regard.tasks._image_data import (
 # images per class that the statistics of real images are taken from, at most
 _MOST = 200
 _KEY = "regard"
+# files of format 1 have neither this number nor a checksum
+_FORMAT = 2
 # images per batch of the training, and the largest shift of an image, in pixels
 _BATCH, _SHIFT = 64, 1
 
@@ -72,7 +74,7 @@ class ReferenceClassifier:
         if path.exists():
             return refuse_overwriting(path) if new else ReferenceClassifier._read(path, stats)
         classifier = train()
-        facts = json.dumps({"accuracy": classifier.accuracy})
+        facts = json.dumps({"format": _FORMAT, "accuracy": classifier.accuracy})
         weights = {name: tensor.contiguous() for name, tensor in classifier.model.state_dict().items()}
         atomic_files.write_atomically(path, safetensors_files.encode(weights, {_KEY: facts}))
         return classifier
@@ -82,7 +84,7 @@ class ReferenceClassifier:
         with torch.random.fork_rng(devices=[]):
             model = _build(stats)
         try:
-            tensors, facts = safetensors_files.read(path, _KEY, "checkpoint")
+            tensors, facts = safetensors_files.read_tagged(path, _KEY, _FORMAT, "classifier", untagged=1)
             model.load_state_dict(tensors)
             accuracy = float(facts["accuracy"])
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
