@@ -8,7 +8,7 @@ from torch import nn
 
 from regard import Causal, Lengths, MultiHead, Rotary
 from regard.attn.call import Need
-from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Sublayer
+from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward, Sublayer
 
 B, T, S, D, F, H = 2, 5, 7, 6, 11, 3
 
@@ -43,6 +43,32 @@ def test_the_feed_forward_net() -> None:
     net, x = FeedForward(D, F, dropout=0.0), torch.randn(B, T, D)
     inner = (x @ net.inner.weight.T + net.inner.bias).clamp_min(0)
     torch.testing.assert_close(net(x), inner @ net.outer.weight.T + net.outer.bias)
+
+
+def test_the_gated_feed_forward_net() -> None:
+    net, x = GatedFeedForward(D, F, dropout=0.0), torch.randn(B, T, D)
+    assert list(net.state_dict()) == ["gate.weight", "inner.weight", "outer.weight"]
+    gate = x @ net.gate.weight.T
+    want = (gate * torch.sigmoid(gate) * (x @ net.inner.weight.T)) @ net.outer.weight.T
+    torch.testing.assert_close(net(x), want)
+    biased = functools.partial(GatedFeedForward, bias=True)
+    layer = EncoderLayer(D, F, MultiHead(D, H), norm_first=True, dropout=0.0, activation=nn.GELU(), feed=biased)
+    assert isinstance(layer.feed, GatedFeedForward)
+    torch.testing.assert_close(
+        layer.feed(x), layer.feed.outer(nn.functional.gelu(layer.feed.gate(x)) * layer.feed.inner(x))
+    )
+    assert FeedForward(D, F, dropout=0.0, bias=False).outer.bias is None
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("rotate", [True, False], ids=["rotary", "plain"])
+def test_memory_is_keys_without_queries(norm: str, rotate: bool) -> None:
+    """The outputs behind the memory are those of one sequence; what is before only gives keys, normed as x is."""
+    layer, x = encoder(norm, rotate), torch.randn(B, T, D).double()
+    whole = layer(x, Causal(), need=Need(weights=True))
+    got = layer(x[:, 2:], Causal(), memory=x[:, :2], need=Need(weights=True))
+    torch.testing.assert_close(got.out, whole.out[:, 2:])
+    torch.testing.assert_close(got.weights, whole.weights[..., 2:, :])
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -171,5 +197,7 @@ def test_what_is_wrong_is_told() -> None:
     layer, x = encoder(), torch.randn(B, T, D).double()
     with pytest.raises(ValueError, match=r"cache=KVCache\(.*\) is only read and extended with use_cache=True"):
         layer(x, cache=layer(x, use_cache=True).cache)
+    with pytest.raises(ValueError, match="memory and use_cache=True both hold the tokens before x; pass one of them"):
+        layer(x, memory=x, use_cache=True)
     with pytest.raises(ValueError, match="dropout must be 0 or more and below 1, got 1; try 0.1"):
         FeedForward(D, F, dropout=1)

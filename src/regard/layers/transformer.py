@@ -1,8 +1,8 @@
 """Transformer layers: multi-head attention and a feed-forward network, each with a residual connection and a norm.
 
 Models choose the parts: `norm` builds a norm for a width (`functools.partial(nn.LayerNorm, eps=1e-12)`), `norm_first`
-places it before the sublayer, `activation` is that of the feed-forward network. Caches are values: a layer takes the
-cache of the earlier tokens and returns a longer one.
+places it before the sublayer, `activation` is that of the feed-forward network, which `feed` builds (`FeedForward` or
+`GatedFeedForward`). Caches are values: a layer takes the cache of the earlier tokens and returns a longer one.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from regard.layers.dropout import Dropout
 
 Activation = Callable[[Tensor], Tensor]
 Norm = Callable[[int], nn.Module]
+Feed = Callable[..., nn.Module]  # called as FeedForward is
 
 
 class Sublayer(nn.Module):
@@ -44,18 +45,42 @@ class Sublayer(nn.Module):
 class FeedForward(nn.Module):
     """W₂ max(0, W₁ x + b₁) + b₂  (Vaswani et al. 2017, 3.3), with `activation` instead of max(0, ·)."""
 
-    def __init__(self, dim: int, hidden: int, *, dropout: float, activation: Activation = torch.relu_) -> None:
+    def __init__(
+        self, dim: int, hidden: int, *, dropout: float, activation: Activation = torch.relu_, bias: bool = True
+    ) -> None:
         super().__init__()
-        self.inner = nn.Linear(dim, hidden)
-        self.outer = nn.Linear(hidden, dim)
+        self.inner = nn.Linear(dim, hidden, bias)
+        self.outer = nn.Linear(hidden, dim, bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        for linear in (self.inner, self.outer):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        _init_linears(self.inner, self.outer)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """W₂ (silu(W_g x) ∘ W₁ x)  (Shazeer 2020, SwiGLU), with any `activation` instead of silu."""
+
+    def __init__(
+        self, dim: int, hidden: int, *, dropout: float, activation: Activation = nn.functional.silu, bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.gate, self.inner = nn.Linear(dim, hidden, bias), nn.Linear(dim, hidden, bias)
+        self.outer = nn.Linear(hidden, dim, bias)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+        _init_linears(self.gate, self.inner, self.outer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.dropout(self.activation(self.gate(x)) * self.inner(x)))
+
+
+def _init_linears(*linears: nn.Linear) -> None:
+    for linear in linears:
+        nn.init.xavier_uniform_(linear.weight)
+        if linear.bias is not None:
+            nn.init.zeros_(linear.bias)
 
 
 class EncoderLayerOutput(NamedTuple):
@@ -79,10 +104,11 @@ class EncoderLayer(nn.Module):
         dropout: float,
         norm: Norm = nn.LayerNorm,
         activation: Activation = torch.relu_,
+        feed: Feed = FeedForward,
     ) -> None:
         super().__init__()
         self.attention = attention
-        self.feed = FeedForward(dim, hidden, dropout=dropout, activation=activation)
+        self.feed = feed(dim, hidden, dropout=dropout, activation=activation)
         self.around_attention, self.around_feed = (
             Sublayer(dim, norm_first=norm_first, dropout=dropout, norm=norm) for _ in range(2)
         )
@@ -93,17 +119,22 @@ class EncoderLayer(nn.Module):
         mask: Mask | Tensor | None = None,
         *,
         positions: Positions | None = None,
+        memory: Tensor | None = None,
         cache: KVCache | None = None,
         use_cache: bool = False,
         need: Need = NOTHING,
-    ) -> EncoderLayerOutput:  # "b s d"
+    ) -> EncoderLayerOutput:  # "b s d", memory "b m d"
         """Runs a whole sequence or, with `use_cache`, the tokens behind `cache`.
 
-        `positions` are those of x and of all keys, including the cache; None: x are the last keys.
+        `memory` are inputs of this layer that stood before x: keys without queries  (Dai et al. 2019). `positions` are
+        those of x and of all keys, including memory or cache; None: x are the last keys.
         """
-        attended, cache = _self_attend(
-            self.attention, self.around_attention.enter(x), mask, positions, cache, use_cache, need
-        )
+        if memory is not None and use_cache:
+            raise ValueError("memory and use_cache=True both hold the tokens before x; pass one of them")
+        entered = self.around_attention.enter(x if memory is None else torch.cat([memory, x], dim=-2))
+        queries = entered if memory is None else entered[..., memory.shape[-2] :, :]
+        keys = None if memory is None else entered
+        attended, cache = _self_attend(self.attention, queries, mask, positions, cache, use_cache, need, keys)
         x = self.around_attention.leave(x, attended.out)
         x = self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
         return EncoderLayerOutput(x, cache, attended.weights)
@@ -179,11 +210,11 @@ def _self_attend(
     cache: KVCache | None,
     use_cache: bool,
     need: Need,
-) -> tuple[Attended, KVCache | None]:  # "b t d"
-    """Self-attention over x, or over `cache` with x appended; returns the longer cache, too."""
+    keys: Tensor | KVCache | None = None,
+) -> tuple[Attended, KVCache | None]:  # "b t d", keys "b k d"
+    """Attention of x over itself, over `keys`, or over `cache` with x appended; returns the longer cache, too."""
     if cache is not None and not use_cache:
         raise ValueError(f"cache={cache!r} is only read and extended with use_cache=True; pass both or neither")
-    keys = None
     if use_cache:
         # a cache stores positions for rotary alone: all other terms get theirs at every call
         rotated = positions[0] if positions is not None and attention.rotate is not None else None
