@@ -85,6 +85,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "no clip": (ValueError, lambda: regard.Shaw(4, 0), ["clip must be positive", "Shaw", "0"]),
     "no window": (ValueError, lambda: regard.LocalGaussian(4, 4, -1.0), ["window must be positive", "-1.0"]),
     "shaw of another width": (ValueError, call(bias=regard.Shaw(7)), ["q must be 7 wide", "(2, 3, 4)", "build Shaw"]),
+    "no distance of xl": (ValueError, lambda: regard.RelativeXL(6, 2, 4, clamp=0), ["clamp must be", "got 0"]),
     "xl of another width": (ValueError, call(bias=regard.RelativeXL(6, 1, 7)), ["q must be 7 wide", "RelativeXL"]),
     "gaussian of another width": (ValueError, call(bias=regard.LocalGaussian(7, 3)), ["q must be 7 wide"]),
     # masks

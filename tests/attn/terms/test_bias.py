@@ -38,8 +38,9 @@ def test_shaw() -> None:
             torch.testing.assert_close(got[:, :, row, key], q[:, :, row] @ a / math.sqrt(D))
 
 
-def test_relative_xl() -> None:
-    bias = regard.RelativeXL(8, H, D)
+@pytest.mark.parametrize("clamp", [None, 2])
+def test_relative_xl(clamp: int | None) -> None:
+    bias = regard.RelativeXL(8, H, D, clamp=clamp)
     q = torch.randn(2, H, Q, D)
     i, j = places()
     got = bias(q, i, j, K)
@@ -48,6 +49,7 @@ def test_relative_xl() -> None:
     for row in range(Q):
         for key in range(K):
             n = float(i[row] - j[key])
+            n = n if clamp is None else max(-clamp, min(clamp, n))
             rates = 10000.0 ** (-torch.arange(0, 8, 2) / 8)
             r = weight @ torch.cat([torch.sin(n * rates), torch.cos(n * rates)])  # (h, d)
             want = ((q[:, :, row] + bias.v[:, 0]) * r).sum(-1) / math.sqrt(D)

@@ -135,12 +135,16 @@ class RelativeXL(Bias):
     """(q_i + v) · W R_{i−j} · scale, and the score gets q_i + u  (Dai et al. 2019, Transformer-XL, section 3.3).
 
     R_n = [sin(n ω); cos(n ω)], ω_k = 10000^(−2k/d). Also correct for keys ahead of the query: there is no relative
-    shift.
+    shift. `clamp` is the greatest distance: farther keys have R of this distance.
     """
 
-    def __init__(self, dim: int, heads: int, head_dim: int, *, scale: float | None = None) -> None:
+    def __init__(
+        self, dim: int, heads: int, head_dim: int, *, scale: float | None = None, clamp: int | None = None
+    ) -> None:
         super().__init__()
         checks.positive_ints("RelativeXL", dim=dim, heads=heads, head_dim=head_dim)
+        if clamp is not None:
+            checks.positive_ints("RelativeXL", clamp=clamp)
         if dim % 2:
             raise ValueError(
                 f"dim must be even for RelativeXL, a sine and a cosine for every frequency, got {dim}; try {dim + 1}"
@@ -149,6 +153,7 @@ class RelativeXL(Bias):
         self.u = nn.Parameter(torch.empty(heads, 1, head_dim).normal_(std=0.02))
         self.v = nn.Parameter(torch.empty(heads, 1, head_dim).normal_(std=0.02))
         self.scale = 1.0 / math.sqrt(head_dim) if scale is None else scale
+        self.clamp = clamp
 
     def content(self, q: Tensor) -> Tensor:
         checks.width("q", q, self.u.shape[-1], self)
@@ -157,6 +162,8 @@ class RelativeXL(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         distance = -_offsets(i, j, q)
+        if self.clamp is not None:
+            distance = distance.clamp(-self.clamp, self.clamp)
         if distance.numel() == 0:
             return q.new_zeros(1) * distance
         least = distance.amin()
@@ -173,7 +180,8 @@ class RelativeXL(Bias):
 
     def __repr__(self) -> str:
         heads, _, head_dim = self.u.shape
-        return f"RelativeXL({self.position.in_features}, heads={heads}, head_dim={head_dim})"
+        clamp = "" if self.clamp is None else f", clamp={self.clamp}"
+        return f"RelativeXL({self.position.in_features}, heads={heads}, head_dim={head_dim}{clamp})"
 
 
 def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -> Tensor:  # "*p" -> "*p dim"
