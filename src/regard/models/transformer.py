@@ -9,16 +9,13 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.call import NOTHING, Need
-from regard.attn.catalogue import MECHANISMS
 from regard.attn.kv_cache import KVCache
-from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import BooleanMask, Causal, Lengths
 from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
-from regard.attn.terms.read import Sample
-from regard.attn.terms.score import Location
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
+from regard.layers.head_attention import head_attention
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
@@ -107,7 +104,7 @@ class Transformer(EncoderDecoder):
 
         def multi_head(rotate: bool) -> MultiHead:
             rotary = Rotary(width // heads) if rotate else None
-            return MultiHead(width, heads, attention=_heads(attention, heads, width // heads), rotate=rotary)
+            return MultiHead(width, heads, attention=head_attention(attention, heads, width // heads), rotate=rotary)
 
         is_rotary = positions == "rotary"
         encodings = {"sinusoidal": lambda: Sinusoidal(width), "learned": lambda: LearnedPositions(longest, width)}
@@ -199,33 +196,3 @@ class Transformer(EncoderDecoder):
             alignment = layer_output.weights.mean(1) if layer_need.weights else alignment
         next_state = replace(state, pasts=tuple(pasts), times=times, visible=visible)
         return Step(LazyLogits.of(self.output, self.target_norm(x)), next_state, alignment)
-
-
-def _heads(attention: str | Sequence[str] | None, heads: int, dim: int) -> Attention | list[Attention] | None:
-    """The attention of all heads, or one per head."""
-    if attention is None:
-        return None
-    attentions = []
-    for name in [attention] if isinstance(attention, str) else attention:
-        checks.known("attention", name, MECHANISMS)
-        attention_layer = MECHANISMS[name](dim, dim)
-        if reason := _unsupported_reason(attention_layer):
-            supported = [known for known, make in MECHANISMS.items() if not _unsupported_reason(make(dim, dim))]
-            raise ValueError(
-                f"attention={name!r} cannot be used in the heads of a Transformer: {reason}; "
-                f"try one of {', '.join(supported)}"
-            )
-        assert isinstance(attention_layer, Attention)
-        attentions.append(attention_layer)
-    return attentions[0] if isinstance(attention, str) else attentions
-
-
-def _unsupported_reason(mechanism: nn.Module) -> str | None:
-    """The reason why this cannot be the attention of a head; None if it can."""
-    if not isinstance(mechanism, Attention):
-        return f"it is a {type(mechanism).__name__}, more than one equation"
-    if isinstance(mechanism.read, Sample):
-        return "it is trained by REINFORCE, to which the samples of so many heads are noise"
-    if isinstance(mechanism.score, Location):
-        return "it identifies keys by their index in a cache, which the hypotheses of a beam share"
-    return None

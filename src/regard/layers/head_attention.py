@@ -1,0 +1,59 @@
+"""The attention of the heads of a Transformer, chosen by names of MECHANISMS."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from regard.attn import checks
+from regard.attn.catalogue import MECHANISMS
+from regard.attn.layer import Attention
+from regard.attn.terms.bias import Bias
+from regard.attn.terms.read import Sample
+from regard.attn.terms.score import Location
+
+
+def head_attention(
+    attention: str | Sequence[str] | None, heads: int, dim: int, bias: Bias | None = None
+) -> Attention | list[Attention] | None:
+    """The attention of all heads of width `dim`, or one per head; None is the scaled dot product.
+
+    `bias` is added to the scores of all heads.
+    """
+    if attention is None:
+        return None if bias is None else Attention(bias=bias)
+    if isinstance(attention, str):
+        return _attention_of(attention, dim, bias)
+    if bias is not None:
+        raise ValueError(
+            f"attention={list(attention)} cannot be used with {bias!r}, which serves all heads of one attention; "
+            "name one attention for all heads, or choose positions without a bias, such as 'rotary'"
+        )
+    return [_attention_of(name, dim, None) for name in attention]
+
+
+def _attention_of(name: str, dim: int, bias: Bias | None) -> Attention:
+    checks.known("attention", name, MECHANISMS)
+    mechanism = MECHANISMS[name](dim, dim)
+    if reason := _unsupported_reason(mechanism):
+        supported = [known for known, make in MECHANISMS.items() if not _unsupported_reason(make(dim, dim))]
+        raise ValueError(
+            f"attention={name!r} cannot be used in the heads of a Transformer: {reason}; "
+            f"try one of {', '.join(supported)}"
+        )
+    assert isinstance(mechanism, Attention)
+    if bias is None:
+        return mechanism
+    return Attention(
+        mechanism.score, bias=bias, mask=mechanism.mask, normalize=mechanism.normalize, read=mechanism.read
+    )
+
+
+def _unsupported_reason(mechanism: nn.Module) -> str | None:
+    """The reason why this cannot be the attention of a head; None if it can."""
+    if not isinstance(mechanism, Attention):
+        return f"it is a {type(mechanism).__name__}, more than one equation"
+    if isinstance(mechanism.read, Sample):
+        return "it is trained by REINFORCE, to which the samples of so many heads are noise"
+    if isinstance(mechanism.score, Location):
+        return "it identifies keys by their index in a cache, which the hypotheses of a beam share"
+    return None
