@@ -93,6 +93,8 @@ from .gates.insert import insert as insert, remove as remove
 from .gates.non_local import NonLocal as NonLocal
 from .gates.parameter_free import MagnitudeSaliency as MagnitudeSaliency, MaxSaliency as MaxSaliency, SimAM as SimAM
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
+from .models.gpt2 import GPT2 as GPT2
+from .models.transformer_xl import TransformerXL as TransformerXL
 from .recording.analysis.words import Words as Words
 from .recording.record import record as record
 from .recording.recorded_map import RecordedMap as RecordedMap

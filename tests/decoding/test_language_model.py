@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 import torch
-from tests.decoding.language_model import LanguageModel
 from torch import Tensor
 
+from regard import GPT2
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis
@@ -19,10 +19,10 @@ LIMITS = torch.tensor([5, 9, 2])
 
 
 @pytest.fixture
-def model() -> LanguageModel:
+def model() -> GPT2:
     torch.manual_seed(5)
-    model = LanguageModel(V).double().eval()
-    torch.nn.init.normal_(model.output.weight, std=1.0)
+    model = GPT2(V, width=12, layers=2, heads=3, positions="rotary").double().eval()
+    torch.nn.init.normal_(model.output.weight, std=0.4)
     return model
 
 
@@ -30,7 +30,7 @@ def tokens_of(hypothesis: Hypothesis) -> list[int]:
     return [*hypothesis.tokens, EOS] if hypothesis.finished else [*hypothesis.tokens]
 
 
-def log_prob(model: LanguageModel, prompt: Tensor, tokens: list[int]) -> float:  # "t"
+def log_prob(model: GPT2, prompt: Tensor, tokens: list[int]) -> float:  # "t"
     """Σ log p of the tokens behind a prompt, all at once."""
     whole = torch.cat([prompt, torch.tensor(tokens)])
     log_p = model(whole[None, :-1])[0].log_softmax(-1)
@@ -38,10 +38,10 @@ def log_prob(model: LanguageModel, prompt: Tensor, tokens: list[int]) -> float: 
 
 
 @torch.no_grad()
-def test_one_step_at_a_time_is_all_at_once(model: LanguageModel) -> None:
+def test_one_step_at_a_time_is_all_at_once(model: GPT2) -> None:
     logits = model(PROMPT)
     for read in (1, 2, 4):
-        state = model.init_state(PROMPT[:, :read])
+        state = model.init_state(PROMPT[:, : read - 1])
         for t in range(read - 1, PROMPT.shape[1]):
             step = model.step(PROMPT[:, t : t + 1], state)
             state = step.state
@@ -49,8 +49,8 @@ def test_one_step_at_a_time_is_all_at_once(model: LanguageModel) -> None:
 
 
 @torch.no_grad()
-def test_hypotheses_are_texts_of_their_own(model: LanguageModel) -> None:
-    state = model.init_state(PROMPT).reorder(torch.zeros(3, 2, dtype=torch.long))
+def test_hypotheses_are_texts_of_their_own(model: GPT2) -> None:
+    state = model.init_state(PROMPT[:, :-1]).reorder(torch.zeros(3, 2, dtype=torch.long))
     tokens = torch.tensor([[1, 3], [4, 4], [5, 0]])
     state = model.step(tokens, state).state.select_sentences(torch.tensor([2, 0]))
     state = state.reorder(torch.tensor([[1, 0, 1], [0, 0, 1]]))
@@ -63,8 +63,8 @@ def test_hypotheses_are_texts_of_their_own(model: LanguageModel) -> None:
 
 
 @torch.no_grad()
-def test_greedy_search(model: LanguageModel) -> None:
-    found = greedy(model, model.init_state(PROMPT), bos=PROMPT[:, -1], eos=EOS, limits=LIMITS)
+def test_greedy_search(model: GPT2) -> None:
+    found = greedy(model, model.init_state(PROMPT[:, :-1]), bos=PROMPT[:, -1], eos=EOS, limits=LIMITS)
     for prompt, limit, hypothesis in zip(PROMPT, LIMITS.tolist(), found, strict=True):
         tokens: list[int] = []
         while len(tokens) < limit and EOS not in tokens:
@@ -74,31 +74,37 @@ def test_greedy_search(model: LanguageModel) -> None:
 
 
 @torch.no_grad()
-def test_sampling(model: LanguageModel) -> None:
+def test_sampling(model: GPT2) -> None:
     chance = torch.rand(3, 4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     by = {"eos": EOS, "count": 4, "temperature": 1.5}
-    together = sample(model, model.init_state(PROMPT), bos=PROMPT[:, -1], limits=LIMITS, chance=chance, **by)
+    together = sample(model, model.init_state(PROMPT[:, :-1]), bos=PROMPT[:, -1], limits=LIMITS, chance=chance, **by)
     assert len({one.tokens for one in together[1]}) > 1
     for n, hypotheses in enumerate(together):
         for hypothesis in hypotheses:
             assert hypothesis.log_prob == pytest.approx(log_prob(model, PROMPT[n], tokens_of(hypothesis)))
         row = slice(n, n + 1)
         alone = sample(
-            model, model.init_state(PROMPT[row]), bos=PROMPT[row, -1], limits=LIMITS[row], chance=chance[row], **by
+            model, model.init_state(PROMPT[row, :-1]), bos=PROMPT[row, -1], limits=LIMITS[row], chance=chance[row], **by
         )
         assert [one.tokens for one in alone[0]] == [one.tokens for one in hypotheses]
 
 
 @torch.no_grad()
-def test_beams(model: LanguageModel) -> None:
+def test_beams(model: GPT2) -> None:
     first = {"bos": PROMPT[:, -1], "eos": EOS, "limits": LIMITS}
-    narrow = beam(model, model.init_state(PROMPT), size=1, length_penalty=0.0, **first)
-    for (one,), other in zip(narrow, greedy(model, model.init_state(PROMPT), **first), strict=True):
+    narrow = beam(model, model.init_state(PROMPT[:, :-1]), size=1, length_penalty=0.0, **first)
+    for (one,), other in zip(narrow, greedy(model, model.init_state(PROMPT[:, :-1]), **first), strict=True):
         assert one.tokens == other.tokens
     # wide enough to hold everything of two tokens
     limits = torch.full((3,), 2)
     wide = beam(
-        model, model.init_state(PROMPT), bos=PROMPT[:, -1], eos=EOS, limits=limits, size=V * V, length_penalty=0.0
+        model,
+        model.init_state(PROMPT[:, :-1]),
+        bos=PROMPT[:, -1],
+        eos=EOS,
+        limits=limits,
+        size=V * V,
+        length_penalty=0.0,
     )
     every = [[EOS], *([i, j] for i in range(V) if i != EOS for j in range(V))]
     for prompt, (best,) in zip(PROMPT, wide, strict=True):
@@ -108,21 +114,21 @@ def test_beams(model: LanguageModel) -> None:
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(size=3, nbest=2), Sampling(count=2, seed=3)], ids=repr)
 @torch.no_grad()
-def test_run_search_needs_no_source(model: LanguageModel, search: Search) -> None:
+def test_run_search_needs_no_source(model: GPT2, search: Search) -> None:
     found = run_search(
-        model, model.init_state(PROMPT), search, LIMITS, [4, 5, 6], bos=PROMPT[:, -1], eos=EOS, forbidden=()
+        model, model.init_state(PROMPT[:, :-1]), search, LIMITS, [4, 5, 6], bos=PROMPT[:, -1], eos=EOS, forbidden=()
     )
     assert [len(hypotheses) for hypotheses in found] == [1 if search == Greedy() else 2] * 3
     for n, hypotheses in enumerate(found):
         assert hypotheses == sorted(hypotheses, key=lambda one: -one.score)
         row = slice(n, n + 1)
-        state = model.init_state(PROMPT[row])
+        state = model.init_state(PROMPT[row, :-1])
         alone = run_search(model, state, search, LIMITS[row], [4 + n], bos=PROMPT[row, -1], eos=EOS, forbidden=())
         assert [one.tokens for one in alone[0]] == [one.tokens for one in hypotheses]
 
 
 @pytest.mark.parametrize("bos", [PROMPT[:2, -1], PROMPT, PROMPT[:, -1].double()], ids=["few", "prompts", "floats"])
 @torch.no_grad()
-def test_first_tokens_are_one_per_sentence(model: LanguageModel, bos: Tensor) -> None:
+def test_first_tokens_are_one_per_sentence(model: GPT2, bos: Tensor) -> None:
     with pytest.raises(ValueError, match=r"bos must be one token, or int64 with one token per sentence \(3\).*prompt"):
-        greedy(model, model.init_state(PROMPT), bos=bos, eos=EOS, limits=LIMITS)
+        greedy(model, model.init_state(PROMPT[:, :-1]), bos=bos, eos=EOS, limits=LIMITS)

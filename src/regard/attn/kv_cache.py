@@ -88,6 +88,11 @@ class KVCache:
             positions = positions.index_select(0, index)
         return KVCache(self.keys.index_select(0, index), self.values.index_select(0, index), positions)
 
+    def drop_first(self, count: int) -> "KVCache":
+        """Without its first `count` keys."""
+        positions = None if self.positions is None else self.positions[..., count:]
+        return KVCache(self.keys[..., count:, :], self.values[..., count:, :], positions)
+
 
 def _grow(old: Tensor, length: int) -> Tensor:
     """A tensor of twice the needed length that starts with `old`."""

@@ -1,0 +1,207 @@
+"""CausalStack: layers of self-attention over the past, run on a whole text, segment by segment or step by step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Need
+from regard.attn.kv_cache import KVCache, Segment
+from regard.attn.terms.mask import BooleanMask, Causal, Mask, Window
+from regard.layers.transformer import EncoderLayer
+
+Memory = tuple[Segment, ...]  # the inputs of every layer at the tokens before
+
+
+class StackOutput(NamedTuple):
+    """The result of a CausalStack on a text or a segment of it."""
+
+    states: Tensor  # "b t d"
+    memory: Memory  # for the next segment; empty without a memory
+    weights: tuple[Tensor, ...] = ()  # "b h t k" of every layer, if requested
+
+
+@dataclass(frozen=True, eq=False)
+class CausalState:
+    """The state of n hypotheses for each of b prompts.
+
+    The keys of all hypotheses of a prompt stand side by side in one cache, and `visible` marks those in a hypothesis's
+    own past: selecting hypotheses copies a few bits, never keys.
+    """
+
+    caches: tuple[KVCache | None, ...]  # of every layer, "b h m d"
+    positions: Tensor  # of the keys, "m"; "b m" if the prompts differ in length
+    next_position: Tensor  # of the next token, "1" or "b 1"
+    visible: Tensor | None  # bool "b n m"; None: all keys
+    count: int  # n
+
+    def reorder(self, index: Tensor) -> "CausalState":  # "b n2"
+        """Slot j of prompt i continues the hypothesis of slot index[i, j]."""
+        count = index.shape[1]
+        if self.visible is None:
+            keys = self.positions.shape[-1]
+            visible = None if count == 1 else index.new_ones(*index.shape, keys, dtype=torch.bool)
+        else:
+            visible = self.visible[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
+        return replace(self, visible=visible, count=count)
+
+    def select_sentences(self, index: Tensor) -> "CausalState":  # "b2"
+        """The state of these prompts only."""
+        return replace(
+            self,
+            caches=tuple(None if cache is None else cache.reorder(index) for cache in self.caches),
+            positions=self.positions[index] if self.positions.ndim > 1 else self.positions,
+            next_position=self.next_position[index] if self.next_position.ndim > 1 else self.next_position,
+            visible=None if self.visible is None else self.visible[index],
+        )
+
+    def drop_before(self, left: int) -> "CausalState":
+        """Without the leading keys that are more than `left` positions before every next token.
+
+        Keys are dropped when they are half of the cache, so that n steps copy O(n) keys.
+        """
+        needed = self.positions >= self.next_position - left
+        needed = needed.any(0) if needed.ndim > 1 else needed
+        first = int(needed.int().argmax()) if bool(needed.any()) else len(needed)
+        if 2 * first <= len(needed):
+            return self
+        caches = tuple(None if cache is None else cache.drop_first(first) for cache in self.caches)
+        visible = None if self.visible is None else self.visible[..., first:]
+        return replace(self, caches=caches, positions=self.positions[..., first:], visible=visible)
+
+
+class CausalStack(nn.Module):
+    """h_n = layer_n(h_{n−1}), each position attending to itself and to those before; the last h is normed by `norm`.
+
+    `memory` is how many inputs of every layer are kept for the next segment, without gradient (Dai et al. 2019, 3.2);
+    0: a text is one segment. With `same_length` every query attends to as many keys, `memory` of them, so that the
+    states do not depend on where segments begin.
+    """
+
+    def __init__(
+        self, layers: Sequence[EncoderLayer], norm: nn.Module, *, memory: int = 0, same_length: bool = False
+    ) -> None:
+        super().__init__()
+        if memory < 0:
+            raise ValueError(f"memory must be 0 or more tokens, got {memory}; try {-memory}")
+        if same_length and not memory:
+            raise ValueError("same_length=True counts the keys of a memory, got memory=0; give memory=128")
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+        self.memory, self.same_length = memory, same_length
+
+    def init_memory(self, keep: int | None = None) -> Memory:
+        """The memory before the first segment, of `keep` tokens; None: as many as in the constructor.
+
+        A model may keep more in evaluation than it did in training.
+        """
+        keep = self.memory if keep is None else keep
+        return tuple(Segment(keep) for _ in self.layers)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Memory | None = None,
+        *,
+        mask: Mask | None = None,
+        positions: Tensor | None = None,
+        need: Need = NOTHING,
+    ) -> StackOutput:  # "b t d", positions "t" or "b t"
+        """The states of a segment and the memory after it.
+
+        `mask` is combined with the causal one, such as Documents of packed texts, whose `positions` start anew; both
+        are for texts without a memory.
+        """
+        if memory is None:
+            memory = self.init_memory() if self.memory else ()
+        elif len(memory) != len(self.layers):
+            raise ValueError(
+                f"memory must hold one Segment per layer, {len(self.layers)}, got {len(memory)}; "
+                "pass the memory of the output before, or that of init_memory"
+            )
+        if memory and (mask is not None or positions is not None):
+            raise ValueError("mask and positions are for texts without a memory; build the model with memory=0")
+        causal = Window(memory[0].keep - 1, 0) if memory and self.same_length else Causal()
+        whole_mask = causal if mask is None else causal & mask
+        both = None if positions is None else (positions, positions)
+        segments, weights = [], []
+        for n, layer in enumerate(self.layers):
+            past = memory[n].states if memory else None
+            if memory:
+                segments.append(memory[n].extend(x))
+            output = layer(x, whole_mask, positions=both, memory=past, need=need)
+            x = output.out
+            if output.weights is not None:
+                weights.append(output.weights)
+        return StackOutput(self.norm(x), tuple(segments), tuple(weights))
+
+    def init_state(self, x: Tensor, lengths: Tensor | None = None) -> CausalState:  # "b t d", "b"
+        """The state after prompts, padded behind their `lengths`; None: all are t long."""
+        t = x.shape[1]
+        positions, visible = torch.arange(t, device=x.device), None
+        next_position = torch.full((1,), t, device=x.device)
+        if lengths is not None and bool((lengths != t).any()):
+            # padding stands behind a prompt, so that the causal mask hides it from the prompt itself
+            visible = (positions < lengths.unsqueeze(-1)).unsqueeze(1)
+            positions, next_position = positions.expand(len(x), -1), lengths.unsqueeze(-1)
+        caches: list[KVCache | None] = []
+        left = self._left
+        mask = Causal() if left is None else Window(left, 0)
+        for layer in self.layers:
+            if not t:
+                caches.append(None)
+                continue
+            x, cache, _ = layer(x, mask, positions=(positions, positions), use_cache=True)
+            caches.append(cache)
+        state = CausalState(tuple(caches), positions, next_position, visible, 1)
+        return state if left is None else state.drop_before(left)
+
+    def step(self, x: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:  # "b n d" -> "b n d"
+        """The states of the next token of n hypotheses: those of a segment of one token with its memory."""
+        count = x.shape[1]
+        query_positions = state.next_position.expand(*state.next_position.shape[:-1], count)
+        positions = torch.cat([state.positions, query_positions], dim=-1)
+        visible = None
+        # if several hypotheses were reduced to one, the keys of the others are still in the cache
+        if count > 1 or state.visible is not None:
+            own = torch.eye(count, dtype=torch.bool, device=x.device).expand(len(x), -1, -1)
+            past = x.new_ones(len(x), count, state.positions.shape[-1], dtype=torch.bool)
+            visible = torch.cat([past if state.visible is None else state.visible, own], dim=-1)
+        mask: Mask | None = None if visible is None else BooleanMask(visible)
+        if self._left is not None:
+            window = Window(self._left, 0)
+            mask = window if mask is None else mask & window
+        caches = []
+        for layer, past_cache in zip(self.layers, state.caches, strict=True):
+            x, cache, _ = layer(x, mask, positions=(query_positions, positions), cache=past_cache, use_cache=True)
+            caches.append(cache)
+        state = CausalState(tuple(caches), positions, state.next_position + 1, visible, count)
+        return self.norm(x), state if self._left is None else state.drop_before(self._left)
+
+    @property
+    def _left(self) -> int | None:
+        """How many keys before its own a step attends to; None: all."""
+        if not self.memory:
+            return None
+        return self.memory - 1 if self.same_length else self.memory
+
+
+def check_length(tokens: int, longest: int | None, owner: str) -> None:
+    """Raises if a text has more tokens than a table of learned positions; None: there is no table."""
+    if longest is not None and tokens > longest:
+        raise ValueError(
+            f"the text has {tokens} tokens, but {owner} has {longest} learned positions; "
+            f"shorten it to {longest} tokens, or build the model with longest={tokens} or other positions"
+        )
+
+
+def check_heads(owner: str, width: int, heads: int) -> None:
+    checks.positive_ints(owner, width=width, heads=heads)
+    if width % heads:
+        raise ValueError(
+            f"width must split evenly over heads, got width={width} and heads={heads}; "
+            f"try width={width - width % heads or heads}, or another number of heads"
+        )

@@ -1,0 +1,63 @@
+"""Small language models of every kind, for the laws that all of them keep."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tests.models.cases import HEADS
+from torch import nn
+
+from regard.models import GPT2, TransformerXL
+from regard.models.gpt2 import POSITIONS
+from regard.models.language_model import TransformerLanguageModel
+
+# sizes that share no factor: a swapped axis must fail
+B, T, V = 3, 7, 19
+
+Make = Callable[[], TransformerLanguageModel]
+SIZES = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "dropout": 0.0}
+
+
+def gpt2(**choices: Any) -> Make:
+    return functools.partial(GPT2, V, **{**SIZES, "longest": 29, **choices})
+
+
+def xl(**choices: Any) -> Make:
+    return functools.partial(TransformerXL, V, **{**SIZES, "memory": 11, **choices})
+
+
+WITHOUT_MEMORY: dict[str, Make] = {f"gpt2, {name}": gpt2(positions=name) for name in POSITIONS}
+WITHOUT_MEMORY |= {f"gpt2, {name} heads": gpt2(attention=name, layers=1) for name in HEADS}
+WITHOUT_MEMORY |= {
+    "gpt2, a list, rotary": gpt2(attention=["dot", "sparsemax", "null"], positions="rotary"),
+    "gpt2, additive, relative": gpt2(attention="additive", positions="relative"),
+    "gpt2, entmax, alibi": gpt2(attention="entmax", positions="alibi"),
+}
+WITH_MEMORY: dict[str, Make] = {
+    "gpt2, memory": gpt2(memory=11),
+    "gpt2, memory, rotary": gpt2(memory=11, positions="rotary"),
+    "gpt2, memory, t5, same length": gpt2(memory=9, positions="t5", same_length=True),
+    "xl": xl(),
+    "xl, pre-norm": xl(norm="pre", shared_uv=False),
+    "xl, clamp, same length": xl(clamp=3, same_length=True),
+    "xl, adaptive": xl(cutoffs=[5, 11], div=2),
+    "xl, entmax": xl(attention="entmax"),
+}
+ALL: dict[str, Make] = {**WITHOUT_MEMORY, **WITH_MEMORY}
+
+
+def built(make: Make) -> TransformerLanguageModel:
+    """With large weights and biases that are not zero: what is lost must be missed."""
+    torch.manual_seed(1)
+    model = make()
+    for key, p in model.named_parameters():
+        if "norm" in key:
+            nn.init.normal_(p, mean=1.0, std=0.3)
+        elif "attention.attention" not in key or ".bias." in key:
+            nn.init.normal_(p, std=0.4)
+    return model
+
+
+def texts() -> torch.Tensor:
+    return torch.randint(0, V, (B, T), generator=torch.Generator().manual_seed(2))
