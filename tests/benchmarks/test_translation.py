@@ -21,6 +21,7 @@ from benchmarks.translation.trained import Result, course, result
 
 from regard.attn.call import NOTHING
 from regard.cli.verbs import train as train_verb
+from regard.common.json_files import with_checksum
 from regard.tasks.translate.options import Translate
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
@@ -361,7 +362,7 @@ def test_together_and_one_by_one_say_the_same(runs: Path, tmp_path: Path, capsys
     assert found.together > 0
     assert "≥ 6 ×" in capsys.readouterr().out
     record = {**json.loads((runs / "tiny/run.json").read_text()), "task": "other"}
-    (tmp_path / "run.json").write_text(json.dumps(record))
+    (tmp_path / "run.json").write_bytes(with_checksum(record))
     assert decoding.main([str(tmp_path)]) == 1
     assert "is a run of other, which does not translate; name another" in capsys.readouterr().err
     slow = replace(found, ratio=Spread(5.9, 5, 6), different=0, tied=0)

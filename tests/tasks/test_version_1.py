@@ -51,7 +51,7 @@ def test_it_resumes_to_the_same_numbers(run: Path) -> None:
             {key: value for key, value in other.items() if key not in clock}, rel=1e-4
         )
     record = RunRecord.read(run)
-    assert record.format == 2
+    assert record.format == 3
     assert read_config(run) == read_config(FIXTURES / "run")
     assert record.options["model"]["decoder"] == "bahdanau", "what was left open is resolved now"
 

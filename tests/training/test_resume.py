@@ -18,6 +18,7 @@ from tests.training.toy import Batch, StatefulToy, Toy, ToyProblem, metrics, of,
 from torch import nn
 
 from regard.common import atomic_files
+from regard.common.json_files import with_checksum
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
 from regard.training.events import Saved, StepLogged, Validated, Warned
@@ -233,11 +234,11 @@ def test_an_option_of_a_later_version_bars_no_resume(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
     record = json.loads((tmp_path / "run.json").read_text())
     del record["options"]["idle"]
-    (tmp_path / "run.json").write_text(json.dumps(record))
+    (tmp_path / "run.json").write_bytes(with_checksum(record))
     assert run(tmp_path, resume=True, steps=4)[-1].step == 4
     assert RunRecord.read(tmp_path).options["idle"] is False, "the record has all options now"
     record["options"]["gone"] = 3
-    (tmp_path / "run.json").write_text(json.dumps(record))
+    (tmp_path / "run.json").write_bytes(with_checksum(record))
     with pytest.raises(ValueError, match="gone was 3 when .* began and is None now"):
         run(tmp_path, resume=True, steps=6)
 

@@ -1,6 +1,7 @@
 """The files of a run: its record in both formats, its options as TOML, and the folder that must be free."""
 
 import json
+import random
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -10,9 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from tests.training.toy import Toy, ToyProblem, metrics, run, same
 
-from regard.training import folder_lock
+from regard.common.json_files import with_checksum
+from regard.training import checkpoint, folder_lock
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord, TrainingChange, write_config
 
@@ -47,8 +51,8 @@ def stored(run: Path) -> dict[str, Any]:
 def test_a_record_is_plain_json(tmp_path: Path) -> None:
     run(tmp_path, NestedToy(), steps=2)
     record = stored(tmp_path)
-    assert list(record) == ["format", "task", "options", "training", "threads", "versions", "history"]
-    assert (record["format"], record["task"], record["threads"]) == (2, "toy", 1)
+    assert " ".join(record) == "format checksum task options training threads versions history files"
+    assert (record["format"], record["task"], record["threads"]) == (3, "toy", 1)
     assert record["options"] == {
         **asdict(Toy()),
         "vocabulary": 11,
@@ -94,7 +98,7 @@ def test_a_record_of_format_1_is_read_and_rewritten(tmp_path: Path) -> None:
     assert record.training.retain_memory
     run(tmp_path / "old", Toy(**record.options), resume=True, steps=6, save_every=2)
     again = RunRecord.read(tmp_path / "old")
-    assert (again.format, again.task, again.options) == (2, "toy", asdict(Toy(dim=5)))
+    assert (again.format, again.task, again.options) == (3, "toy", asdict(Toy(dim=5)))
     assert [change.step for change in again.history] == [0, 4]
     a, b = (metrics(tmp_path / name) for name in ("alone", "old"))
     assert a[-1]["loss"] == b[-1]["loss"]
@@ -103,8 +107,18 @@ def test_a_record_of_format_1_is_read_and_rewritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 3}, "run.json has format 3, this version reads up to 2; update regard"),
+        ({"format": 4}, "run.json has format 4, this version reads up to 3; update regard"),
         ({"format": "two"}, "run.json cannot be read .*; restore it, or train in another folder"),
+        ({"format": 0}, "run.json cannot be read .format must be a whole number from 1, got 0.; restore it, or train"),
+        ({"format": True}, "run.json cannot be read .format must be a whole number from 1, got True"),
+        ({"history": []}, r"cannot be read .history must have rising steps from 0 on, got \[\]"),
+        (
+            {"history": [{"step": 3, "training": {"steps": 5}}]},
+            r"history must have rising steps from 0 on, got \[3\]",
+        ),
+        ({"threads": 0}, "cannot be read .threads must be from 1 to 65536, got 0"),
+        ({"threads": 10**30}, "cannot be read .threads must be from 1 to 65536, got 1000"),
+        ({"files": {"a": 3}}, "cannot be read .Expected `str`, got `int`"),
         ({"history": 3}, r"run.json cannot be read \(Expected `array`, got `int` - at `\$.history`\); restore it, or"),
         ({"options": None}, r"cannot be read \(Expected `object`, got `null` - at `\$.options`\)"),
         ({"training": {"steps": 2, "lr": -1.0}}, "cannot be read .lr must be positive, got -1.0"),
@@ -117,12 +131,75 @@ def test_a_record_of_format_1_is_read_and_rewritten(tmp_path: Path) -> None:
 )
 def test_a_record_that_cannot_be_read(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     RunRecord.of(Toy(), TrainingConfig(steps=2)).write(tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps({**stored(tmp_path), **change}))
+    (tmp_path / "run.json").write_bytes(with_checksum({**stored(tmp_path), **change}))
     with pytest.raises(ValueError, match=message):
         RunRecord.read(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "3", "{}"])
+def test_every_flipped_bit_of_a_record_is_reported(tmp_path: Path) -> None:
+    RunRecord.of(Toy(), TrainingConfig(steps=2)).write(tmp_path)
+    whole = (tmp_path / "run.json").read_bytes()
+    names = [8 * place + bit for name in (b"format", b"checksum") for place in _places(whole, name) for bit in range(8)]
+    for bit in [*names, *random.Random(0).sample(range(8 * len(whole)), 300)]:
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "run.json").write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"run.json (cannot be read|is damaged or was ed|has format \d+, this)"):
+            RunRecord.read(tmp_path)
+
+
+def _places(whole: bytes, name: bytes) -> range:
+    """The places of a name, its quotes and its value."""
+    start = whole.index(name)
+    return range(start - 1, whole.index(b",", start))
+
+
+def test_a_record_that_was_edited(tmp_path: Path) -> None:
+    RunRecord.of(Toy(), TrainingConfig(steps=2)).write(tmp_path)
+    record = stored(tmp_path)
+    record["options"]["dim"] = 17
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    way_out = "run.json is damaged or was edited .*; restore it, or if you edited it, delete its checksum and set its "
+    with pytest.raises(ValueError, match=way_out + "format to 2$"):
+        RunRecord.read(tmp_path)
+    del record["checksum"]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="run.json is damaged or was edited .its checksum is missing"):
+        RunRecord.read(tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps({**record, "format": 2}))
+    assert RunRecord.read(tmp_path).options["dim"] == 17
+
+
+def test_a_record_of_format_2_is_resumed(tmp_path: Path) -> None:
+    """Runs of earlier versions have no checksums."""
+    run(tmp_path / "alone", NestedToy(), steps=6, save_every=2)
+    run(tmp_path / "old", NestedToy(), steps=4, save_every=2)
+    record = {**stored(tmp_path / "old"), "format": 2}
+    del record["checksum"], record["files"]
+    (tmp_path / "old" / "run.json").write_text(json.dumps(record))
+    last = checkpoint.read(tmp_path / "old" / "last.safetensors")
+    facts = {"regard": json.dumps({**last.facts, "tied": last.tied, "format": 1})}
+    save_file(dict(last.tensors), tmp_path / "old" / "last.safetensors", facts)
+    assert RunRecord.read(tmp_path / "old").files == {}
+    run(tmp_path / "old", NestedToy(), resume=True, steps=6, save_every=2)
+    assert RunRecord.read(tmp_path / "old").format == 3
+    assert list(stored(tmp_path / "old")["files"]) == ["words.json"]
+    ours, theirs = (checkpoint.read(tmp_path / name / "last.safetensors") for name in ("old", "alone"))
+    assert ours.facts["format"] == 2
+    assert all(torch.equal(ours.tensors[name], t) for name, t in theirs.tensors.items())
+
+
+def test_a_file_of_the_task_that_changed(tmp_path: Path) -> None:
+    run(tmp_path, NestedToy(), steps=2)
+    (tmp_path / "words.json").write_text("[ ]")
+    with pytest.raises(ValueError, match="words.json has changed since the training wrote it: .*; restore it, or"):
+        run(tmp_path, NestedToy(), resume=True, steps=4)
+    (tmp_path / "words.json").unlink()
+    run(tmp_path, NestedToy(), resume=True, steps=4)
+    assert (tmp_path / "words.json").read_text() == "[]", "the task decides what a missing file means"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "3", "{}", "[" * 100_000, '{"format":' * 100_000])
 def test_a_record_of_another_kind(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ValueError, match="run.json cannot be read .*; restore it, or train in another folder"):

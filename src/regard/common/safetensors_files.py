@@ -8,10 +8,11 @@ checksum: the CRC-32 of the whole file with this checksum as zeros. Files of for
 import json
 import mmap
 import reprlib
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from regard.common import checksums, json_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,10 +30,8 @@ DTYPES = {
     "bool": "BOOL",
 }
 """The dtypes of torch by name, and their names in safetensors files."""
-CHECKSUM = "checksum"
 # files of this format and later ones have a checksum, whatever their kind
 CHECKSUMMED = 2
-_ZEROS = "0" * 8
 
 
 def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
@@ -44,7 +43,7 @@ def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iter
     """
     import torch
 
-    header: dict[str, Any] = {"__metadata__": {CHECKSUM: _ZEROS, **metadata}}
+    header: dict[str, Any] = {"__metadata__": {checksums.NAME: checksums.ZEROS, **metadata}}
     end = 0
     for name, t in tensors.items():
         dtype = DTYPES[str(t.dtype).removeprefix("torch.")]
@@ -54,16 +53,9 @@ def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iter
     text += b" " * (-len(text) % 8)
     length = len(text).to_bytes(8, "little")
     chunks: list[memoryview] = [t.reshape(-1).view(torch.uint8).numpy().data for t in tensors.values()]
-    checksum = zlib.crc32(text, zlib.crc32(length))
-    for chunk in chunks:
-        checksum = zlib.crc32(chunk, checksum)
     yield length
-    yield text.replace(_checksum_entry(_ZEROS), _checksum_entry(f"{checksum:08x}"), 1)
+    yield checksums.fill_in(text, length, chunks)
     yield from chunks
-
-
-def _checksum_entry(checksum: str) -> bytes:
-    return f'"{CHECKSUM}": "{checksum}"'.encode()
 
 
 def read_tagged(
@@ -104,24 +96,10 @@ def _read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any, boo
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if (checksum := metadata.get(CHECKSUM)) is not None:
-                _check(path, checksum)
+            if (checksum := metadata.get(checksums.NAME)) is not None:
+                with open(path, "rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    checksums.check(content, checksum)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, json.loads(metadata.get(key, "null")), checksum is not None
-    except (SafetensorError, OSError, RecursionError) as error:
+            return tensors, json_files.parse(metadata.get(key, "null")), checksum is not None
+    except (SafetensorError, OSError) as error:
         raise ValueError(str(error)) from error
-
-
-def _check(path: Path, checksum: str) -> None:
-    """Raises ValueError unless this is the checksum of the file."""
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        position = content.find(_checksum_entry(checksum))
-        if position < 0:
-            raise ValueError("its checksum is not where regard writes it")
-        after = position + len(_checksum_entry(checksum))
-        with memoryview(content) as whole:
-            actual = zlib.crc32(whole[:position])
-            actual = zlib.crc32(_checksum_entry(_ZEROS), actual)
-            actual = zlib.crc32(whole[after:], actual)
-    if f"{actual:08x}" != checksum:
-        raise ValueError("its checksum does not match its content, so at least one bit has changed")

@@ -35,6 +35,7 @@ def load(folder: Path | str, *, weights: Weights = "best", device: str = "auto")
 
 def load_run(run: Path, weights: Weights = "best", device: str = "auto") -> LoadedRun:
     record = RunRecord.read(run)
+    record.check_files(run)
     config = task_from_record(record, run)
     path = weights_path(run, weights)
     predictor = config.load().predictor(run)

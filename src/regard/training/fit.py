@@ -99,7 +99,8 @@ class _Trainer:
         if self.processes.is_first:
             self.metrics = MetricsLog(self.run, self.state, self.training.tensorboard)
             try:
-                replace(self.record, threads=torch.get_num_threads()).write(self.run)
+                record = replace(self.record, threads=torch.get_num_threads())
+                record.with_files(self.run, self.task.run_files).write(self.run)
                 write_config(self.run / CONFIG, self.task, self.training, self.record.options)
             except BaseException:
                 self.close()

@@ -16,16 +16,19 @@ tensorboard/                if `tensorboard` is set
 import dataclasses
 import json
 import platform
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.common import atomic_files
+from regard.common import atomic_files, checksums, json_files
 from regard.training.config import TrainingConfig
 from regard.training.protocol import TrainableTask
 
-FORMAT = 2
+FORMAT = 3  # 2 has no checksums; 1 is another layout
+_CHECKSUMMED = 3
+_MAX_THREADS = 65_536
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
 VALIDATED, SAMPLES, TENSORBOARD = "validated", "samples", "tensorboard"
@@ -41,10 +44,10 @@ class TrainingChange:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """run.json: everything needed to repeat a run.
+    """run.json: everything needed to repeat a run, with a checksum of the file.
 
     Files of format 1 are read as they are: `task` is then the name of a class, and `options` holds the options of the
-    task and of all its models side by side. Resuming such a run rewrites its record in the current format.
+    task and of all its models side by side. Resuming a run of an earlier format rewrites its record in the current one.
     """
 
     task: str
@@ -53,6 +56,8 @@ class RunRecord:
     threads: int | None
     versions: dict[str, str]
     history: tuple[TrainingChange, ...]  # more than one if a resume changed the training
+    # checksums of the task's files by name; safetensors files have their own
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = FORMAT
 
     @staticmethod
@@ -62,9 +67,8 @@ class RunRecord:
         return RunRecord(task.name, _options(task), training, training.threads, _versions(), history)
 
     def write(self, run: Path) -> None:
-        assert self.format == FORMAT, "a record of format 1 is only read"
-        content = {"format": FORMAT, **dataclasses.asdict(self)}
-        atomic_files.write_atomically(run / RECORD, [json.dumps(content, indent=2, ensure_ascii=False).encode(), b"\n"])
+        assert self.format == FORMAT, "a record of an earlier format is only read"
+        atomic_files.write_atomically(run / RECORD, [json_files.with_checksum(dataclasses.asdict(self))])
 
     @staticmethod
     def read(run: Path) -> "RunRecord":
@@ -77,9 +81,9 @@ class RunRecord:
             inside = sorted(str(record.parent) for record in run.glob(f"*/{RECORD}"))
             way_out = f"name one of those in it: {', '.join(inside)}" if inside else "name the folder of a training"
             raise FileNotFoundError(f"{run} holds no run: there is no {RECORD} in it; {way_out}")
+        content = _parse(path)
+        version = content["format"]
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            version = content["format"]
             record = _decode(content) if version <= FORMAT else None
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} cannot be read ({error}); restore it, or train in another folder") from error
@@ -90,13 +94,27 @@ class RunRecord:
             raise ValueError(f"{path} has options of training that this version does not know: {names}; update regard")
         return record
 
+    def check_files(self, run: Path) -> None:
+        """Raises if a file of the task is another one than at the last start of the training."""
+        for name, checksum in self.files.items():
+            if (run / name).is_file() and checksums.of_file(run / name) != checksum:
+                raise ValueError(
+                    f"{run / name} has changed since the training wrote it: its checksum is not the one in {RECORD}; "
+                    "restore it, or train in another folder"
+                )
+
+    def with_files(self, run: Path, names: Sequence[str]) -> "RunRecord":
+        """The same with the checksums of these files, those that exist; safetensors files have their own."""
+        paths = [run / name for name in names if not name.endswith(".safetensors")]
+        return dataclasses.replace(self, files={path.name: checksums.of_file(path) for path in paths if path.is_file()})
+
     def changed_option(self, task: TrainableTask) -> tuple[str, Any, Any] | None:
         """The first option that differs between the record and a task, with both values; None if all agree.
 
         An option that is None in the task agrees with any value, and so does one that the record does not have, which
         a later version added. In a record of format 1 null is an option that was left open.
         """
-        if self.format == FORMAT:
+        if self.format > 1:
             return _difference(self.options, _options(task))
         options = _options(task)
         model = dict(options.pop("model", {}))
@@ -107,7 +125,7 @@ class RunRecord:
     def resumed(self, task: TrainableTask, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
         """The record of the run resumed at a step: the task must be the same, the training may be another."""
         options = _options(task)
-        if self.format == FORMAT and task.name != self.task:
+        if self.format > 1 and task.name != self.task:
             raise ValueError(
                 f"{run} is a run of {self.task}, not of {task.name}; resume it as that, or take another folder"
             )
@@ -117,7 +135,7 @@ class RunRecord:
                 f"{name} was {recorded!r} when {run} began and is {now!r} now; "
                 "resume with the same task, or train in another folder"
             )
-        if self.format == FORMAT:
+        if self.format > 1:
             options = _merge(options, self.options)
         if training.steps is not None and training.steps < step:
             raise ValueError(
@@ -158,6 +176,31 @@ def _toml_value(value: Any) -> Any:
     return "None" if value is None else value
 
 
+def _parse(path: Path) -> dict[str, Any]:
+    """The JSON of a record, whose checksum matches and whose format is a number."""
+    data = path.read_bytes()
+    try:
+        content = json_files.parse(data)
+        if not isinstance(content, dict):
+            raise ValueError("it must be fields by name")
+        version = content.get("format")
+        if type(version) is not int or version < 1:
+            raise ValueError(f"format must be a whole number from 1, got {reprlib.repr(version)}")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}); restore it, or train in another folder") from error
+    try:
+        if checksums.NAME in content:
+            checksums.check(data, content[checksums.NAME])
+        elif _CHECKSUMMED <= version <= FORMAT:
+            raise ValueError("its checksum is missing")
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged or was edited ({error}); restore it, or if you edited it, delete its checksum and set "
+            f"its format to {_CHECKSUMMED - 1}"
+        ) from error
+    return content
+
+
 def _decode(content: dict[str, Any]) -> RunRecord:
     try:
         import msgspec
@@ -166,7 +209,13 @@ def _decode(content: dict[str, Any]) -> RunRecord:
     if content["format"] == 1:
         content = {**content, "task": content["kind"], "options": content["task"]}
     # convert, not json.decode: clip may be infinite, and msgspec's JSON has no infinity
-    return msgspec.convert(content, RunRecord)
+    record = msgspec.convert(content, RunRecord)
+    steps = [change.step for change in record.history]
+    if steps[:1] != [0] or steps != sorted(set(steps)):
+        raise ValueError(f"history must have rising steps from 0 on, got {reprlib.repr(steps)}")
+    if record.threads is not None and not 1 <= record.threads <= _MAX_THREADS:
+        raise ValueError(f"threads must be from 1 to {_MAX_THREADS}, got {record.threads}")
+    return record
 
 
 def _options(task: TrainableTask) -> dict[str, Any]:

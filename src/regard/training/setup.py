@@ -97,6 +97,7 @@ def load_everything(
     record = RunRecord.read(run)
     stored = None
     if resume:
+        record.check_files(run)
         if (run / LAST).exists():
             stored = checkpoint.read(run / LAST)
             if "progress" not in stored.facts:

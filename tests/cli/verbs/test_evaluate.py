@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import LINES, Regard
 
+from regard.common.json_files import with_checksum
+
 
 def test_scores_and_samples(regard: Regard, trained: Path) -> None:
     ran = regard("evaluate", trained)
@@ -90,7 +92,7 @@ def test_files_that_are_gone(regard: Regard, trained: Path, tmp_path: Path) -> N
         (tmp_path / path.name).write_bytes(path.read_bytes())
     record = json.loads((trained / "run.json").read_text(encoding="utf-8"))
     record["options"]["train"] = ["/nowhere/pairs.tsv"]
-    (tmp_path / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    (tmp_path / "run.json").write_bytes(with_checksum(record))
     ran = regard("evaluate", tmp_path)
     assert ran.code == 2
     assert "there is no file /nowhere/pairs.tsv" in ran.err
@@ -98,6 +100,6 @@ def test_files_that_are_gone(regard: Regard, trained: Path, tmp_path: Path) -> N
     record["options"]["test"] = record["options"]["valid"] = json.loads((trained / "run.json").read_text())["options"][
         "train"
     ]
-    (tmp_path / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    (tmp_path / "run.json").write_bytes(with_checksum(record))
     for split in ("valid", "test"):
         assert regard("evaluate", tmp_path, "--split", split).code == 0

@@ -12,6 +12,7 @@ from tests.cli.conftest import Regard
 from tests.viz.recordings import said as words
 
 from regard.cli.main import main
+from regard.common.json_files import with_checksum
 from regard.recording.recording import Recording
 from regard.tasks.generate_image.options import GenerateImage
 
@@ -200,7 +201,7 @@ def test_a_run_that_does_neither(run: Path, picture: Path, regard: Regard, tmp_p
     shutil.copytree(run, other)
     record = json.loads((other / "run.json").read_text(encoding="utf-8"))
     record |= {"task": "generate-image", "options": GenerateImage.of().to_json()}
-    (other / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    (other / "run.json").write_bytes(with_checksum(record))
     ran = regard("record", other, picture)
     why = "which reads neither a text nor an image; name another run"
     assert ran.err == f"regard: {other} is a run of generate-image, {why}\n"

@@ -14,6 +14,7 @@ from tests.cli.conftest import LINES, TINY, Regard
 
 from regard.cli.parsing import toml_config
 from regard.cli.verbs.train import TrainOptions, parse_task, training_config
+from regard.common.json_files import with_checksum
 from regard.tasks.base import Budget
 from regard.tasks.registry import TASKS
 from regard.tasks.translate.options import Translate
@@ -237,7 +238,7 @@ def test_resume_of_a_damaged_run(regard: Regard, tmp_path: Path) -> None:
 
 def test_resume_of_an_unknown_task(regard: Regard, trained: Path, tmp_path: Path) -> None:
     record = json.loads((trained / "run.json").read_text(encoding="utf-8"))
-    (tmp_path / "run.json").write_text(json.dumps({**record, "task": "paint"}), encoding="utf-8")
+    (tmp_path / "run.json").write_bytes(with_checksum({**record, "task": "paint"}))
     ran = regard("train", "--resume", tmp_path)
     assert ran.code == 2
     assert ran.err == f"regard: {tmp_path} is a run of paint, which this version does not know; update regard\n"

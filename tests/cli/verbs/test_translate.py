@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 from tests.cli.conftest import LINES, TINY, Ran, Regard
 
+from regard.common.json_files import with_checksum
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.tasks._text_generation import GeneratedText, TokenAlignment
@@ -343,7 +344,7 @@ def test_a_damaged_run(regard: Regard, trained: Path, tmp_path: Path) -> None:
     assert ran.code == 2
     assert "best.safetensors is damaged or no safetensors file" in ran.err
     (tmp_path / "tokens.source.json").write_text("{", encoding="utf-8")
-    assert "tokens.source.json is no vocabulary" in regard("translate", tmp_path, "a").err
+    assert "tokens.source.json has changed since the training wrote it" in regard("translate", tmp_path, "a").err
 
 
 def test_a_run_without_weights(regard: Regard, trained: Path, tmp_path: Path) -> None:
@@ -358,7 +359,7 @@ def test_a_run_of_another_task(regard: Regard, trained: Path, tmp_path: Path, mo
         name: ClassVar[str] = "paint"
 
     record = json.loads((trained / "run.json").read_text(encoding="utf-8"))
-    (tmp_path / "run.json").write_text(json.dumps({**record, "task": "paint"}), encoding="utf-8")
+    (tmp_path / "run.json").write_bytes(with_checksum({**record, "task": "paint"}))
     assert regard("translate", tmp_path, "a").err == (
         f"regard: {tmp_path} is a run of paint, which this version does not know; update regard\n"
     )

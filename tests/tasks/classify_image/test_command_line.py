@@ -10,6 +10,7 @@ from tests.cli.conftest import Regard
 from regard.cli.comparison import student
 from regard.cli.main import main
 from regard.cli.progress import number
+from regard.common.json_files import with_checksum
 
 TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
 
@@ -140,7 +141,7 @@ def test_gates_are_listed(regard: Regard) -> None:
 
 def test_a_run_of_a_later_version(regard: Regard, classifier: Path, tmp_path: Path) -> None:
     told = json.loads((classifier / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps({**told, "task": "paint"}))
+    (tmp_path / "run.json").write_bytes(with_checksum({**told, "task": "paint"}))
     ran = regard("evaluate", tmp_path)
     assert ran.code == 2
     assert "is a run of paint, which this version does not know; update regard" in ran.err

@@ -8,6 +8,7 @@ import pytest
 from tests.cli.conftest import Regard
 
 from regard.metrics import text
+from regard.training.run_folder import RunRecord
 
 
 def test_bleu_has_the_tokens_of_the_training(
@@ -17,6 +18,8 @@ def test_bleu_has_the_tokens_of_the_training(
     fingerprint = json.loads((run / "data.json").read_text())
     assert fingerprint["bleu"] == "13a"
     (run / "data.json").write_text(json.dumps({**fingerprint, "bleu": "char"}))
+    record = RunRecord.read(run)
+    record.with_files(run, ["data.json"]).write(run)
     tokens = []
     monkeypatch.setattr(text, "bleu", lambda outputs, answers, cut: float(not tokens.append(cut)))
     evaluations = [json.loads(regard("evaluate", folder, "--json").out) for folder in (trained, run)]
@@ -30,6 +33,8 @@ def test_training_pairs_are_not_evaluated(regard: Regard, trained: Path, tmp_pat
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     fingerprint = json.loads((run / "data.json").read_text())
     (run / "data.json").write_text(json.dumps({**fingerprint, "valid_sha256": "0" * 64}))
+    record = RunRecord.read(run)
+    record.with_files(run, ["data.json"]).write(run)
     for split in ((), ("--split", "valid")):
         ran = regard("evaluate", run, *split)
         assert ran.code == 2

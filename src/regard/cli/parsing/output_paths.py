@@ -1,9 +1,10 @@
 """Refuses output paths that would overwrite an input of the command. No torch here."""
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from regard.common import json_files
 
 
 def not_an_input(option: str, path: Path | None, folder: Path, inputs: Mapping[str, Iterable[Path | str]]) -> None:
@@ -30,7 +31,7 @@ def _inputs_of(folder: Path) -> dict[str, list[Path | str]]:
 def _data_files(record: Path) -> list[Path | str]:
     """The data files that a record names; none if it cannot be read, which loading the run reports."""
     try:
-        content = json.loads(record.read_bytes())
+        content = json_files.parse(record.read_bytes())
         # version 1 has the options under "task", where version 2 has the name of the task
         options = content["options"] if content.get("format", 1) > 1 else content["task"]
         fields = [options.get(name) or [] for name in ("train", "valid", "test")]
