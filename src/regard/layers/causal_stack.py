@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache, Segment
 from regard.attn.terms.mask import BooleanMask, Causal, Mask, Window
@@ -187,21 +186,3 @@ class CausalStack(nn.Module):
         if not self.memory:
             return None
         return self.memory - 1 if self.same_length else self.memory
-
-
-def check_length(tokens: int, longest: int | None, owner: str) -> None:
-    """Raises if a text has more tokens than a table of learned positions; None: there is no table."""
-    if longest is not None and tokens > longest:
-        raise ValueError(
-            f"the text has {tokens} tokens, but {owner} has {longest} learned positions; "
-            f"shorten it to {longest} tokens, or build the model with longest={tokens} or other positions"
-        )
-
-
-def check_heads(owner: str, width: int, heads: int) -> None:
-    checks.positive_ints(owner, width=width, heads=heads)
-    if width % heads:
-        raise ValueError(
-            f"width must split evenly over heads, got width={width} and heads={heads}; "
-            f"try width={width - width % heads or heads}, or another number of heads"
-        )

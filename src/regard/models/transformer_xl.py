@@ -10,9 +10,10 @@ from regard.attn import checks
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import RelativeXL
 from regard.layers.adaptive_embedding import AdaptiveEmbedding
-from regard.layers.causal_stack import CausalStack, check_heads
+from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
+from regard.layers.position_choices import check_heads
 from regard.layers.transformer import EncoderLayer
 from regard.losses.adaptive_softmax import AdaptiveSoftmax, cluster_bounds, cluster_widths
 from regard.models.language_model import TransformerLanguageModel, init_weights

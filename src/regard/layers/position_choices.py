@@ -1,0 +1,77 @@
+"""Positions of Transformers by name: added to the embeddings or to the scores, or a rotation of queries and keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, T5Buckets
+from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
+
+# of the longest text and the width
+ADDED: dict[str, Callable[[int, int], nn.Module]] = {
+    "learned": LearnedPositions,
+    "sinusoidal": lambda longest, width: Sinusoidal(width),
+}
+# of the width, the heads and whether every query stands behind its keys
+BIASES: dict[str, Callable[[int, int, bool], Bias]] = {
+    "relative": lambda width, heads, causal: RelativeXL(width, heads, width // heads),
+    "alibi": lambda width, heads, causal: ALiBi(heads),
+    "t5": lambda width, heads, causal: T5Buckets(heads, bidirectional=not causal),
+}
+POSITIONS = (*ADDED, *BIASES, "rotary", "none")
+
+
+@dataclass(frozen=True)
+class PositionChoice:
+    """The parts that one name of POSITIONS gives to a stack of layers."""
+
+    name: str
+    width: int
+    heads: int
+    longest: int
+    causal: bool
+    owner: str  # the model, for errors
+
+    def __post_init__(self) -> None:
+        checks.known("positions", self.name, POSITIONS)
+        checks.positive_ints(self.owner, longest=self.longest)
+        check_heads(self.owner, self.width, self.heads)
+
+    def added(self) -> nn.Module | None:
+        """The layer that adds them to the embeddings, if they are added there."""
+        return ADDED[self.name](self.longest, self.width) if self.name in ADDED else None
+
+    def bias(self) -> Bias | None:
+        """The bias of one layer, if they are added to the scores."""
+        return BIASES[self.name](self.width, self.heads, self.causal) if self.name in BIASES else None
+
+    def rotary(self) -> Rotary | None:
+        return Rotary(self.width // self.heads) if self.name == "rotary" else None
+
+    def check_length(self, tokens: int) -> None:
+        """Raises if a text has more tokens than a table of learned positions."""
+        if self.name == "learned" and tokens > self.longest:
+            raise ValueError(
+                f"the text has {tokens} tokens, but {self.owner} has {self.longest} learned positions; "
+                f"shorten it to {self.longest} tokens, or build the model with longest={tokens} or other positions"
+            )
+
+    def add(self, layer: nn.Module | None, x: Tensor, positions: Tensor) -> Tensor:  # "b t d", "t" or "b t"
+        """x with the positions that `layer`, made by `added`, adds to it."""
+        if layer is None:
+            return x
+        if self.name == "learned" and positions.numel():
+            self.check_length(int(positions.max()) + 1)
+        return layer(x, positions)
+
+
+def check_heads(owner: str, width: int, heads: int) -> None:
+    """Raises unless the width splits evenly over the heads."""
+    checks.positive_ints(owner, width=width, heads=heads)
+    if width % heads:
+        raise ValueError(
+            f"width must split evenly over heads, got width={width} and heads={heads}; "
+            f"try width={width - width % heads or heads}, or another number of heads"
+        )
