@@ -93,8 +93,11 @@ from .gates.insert import insert as insert, remove as remove
 from .gates.non_local import NonLocal as NonLocal
 from .gates.parameter_free import MagnitudeSaliency as MagnitudeSaliency, MaxSaliency as MaxSaliency, SimAM as SimAM
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
+from .models.bert import BERT as BERT, BERTClassifier as BERTClassifier, BERTMaskedLM as BERTMaskedLM
 from .models.gpt2 import GPT2 as GPT2
+from .models.llama import Llama as Llama
 from .models.transformer_xl import TransformerXL as TransformerXL
+from .models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 from .recording.analysis.words import Words as Words
 from .recording.record import record as record
 from .recording.recorded_map import RecordedMap as RecordedMap

@@ -8,8 +8,8 @@ import torch
 from tests.models.cases import HEADS
 from torch import nn
 
-from regard.models import GPT2, TransformerXL
-from regard.models.gpt2 import POSITIONS
+from regard.layers.position_choices import POSITIONS
+from regard.models import GPT2, Llama, TransformerXL
 from regard.models.language_model import TransformerLanguageModel
 
 # sizes that share no factor: a swapped axis must fail
@@ -27,17 +27,24 @@ def xl(**choices: Any) -> Make:
     return functools.partial(TransformerXL, V, **{**SIZES, "memory": 11, **choices})
 
 
+def llama(**choices: Any) -> Make:
+    return functools.partial(Llama, V, **{**SIZES, **choices})
+
+
 WITHOUT_MEMORY: dict[str, Make] = {f"gpt2, {name}": gpt2(positions=name) for name in POSITIONS}
 WITHOUT_MEMORY |= {f"gpt2, {name} heads": gpt2(attention=name, layers=1) for name in HEADS}
 WITHOUT_MEMORY |= {
     "gpt2, a list, rotary": gpt2(attention=["dot", "sparsemax", "null"], positions="rotary"),
     "gpt2, additive, relative": gpt2(attention="additive", positions="relative"),
     "gpt2, entmax, alibi": gpt2(attention="entmax", positions="alibi"),
+    "llama, grouped": llama(kv_heads=1, head_dim=6),
+    "llama, biases, tied": llama(bias=True, feed_bias=True, tied=True, attention="additive"),
 }
 WITH_MEMORY: dict[str, Make] = {
     "gpt2, memory": gpt2(memory=11),
     "gpt2, memory, rotary": gpt2(memory=11, positions="rotary"),
     "gpt2, memory, t5, same length": gpt2(memory=9, positions="t5", same_length=True),
+    "llama, window": llama(window=8),
     "xl": xl(),
     "xl, pre-norm": xl(norm="pre", shared_uv=False),
     "xl, clamp, same length": xl(clamp=3, same_length=True),

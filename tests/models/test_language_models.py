@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.models.language_model_cases import ALL, WITH_MEMORY, B, T, V, built, gpt2, texts, xl
+from tests.models.language_model_cases import ALL, WITH_MEMORY, B, T, V, built, gpt2, llama, texts, xl
 from torch import Tensor
 
 import regard
@@ -14,12 +14,12 @@ from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample
-from regard.models.gpt2 import POSITIONS
+from regard.layers.position_choices import POSITIONS
 
 every = pytest.mark.parametrize("name", ALL)
 with_memory = pytest.mark.parametrize("name", WITH_MEMORY)
 some = pytest.mark.parametrize(
-    "name", ["gpt2, learned", "gpt2, memory, rotary", "xl, clamp, same length", "xl, adaptive"]
+    "name", ["gpt2, learned", "gpt2, memory, rotary", "llama, grouped", "xl, clamp, same length", "xl, adaptive"]
 )
 
 PROMPTS = [[3, 5, 1], [6], [1, 3, 3, 0, 4, 2, 7]]
@@ -282,6 +282,7 @@ def test_what_is_wrong_is_told() -> None:
         "unknown norm 'before'": xl(norm="before"),
         r"cutoffs must increase from 1 to below the vocabulary of 19 words for TransformerXL, got \[9, 4\]; "
         r"try cutoffs=\[1\]": xl(cutoffs=[9, 4]),
+        "window must be a whole number, 1 or more, for Llama, got 0": llama(window=0),
         "attention='monotonic' cannot be used in the heads of a Transformer": gpt2(attention="monotonic"),
     }
     for message, make in told.items():

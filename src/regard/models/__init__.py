@@ -3,9 +3,12 @@
 from torch import nn
 
 from regard.models.bag_of_words import BagOfWords
+from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.convnet import ConvNet
 from regard.models.gpt2 import GPT2
 from regard.models.hierarchical import HierarchicalAttention
+from regard.models.language_model import TransformerLanguageModel
+from regard.models.llama import Llama
 from regard.models.ram import RAM
 from regard.models.row_reader import RowReader
 from regard.models.sagan import SelfAttentionGAN
@@ -14,12 +17,19 @@ from regard.models.seq2seq import Seq2Seq
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.models.transformer import Transformer
 from regard.models.transformer_xl import TransformerXL
+from regard.models.vit import ViT, ViTClassifier
 
 TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer]] = {"seq2seq": Seq2Seq, "transformer": Transformer}
-LANGUAGE_MODELS: dict[str, type[GPT2] | type[TransformerXL]] = {"gpt2": GPT2, "transformer-xl": TransformerXL}
+LANGUAGE_MODELS: dict[str, type[TransformerLanguageModel]] = {
+    "gpt2": GPT2,
+    "transformer-xl": TransformerXL,
+    "llama": Llama,
+}
 MODELS: dict[str, type[nn.Module]] = {
     **TRANSLATORS,
     **LANGUAGE_MODELS,
+    "bert": BERT,
+    "vit": ViT,
     "convnet": ConvNet,
     "rows": RowReader,
     "ram": RAM,
@@ -31,14 +41,18 @@ MODELS: dict[str, type[nn.Module]] = {
 }
 
 __all__ = [
+    "BERT",
     "GPT2",
     "LANGUAGE_MODELS",
     "MODELS",
     "RAM",
     "TRANSLATORS",
+    "BERTClassifier",
+    "BERTMaskedLM",
     "BagOfWords",
     "ConvNet",
     "HierarchicalAttention",
+    "Llama",
     "RowReader",
     "SelfAttentionGAN",
     "SelfAttentive",
@@ -46,4 +60,6 @@ __all__ = [
     "ShowAttendTell",
     "Transformer",
     "TransformerXL",
+    "ViT",
+    "ViTClassifier",
 ]

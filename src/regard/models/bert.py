@@ -1,0 +1,161 @@
+"""BERT: the bidirectional encoder of Devlin et al., its masked-LM head and its classifier."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.mask import Mask
+from regard.layers.dropout import Dropout
+from regard.layers.head_attention import head_attention
+from regard.layers.position_choices import PositionChoice
+from regard.layers.transformer import Activation, EncoderLayer
+from regard.losses.linear_cross_entropy import linear_cross_entropy
+from regard.models.language_model import init_weights
+
+NORMS = ("pre", "post")
+
+
+class Pooler(nn.Module):
+    """tanh(W x + b), x the state of the first token."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:  # "… d" -> "… d"
+        return torch.tanh(self.linear(x))
+
+
+class BERT(nn.Module):
+    """x = norm(E[w] + P + S[type]); x = norm(x + attention(x)); x = norm(x + W₂ gelu(W₁ x))  (Devlin et al. 2019).
+
+    `types` is the number of token types; a text without types has type 0, whose vector is added, too. `positions` and
+    `attention` are those of GPT2, in both directions. `norm` stands behind each sublayer ("post", as in the paper) or
+    before it. gelu is the exact form. With `pooler` the model has `pooler(states[:, 0])`, trained with a classifier.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        *,
+        width: int = 256,
+        layers: int = 4,
+        heads: int = 4,
+        feed: int | None = None,
+        longest: int = 512,
+        types: int = 2,
+        positions: str = "learned",
+        norm: str = "post",
+        attention: str | Sequence[str] | None = None,
+        activation: Activation | None = None,
+        eps: float = 1e-12,
+        pooler: bool = False,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        feed = 4 * width if feed is None else feed
+        checks.known("norm", norm, NORMS)
+        checks.positive_ints("BERT", vocabulary=vocabulary, layers=layers, feed=feed, types=types)
+        self.positions = PositionChoice(positions, width, heads, longest, False, "BERT")
+        self.width = width
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.place = self.positions.added()
+        self.types = nn.Embedding(types, width)
+        self.embedding_norm = nn.LayerNorm(width, eps)
+        self.dropout = Dropout(dropout)
+
+        def layer() -> EncoderLayer:
+            heads_layer = MultiHead(
+                width,
+                heads,
+                attention=head_attention(attention, heads, width // heads, self.positions.bias()),
+                rotate=self.positions.rotary(),
+            )
+            return EncoderLayer(
+                width,
+                feed,
+                heads_layer,
+                norm_first=norm == "pre",
+                dropout=dropout,
+                norm=lambda dim: nn.LayerNorm(dim, eps),
+                activation=nn.GELU() if activation is None else activation,
+            )
+
+        self.layers = nn.ModuleList(layer() for _ in range(layers))
+        self.norm = nn.LayerNorm(width, eps) if norm == "pre" else nn.Identity()
+        self.pooler = Pooler(width) if pooler else None
+        init_weights(self, residual_std=0.02)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        mask: Mask | Tensor | None = None,
+        *,
+        types: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:  # "b t", types "b t", positions "t" or "b t" -> "b t d"
+        """`mask` hides padding, Lengths(lengths), or separates packed texts, Documents(ids) with their `positions`."""
+        here = torch.arange(tokens.shape[1], device=tokens.device) if positions is None else positions
+        x = self.positions.add(self.place, self.embedding(tokens), here)
+        x = x + self.types(torch.zeros_like(tokens) if types is None else types)
+        x = self.dropout(self.embedding_norm(x))
+        both = None if positions is None else (positions, positions)
+        for layer in self.layers:
+            x = layer(x, mask, positions=both).out
+        return self.norm(x)
+
+
+class BERTMaskedLM(nn.Module):
+    """p(w | text) = softmax(E norm(gelu(W x)) + b) at every token; E is the embedding of the encoder."""
+
+    def __init__(self, encoder: BERT, *, activation: Activation | None = None, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.transform = nn.Linear(encoder.width, encoder.width)
+        self.activation = nn.GELU() if activation is None else activation
+        self.norm = nn.LayerNorm(encoder.width, eps)
+        self.output = nn.Linear(encoder.width, encoder.embedding.num_embeddings)
+        self.output.weight = encoder.embedding.weight
+        nn.init.normal_(self.transform.weight, std=0.02)
+        for linear in (self.transform, self.output):
+            nn.init.zeros_(linear.bias)
+
+    def head(self, x: Tensor) -> Tensor:  # "… d" -> "… d"
+        """The inputs of the vocabulary layer, from states of the encoder: select the masked tokens before."""
+        return self.norm(self.activation(self.transform(x)))
+
+    def token_loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # "n d", "n" -> scalar, "n"
+        """Σ −log p(target), to be trained, and −log p of each target, from states of the encoder."""
+        return linear_cross_entropy(self.head(x), self.output.weight, targets, bias=self.output.bias)
+
+    def forward(
+        self, tokens: Tensor, mask: Mask | Tensor | None = None, *, types: Tensor | None = None
+    ) -> Tensor:  # "b t" -> "b t v"
+        return self.output(self.head(self.encoder(tokens, mask, types=types)))
+
+
+class BERTClassifier(nn.Module):
+    """W tanh(W_p x + b_p) + b, x the state of the first token."""
+
+    def __init__(self, encoder: BERT, classes: int, *, dropout: float = 0.1) -> None:
+        super().__init__()
+        checks.positive_ints("BERTClassifier", classes=classes)
+        if encoder.pooler is None:
+            raise ValueError(
+                "encoder has no pooler, which a BERTClassifier reads; build it with BERT(..., pooler=True)"
+            )
+        self.encoder = encoder
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(encoder.width, classes)
+        nn.init.normal_(self.output.weight, std=0.02)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(
+        self, tokens: Tensor, mask: Mask | Tensor | None = None, *, types: Tensor | None = None
+    ) -> Tensor:  # "b t" -> "b c"
+        assert self.encoder.pooler is not None
+        pooled = self.encoder.pooler(self.encoder(tokens, mask, types=types)[:, 0])
+        return self.output(self.dropout(pooled))

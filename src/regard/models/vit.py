@@ -1,0 +1,95 @@
+"""ViT: the Transformer over patches of an image of Dosovitskiy et al., and its classifier."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.position import LearnedPositions
+from regard.layers.dropout import Dropout
+from regard.layers.head_attention import head_attention
+from regard.layers.position_choices import check_heads
+from regard.layers.transformer import Activation, EncoderLayer
+from regard.models.bert import Pooler
+from regard.models.language_model import init_weights
+
+
+class ViT(nn.Module):
+    """x = [class; W patches] + P; x += attention(norm x); x += W₂ gelu(W₁ norm x); norm x  (Dosovitskiy et al. 2021).
+
+    `image` is the height and width of the images, or one number for both; `patch` that of the patches. The first state
+    is that of the class token, then the patches follow row by row. With `pooler` the model has `pooler(states[:, 0])`.
+    """
+
+    def __init__(
+        self,
+        image: int | tuple[int, int],
+        *,
+        patch: int = 16,
+        channels: int = 3,
+        width: int = 192,
+        layers: int = 4,
+        heads: int = 3,
+        feed: int | None = None,
+        attention: str | Sequence[str] | None = None,
+        activation: Activation | None = None,
+        eps: float = 1e-6,
+        pooler: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        feed = 4 * width if feed is None else feed
+        self.image = (image, image) if isinstance(image, int) else tuple(image)
+        checks.positive_ints("ViT", image=self.image[0], patch=patch, channels=channels, layers=layers, feed=feed)
+        check_heads("ViT", width, heads)
+        if any(size % patch for size in self.image):
+            raise ValueError(
+                f"image must divide into patches, got image={image} and patch={patch}; "
+                f"try image={max(self.image[0] // patch, 1) * patch}"
+            )
+        rows, columns = (size // patch for size in self.image)
+        self.patches = nn.Conv2d(channels, width, patch, patch)
+        self.class_token = nn.Parameter(torch.randn(width) * 0.02)
+        self.place = LearnedPositions(1 + rows * columns, width)
+        self.dropout = Dropout(dropout)
+        self.width = width
+        self.layers = nn.ModuleList(
+            EncoderLayer(
+                width,
+                feed,
+                MultiHead(width, heads, attention=head_attention(attention, heads, width // heads)),
+                norm_first=True,
+                dropout=dropout,
+                norm=lambda dim: nn.LayerNorm(dim, eps),
+                activation=nn.GELU() if activation is None else activation,
+            )
+            for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width, eps)
+        self.pooler = Pooler(width) if pooler else None
+        init_weights(self, residual_std=0.02)
+
+    def forward(self, images: Tensor) -> Tensor:  # "b c h w" -> "b 1+p d"
+        if images.ndim != 4 or tuple(images.shape[1:]) != (self.patches.in_channels, *self.image):
+            expected = ", ".join(map(str, (self.patches.in_channels, *self.image)))
+            raise ValueError(f"images must be (b, {expected}) for this ViT, got {checks.shape(images)}; resize them")
+        x = self.patches(images).flatten(2).transpose(1, 2)  # "b p d"
+        x = self.dropout(self.place(torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)))
+        for layer in self.layers:
+            x = layer(x).out
+        return self.norm(x)
+
+
+class ViTClassifier(nn.Module):
+    """W x + b, x the state of the class token."""
+
+    def __init__(self, encoder: ViT, classes: int) -> None:
+        super().__init__()
+        checks.positive_ints("ViTClassifier", classes=classes)
+        self.encoder = encoder
+        self.output = nn.Linear(encoder.width, classes)
+
+    def forward(self, images: Tensor) -> Tensor:  # "b c h w" -> "b classes"
+        return self.output(self.encoder(images)[:, 0])
