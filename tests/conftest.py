@@ -15,6 +15,8 @@ import hypothesis
 import pytest
 import torch
 
+from regard.cli import progress
+
 # Derandomized: `make test` either passes or fails, whoever runs it. To search further: --hypothesis-profile=search.
 hypothesis.settings.register_profile("stable", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
@@ -25,6 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # The workers already share the cores; threads on top of them only wait for one another.
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
+    # A busy machine would print the notices of slow work; tests of these set a patience of their own.
+    progress._PATIENCE = progress._INTERVAL = 3600.0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

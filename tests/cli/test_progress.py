@@ -22,7 +22,18 @@ from regard.cli.progress import (
     start_line,
     step_line,
 )
-from regard.training.events import Ahead, Event, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
+from regard.training.events import (
+    Ahead,
+    Event,
+    InterimReport,
+    Prepared,
+    Saved,
+    Started,
+    StepLogged,
+    Stopped,
+    Validated,
+    Warned,
+)
 from regard.training.protocol import ValidationResult
 
 STARTED = Started(Path("run"), 1234, "cpu", 1, 2, {1: 0.5, 2: 0.25}, 0, 10, 7, False)
@@ -66,18 +77,73 @@ def test_slow_work_is_announced(lines: list[str], monkeypatch: pytest.MonkeyPatc
     def slow() -> Iterator[Event]:
         yield Ahead("composing")
         assert out.getvalue() == "composing\n"
+        if lines:
+            monkeypatch.setattr(progress, "_PATIENCE", 0.05)
         yield PREPARED
         assert "run: made of numbers" in out.getvalue()
         while lines and lines[0] not in out.getvalue():
             time.sleep(0.01)
         yield replace(STARTED, summary=PREPARED.summary)
 
-    # so long that a busy machine does not reach it in the case without a delay
-    monkeypatch.setattr(progress, "_PATIENCE", 0.05 if lines else 600.0)
     out = io.StringIO()
     with screen(out) as shown:
         show_events(slow(), shown)
     assert out.getvalue().splitlines() == ["composing", "run: made of numbers", *lines, start_line(STARTED)]
+
+
+def test_set_up_says_that_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line after a few seconds, and then again with the time spent; a notice of the task takes its place."""
+
+    def waits_for(text: str) -> None:
+        while text not in out.getvalue():
+            time.sleep(0.01)
+
+    def slow() -> Iterator[Event]:
+        waits_for("preparing the data and the model\npreparing the data and the model (0:00)\n")
+        yield Ahead("composing")
+        waits_for("composing\ncomposing (0:00)\n")
+        yield STARTED
+
+    monkeypatch.setattr(progress, "_PATIENCE", 0.05)
+    monkeypatch.setattr(progress, "_INTERVAL", 0.05)
+    out = io.StringIO()
+    with screen(out) as shown:
+        show_events(slow(), shown)
+    assert out.getvalue().endswith(f"{start_line(STARTED)}\n")
+    out = io.StringIO()
+    with progress.setup_notice(out):
+        waits_for("loading PyTorch\nloading PyTorch (0:00)\n")
+    monkeypatch.setenv("RANK", "1")
+    before = threading.active_count()
+    with progress.setup_notice(out):
+        assert threading.active_count() == before
+
+
+def test_progress_by_time_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line after half a minute without any; on a terminal every report moves the bar."""
+
+    class SetClock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    set_clock = SetClock()
+    monkeypatch.setattr(progress, "time", set_clock)
+    monkeypatch.setattr(progress, "_INTERVAL", 30.0)
+    out = io.StringIO()
+    shown = ProgressLines(out)
+    for second in range(1, 100):
+        set_clock.now = float(second)
+        if second == 40:
+            shown.show_step(STEPPED)
+        show_events((event for event in [InterimReport(replace(STEPPED, step=second))]), shown)
+    assert [line.split(" of ")[0] for line in out.getvalue().splitlines()] == ["step 30", "step 5", "step 70"]
+    monkeypatch.setenv("TERM", "xterm")
+    bar = Bar(Terminal())
+    with bar:
+        bar.show_interim(replace(STEPPED, step=7))
+        assert bar._progress.tasks[0].description.startswith("step 7 of 10")
 
 
 def test_an_error_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,11 +45,6 @@ from regard.training.state import TrainingState
         ({"device": "tpu"}, "unknown device 'tpu'; did you mean 'cpu'\\? known are: auto, cpu, cuda, mps"),
         ({"parallel": "both"}, "unknown parallel 'both'; known are: replicate, shard"),
         (
-            {"steps": None, "minutes": 5, "schedule": "cosine"},
-            "schedule 'cosine' needs to know the number of steps, which minutes=5 does not give; "
-            "give steps or epochs as well, or take schedule='inverse-sqrt'",
-        ),
-        (
             {"plateau_factor": 0.5},
             "plateau_factor=0.5 has no effect with schedule 'inverse-sqrt'; take schedule='plateau'",
         ),

@@ -169,24 +169,6 @@ def test_epochs_count_the_batches_of_the_first(tmp_path: Path) -> None:
     assert run(tmp_path / "c", epochs=100, steps=2)[-1].step == 2
 
 
-def test_minutes_end_a_run(tmp_path: Path) -> None:
-    events = run(tmp_path, minutes=0.005, log_every=5)
-    assert events[-1].reason == "minutes"
-    assert events[-1].text == f"0.005 minutes have passed, at step {events[-1].step}"
-    assert events[-1].step > 0
-    assert events[0].steps is None
-    assert of(Validated, events)[-1].step == events[-1].step
-    assert of(StepLogged, events)[0].remaining <= 0.3
-    again = run(tmp_path, minutes=0.005, resume=True)
-    assert again[-1].reason == "nothing left"
-    assert again[-1].text.startswith("nothing is left to train: 0.005 minutes have passed, at step")
-    assert again[-1].text.endswith("raise minutes=0.005 to go on")
-    elapsed = checkpoint.read(tmp_path / "last.safetensors").facts["progress"]["elapsed"]
-    more = run(tmp_path, minutes=elapsed / 60 + 0.005, resume=True)
-    assert more[-1].reason == "minutes"
-    assert more[-1].step > events[-1].step
-
-
 def test_seeds_are_mixed() -> None:
     seeds = {
         derive_seed(seed, step, micro, rank)

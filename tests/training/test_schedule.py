@@ -22,14 +22,19 @@ def rates(make: Any, steps: int) -> list[float]:
     return lrs
 
 
+def factors(name: Any, steps: int) -> list[float]:
+    training = TrainingConfig(steps=steps, schedule=name, warmup=0)
+    return [schedule.factor(training, step, steps, Plateau()) for step in range(1, steps + 1)]
+
+
 def test_cosine_is_that_of_torch() -> None:
     want = rates(lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=23), 23)
-    assert [schedule.cosine(step, 0, 23) for step in range(1, 24)] == pytest.approx(want, abs=1e-12)
+    assert factors("cosine", 23) == pytest.approx(want, abs=1e-12)
 
 
 def test_linear_is_that_of_torch() -> None:
     want = rates(lambda o: lr_scheduler.LinearLR(o, start_factor=1.0, end_factor=0.0, total_iters=23), 23)
-    assert [schedule.linear(step, 0, 23) for step in range(1, 24)] == pytest.approx(want, abs=1e-12)
+    assert factors("linear", 23) == pytest.approx(want, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +64,9 @@ def test_the_inverse_square_root_is_its_formula() -> None:
 
 
 def test_beyond_the_end_nothing_is_learned() -> None:
-    assert schedule.cosine(50, 3, 23) == pytest.approx(0.0)
-    assert schedule.linear(50, 3, 23) == 0.0
+    for name in ("cosine", "linear"):
+        training = TrainingConfig(steps=23, schedule=name, warmup=3)  # type: ignore[arg-type]
+        assert schedule.factor(training, 50, 23, Plateau()) == pytest.approx(0.0)
 
 
 def test_plateau_is_that_of_torch() -> None:

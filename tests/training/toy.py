@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
+from regard.training.events import InterimReport
 from regard.training.fit import fit
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
@@ -161,10 +162,9 @@ TASKS = {"toy": Toy, "stateful": StatefulToy, "caption": caption, "translate": s
 
 
 def run(folder: Path, task: Any = None, resume: bool = False, **training: Any) -> list[Any]:
-    """All events of a fit."""
-    return list(
-        fit(task or Toy(), folder, TrainingConfig(**{"threads": 1, "device": "cpu", **training}), resume=resume)
-    )
+    """All events of a fit, but for the reports that depend on the clock."""
+    config = TrainingConfig(**{"threads": 1, "device": "cpu", **training})
+    return [event for event in fit(task or Toy(), folder, config, resume) if not isinstance(event, InterimReport)]
 
 
 def of(kind: type, events: list[Any]) -> list[Any]:

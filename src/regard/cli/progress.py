@@ -8,13 +8,27 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from regard.cli.main import is_main_process
 from regard.common.wording import plural
-from regard.training.events import Ahead, Event, Prepared, Saved, Started, StepLogged, Stopped, Validated, Warned
+from regard.training.events import (
+    Ahead,
+    Event,
+    InterimReport,
+    Prepared,
+    Saved,
+    Started,
+    StepLogged,
+    Stopped,
+    Validated,
+    Warned,
+)
 
-# seconds without output after which a line announces a slow trial of thread counts
+# seconds without output after which a line says what takes long
 _PATIENCE = 2.0
-# seconds between lines of progress where there is no terminal
-_INTERVAL = 10.0
+# seconds without output after which a line of progress follows where there is no terminal
+_INTERVAL = 30.0
+# the same for examples that are evaluated
+_EXAMPLES_INTERVAL = 10.0
 
 
 class Screen(Protocol):
@@ -30,12 +44,15 @@ class Screen(Protocol):
 
     def show_step(self, event: StepLogged) -> None: ...
 
+    def show_interim(self, event: StepLogged) -> None: ...
+
 
 class ProgressLines:
-    """One line per event, for files and pipes."""
+    """One line per event, for files and pipes; progress between logged steps after a time without any line."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._last = time.monotonic()
 
     def __enter__(self) -> "ProgressLines":
         return self
@@ -45,13 +62,18 @@ class ProgressLines:
 
     def print_line(self, text: str) -> None:
         print(text, file=self._out, flush=True)
+        self._last = time.monotonic()
 
     def show_step(self, event: StepLogged) -> None:
         self.print_line(step_line(event))
 
+    def show_interim(self, event: StepLogged) -> None:
+        if time.monotonic() - self._last >= _INTERVAL:
+            self.show_step(event)
+
 
 class Bar:
-    """Lines that stay, and below them a bar that changes with every logged step."""
+    """Lines that stay, and below them a bar that changes with every logged step, and every second between them."""
 
     def __init__(self, out: TextIO) -> None:
         self._progress = _bars(out)
@@ -71,6 +93,8 @@ class Bar:
     def show_step(self, event: StepLogged) -> None:
         total = None if event.remaining is None else event.elapsed + event.remaining
         self._progress.update(self._bar, description=step_line(event), completed=event.elapsed, total=total)
+
+    show_interim = show_step
 
 
 def _bars(out: TextIO) -> Any:
@@ -103,7 +127,7 @@ def example_progress(noun: str, out: TextIO) -> Iterator[Callable[[int, int], No
         nonlocal last
         if done == 0:
             print(f"regard: {plural(total, noun)} to evaluate", file=out, flush=True)
-        elif done < total and time.monotonic() - last >= _INTERVAL:
+        elif done < total and time.monotonic() - last >= _EXAMPLES_INTERVAL:
             last = time.monotonic()
             print(f"regard: {line(done, total)}", file=out, flush=True)
 
@@ -125,6 +149,7 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
     stopped = None
     has_summary = False
     with contextlib.closing(events), _DelayedLine(screen) as delayed:  # type: ignore[type-var]
+        delayed.schedule("preparing the data and the model")
         for event in events:
             delayed.cancel()
             if isinstance(event, Prepared | Started):
@@ -137,8 +162,11 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
                     delayed.schedule(trial_line(event))
             elif isinstance(event, Ahead):
                 screen.print_line(event.text)
+                delayed.schedule(event.text, said=True)
             elif isinstance(event, StepLogged):
                 screen.show_step(event)
+            elif isinstance(event, InterimReport):
+                screen.show_interim(event.progress)
             elif isinstance(event, Validated):
                 screen.print_line(score_line(event))
                 if event.improved and event.score.sample:
@@ -152,12 +180,22 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
     return stopped
 
 
+@contextlib.contextmanager
+def setup_notice(out: TextIO) -> Iterator[None]:
+    """Lines that say that PyTorch is being loaded, if it takes long; in the first process alone."""
+    with _DelayedLine(ProgressLines(out)) as delayed:
+        if is_main_process():
+            delayed.schedule("loading PyTorch")
+        yield
+
+
 class _DelayedLine:
-    """A line that is printed only if no other output comes within a few seconds."""
+    """A line that is printed if no other output comes within a few seconds, and then again with the time spent."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._timer: threading.Timer | None = None
+        self._thread: threading.Thread | None = None
+        self._done = threading.Event()
 
     def __enter__(self) -> "_DelayedLine":
         return self
@@ -165,14 +203,23 @@ class _DelayedLine:
     def __exit__(self, *_: object) -> None:
         self.cancel()
 
-    def schedule(self, text: str) -> None:
-        self._timer = threading.Timer(_PATIENCE, self._screen.print_line, (text,))
-        self._timer.start()
+    def schedule(self, text: str, said: bool = False) -> None:
+        """`said`: the line is on the screen already."""
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._announce, args=(text, said, self._done), daemon=True)
+        self._thread.start()
+
+    def _announce(self, text: str, said: bool, done: threading.Event) -> None:
+        start = time.monotonic()
+        while not done.wait(_INTERVAL if said else _PATIENCE):
+            self._screen.print_line(f"{text} ({clock(time.monotonic() - start)})" if said else text)
+            said = True
 
     def cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer.join()
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
 
 
 def trial_line(event: Prepared) -> str:

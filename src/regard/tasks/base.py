@@ -16,7 +16,6 @@ from regard.common.dataclass_json import fields_from_json, to_json
 from regard.common.option_checks import check_choices
 from regard.common.option_fields import resolve
 from regard.common.suggestions import known
-from regard.training.config import PLANNED, TrainingConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -150,8 +149,6 @@ class TaskConfig(ABC):
             ends = {dataset: getattr(budget, name) for dataset, budget in cls.budgets.items()}
             each = ", ".join(f"{end:g} for {dataset}" for dataset, end in ends.items() if end is not None)
             return f"{each}, if no end is given" if each else ""
-        if name == "schedule" and cls.training.get(name) in PLANNED:
-            return f"{cls.training[name]}; {TrainingConfig.schedule} if only minutes are given"
         if name in cls.training:
             value = cls.training[name]
             return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

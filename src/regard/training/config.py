@@ -7,7 +7,7 @@ from regard.common.option_fields import left_open
 from regard.common.suggestions import known
 
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
-# schedules that need to know the number of steps
+# schedules that depend on the number of steps
 PLANNED = ("cosine", "linear")
 # the options that end a training
 ENDS = ("steps", "epochs", "minutes")
@@ -23,12 +23,14 @@ class TrainingConfig:
     epochs: float | None = None
     """End after this many passes over the training data; each counts as many batches as the first epoch has."""
     minutes: float | None = None
-    """End after this many minutes, validation included; a resumed run counts the minutes before as well."""
+    """End after this many minutes, validation included; a resumed run counts the minutes before as well. Validates
+    at least every tenth of this time, unless validation takes long."""
 
     lr: float = 1e-3
     """The peak of the learning rate."""
     schedule: Literal["constant", "inverse-sqrt", "cosine", "linear", "plateau"] = "inverse-sqrt"
-    """The learning rate after the warm-up; cosine and linear end near zero and need steps or epochs."""
+    """The learning rate after the warm-up; cosine and linear end near zero. With minutes alone they decay over as many
+    steps as the measured speed allows."""
     warmup: int = 400
     """Steps over which the learning rate rises to its peak."""
     plateau_factor: float | None = left_open(PLATEAU_FACTOR)
@@ -45,7 +47,7 @@ class TrainingConfig:
     """Batches per step: their gradients are summed, as if they were one larger batch."""
 
     validate_every: int = 500
-    """Steps between validations; the end of training always validates."""
+    """Steps between validations; the end of training always validates, and minutes validate by time as well."""
     save_every: int = 500
     """Steps between checkpoints; every validation saves one as well."""
     log_every: int = 50
@@ -106,11 +108,6 @@ class TrainingConfig:
             raise ValueError(
                 "warmup=0 with schedule='inverse-sqrt' would lower the learning rate from the first step on; "
                 "give warmup=400, or take schedule='constant'"
-            )
-        if self.schedule in PLANNED and self.steps is None and self.epochs is None:
-            raise ValueError(
-                f"schedule {self.schedule!r} needs to know the number of steps, which minutes={self.minutes} does not "
-                "give; give steps or epochs as well, or take schedule='inverse-sqrt'"
             )
         if self.schedule != "plateau":
             for name in ("plateau_factor", "plateau_patience"):

@@ -62,6 +62,13 @@ class StepLogged:
 
 
 @dataclass(frozen=True)
+class InterimReport:
+    """Progress between two logged steps, at most once per second; no file records it."""
+
+    progress: StepLogged
+
+
+@dataclass(frozen=True)
 class Validated:
     """The score of the weights after `step`, or of the average of several checkpoints."""
 
@@ -92,4 +99,4 @@ class Stopped:
     text: str
 
 
-Event = Ahead | Prepared | Started | StepLogged | Validated | Saved | Warned | Stopped
+Event = Ahead | Prepared | Started | StepLogged | InterimReport | Validated | Saved | Warned | Stopped

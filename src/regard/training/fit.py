@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 from regard.common import atomic_files
-from regard.training import checkpoint, messages, setup, stopping
+from regard.training import checkpoint, messages, setup, stopping, time_budget
 from regard.training.checkpoint import Checkpoint
 from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
 from regard.training.epoch_plan import EpochPlan
-from regard.training.events import Event, Prepared, Saved, Started, StepLogged, Validated
+from regard.training.events import Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated
 from regard.training.metrics_log import MetricsLog
 from regard.training.protocol import TrainableTask, ValidationResult
 from regard.training.run_folder import AVERAGE, BEST, CONFIG, LAST, VALIDATED, write_config
@@ -30,9 +30,13 @@ from regard.training.runtime.signals import Interrupts
 from regard.training.schedule import factor
 from regard.training.state import LogWindow, TrainingState, derive_seed, is_better
 from regard.training.step import Diverged, Stepper, set_seed
+from regard.training.time_budget import ClockRequests
 from regard.training.validation import Validation
 
 __all__ = ["Diverged", "fit"]
+
+# seconds between reports of progress
+_REPORT_INTERVAL = 1.0
 
 
 def fit(task: TrainableTask, run: Path, training: TrainingConfig, resume: bool = False) -> Iterator[Event]:
@@ -93,6 +97,8 @@ class _Trainer:
         self.saved_state = replace(self.state, elapsed=0.0)
         # the clock, and the seconds and loss terms of the steps since the last logged one
         self.start, self.step_seconds, self.terms = 0.0, 0.0, 0
+        self.reported = 0.0
+        self.clock = ClockRequests()
 
     def begin(self) -> None:
         """Opens the files of the run and starts the clock."""
@@ -105,7 +111,7 @@ class _Trainer:
             except BaseException:
                 self.close()
                 raise
-        self.start = time.perf_counter()
+        self.start = self.reported = time.perf_counter()
 
     def close(self) -> None:
         if self.metrics is not None:
@@ -167,12 +173,21 @@ class _Trainer:
         step = self.state.step
         if step and step % self.training.log_every == 0:
             yield from self._log()
-        if step and step % self.training.validate_every == 0:
+        if self.clock.estimate:
+            self._estimate_steps()
+        if step and (self.clock.validate or step % self.training.validate_every == 0):
             yield from self._validate()
-        if step % self.training.save_every == 0:
+        # what was estimated is saved at once: a run that is killed afterwards goes on with it
+        if self.clock.estimate or step % self.training.save_every == 0:
             yield from self._save()
+        self.clock = ClockRequests()
+        now = time.perf_counter()
+        if self.state.window.steps and now - self.reported >= _REPORT_INTERVAL:
+            self.reported = now
+            yield InterimReport(self._progress(replace(self.state, elapsed=self._elapsed())))
 
     def _finish(self, reason: str) -> Iterator[Event]:
+        self.clock = ClockRequests()
         if reason != "interrupted":
             yield from self._log()
             yield from self._validate()
@@ -211,15 +226,27 @@ class _Trainer:
         return None
 
     def _stop_request(self) -> str | None:
-        """The reason to stop before the next step: a signal to any process, or the clock of the first one."""
-        minutes = self.training.minutes
-        time_is_up = minutes is not None and self._elapsed() >= 60 * minutes
-        requests = [float(self.interrupts.stop_requested), float(time_is_up and self.processes.is_first)]
-        interrupted, ended = self.processes.sum(requests)
-        return "interrupted" if interrupted else "minutes" if ended else None
+        """The reason to stop before the next step: a signal to any process, or the clock of the first one.
+
+        The other decisions of that clock hold after the step.
+        """
+        clock = ClockRequests()
+        if self.processes.is_first:
+            clock = time_budget.requests(self.training, self.steps, self.state, self._elapsed())
+        wishes = [float(self.interrupts.stop_requested), clock.stop, clock.validate, clock.estimate]
+        interrupted, *decisions = map(bool, self.processes.sum(wishes))
+        self.clock = ClockRequests(*decisions)
+        return "interrupted" if interrupted else "minutes" if self.clock.stop else None
+
+    def _estimate_steps(self) -> None:
+        """Estimates the number of steps at the end of the minutes; all processes must call this."""
+        (steps,) = self.processes.broadcast(
+            [float(time_budget.estimated_steps(self.training, self.state, self._elapsed()))]
+        )
+        self.state = replace(self.state, estimate=time_budget.revised(self.training, self.state, int(steps)))
 
     def _lr(self, step: int) -> float:
-        return self.training.lr * factor(self.training, step, self.steps, self.state.plateau)
+        return self.training.lr * factor(self.training, step, self.steps, self.state.plateau, self.state.estimate)
 
     def _elapsed(self) -> float:
         return self.state.elapsed + time.perf_counter() - self.start
@@ -233,10 +260,20 @@ class _Trainer:
     # Log, validate, average, save
 
     def _log(self) -> Iterator[Event]:
-        state, window = self._update_elapsed(), self.state.window
-        if not window.steps:
+        state = self._update_elapsed()
+        if not state.window.steps:
             return
-        event = StepLogged(
+        event = self._progress(state)
+        self.state = replace(state, window=LogWindow(), logged_at=state.step)
+        self.step_seconds, self.terms, self.reported = 0.0, 0, time.perf_counter()
+        if self.metrics is not None:
+            self.metrics.step(event)
+        yield event
+
+    def _progress(self, state: TrainingState) -> StepLogged:
+        """The means since the last logged step."""
+        window = state.window
+        return StepLogged(
             step=state.step,
             steps=self.steps,
             epoch=state.epoch + state.place / len(self.plan.batches),
@@ -249,11 +286,6 @@ class _Trainer:
             values={name: value / window.count for name, value in window.sums.items()},
             unit=self.problem.unit,
         )
-        self.state = replace(state, window=LogWindow(), logged_at=state.step)
-        self.step_seconds, self.terms = 0.0, 0
-        if self.metrics is not None:
-            self.metrics.step(event)
-        yield event
 
     def _validate(self) -> Iterator[Event]:
         """Scores the current weights, unless they have a score, and writes the files that hold it."""
@@ -273,7 +305,7 @@ class _Trainer:
         keep = is_better(key, state.kept, bool(higher_is_better))
         # The end of a training may validate out of turn; that must not count, or a run that is then made longer would
         # run out of patience earlier than one that was long from the start.
-        in_turn = step % self.training.validate_every == 0
+        in_turn = step % self.training.validate_every == 0 or (self.clock.validate and self.steps is None)
         plateau = state.plateau
         if in_turn:
             by = self.training.plateau_factor or PLATEAU_FACTOR
@@ -285,8 +317,11 @@ class _Trainer:
             bad=0 if improved else state.bad + in_turn,
             kept=key if keep else state.kept,
             plateau=plateau,
+            validate_at=time_budget.next_validation(self.training, self._elapsed(), time.perf_counter() - start),
             validated=(*state.validated, step)[-self.training.average :] if self.training.average else (),
         )
+        if self.state.estimate is not None and self.steps is None:
+            self._estimate_steps()
         stored = self._collect()
         events: list[Event] = []
         if score is not None:

@@ -5,6 +5,8 @@ inverse-sqrt   sqrt(w / s)                                        (Vaswani et al
 cosine         (1 + cos(π p)) / 2, p = (s - 1 - w) / (n - w)      (Loshchilov & Hutter 2017, one period)
 linear         1 - p
 plateau        lowered whenever validation stops improving
+
+If minutes end a training, its number of steps n is an estimate; until there is one, cosine and linear are constant.
 """
 
 import math
@@ -22,16 +24,27 @@ def inverse_sqrt(step: int, warmup: int) -> float:
     return min(step / peak, math.sqrt(peak / step))
 
 
-def cosine(step: int, warmup: int, steps: int) -> float:
-    return constant(step, warmup) if step <= warmup else (1 + math.cos(math.pi * _progress(step, warmup, steps))) / 2
+def cosine(progress: float) -> float:
+    return (1 + math.cos(math.pi * progress)) / 2
 
 
-def linear(step: int, warmup: int, steps: int) -> float:
-    return constant(step, warmup) if step <= warmup else 1 - _progress(step, warmup, steps)
+def linear(progress: float) -> float:
+    return 1 - progress
 
 
-def _progress(step: int, warmup: int, steps: int) -> float:
-    return min(1.0, (step - 1 - warmup) / max(steps - warmup, 1))
+@dataclass(frozen=True)
+class StepEstimate:
+    """p = p₀ + (1 - p₀) (s - 1 - s₀) / (n - s₀) after `start` s₀ at `progress` p₀, of n `steps` in so many minutes."""
+
+    minutes: float
+    steps: int
+    start: int
+    progress: float = 0.0
+
+    def progress_at(self, step: int) -> float:
+        """Below 1 for every step: steps beyond the estimate have the learning rate of its last one."""
+        done = max(0, min(step, self.steps) - 1 - self.start)
+        return self.progress + (1 - self.progress) * done / max(self.steps - self.start, 1)
 
 
 @dataclass(frozen=True)
@@ -49,13 +62,21 @@ class Plateau:
         return Plateau(self.factor * by, 0)
 
 
-def factor(training: TrainingConfig, step: int, steps: int | None, plateau: Plateau) -> float:
-    """The factor of the peak learning rate at this step, of `steps` in all."""
+def factor(
+    training: TrainingConfig, step: int, steps: int | None, plateau: Plateau, estimate: StepEstimate | None = None
+) -> float:
+    """The factor of the peak learning rate at this step, of `steps` in all, or else of as many as are estimated."""
     if training.schedule == "inverse-sqrt":
         return inverse_sqrt(step, training.warmup)
     if training.schedule == "constant":
         return constant(step, training.warmup)
     if training.schedule == "plateau":
         return constant(step, training.warmup) * plateau.factor
-    assert steps is not None, "TrainingConfig refuses cosine and linear without steps or epochs"
-    return (cosine if training.schedule == "cosine" else linear)(step, training.warmup, steps)
+    if step <= training.warmup or (steps is None and estimate is None):
+        return constant(step, training.warmup)
+    if steps is not None:
+        progress = min(1.0, (step - 1 - training.warmup) / max(steps - training.warmup, 1))
+    else:
+        assert estimate is not None
+        progress = estimate.progress_at(step)
+    return (cosine if training.schedule == "cosine" else linear)(progress)

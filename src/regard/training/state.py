@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from regard.training.schedule import Plateau
+from regard.training.schedule import Plateau, StepEstimate
 
 _MASK = (1 << 64) - 1
 _SCORE_KEYS = ("best", "kept")
@@ -49,6 +49,9 @@ class TrainingState:
     # steps whose weights are in validated/, the last `average` of them
     validated: tuple[int, ...] = ()
     window: LogWindow = field(default_factory=LogWindow)
+    # decided by the clock: the seconds at which a validation is due, and the number of steps that minutes allow
+    validate_at: float = 0.0
+    estimate: StepEstimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,7 +60,13 @@ class TrainingState:
     def from_dict(values: Mapping[str, Any]) -> "TrainingState":
         keys = {name: _score_key(values[name]) for name in _SCORE_KEYS}
         state = TrainingState(**{**values, **keys, "validated": tuple(values["validated"])})
-        return replace(state, plateau=Plateau(**values["plateau"]), window=LogWindow(**values["window"]))
+        estimate = values.get("estimate")
+        return replace(
+            state,
+            plateau=Plateau(**values["plateau"]),
+            window=LogWindow(**values["window"]),
+            estimate=None if estimate is None else StepEstimate(**estimate),
+        )
 
 
 def _score_key(value: Any) -> tuple[float, float] | None:

@@ -132,11 +132,11 @@ def test_help_shows_the_end_and_the_schedule_of_a_task(regard: Regard, monkeypat
     assert (
         "End after this many steps (updates of the weights). (default: 1600 for scenes, if no end is given)" in caption
     )
-    assert "counts the minutes before as well. (default: 60 for files, if no end is given)" in caption
-    assert "need steps or epochs. (default: cosine; inverse-sqrt if only minutes are given)" in caption
+    assert "unless validation takes long. (default: 60 for files, if no end is given)" in caption
+    assert "as the measured speed allows. (default: cosine)" in caption
     translate = plain(regard("train", "translate", "--help").out)
     assert "End after this many steps (updates of the weights). --epochs" in translate
-    assert "need steps or epochs. (default: inverse-sqrt)" in translate
+    assert "as the measured speed allows. (default: inverse-sqrt)" in translate
 
 
 def test_a_task_has_its_own_defaults_of_training(

@@ -88,13 +88,13 @@ def test_a_training_without_an_end_takes_that_of_its_data(pairs: Path) -> None:
         ([], "", (1600, None, None), "cosine"),
         (["--steps", "70"], "", (70, None, None), "cosine"),
         (["--epochs", "50"], "", (None, 50.0, None), "cosine"),
-        (["--minutes", "30"], "", (None, None, 30.0), "inverse-sqrt"),
+        (["--minutes", "30"], "", (None, None, 30.0), "cosine"),
         (["--minutes", "30", "--epochs", "50"], "", (None, 50.0, 30.0), "cosine"),
         (["--minutes", "30", "--schedule", "constant"], "", (None, None, 30.0), "constant"),
         ([], "epochs = 50", (None, 50.0, None), "cosine"),
-        ([], "[training]\nminutes = 30", (None, None, 30.0), "inverse-sqrt"),
+        ([], "[training]\nminutes = 30", (None, None, 30.0), "cosine"),
         (["--steps", "70"], "minutes = 30", (70, None, 30.0), "cosine"),
-        (["--train", "a.tsv"], "", (None, None, 60.0), "inverse-sqrt"),
+        (["--train", "a.tsv"], "", (None, None, 60.0), "cosine"),
     ],
 )
 def test_the_end_that_a_task_proposes_gives_way(
@@ -113,8 +113,6 @@ def test_the_end_that_a_task_proposes_gives_way(
     end = "1,600 steps" if ends[0] == 1600 else "60 minutes"
     has_end = bool(file) or not {"--steps", "--epochs", "--minutes"}.isdisjoint(args)
     assert (f"ends after {end}, {reason}" in notes) != has_end
-    replaced = "has the schedule inverse-sqrt, as minutes alone do not tell cosine how many steps there are"
-    assert (replaced in notes) == (schedule == "inverse-sqrt")
 
 
 def test_the_steps_that_a_task_proposes_give_way_to_epochs(
@@ -173,10 +171,6 @@ def test_embedded_data_and_a_folder_named_after_the_time(
         (["--attention", "bidaf", "--train", "PAIRS"], "AttentionFlow"),
         (["--heads", "2"], "--heads 2 belongs to --model transformer, not to seq2seq"),
         (["--lr", "-1"], "--lr must be positive, got -1.0; try --lr 0.001"),
-        (
-            ["--schedule", "cosine"],
-            "schedule 'cosine' needs to know the number of steps, which --minutes 1e-06 does not",
-        ),
         (["--schedule", "cosin"], "unknown --schedule 'cosin'; did you mean 'cosine'?"),
         (["--train", "PAIRS", "--tokens", "bpe", "--vocabulary", "9"], "9"),
         (["--config", "nix.toml"], "there is no file nix.toml"),

@@ -1,6 +1,7 @@
 """regard train: a new run, or one that is resumed."""
 
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,11 +11,12 @@ from typing import Any, TypeVar
 from regard.cli.main import choose, is_main_process
 from regard.cli.parsing import toml_config
 from regard.cli.parsing.parser import parse, unchecked_value
+from regard.cli.progress import setup_notice
 from regard.common.option_checks import dashed
 from regard.common.option_fields import option
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, task_from_record
-from regard.training.config import ENDS, PLANNED, TrainingConfig, lasting
+from regard.training.config import ENDS, TrainingConfig, lasting
 from regard.training.run_folder import RunRecord
 
 SUMMARIES = {name: config.summary for name, config in TASKS.items()}
@@ -82,8 +84,8 @@ def check_paths_exist(config: TaskConfig) -> TaskConfig:
 
 
 def training_config(choices: dict[str, Any], config: TaskConfig) -> tuple[TrainingConfig, str]:
-    """The training; and, as the rest of a sentence, its end if none was given and its schedule if it was replaced."""
-    choices, notes = dict(choices), []
+    """The training; and, as the rest of a sentence, its end if none was given."""
+    choices, note = dict(choices), ""
     if all(choices.get(name) is None for name in ENDS):
         budget = config.budgets[config.dataset]
         if budget.steps is not None:
@@ -91,30 +93,24 @@ def training_config(choices: dict[str, Any], config: TaskConfig) -> tuple[Traini
         else:
             assert budget.minutes is not None
             choices["minutes"], end = budget.minutes, lasting(budget.minutes)
-        notes.append(f"ends after {end}, as no --steps, --epochs or --minutes is given")
-    own = config.training.get("schedule")
-    planned = choices.get("steps") is not None or choices.get("epochs") is not None
-    if own in PLANNED and choices.get("schedule") == own and not planned:
-        choices["schedule"] = TrainingConfig.schedule
-        notes.append(
-            f"has the schedule {TrainingConfig.schedule}, as minutes alone do not tell {own} how many steps there are"
-        )
-    return TrainingConfig(**choices), " and ".join(notes)
+        note = f"ends after {end}, as no --steps, --epochs or --minutes is given"
+    return TrainingConfig(**choices), note
 
 
 def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
     options = parse_task(TrainOptions, f"regard train {config.name}", config, args)
     task = check_paths_exist(config(**options.task).with_absolute_paths())
-    training, notes = training_config(options.training, task)
+    training, note = training_config(options.training, task)
     folder = _default_folder(config.name, training) if options.out is None else options.out
     if is_main_process():
         if not options.task.get("data") and not options.task.get("train"):
             print(f"No --train or --data given; using the built-in data set '{task.dataset}'.")
-        if notes:
-            print(f"The training {notes}.")
-    from regard.cli.train_runner import train
+        if note:
+            print(f"The training {note}.")
+    with setup_notice(sys.stdout):
+        from regard.cli.train_runner import train
 
-    task.load().dry_run()
+        task.load().dry_run()
     return train(task, folder, training, resume=False)
 
 
@@ -146,7 +142,8 @@ def _resume(args: Sequence[str], name: str | None) -> int:
         recorded["steps"] = None
     if options.training.get("schedule", recorded["schedule"]) != "plateau":
         recorded |= {"plateau_factor": None, "plateau_patience": None}
-    from regard.cli.train_runner import train
+    with setup_notice(sys.stdout):
+        from regard.cli.train_runner import train
 
     return train(task, options.resume, TrainingConfig(**{**recorded, **options.training}), resume=True)
 
