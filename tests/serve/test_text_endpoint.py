@@ -51,9 +51,9 @@ def test_attention_is_what_was_recorded() -> None:
     (item,), (seen,) = recording, answer["attention"]
     assert seen["name"] == item.name == "pooling.attention"
     assert (seen["queries"], seen["keys"], seen["verified"]) == (["hop 1", "hop 2"], ["a", "␣", "b"], True)
-    weights = torch.tensor(seen["weights"])
+    weights = torch.tensor(seen["weights"], dtype=torch.float64)
     torch.testing.assert_close(weights, item.weights.pick(0).dense().reshape(-1, 2, 3), atol=1e-6, rtol=0)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, dtype=torch.float64), atol=1e-5, rtol=0)
 
 
 def test_fields_are_the_options_of_the_predictor() -> None:

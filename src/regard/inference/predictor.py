@@ -43,6 +43,10 @@ class Predictor(ABC, Generic[Input, Output]):
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
+
     @abstractmethod
     def read(self, argument: str) -> Input:
         """The input that an argument of the command line names: a sentence, or the path of an image."""

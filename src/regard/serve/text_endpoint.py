@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
+from regard.inference.double_precision import in_double
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.inference.predictor import Predictor, labelled_recording
@@ -22,6 +23,7 @@ from regard.recording.recording import Recording
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, limited, with_fields
 from regard.serve.http.text_body import TextBody
+from regard.serve.rounding import DIGITS, settle
 from regard.viz.text import labels
 
 # weights in one answer: about ten bytes each
@@ -96,7 +98,7 @@ class TextEndpoint:
         view: str = "text/tinted_text",
         form: str = "text_form",
     ) -> None:
-        self.predictor, self.limits, self.name, self.options = predictor, limits, name, options
+        self.predictor, self.limits, self.name, self.options = in_double(predictor), limits, name, options
         self.facts, self.title, self.view, self.form = dict(about), title, view, form
         # whether a model attends does not depend on the text
         with warnings.catch_warnings():
@@ -165,13 +167,21 @@ class TextEndpoint:
         plain = [n for n, request in enumerate(requests) if not request.attention]
         for options in dict.fromkeys(requests[n].options for n in plain):  # in order, each once
             group = [n for n in plain if requests[n].options == options]
-            outputs = iter(self._predict([text for n in group for text in requests[n].texts], options))
+            texts = [text for n in group for text in requests[n].texts]
+            written = iter(self._settle(self._predict(texts, options), texts, options))
             for n in group:
-                answers[n] = [self.predictor.json(next(outputs)) for _ in requests[n].texts]
+                answers[n] = [next(written) for _ in requests[n].texts]
         for n, request in enumerate(requests):
             if request.attention:
                 answers[n] = [self._attended(text, request.options) for text in request.texts]
         return [{"answers": each} for each in answers]
+
+    def _settle(self, outputs: Sequence[Any], texts: Sequence[str], options: Any) -> list[dict[str, Any]]:
+        def alone(n: int) -> Any:
+            (output,) = self._predict([texts[n]], options)
+            return output
+
+        return [written for _, written in settle(outputs, self.predictor.json, alone)]
 
     def _predict(self, texts: Sequence[str], options: Any) -> list[Any]:
         try:
@@ -185,7 +195,8 @@ class TextEndpoint:
             output, recording = labelled_recording(self.predictor, text, options)
         except (ValueError, MemoryError) as error:
             raise _request_error(error) from error
-        return {**self.predictor.json(output), "attention": _maps(recording)}
+        (written,) = self._settle([output], [text], options)
+        return {**written, "attention": _maps(recording)}
 
 
 def _maps(recording: Recording) -> list[dict[str, object]]:
@@ -206,8 +217,7 @@ def _maps(recording: Recording) -> list[dict[str, object]]:
         if queries is not None:
             written["queries"] = [labels.visible_label(token) for token in queries]
         written["keys"] = [labels.visible_label(token) for token in keys]
-        # float32 has seven digits
-        weights = weights.reshape(-1, *weights.shape[-2:]).cpu().double().round(decimals=7)
+        weights = weights.reshape(-1, *weights.shape[-2:]).cpu().double().round(decimals=DIGITS)
         maps.append({**written, "weights": weights.tolist()})
     return maps
 

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from regard.common import image_files
+from regard.inference.double_precision import in_double
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.inference.predictor import predict_recorded
 from regard.recording.record import NO_ATTENTION, record
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited
+from regard.serve.rounding import DIGITS, settle
 from regard.tasks._image_data import read_pixels
 from regard.tasks._image_maps import SpatialMap, spatial_maps
 from regard.tasks._image_predictors import ImageInput, ImagePredictor
 
 FORMATS = ("PNG", "JPEG")
-# an output, and the maps behind it if they are asked for
-Prediction = tuple[Any, Sequence[SpatialMap]]
 # a JPEG has one scan or a dozen; each covers all pixels, and may be only 30 bytes long
 _SCAN, _MAX_SCANS = b"\xff\xda", 100
-# bytes, and images, of one recording
-_BUDGET, _BATCH = 512 << 20, 64
+# bytes of one recording
+_BUDGET = 512 << 20
 # classes in an answer where a request does not say how many
 _TOP = 5
 _BLACK = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
@@ -136,11 +136,11 @@ class ImageEndpoint:
     unit = "pictures"
 
     def __init__(self, predictor: ImagePredictor[Any], limits: Limits, *, run: str, step: int) -> None:
-        self.predictor, self.limits, self.run, self.step = predictor, limits, run, step
+        self.predictor, self.limits, self.run, self.step = in_double(predictor), limits, run, step
         # whether a model attends to patches does not depend on the image
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
-            self.attends = bool(self._predict([predictor.black()], True)[0][1])
+            self.attends = bool(self._recorded(predictor.black())[1])
 
     @property
     def name(self) -> str:
@@ -220,38 +220,38 @@ class ImageEndpoint:
         return files
 
     def answer(self, requests: Sequence[DecodedImages]) -> list[dict[str, object]]:
-        predictions: list[list[Prediction]] = [[] for _ in requests]
-        for maps in (False, True):
-            group = [n for n, request in enumerate(requests) if request.maps == maps]
-            found = iter(self._predict([given for n in group for given in requests[n].inputs], maps) if group else [])
-            for n in group:
-                predictions[n] = [next(found) for _ in requests[n].inputs]
-        return [
-            {"answers": [self._answer(*prediction, request) for prediction in each]}
-            for request, each in zip(requests, predictions, strict=True)
-        ]
+        inputs = [given for request in requests if not request.maps for given in request.inputs]
+        plain = iter(self._settle(self.predictor.predict(inputs), inputs) if inputs else [])
+        answers = []
+        for request in requests:
+            each = [self._answer_with_maps(given) if request.maps else next(plain) for given in request.inputs]
+            answers.append([_cut(answer, request.top) for answer in each])
+        return [{"answers": each} for each in answers]
 
-    def _answer(self, output: Any, maps: Sequence[SpatialMap], request: DecodedImages) -> dict[str, object]:
-        answer = self.predictor.answer(output, request.top)
-        if request.maps:
-            answer["maps"] = [_map_answer(each, len(answer.get("words", ()))) for each in maps]
-        return answer
+    def _settle(self, outputs: Sequence[Any], inputs: Sequence[ImageInput]) -> list[dict[str, Any]]:
+        """The answers about outputs, with all classes: those beyond `top` are part of the ranking."""
 
-    def _predict(self, inputs: Sequence[ImageInput], maps: bool) -> list[Prediction]:
-        if not maps:
-            return [(output, ()) for output in self.predictor.predict(inputs)]
-        if len(inputs) > _BATCH:
-            parts = [inputs[n : n + _BATCH] for n in range(0, len(inputs), _BATCH)]
-            return [prediction for part in parts for prediction in self._predict(part, maps)]
+        def alone(n: int) -> Any:
+            (output,) = self.predictor.predict([inputs[n]])
+            return output
+
+        most = max(1, len(self.predictor.stats.classes))
+        return [answer for _, answer in settle(outputs, lambda output: self.predictor.answer(output, most), alone)]
+
+    def _answer_with_maps(self, given: ImageInput) -> dict[str, Any]:
+        """One image at a time: two equal weights of a hard attention must not be told apart by their batch."""
+        output, maps = self._recorded(given)
+        (answer,) = self._settle([output], [given])
+        return {**answer, "maps": [_map_answer(each) for each in maps]}
+
+    def _recorded(self, given: ImageInput) -> tuple[Any, tuple[SpatialMap, ...]]:
         model = self.predictor.model
-        try:
-            outputs, recording = predict_recorded(self.predictor, inputs, record=lambda: record(model, budget=_BUDGET))
-        except MemoryError:  # as many together as can be recorded at once
-            half = len(inputs) // 2
-            if not half:
-                raise
-            return [*self._predict(inputs[:half], maps), *self._predict(inputs[half:], maps)]
-        return [(output, spatial_maps(recording, n)) for n, output in enumerate(outputs)]
+        (output,), recording = predict_recorded(self.predictor, [given], record=lambda: record(model, budget=_BUDGET))
+        return output, spatial_maps(recording, 0)
+
+
+def _cut(answer: dict[str, Any], top: int) -> dict[str, Any]:
+    return {**answer, "classes": answer["classes"][:top]} if "classes" in answer else answer
 
 
 def _check_wanted(over: Callable[[], bool]) -> None:
@@ -276,14 +276,10 @@ def _decode_base64(where: str, text: str) -> bytes:
     return data
 
 
-def _map_answer(spatial_map: SpatialMap, words: int) -> dict[str, object]:
-    # in a batch the maps of a shorter caption have rows behind its end
-    used = words and spatial_map.kind == "alignment"
-    weights = spatial_map.weights[:words] if used else spatial_map.weights
+def _map_answer(spatial_map: SpatialMap) -> dict[str, object]:
     return {
         "name": spatial_map.name,
         "kind": spatial_map.kind,
         "verified": spatial_map.verified,
-        # float32 has seven digits
-        "weights": weights.cpu().double().round(decimals=7).tolist(),
+        "weights": spatial_map.weights.cpu().double().round(decimals=DIGITS).tolist(),
     }

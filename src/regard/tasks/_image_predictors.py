@@ -63,7 +63,7 @@ class ImagePredictor(Predictor[ImageInput, Output]):
 
     def tensor(self, inputs: Sequence[ImageInput]) -> Tensor:  # -> "b c h w"
         """The images as the model reads them."""
-        return image_tensor(np.stack([given.pixels for given in inputs]), self.stats).to(self.device)
+        return image_tensor(np.stack([given.pixels for given in inputs]), self.stats).to(self.device, self.dtype)
 
     def loss(self, inputs: Sequence[ImageInput], targets: Sequence[Any]) -> Tensor:  # -> "b"
         return self.tensor_loss(self.tensor(inputs), targets)

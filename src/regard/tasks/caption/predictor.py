@@ -176,4 +176,4 @@ class Captioner(ImagePredictor[ImageCaptions]):
         return np.stack([given.pixels for given in inputs]) if inputs else np.zeros(shape, np.uint8)
 
     def _tensor(self, pixels: NDArray[np.uint8]) -> Tensor:
-        return image_tensor(pixels, self.stats).to(self.device)
+        return image_tensor(pixels, self.stats).to(self.device, self.dtype)

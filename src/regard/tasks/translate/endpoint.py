@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from regard.decoding.search import Beam, Greedy, Search
+from regard.inference.double_precision import in_double
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, limited
 from regard.serve.http.text_body import TextBody
+from regard.serve.rounding import DIGITS, settle
 from regard.tasks._text_generation import GeneratedText, TokenAlignment
 from regard.viz.text import labels
 
@@ -93,7 +95,7 @@ class TranslateEndpoint:
     unpack = None
 
     def __init__(self, translator: "Translator", limits: Limits, *, run: str, step: int) -> None:
-        self.translator, self.limits, self.run, self.step = translator, limits, run, step
+        self.translator, self.limits, self.run, self.step = in_double(translator), limits, run, step
         self.attends = translator.attends
         self.tokens = limits.tokens or translator.max_length
         if translator.longest is not None and self.tokens >= translator.longest:
@@ -177,47 +179,40 @@ class TranslateEndpoint:
         return tuple(texts)
 
     def answer(self, requests: Sequence[TranslateRequest]) -> list[dict[str, object]]:
-        translations: list[list[list[GeneratedText]]] = [[] for _ in requests]
+        answers: list[list[dict[str, object]]] = [[] for _ in requests]
         for search in dict.fromkeys(request.search for request in requests):  # in order, each once
             group = [n for n, request in enumerate(requests) if request.search == search]
-            found = iter(self.translator.translate([text for n in group for text in requests[n].texts], search))
+            found = iter(self._translate([text for n in group for text in requests[n].texts], search))
             for n in group:
-                translations[n] = [next(found) for _ in requests[n].texts]
-        aligned = [
-            (text, hypothesis)
-            for request, several in zip(requests, translations, strict=True)
-            if request.alignment
-            for text, hypotheses in zip(request.texts, several, strict=True)
-            for hypothesis in hypotheses
-        ]
-        alignments = iter(
-            self.translator.align([text for text, _ in aligned], [hypothesis for _, hypothesis in aligned])
-        )
-        return [
-            {
-                "answers": [
-                    {
-                        "source": text,
-                        "unknown": self.translator.num_unknown(text),
-                        "translations": [
-                            _written(hypothesis, next(alignments) if request.alignment else None)
-                            for hypothesis in hypotheses
-                        ],
-                    }
-                    for text, hypotheses in zip(request.texts, several, strict=True)
-                ]
-            }
-            for request, several in zip(requests, translations, strict=True)
-        ]
+                answers[n] = [self._answer(text, next(found), requests[n].alignment) for text in requests[n].texts]
+        return [{"answers": each} for each in answers]
+
+    def _translate(self, texts: Sequence[str], search: Search) -> list[tuple[list[GeneratedText], dict[str, Any]]]:
+        def alone(n: int) -> list[GeneratedText]:
+            (hypotheses,) = self.translator.translate([texts[n]], search)
+            return hypotheses
+
+        return settle(self.translator.translate(texts, search), _written, alone)
+
+    def _answer(
+        self, text: str, translations: tuple[list[GeneratedText], dict[str, Any]], alignment: bool
+    ) -> dict[str, object]:
+        hypotheses, written = translations
+        if alignment:
+            for hypothesis, translation in zip(hypotheses, written["translations"], strict=True):
+                # one at a time: two equal weights of a hard attention must not be told apart by their batch
+                (aligned,) = self.translator.align([text], [hypothesis])
+                translation["alignment"] = _aligned(aligned)
+        return {"source": text, "unknown": self.translator.num_unknown(text), **written}
 
 
-def _written(translation: GeneratedText, aligned: TokenAlignment | None) -> dict[str, object]:
-    written = translation.json()
-    if aligned is not None:
-        written["alignment"] = {
-            "source": [labels.visible_label(token) for token in aligned.source],
-            "target": [labels.visible_label(token) for token in aligned.target],
-            # float32 has seven digits
-            "weights": aligned.weights.cpu().double().round(decimals=7).tolist(),
-        }
-    return written
+def _written(hypotheses: Sequence[GeneratedText]) -> dict[str, Any]:
+    return {"translations": [hypothesis.json() for hypothesis in hypotheses]}
+
+
+def _aligned(aligned: TokenAlignment) -> dict[str, object]:
+    return {
+        "source": [labels.visible_label(token) for token in aligned.source],
+        "target": [labels.visible_label(token) for token in aligned.target],
+        "weights": aligned.weights.cpu().double().round(decimals=DIGITS).tolist(),
+    }
