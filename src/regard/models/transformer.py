@@ -17,7 +17,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.layers.transformer import DecoderLayer, EncoderLayer
+from regard.layers.transformer import Activation, DecoderLayer, EncoderLayer
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 NORMS = ("pre", "post")
@@ -65,7 +65,8 @@ class Transformer(EncoderDecoder):
     `norm` stands before each sublayer ("pre", which trains robustly) or after it ("post", as in the paper).
     `positions`: "sinusoidal" and "learned" are added to the embeddings, "rotary" rotates the queries and keys of
     self-attention. `attention` is a name of MECHANISMS for all heads, or a list with one per head; None is the scaled
-    dot product. The alignment is the mean over the heads of the second to last layer  (Garg et al. 2019).
+    dot product. `decoder_layers` differs from `layers` where given; embeddings are multiplied by `scale`, √width unless
+    given. The alignment is the mean over the heads of the second to last layer  (Garg et al. 2019).
     """
 
     def __init__(
@@ -81,6 +82,9 @@ class Transformer(EncoderDecoder):
         positions: str = "sinusoidal",
         longest: int = 512,
         attention: str | Sequence[str] | None = None,
+        activation: Activation = torch.relu_,
+        decoder_layers: int | None = None,
+        scale: float | None = None,
         dropout: float = 0.1,
         tied: str = "target",
         padding: int = 0,
@@ -89,9 +93,11 @@ class Transformer(EncoderDecoder):
         checks.known("positions", positions, POSITIONS)
         checks.known("norm", norm, NORMS)
         feed = 4 * width if feed is None else feed
+        decoder_layers = layers if decoder_layers is None else decoder_layers
         checks.positive_ints(
             "Transformer", source_size=source_size, target_size=target_size, width=width, layers=layers
         )
+        checks.positive_ints("Transformer", decoder_layers=decoder_layers)
         checks.positive_ints("Transformer", heads=heads, feed=feed, longest=longest)
         if width % heads:
             raise ValueError(
@@ -100,6 +106,7 @@ class Transformer(EncoderDecoder):
             )
         self.source, self.target, self.output = embeddings(source_size, target_size, width, tied, padding)
         self.width = width
+        self.scale = math.sqrt(width) if scale is None else scale
         self.longest = longest if positions == "learned" else None
 
         def multi_head(rotate: bool) -> MultiHead:
@@ -112,11 +119,20 @@ class Transformer(EncoderDecoder):
         self.target_place = nn.Identity() if is_rotary else encodings[positions]()
         first = norm == "pre"
         self.encoder = nn.ModuleList(
-            EncoderLayer(width, feed, multi_head(is_rotary), norm_first=first, dropout=dropout) for _ in range(layers)
+            EncoderLayer(width, feed, multi_head(is_rotary), norm_first=first, dropout=dropout, activation=activation)
+            for _ in range(layers)
         )
         self.decoder = nn.ModuleList(
-            DecoderLayer(width, feed, multi_head(is_rotary), multi_head(False), norm_first=first, dropout=dropout)
-            for _ in range(layers)
+            DecoderLayer(
+                width,
+                feed,
+                multi_head(is_rotary),
+                multi_head(False),
+                norm_first=first,
+                dropout=dropout,
+                activation=activation,
+            )
+            for _ in range(decoder_layers)
         )
         # without a norm after the last sublayer, the output would be a sum that grows with depth
         self.source_norm, self.target_norm = (nn.LayerNorm(width) if norm == "pre" else nn.Identity() for _ in range(2))
@@ -124,7 +140,7 @@ class Transformer(EncoderDecoder):
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
         self._check_length("source", source.shape[1])
-        x = self.dropout(self.source_place(math.sqrt(self.width) * self.source(source)))
+        x = self.dropout(self.source_place(self.scale * self.source(source)))
         mask = Lengths(lengths)
         for layer in self.encoder:
             x = layer(x, mask).out
@@ -133,7 +149,7 @@ class Transformer(EncoderDecoder):
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         self._check_length("target", target.shape[1])
         encoded, source_mask = self.encode(source, lengths), Lengths(lengths)
-        x = self.dropout(self.target_place(math.sqrt(self.width) * self.target(target)))
+        x = self.dropout(self.target_place(self.scale * self.target(target)))
         mask, weights = Causal(), None
         positions = tuple(torch.arange(n, device=x.device) for n in (target.shape[1], source.shape[1]))
         for n, layer in enumerate(self.decoder):
@@ -173,7 +189,7 @@ class Transformer(EncoderDecoder):
         if count > 1 or state.visible is not None:
             is_own = torch.eye(count, dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
             visible = is_own if state.visible is None else torch.cat([state.visible, is_own], dim=-1)
-        x = math.sqrt(self.width) * self.target(tokens)
+        x = self.scale * self.target(tokens)
         if not isinstance(self.target_place, nn.Identity):
             x = self.target_place(x, query_positions)
         source_positions = torch.arange(len(state.sources[0]), device=tokens.device)
