@@ -96,6 +96,7 @@ from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
 from .models.bert import BERT as BERT, BERTClassifier as BERTClassifier, BERTMaskedLM as BERTMaskedLM
 from .models.gpt2 import GPT2 as GPT2
 from .models.llama import Llama as Llama
+from .models.pretrained.loading import load_pretrained as load_pretrained, save_pretrained as save_pretrained
 from .models.transformer_xl import TransformerXL as TransformerXL
 from .models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 from .recording.analysis.words import Words as Words

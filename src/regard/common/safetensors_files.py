@@ -83,6 +83,14 @@ def read_tagged(
     return tensors, facts
 
 
+def read_tensors(path: Path, kind: str) -> "dict[str, Tensor]":
+    """The tensors of any safetensors file; raises ValueError in one printable sentence if it is damaged."""
+    try:
+        return _read(path, "", kind)[0]
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error
+
+
 def _read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any, bool]":
     """The tensors of a safetensors file, the JSON of its metadata under this key, and whether it has a checksum.
 

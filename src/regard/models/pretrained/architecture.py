@@ -1,0 +1,88 @@
+"""Architecture: how one class of transformers is built, read and written as a model of regard."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.attn.layer import Attention
+from regard.attn.multihead import MultiHead
+from regard.layers.transformer import Activation, EncoderLayer
+from regard.models.pretrained.folder import CONFIG, CheckpointConfig
+from regard.models.pretrained.tensor_map import TensorMap
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One name of `architectures` in config.json."""
+
+    task: str  # that the model is for
+    build: Callable[[CheckpointConfig, frozenset[str]], nn.Module]  # from the config and the names of the tensors
+    maps: Callable[[Any], list[TensorMap]]  # of a built model, with the names that transformers writes
+    config: Callable[[Any], dict[str, Any]]  # of a model, for config.json
+    rename: Callable[[str], str] = lambda name: name  # of names in files to those of the maps
+    aliases: Callable[[Any], Mapping[str, str]] = lambda model: {}  # second names of shared tensors
+    buffers: str = "(?!)"  # a pattern of tensors that are constants
+    strip: str = ""  # a prefix of the names in the maps that transformers does not write
+    prepare: Callable[[Any], None] = lambda model: None  # sets parameters that no tensor holds
+
+
+ACTIVATIONS: dict[str, Callable[[], Activation]] = {
+    "gelu": nn.GELU,
+    "gelu_new": lambda: nn.GELU("tanh"),
+    "gelu_pytorch_tanh": lambda: nn.GELU("tanh"),
+    "relu": lambda: torch.relu_,
+    "silu": lambda: nn.functional.silu,
+    "swish": lambda: nn.functional.silu,
+    "tanh": lambda: torch.tanh,
+}
+
+
+def activation_of(config: CheckpointConfig, key: str, default: str) -> Activation:
+    name = config.text(key, default)
+    if name not in ACTIVATIONS:
+        raise ValueError(
+            f"{config.folder / CONFIG} has {key}={name!r}, and regard supports {', '.join(ACTIVATIONS)}; "
+            "take another checkpoint"
+        )
+    return ACTIVATIONS[name]()
+
+
+def activation_name(activation: Activation) -> str:
+    """The name of an activation in ACTIVATIONS."""
+    for name, make in ACTIVATIONS.items():
+        known = make()
+        is_gelu = isinstance(activation, nn.GELU) and isinstance(known, nn.GELU)
+        if activation is known or (is_gelu and repr(activation) == repr(known)):
+            return name
+    raise ValueError(
+        f"the activation {activation!r} has no name in transformers' layout; use one of {', '.join(ACTIVATIONS)}"
+    )
+
+
+def check_writable(model: nn.Module, **expected: tuple[object, object]) -> None:
+    """Raises if a model has parts that transformers' classes do not have: other scores, positions or norms.
+
+    `expected` holds, by the name of an argument, the value that is needed and that of the model.
+    """
+    name = type(model).__name__
+    for argument, (needed, value) in expected.items():
+        if value != needed:
+            raise ValueError(
+                f"a {name} with {argument}={value!r} cannot be saved in transformers' layout, which has "
+                f"{argument}={needed!r} only; save its state_dict() instead"
+            )
+    for part in model.modules():
+        if isinstance(part, MultiHead) and repr(part.attention) != repr(Attention()):
+            raise ValueError(
+                f"a {name} with {part.attention!r} in its heads cannot be saved in transformers' layout, which has the "
+                "scaled dot product only; save its state_dict() instead"
+            )
+
+
+def layer_sizes(layer: EncoderLayer) -> dict[str, int]:
+    """num_attention_heads and intermediate_size, as most configs name them."""
+    assert isinstance(layer.feed.inner, nn.Linear)
+    return {"num_attention_heads": layer.attention.heads, "intermediate_size": layer.feed.inner.out_features}

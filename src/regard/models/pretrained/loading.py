@@ -1,0 +1,122 @@
+"""load_pretrained and save_pretrained: folders in transformers' layout as models of regard, and back.
+
+ARCHITECTURES is the one list of supported classes of transformers; `architectures[0]` of a config.json chooses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
+from regard.models.gpt2 import GPT2
+from regard.models.llama import Llama
+from regard.models.pretrained.architecture import Architecture
+from regard.models.pretrained.bert import BERT_ARCHITECTURES
+from regard.models.pretrained.folder import CONFIG, CheckpointConfig, read_config, read_tensors, write_folder
+from regard.models.pretrained.gpt2 import GPT2_ARCHITECTURES
+from regard.models.pretrained.llama import LLAMA_ARCHITECTURES
+from regard.models.pretrained.marian import MARIAN_ARCHITECTURES
+from regard.models.pretrained.tensor_map import check_tensors, load_tensors, resolve_aliases, unused_tensors
+from regard.models.pretrained.tokenizer_files import load_tokenizer
+from regard.models.pretrained.vit import VIT_ARCHITECTURES
+from regard.models.transformer import Transformer
+from regard.models.vit import ViT, ViTClassifier
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+ARCHITECTURES: dict[str, Architecture] = {
+    **BERT_ARCHITECTURES,
+    **GPT2_ARCHITECTURES,
+    **LLAMA_ARCHITECTURES,
+    **MARIAN_ARCHITECTURES,
+    **VIT_ARCHITECTURES,
+}
+
+# the class of transformers that a model is saved as
+SAVED_AS: dict[type[nn.Module], str] = {
+    BERT: "BertModel",
+    BERTMaskedLM: "BertForMaskedLM",
+    BERTClassifier: "BertForSequenceClassification",
+    GPT2: "GPT2LMHeadModel",
+    Llama: "LlamaForCausalLM",
+    Transformer: "MarianMTModel",
+    ViT: "ViTModel",
+    ViTClassifier: "ViTForImageClassification",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PretrainedModel:
+    """A model with the weights of a folder."""
+
+    model: nn.Module  # in evaluation mode, in float32
+    architecture: str  # its name in transformers
+    task: str  # that it is for
+    config: CheckpointConfig
+    unused: tuple[str, ...]  # tensors of the folder that the model has no place for, such as other heads
+
+    def load_tokenizer(self) -> "Tokenizer":
+        """The tokenizer of the folder, whose ids all have a row in the embedding."""
+        return load_tokenizer(self.config)
+
+
+def load_pretrained(folder: str | Path) -> PretrainedModel:
+    """The model of a folder in transformers' layout; nothing is fetched and no code of the folder is run.
+
+    Weights are safetensors, or pickles of tensors alone. Everything is checked before a model is returned.
+    """
+    config = read_config(Path(folder))
+    name = _architecture_name(config)
+    architecture = ARCHITECTURES[name]
+    tensors = {architecture.rename(key): tensor for key, tensor in read_tensors(config.folder).items()}
+    names = frozenset(tensors)
+    with torch.device("meta"):  # the sizes of the config are checked before any memory is taken
+        shapes = architecture.build(config, names)
+    maps = architecture.maps(shapes)
+    resolve_aliases(tensors, architecture.aliases(shapes), config.folder)
+    check_tensors(shapes, tensors, maps, config.folder)
+    model = architecture.build(config, names)
+    load_tensors(model, tensors, maps)
+    architecture.prepare(model)
+    unused = unused_tensors(tensors, maps, architecture.buffers)
+    return PretrainedModel(model.eval(), name, architecture.task, config, unused)
+
+
+def _architecture_name(config: CheckpointConfig) -> str:
+    names = config.values.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if name not in ARCHITECTURES:
+        raise ValueError(
+            f"{config.folder / CONFIG} names the architecture {name!r}, and regard loads {', '.join(ARCHITECTURES)}; "
+            "name a folder of one of these"
+        )
+    assert isinstance(name, str)
+    return name
+
+
+def save_pretrained(model: nn.Module, folder: str | Path, config: Mapping[str, Any] | None = None) -> None:
+    """Writes a model of regard as config.json and model.safetensors, which transformers and load_pretrained read.
+
+    `config` has further entries of config.json, such as names of classes (id2label, label2id) and ids of special
+    tokens; those that describe the model come from the model.
+    """
+    if type(model) not in SAVED_AS:
+        known = ", ".join(kind.__name__ for kind in SAVED_AS)
+        raise TypeError(f"model must be one of {known} to be saved in transformers' layout, got {type(model).__name__}")
+    architecture = ARCHITECTURES[SAVED_AS[type(model)]]
+    values, given = architecture.config(model), dict(config or {})
+    for key in ("id2label", "label2id"):
+        if key in given and len(given[key]) != len(values.get(key, given[key])):
+            raise ValueError(f"{key} must name {len(values[key])} classes, got {len(given[key])}; name each class once")
+        values.update({key: given[key]} if key in given else {})
+    parameters = {name: p.detach() for name, p in model.state_dict(keep_vars=True).items()}
+    tensors = {
+        tensor_map.theirs.removeprefix(architecture.strip): tensor_map.join(parameters)
+        for tensor_map in architecture.maps(model)
+    }
+    write_folder(Path(folder), {**given, **values}, tensors)

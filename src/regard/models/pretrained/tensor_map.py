@@ -1,0 +1,108 @@
+"""TensorMap: which tensors of a released checkpoint are which parameters of a model, in both directions."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """theirs = [ours₁; ours₂; …], joined along the first axis, transposed if they keep linears as (in, out).
+
+    `axes` is the number of leading axes of size one that theirs has before those of ours.
+    """
+
+    theirs: str
+    ours: tuple[str, ...]
+    transposed: bool = False
+    axes: int = 0
+
+    def shape(self, parameters: Mapping[str, Tensor]) -> tuple[int, ...]:
+        """The shape of their tensor."""
+        first = parameters[self.ours[0]].shape
+        shape = (sum(parameters[name].shape[0] for name in self.ours), *first[1:])
+        return (1,) * self.axes + (shape[::-1] if self.transposed else shape)
+
+    def split(self, tensor: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Our tensors, of theirs."""
+        tensor = tensor.reshape(tensor.shape[self.axes :])
+        tensor = tensor.T if self.transposed and tensor.ndim == 2 else tensor
+        parts = tensor.split([parameters[name].shape[0] for name in self.ours])
+        return dict(zip(self.ours, parts, strict=True))
+
+    def join(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Their tensor, of ours."""
+        tensor = torch.cat([parameters[name] for name in self.ours])
+        tensor = tensor.T if self.transposed and tensor.ndim == 2 else tensor
+        return tensor.reshape((1,) * self.axes + tuple(tensor.shape))
+
+
+def linear_maps(pairs: Sequence[tuple[str, str]], *, bias: bool = True) -> Iterator[TensorMap]:
+    """The weight and the bias of layers, by pairs of their name and ours."""
+    for theirs, ours in pairs:
+        yield TensorMap(f"{theirs}.weight", (f"{ours}.weight",))
+        if bias:
+            yield TensorMap(f"{theirs}.bias", (f"{ours}.bias",))
+
+
+def resolve_aliases(tensors: dict[str, Tensor], aliases: Mapping[str, str], folder: Path) -> None:
+    """Removes copies of shared tensors: each alias is renamed to the name that it stands for, or equals its tensor."""
+    for alias, name in aliases.items():
+        copy = tensors.pop(alias, None)
+        if copy is None:
+            continue
+        if name not in tensors:
+            tensors[name] = copy
+        elif copy.shape != tensors[name].shape or not torch.equal(copy, tensors[name]):
+            raise ValueError(
+                f"{alias!r} and {name!r} of {folder} must be one tensor, as regard's model shares it, but they differ; "
+                "take a checkpoint with tied embeddings"
+            )
+
+
+def check_tensors(model: nn.Module, tensors: Mapping[str, Tensor], maps: Sequence[TensorMap], folder: Path) -> None:
+    """Raises unless every parameter of the model, whose values are not read, has a tensor of its shape."""
+    parameters = model.state_dict(keep_vars=True)
+    for tensor_map in maps:
+        shape = tensor_map.shape(parameters)
+        tensor = tensors.get(tensor_map.theirs)
+        if tensor is None:
+            raise ValueError(
+                f"{folder} has no tensor {tensor_map.theirs!r}, of shape {_shape(shape)} by its config.json; "
+                "save the model there again with save_pretrained"
+            )
+        if tuple(tensor.shape) != shape:
+            raise ValueError(
+                f"tensor {tensor_map.theirs!r} of {folder} has shape {checks.shape(tensor)}, "
+                f"and its config.json asks for {_shape(shape)}; restore the config.json of these weights"
+            )
+        if not tensor.is_floating_point():
+            raise ValueError(
+                f"tensor {tensor_map.theirs!r} of {folder} has the type {tensor.dtype}, and regard reads "
+                "floating-point weights; take a checkpoint that is not quantized"
+            )
+
+
+@torch.no_grad()
+def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], maps: Sequence[TensorMap]) -> None:
+    """Copies checked tensors into the parameters of the model."""
+    parameters = model.state_dict(keep_vars=True)
+    for tensor_map in maps:
+        for name, part in tensor_map.split(tensors[tensor_map.theirs], parameters).items():
+            parameters[name].copy_(part)
+
+
+def unused_tensors(tensors: Mapping[str, Tensor], maps: Sequence[TensorMap], buffers: str) -> tuple[str, ...]:
+    """The names of tensors that no map reads and that are not `buffers`, a pattern of constants."""
+    read = {tensor_map.theirs for tensor_map in maps}
+    return tuple(sorted(name for name in tensors if name not in read and not re.fullmatch(buffers, name)))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "(" + ", ".join(map(str, shape)) + ")"

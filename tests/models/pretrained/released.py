@@ -1,0 +1,112 @@
+"""Tiny checkpoints with random weights, made by transformers, of every architecture that regard loads."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+V = 23
+_SIZES = {"vocab_size": V, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 10}
+
+
+def bert(kind: str, **choices: Any) -> nn.Module:
+    config = transformers.BertConfig(**{**_SIZES, "max_position_embeddings": 13, "num_labels": 5, **choices})
+    return getattr(transformers, kind)(config)
+
+
+def gpt2(kind: str = "GPT2LMHeadModel", **choices: Any) -> nn.Module:
+    sizes = {"vocab_size": V, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 13}
+    ends = {"bos_token_id": 1, "eos_token_id": 2}
+    return getattr(transformers, kind)(transformers.GPT2Config(**{**sizes, **ends, **choices}))
+
+
+def marian(**choices: Any) -> nn.Module:
+    sizes = {
+        "vocab_size": V,
+        "d_model": 12,
+        "encoder_layers": 2,
+        "decoder_layers": 1,
+        "encoder_attention_heads": 3,
+        "decoder_attention_heads": 3,
+        "encoder_ffn_dim": 10,
+        "decoder_ffn_dim": 10,
+        "max_position_embeddings": 40,
+        "activation_function": "swish",
+        "scale_embedding": True,
+    }
+    tokens = {
+        "pad_token_id": V - 1,
+        "decoder_start_token_id": V - 1,
+        "eos_token_id": 0,
+        "forced_eos_token_id": None,
+    }
+    return transformers.MarianMTModel(transformers.MarianConfig(**{**sizes, **tokens, **choices}))
+
+
+def vit(kind: str, **choices: Any) -> nn.Module:
+    sizes = {name: size for name, size in _SIZES.items() if name != "vocab_size"}
+    shape = {"image_size": 6, "patch_size": 3, "num_channels": 2, "num_labels": 5}
+    return getattr(transformers, kind)(transformers.ViTConfig(**{**sizes, **shape, **choices}))
+
+
+def llama(kind: str = "LlamaForCausalLM", **choices: Any) -> nn.Module:
+    config = getattr(transformers, kind.replace("ForCausalLM", "Config"))
+    sizes = {**_SIZES, "num_key_value_heads": 1, "max_position_embeddings": 40, "head_dim": 6}
+    return getattr(transformers, kind)(config(**{**sizes, **choices}))
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "BertModel": lambda: bert("BertModel"),
+    "BertModel without pooler": lambda: bert_without_pooler(),
+    "BertForMaskedLM": lambda: bert("BertForMaskedLM"),
+    "BertForPreTraining": lambda: bert("BertForPreTraining", hidden_act="gelu_new"),
+    "BertForSequenceClassification": lambda: bert("BertForSequenceClassification", hidden_act="relu"),
+    "GPT2LMHeadModel": gpt2,
+    "GPT2LMHeadModel, n_inner": lambda: gpt2(n_inner=7, activation_function="gelu"),
+    "GPT2Model": lambda: gpt2("GPT2Model"),
+    "MarianMTModel": marian,
+    "MarianMTModel, two vocabularies": lambda: marian(
+        share_encoder_decoder_embeddings=False, decoder_vocab_size=19, pad_token_id=18, decoder_start_token_id=18
+    ),
+    "MarianMTModel, no scale": lambda: marian(scale_embedding=False),
+    "ViTModel": lambda: vit("ViTModel"),
+    "ViTForImageClassification": lambda: vit("ViTForImageClassification"),
+    "LlamaForCausalLM": llama,
+    "LlamaForCausalLM, tied": lambda: llama(tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
+    "LlamaForCausalLM, base": lambda: llama(rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
+    "MistralForCausalLM": lambda: llama("MistralForCausalLM", sliding_window=4),
+}
+
+
+def bert_without_pooler() -> nn.Module:
+    config = transformers.BertConfig(**{**_SIZES, "max_position_embeddings": 13})
+    return transformers.BertModel(config, add_pooling_layer=False)
+
+
+def made(name: str) -> nn.Module:
+    """With large weights, and biases and norms that are not those of the start: what is lost must be missed."""
+    torch.manual_seed(3)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    model = MODELS[name]().eval()
+    for key, p in model.named_parameters():
+        if "embed_positions" not in key:
+            is_norm = "norm" in key.lower() or ".ln_" in key
+            nn.init.normal_(p, mean=1.0 if is_norm and key.endswith("weight") else 0.0, std=0.4)
+    for key, buffer in model.named_buffers():
+        if key == "final_logits_bias":
+            nn.init.normal_(buffer)
+    return model
+
+
+def saved(name: str, folder: Path) -> nn.Module:
+    model = made(name)
+    model.save_pretrained(folder)
+    return model
+
+
+def tokens(rows: int = 3, length: int = 7) -> Tensor:
+    return torch.randint(1, 18, (rows, length), generator=torch.Generator().manual_seed(2))

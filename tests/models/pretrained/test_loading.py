@@ -1,0 +1,386 @@
+"""Checkpoints of transformers, read and written: the same outputs in both directions."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tests.models.pretrained.released import MODELS, V, made, saved, tokens
+from torch import Tensor, nn
+
+from regard import Lengths
+from regard.models import BERT, GPT2, BERTClassifier, BERTMaskedLM, Llama, Transformer, ViT, ViTClassifier
+from regard.models.pretrained import ARCHITECTURES, load_pretrained, save_pretrained
+
+LENGTHS = torch.tensor([4, 7, 1])
+PADDED = (torch.arange(7) < LENGTHS[:, None]).long()
+
+
+def close(ours: Tensor, theirs: Tensor) -> None:
+    """1e-5 relative to the greatest output."""
+    assert ours.shape == theirs.shape
+    assert float((ours - theirs).abs().max() / theirs.abs().max()) < 1e-5
+
+
+def real(states: Tensor) -> Tensor:  # "b t …" -> "n …"
+    return states[PADDED.bool()]
+
+
+def compare(ours: nn.Module, theirs: Any) -> None:
+    """The outputs of both, on a padded batch."""
+    text, types = tokens(), tokens() % 2
+    if isinstance(ours, BERT):
+        output = theirs(text, attention_mask=PADDED, token_type_ids=types)
+        states = ours(text, Lengths(LENGTHS), types=types)
+        close(real(states), real(output.last_hidden_state))
+        assert (ours.pooler is None) == (output.pooler_output is None)
+        if ours.pooler is not None:
+            close(ours.pooler(states[:, 0]), output.pooler_output)
+        close(ours(text), theirs(text).last_hidden_state)  # all of type 0
+    elif isinstance(ours, BERTMaskedLM):
+        output = theirs(text, attention_mask=PADDED, token_type_ids=types)
+        logits = output.prediction_logits if hasattr(output, "prediction_logits") else output.logits
+        close(real(ours(text, Lengths(LENGTHS), types=types)), real(logits))
+    elif isinstance(ours, BERTClassifier):
+        output = theirs(text, attention_mask=PADDED, token_type_ids=types)
+        close(ours(text, Lengths(LENGTHS), types=types), output.logits)
+    elif isinstance(ours, GPT2 | Llama):
+        output = theirs(text)
+        if hasattr(output, "logits"):
+            close(ours(text), output.logits)
+        else:
+            close(ours.hidden_states(text).states, output.last_hidden_state)
+    elif isinstance(ours, Transformer):
+        target = tokens(3, 5)
+        output = theirs(input_ids=text, attention_mask=PADDED, decoder_input_ids=target)
+        close(ours(text, LENGTHS, target), output.logits)
+    else:
+        images = torch.randn(3, 2, 6, 6)
+        output = theirs(images)
+        if isinstance(ours, ViTClassifier):
+            close(ours(images), output.logits)
+        else:
+            assert isinstance(ours, ViT)
+            assert ours.pooler is not None
+            close(ours(images), output.last_hidden_state)
+            close(ours.pooler(ours(images)[:, 0]), output.pooler_output)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_both_directions(name: str, tmp_path: Path) -> None:
+    theirs = saved(name, tmp_path / "theirs")
+    loaded = load_pretrained(tmp_path / "theirs")
+    assert loaded.architecture == name.partition(" ")[0].strip(",")
+    compare(loaded.model, theirs)
+    heads = name == "BertForPreTraining"
+    assert [key for key in loaded.unused if not (heads and "pooler" in key)] == (
+        ["cls.seq_relationship.bias", "cls.seq_relationship.weight"] if heads else []
+    )
+    assert not loaded.model.training
+
+    save_pretrained(loaded.model, tmp_path / "ours", loaded.config.values)
+    again, report = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    if not heads and "without" not in name:
+        assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+    if "without" not in name:
+        compare(loaded.model, again.eval())
+    ours = load_pretrained(tmp_path / "ours").model
+    for (key, one), other in zip(ours.state_dict().items(), loaded.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other), key
+
+
+def test_every_architecture_is_compared() -> None:
+    assert {name.partition(" ")[0].strip(",") for name in MODELS} == set(ARCHITECTURES)
+
+
+def rewrite(folder: Path, change: Callable[[str, Tensor], dict[str, Tensor]]) -> None:
+    path = folder / "model.safetensors"
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in load_file(path).items():
+        tensors |= {key: part.contiguous() for key, part in change(name, tensor).items()}
+    save_file(tensors, path)
+
+
+def old_names(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    if "LayerNorm" in name:
+        name = name.replace("weight", "gamma").replace("bias", "beta")
+    return {name: tensor}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        old_names,
+        lambda name, tensor: {name.removeprefix("bert."): tensor},
+        lambda name, tensor: {name: tensor, "bert.embeddings.position_ids": torch.arange(13)},
+        lambda name, tensor: {name.replace("predictions.bias", "predictions.decoder.bias"): tensor},
+        lambda name, tensor: (
+            {name: tensor, "cls.predictions.decoder.weight": tensor.clone()} if "word" in name else {name: tensor}
+        ),
+    ],
+    ids=["gamma and beta", "no prefix", "position_ids", "one bias of the decoder", "two tables"],
+)
+@torch.no_grad()
+def test_bert_of_other_versions(change: Any, tmp_path: Path) -> None:
+    theirs = saved("BertForMaskedLM", tmp_path)
+    rewrite(tmp_path, change)
+    loaded = load_pretrained(tmp_path)
+    assert loaded.unused == ()
+    compare(loaded.model, theirs)
+
+
+@torch.no_grad()
+def test_a_bare_encoder_of_a_checkpoint_with_heads(tmp_path: Path) -> None:
+    """The heads are named, and left out."""
+    theirs = saved("BertForPreTraining", tmp_path)
+    edit(tmp_path, architectures=["BertModel"])
+    loaded = load_pretrained(tmp_path)
+    assert loaded.task == "embed"
+    assert len(loaded.unused) == 7
+    assert all(name.startswith("cls.") for name in loaded.unused)
+    compare(loaded.model, theirs.bert)
+
+
+@pytest.mark.parametrize("prefix", ["transformer.", ""])
+@torch.no_grad()
+def test_gpt2_with_mask_buffers_and_a_copy_of_its_table(prefix: str, tmp_path: Path) -> None:
+    theirs = saved("GPT2LMHeadModel", tmp_path)
+
+    def change(name: str, tensor: Tensor) -> dict[str, Tensor]:
+        name = name.removeprefix("transformer.")
+        parts = {prefix + name: tensor}
+        if name.endswith("c_attn.bias"):
+            parts[prefix + name.replace("c_attn.", "")] = torch.ones(1, 1, 13, 13).tril().bool()
+            parts[prefix + name.replace("c_attn.bias", "masked_bias")] = torch.tensor(-1e4)
+        if name == "wte.weight":
+            parts["lm_head.weight"] = tensor.clone()
+        return parts
+
+    rewrite(tmp_path, change)
+    loaded = load_pretrained(tmp_path)
+    assert loaded.unused == ()
+    compare(loaded.model, theirs)
+
+
+@pytest.mark.parametrize("shards", [1, 3], ids=["one file", "shards"])
+@pytest.mark.parametrize("kind", ["safetensors", "pickle"])
+@torch.no_grad()
+def test_files_of_weights(kind: str, shards: int, tmp_path: Path) -> None:
+    theirs = saved("GPT2LMHeadModel", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    name = "model.safetensors" if kind == "safetensors" else "pytorch_model.bin"
+    write = save_file if kind == "safetensors" else torch.save
+    if shards == 1:
+        write(tensors, tmp_path / name)
+    else:
+        keys = sorted(tensors)
+        parts = {f"part-{n}{Path(name).suffix}": keys[n::shards] for n in range(shards)}
+        for part, names in parts.items():
+            write({key: tensors[key] for key in names}, tmp_path / part)
+        index = {"weight_map": {key: part for part, names in parts.items() for key in names}}
+        (tmp_path / f"{name}.index.json").write_text(json.dumps(index))
+    compare(load_pretrained(tmp_path).model, theirs)
+
+
+@torch.no_grad()
+def test_half_precision_becomes_float32(tmp_path: Path) -> None:
+    theirs = made("LlamaForCausalLM").bfloat16()
+    theirs.save_pretrained(tmp_path)
+    loaded = load_pretrained(tmp_path).model
+    assert {p.dtype for p in loaded.parameters()} == {torch.float32}
+    compare(loaded, type(theirs).from_pretrained(tmp_path, dtype=torch.float32).eval())
+
+
+def test_older_entries_of_rotary_positions(tmp_path: Path) -> None:
+    saved("LlamaForCausalLM", tmp_path)
+    edit(tmp_path, rope_parameters=None, rope_theta=700.0, rope_scaling=None)
+    assert load_pretrained(tmp_path).model.stack.layers[0].attention.rotate.base == 700.0
+
+
+def edit(folder: Path, **entries: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+
+def test_names_of_classes_are_kept(tmp_path: Path) -> None:
+    saved("BertForSequenceClassification", tmp_path)
+    model = load_pretrained(tmp_path).model
+    names = {str(n): name for n, name in enumerate("abcde")}
+    save_pretrained(model, tmp_path / "named", {"id2label": names, "label2id": {v: int(k) for k, v in names.items()}})
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "named").id2label == dict(enumerate("abcde"))
+    with pytest.raises(ValueError, match="id2label must name 5 classes, got 1; name each class once"):
+        save_pretrained(model, tmp_path / "wrong", {"id2label": {"0": "a"}})
+    assert not (tmp_path / "wrong").exists()
+
+
+class Runs:
+    """An object that runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("import pathlib; pathlib.Path('ran').touch()",))
+
+
+BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "no folder": ("BertModel", lambda f: f.rename(f.with_name("moved")), "there is no folder .*; name one that holds"),
+    "no config": (
+        "BertModel",
+        lambda f: (f / "config.json").unlink(),
+        "holds no config.json, .*made by save_pretrained",
+    ),
+    "a config that is no JSON": ("BertModel", lambda f: (f / "config.json").write_text("{"), "is no JSON .*; restore"),
+    "a config that is a list": (
+        "BertModel",
+        lambda f: (f / "config.json").write_text("[]"),
+        "a JSON object, got a list",
+    ),
+    "an unsupported architecture": (
+        "BertModel",
+        lambda f: edit(f, architectures=["T5ForConditionalGeneration"]),
+        "names the architecture 'T5ForConditionalGeneration', and regard loads BertModel, BertForMaskedLM, .*ViTModel",
+    ),
+    "no architecture": (
+        "BertModel",
+        lambda f: edit(f, architectures=[]),
+        "names the architecture None, and regard loads",
+    ),
+    "a missing entry": (
+        "BertModel",
+        lambda f: edit(f, hidden_size=None),
+        "has no entry 'hidden_size'; save the model again",
+    ),
+    "an entry of another type": (
+        "BertModel",
+        lambda f: edit(f, hidden_size="12"),
+        "hidden_size of .* must be a whole number, got '12'",
+    ),
+    "an unknown activation": (
+        "BertModel",
+        lambda f: edit(f, hidden_act="mish"),
+        "hidden_act='mish', and regard supports gelu",
+    ),
+    "an option that changes numbers": (
+        "GPT2LMHeadModel",
+        lambda f: edit(f, scale_attn_by_inverse_layer_idx=True),
+        "scale_attn_by_inverse_layer_idx=True, and regard supports scale_attn_by_inverse_layer_idx=False only",
+    ),
+    "scaled rotary positions": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, rope_parameters={"rope_type": "yarn", "rope_theta": 1.0}),
+        "scales rotary positions by 'yarn', and regard supports 'default' only",
+    ),
+    "no weights": (
+        "BertModel",
+        lambda f: (f / "model.safetensors").unlink(),
+        "holds no weights: neither model.safetensors nor pytorch_model.bin",
+    ),
+    "damaged weights": (
+        "BertModel",
+        lambda f: (f / "model.safetensors").write_bytes(b"x" * 9),
+        "is damaged or no safetensors file",
+    ),
+    "a missing tensor": (
+        "GPT2LMHeadModel",
+        lambda f: rewrite(f, lambda name, t: {} if "h.1.mlp.c_fc.weight" in name else {name: t}),
+        r"has no tensor 'transformer.h.1.mlp.c_fc.weight', of shape \(12, 48\) by its config.json; save the model",
+    ),
+    "a misshapen tensor": (
+        "BertModel",
+        lambda f: rewrite(f, lambda name, t: {name: t[:5] if "word" in name else t}),
+        r"tensor 'bert.embeddings.word_embeddings.weight' of .* has shape \(5, 12\), and its config.json asks for "
+        r"\(23, 12\)",
+    ),
+    "sizes that no memory has": ("BertModel", lambda f: edit(f, vocab_size=10**12), r"asks for \(1000000000000, 12\)"),
+    "a quantized tensor": (
+        "BertModel",
+        lambda f: rewrite(f, lambda name, t: {name: t.to(torch.int8) if "word" in name else t}),
+        "has the type torch.int8, and regard reads floating-point weights",
+    ),
+    "tables that differ": (
+        "GPT2LMHeadModel",
+        lambda f: rewrite(f, lambda name, t: {name: t, "lm_head.weight": t + 1} if "wte" in name else {name: t}),
+        "'lm_head.weight' and 'transformer.wte.weight' of .* must be one tensor, .*; take a checkpoint with tied",
+    ),
+    "a part outside the folder": (
+        "BertModel",
+        lambda f: (
+            (f / "model.safetensors").rename(f.with_name("x.safetensors")),
+            (f / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../x.safetensors"}})),
+        ),
+        "names the file '../x.safetensors', which is not in its folder",
+    ),
+    "an index without a map": (
+        "BertModel",
+        lambda f: (
+            (f / "model.safetensors").unlink(),
+            (f / "pytorch_model.bin.index.json").write_text("{}"),
+        ),
+        "has no weight_map, which names the file of each tensor",
+    ),
+}
+
+
+def pickled(folder: Path, content: object) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save(content, folder / "pytorch_model.bin")
+
+
+BROKEN |= {
+    "a pickle that holds code": (
+        "BertModel",
+        lambda f: pickled(f, {"weight": torch.zeros(2), "more": Runs()}),
+        r"holds the Python object \S*exec, and unpickling it could run code; .*save its tensors as safetensors",
+    ),
+    "a pickle that holds a namespace": (
+        "BertModel",
+        lambda f: pickled(f, {"weight": torch.zeros(2), "more": __import__("argparse").Namespace(a=1)}),
+        "holds the Python object argparse.Namespace, and unpickling it could run code",
+    ),
+    "a pickle of no tensors": ("BertModel", lambda f: pickled(f, {"a": 1}), "must hold a dict of tensors by name"),
+    "a damaged pickle": (
+        "BertModel",
+        lambda f: (pickled(f, {}), (f / "pytorch_model.bin").write_bytes(b"nothing")),
+        "pytorch_model.bin",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_wrong_is_told_in_one_sentence(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, breaks, message = BROKEN[case]
+    saved(name, tmp_path / "model")
+    breaks(tmp_path / "model")
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
+        load_pretrained(tmp_path / "model")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    sizes = {"width": 12, "layers": 1, "heads": 3}
+    told = {
+        "a GPT2 with positions='rotary' cannot be saved .*, which has positions='learned' only": GPT2(
+            V, positions="rotary", **sizes
+        ),
+        r"a GPT2 with Attention\(.*in its heads cannot be saved": GPT2(V, attention="additive", **sizes),
+        r"a BERT with norm='pre' cannot be saved": BERT(V, norm="pre", **sizes),
+        "whose positions are not Marian's table cannot be saved": Transformer(
+            V, V, norm="post", positions="learned", **sizes
+        ),
+        "the activation .* has no name in transformers' layout": GPT2(V, activation=nn.Mish(), **sizes),
+        "a Llama with bias=True cannot be saved": Llama(V, window=4, bias=True, **sizes),
+    }
+    for message, model in told.items():
+        with pytest.raises(ValueError, match=f"(?s){message}"):
+            save_pretrained(model, tmp_path / "out")
+    with pytest.raises(
+        TypeError, match="model must be one of BERT, .* to be saved in transformers' layout, got Linear"
+    ):
+        save_pretrained(nn.Linear(2, 2), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
