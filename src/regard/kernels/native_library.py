@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ABI = 5
+ABI = 6
 LEVEL = 2
 
 _INT, _LONG, _POINTER, _REAL = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
@@ -34,6 +34,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "regard_pool": [*_COMMON, _LONG, _LONG] + [_POINTER] * 5,
     "regard_across": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
     "regard_likeliest": [*_COMMON] + [_LONG] * 4 + [_POINTER] * 3 + [_LONG] * 2 + [_POINTER] * 4,
+    "regard_crf": _COMMON + [_LONG] * 3 + [_POINTER] * 10,
+    "regard_crf_backward": _COMMON + [_LONG] * 4 + [_POINTER] * 12,
+    "regard_viterbi": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
     "regard_drop": [*_COMMON, _LONG, _POINTER, _LONG, _LONG, _REAL, _POINTER],
     "regard_scale": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
     "regard_sequence": _COMMON + [_LONG] * 2 + [_POINTER] * 11 + [_INT],

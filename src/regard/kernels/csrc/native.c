@@ -1,7 +1,8 @@
-/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, vocabulary top-k, dropout.
+/* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, vocabulary top-k, dropout,
+ * conditional random fields.
  * Plain C called by ctypes: no Python, no torch.
  *
- * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, vocab_topk.h and dropout.h, compiled once per real type and
+ * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, vocab_topk.h, dropout.h and crf.h, compiled once per real type and
  * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 5
+#define REGARD_ABI 6
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -140,6 +141,23 @@ typedef struct {
     i64 n, v, d, k, also, nevers, block, spans, room;
 } vocabulary;
 
+/* Conditional random field. Rows of alpha, x and the constants have `room` elements, a multiple of 16, of which k are used; rows of alpha and x
+ * belong to the positions that are kept, without gaps. The constants are filled by crf_prepare. */
+enum { CRF_SCALED, CRF_LOGS, CRF_NO_PATH, CRF_NAN };
+typedef struct {
+    const void *e, *transitions, *start, *end, *g; /* (n, t, k), (k, k), (k), (k), (n) */
+    const i64 *y;                   /* (n, t) gold tags, or NULL */
+    const unsigned char *mask;      /* (n, t); 0 skips a position; NULL keeps all */
+    void *constants;                /* (3 k + 4, room) */
+    void *alpha, *x, *out;          /* (n, t, room), (n, t, room), (n) */
+    unsigned char *state;           /* (n): one of CRF_… */
+    void *de, *dt;                  /* (n, t, k), (blocks, k + 2, k) or NULL */
+    i64 *path;                      /* (n, t), -1 behind the end */
+    i64 n, t, k, room, block;
+    double top, top_start, top_end, spread;
+    int holes;                      /* some pair, start or end is forbidden */
+} crf;
+
 #if VECTORS
 static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
     1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
@@ -190,6 +208,11 @@ static const pack PACK[3][2] = COPIES(packed);
 static const kernel DROP[3][2] = COPIES(drop);
 static const kernel LIKELIEST[3][2] = COPIES(likeliest);
 static const kernel TOGETHER[3][2] = COPIES(together);
+
+static const kernel CRF_PREPARE[3][2] = COPIES(crf_prepare);
+static const kernel CRF_FORWARD[3][2] = COPIES(crf_forward);
+static const kernel CRF_BACKWARD[3][2] = COPIES(crf_backward);
+static const kernel CRF_VITERBI[3][2] = COPIES(crf_viterbi);
 
 #include "threads.h"
 
@@ -377,6 +400,45 @@ EXPORT int regard_likeliest(int wide, int most, i64 threads, i64 n, i64 v, i64 d
     if (!failed) run(TOGETHER[widest(most)][!!wide], &t, n, (double)n * t.spans * k, 1e5, threads);
     free(scratch);
     return failed;
+}
+
+/* The constants of a call and one kernel over its items */
+static int run_crf(const kernel kernels[3][2], crf *t, int wide, int most, i64 items, double grain, i64 threads) {
+    const int level = widest(most);
+    t->room = (t->k + 15) / 16 * 16;
+    t->constants = malloc((size_t)((3 * t->k + 4) * t->room) * (wide ? 8 : 4));
+    if (!t->constants) return 1;
+    CRF_PREPARE[level][!!wide](t, 0, 1);
+    const int failed = run(kernels[level][!!wide], t, items, (double)t->n * t->t * t->k * (t->k + 8), grain, threads);
+    free(t->constants);
+    return failed;
+}
+
+/* log Z, minus the score of the gold path unless y is NULL; alpha, x and state are what the backward pass reads */
+EXPORT int regard_crf(int wide, int most, i64 threads, i64 n, i64 length, i64 k, const void *e, const i64 *y, const void *mask, const void *transitions,
+                      const void *start, const void *end, void *alpha, void *x, void *state, void *out) {
+    crf t = {0};
+    t.e = e, t.y = y, t.mask = mask, t.transitions = transitions, t.start = start, t.end = end, t.alpha = alpha, t.x = x, t.state = state, t.out = out;
+    t.n = n, t.t = length, t.k = k;
+    return run_crf(CRF_FORWARD, &t, wide, most, n, 5e5, threads);
+}
+
+/* the gradients of the emissions and, unless dt is NULL, of T, start and end, one sum per block of sequences */
+EXPORT int regard_crf_backward(int wide, int most, i64 threads, i64 n, i64 length, i64 k, i64 block, const void *e, const i64 *y, const void *mask,
+                               const void *transitions, const void *start, const void *end, const void *alpha, const void *x, const void *state,
+                               const void *g, void *de, void *dt) {
+    crf t = {0};
+    t.e = e, t.y = y, t.mask = mask, t.transitions = transitions, t.start = start, t.end = end, t.alpha = (void *)alpha, t.x = (void *)x;
+    t.state = (void *)state, t.g = g, t.de = de, t.dt = dt, t.n = n, t.t = length, t.k = k, t.block = block;
+    return run_crf(CRF_BACKWARD, &t, wide, most, (n + block - 1) / block, 3e5, threads);
+}
+
+/* the path of largest score and that score, -inf if no path is allowed */
+EXPORT int regard_viterbi(int wide, int most, i64 threads, i64 n, i64 length, i64 k, const void *e, const void *mask, const void *transitions,
+                          const void *start, const void *end, i64 *path, void *out) {
+    crf t = {0};
+    t.e = e, t.mask = mask, t.transitions = transitions, t.start = start, t.end = end, t.path = path, t.out = out, t.n = n, t.t = length, t.k = k;
+    return run_crf(CRF_VITERBI, &t, wide, most, n, 5e5, threads);
 }
 
 /* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */

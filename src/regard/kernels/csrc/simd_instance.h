@@ -199,6 +199,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "vocab_topk.h"
 #include "rnn_cells.h"
 #include "dropout.h"
+#include "crf.h"
 
 #undef DOUBLE
 #undef LEVEL

@@ -1,0 +1,50 @@
+"""Linear-chain conditional random field (Lafferty et al. 2001): log Z, its gradient by forward-backward, the best path.
+
+    score(y) = start[y_1] + Σ_t e[t, y_t] + Σ_t T[y_{t-1}, y_t] + end[y_n];   Z = Σ_y exp score(y)
+
+The gradient of log Z by the emissions is the probability of each tag, by T the expected number of each pair: the
+backward pass is the other half of forward-backward, not a graph through the loop. Positions with `mask` False are
+skipped: the transition joins their neighbours. -inf forbids a tag, a pair, a start or an end. `native` None uses the
+native kernels where they run, True requires them, False uses torch. Inputs are float32 or float64, of one dtype.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from regard.kernels.crf import compute
+from regard.kernels.crf.autograd import NllFunction
+from regard.kernels.crf.plain import plain_nll
+from regard.kernels.dispatch import choose_route
+from regard.kernels.native_library import resolve_native
+
+
+class Potentials(NamedTuple):
+    """The scores of a chain beside its emissions; transitions[i, j] is the score of tag j after tag i."""
+
+    transitions: Tensor  # "k k"
+    start: Tensor  # "k"
+    end: Tensor  # "k"
+
+
+def nll(
+    emissions: Tensor, tags: Tensor | None, mask: Tensor | None, potentials: Potentials, native: bool | None = None
+) -> Tensor:  # "b t k", "b t", "b t" -> "b"
+    """log Z − score(tags), or log Z without tags; 0 for an empty sequence, -inf for log Z where no path is allowed."""
+    match choose_route(emissions, tags, mask, *potentials):
+        case "plain":
+            return plain_nll(emissions, tags, mask, *potentials)
+        case "operator":
+            from regard.kernels.crf import custom_ops
+
+            return custom_ops.nll(emissions, tags, mask, *potentials, native)[0]
+        case _:
+            return NllFunction.apply(emissions, tags, mask, *potentials, resolve_native(native, emissions, *potentials))
+
+
+def viterbi(
+    emissions: Tensor, mask: Tensor | None, potentials: Potentials, native: bool | None = None
+) -> tuple[Tensor, Tensor]:  # "b t k", "b t" -> "b t", "b"
+    """The best path of every sequence, its kept positions first and then -1, and its score: -inf if none is allowed."""
+    native = resolve_native(native, emissions, *potentials)
+    return compute.viterbi(emissions, mask, *potentials, native)

@@ -1,0 +1,96 @@
+"""The chain as custom operators; see additive/custom_ops.py."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.kernels.crf import compute
+from regard.kernels.native_library import resolve_native
+
+
+@torch.library.custom_op("regard::crf_nll", mutates_args=())
+def nll(
+    emissions: Tensor,
+    tags: Tensor | None,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    native: bool | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    runs_native = resolve_native(native, emissions, transitions, start, end)
+    out, (alpha, other, state) = compute.forward(emissions, tags, mask, transitions, start, end, runs_native)
+    if runs_native:
+        return out, alpha, other, state
+    # whether the operator runs native is not known when it is traced, so both forms return the same shapes
+    pad = (0, compute.room(emissions.shape[-1]) - alpha.shape[-1])
+    return out, F.pad(alpha, pad).contiguous(), F.pad(other, pad).contiguous(), state
+
+
+@nll.register_fake
+def _(
+    emissions: Tensor,
+    tags: Tensor | None,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    native: bool | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    b, t, k = emissions.shape
+    row = emissions.new_empty(b, t, compute.room(k))
+    return emissions.new_empty(b), row, torch.empty_like(row), emissions.new_empty(b, dtype=torch.uint8)
+
+
+@torch.library.custom_op("regard::crf_nll_backward", mutates_args=())
+def nll_backward(
+    emissions: Tensor,
+    tags: Tensor | None,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    alpha: Tensor,
+    other: Tensor,
+    state: Tensor,
+    grad: Tensor,
+    native: bool | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    runs_native = resolve_native(native, emissions, transitions, start, end)
+    chain = (emissions, tags, mask, transitions, start, end, compute.Messages(alpha, other, state))
+    found = compute.backward(*chain, grad, runs_native)
+    return found[0].contiguous(), found[1].clone(), found[2].clone(), found[3].clone()
+
+
+@nll_backward.register_fake
+def _(
+    emissions: Tensor,
+    tags: Tensor | None,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    alpha: Tensor,
+    other: Tensor,
+    state: Tensor,
+    grad: Tensor,
+    native: bool | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    empty = [x.new_empty(x.shape) for x in (emissions, transitions, start, end)]
+    return empty[0], empty[1], empty[2], empty[3]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:6], *output[1:])
+    ctx.native = inputs[6]
+
+
+def _gradient(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    emissions, tags, mask, *rest = ctx.saved_tensors
+    of_emissions, *of_scores = nll_backward(emissions, tags, mask, *rest, grad, ctx.native)
+    return of_emissions, None, None, *of_scores, None
+
+
+nll.register_autograd(_gradient, setup_context=_save)
