@@ -82,6 +82,7 @@ from .attn.terms.score import (
     Score as Score,
     Trilinear as Trilinear,
 )
+from .common.tag_schemes import Span as Span, TagScheme as TagScheme
 from .gates.base import Gate as Gate
 from .gates.catalogue import GATES as GATES, gate as gate
 from .gates.channel import ECA as ECA, ChannelGate as ChannelGate, SqueezeExcite as SqueezeExcite
@@ -93,6 +94,7 @@ from .gates.insert import insert as insert, remove as remove
 from .gates.non_local import NonLocal as NonLocal
 from .gates.parameter_free import MagnitudeSaliency as MagnitudeSaliency, MaxSaliency as MaxSaliency, SimAM as SimAM
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
+from .layers.crf import CRF as CRF, Constraints as Constraints, TagPath as TagPath
 from .models.bert import BERT as BERT, BERTClassifier as BERTClassifier, BERTMaskedLM as BERTMaskedLM
 from .models.gpt2 import GPT2 as GPT2
 from .models.llama import Llama as Llama

@@ -1,0 +1,212 @@
+"""The conditional random field against all paths, one by one."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard.common.tag_schemes import Span
+
+SCHEMES = {
+    "IOB1": ["O", "B-X", "I-X"],
+    "IOB2": ["I-X", "O", "B-X", "B-Y"],
+    "BIOES": ["O", "B-X", "E-X", "S-X"],
+    "BILOU": ["U-X", "B-X", "I-X", "L-X"],
+}
+
+
+class AllPaths:
+    """Scores and probabilities of every path over one sequence without a mask."""
+
+    def __init__(self, crf: regard.CRF, emissions: Tensor) -> None:
+        transitions, start, end = (x.detach() for x in crf.potentials(emissions))
+        n, k = emissions.shape
+        self.paths = [list(path) for path in itertools.product(range(k), repeat=n)]
+        index = torch.tensor(self.paths)  # p n
+        self.scores = emissions[torch.arange(n), index].sum(1) + transitions[index[:, :-1], index[:, 1:]].sum(1)
+        self.scores = self.scores + start[index[:, 0]] + end[index[:, -1]]
+        self.shares = self.scores.softmax(0)
+        self.index = index
+
+    def marginals(self, k: int) -> Tensor:
+        hot = torch.nn.functional.one_hot(self.index, k).double()
+        return (hot * self.shares.view(-1, 1, 1)).sum(0)
+
+
+def every_mask(t: int) -> Tensor:
+    return torch.tensor(list(itertools.product([True, False], repeat=t)))
+
+
+@pytest.mark.parametrize(("name", "tags", "t"), [(None, 4, 6), (None, 1, 4), *[(s, 0, 5) for s in SCHEMES]])
+def test_every_result_against_all_paths(name: str | None, tags: int, t: int) -> None:
+    scheme = None if name is None else regard.TagScheme(name, SCHEMES[name])
+    k = tags if scheme is None else len(scheme.tags)
+    crf = regard.CRF(k, constraints=scheme).double()
+    mask = every_mask(t)
+    emissions = torch.randn(len(mask), t, k, dtype=torch.float64)
+    best, several = crf.decode(emissions, mask), crf.decode(emissions, mask, k=5)
+    marginals = crf.marginals(emissions, mask).detach()
+    gold = torch.full(mask.shape, -1)
+    for row, path in enumerate(several):
+        gold[row, mask[row]] = torch.tensor(path[-1].tags, dtype=torch.int64)
+    loss = crf.loss(emissions, gold, mask).detach()
+    assert (marginals[~mask] == 0).all()
+    labels = [] if scheme is None else sorted({tag.partition("-")[2] for tag in scheme.tags} - {""})
+    spans = [
+        [Span(i, j, label) for label in labels for i, j in itertools.combinations(range(int(keep.sum()) + 1), 2)]
+        for keep in mask
+    ]
+    span_shares = [] if scheme is None else crf.span_marginals(emissions, spans, mask)
+    for row, keep in enumerate(mask):
+        if not keep.any():
+            assert (best[row], several[row], float(loss[row])) == ([], [regard.TagPath([], 1.0)], 0.0)
+            continue
+        every = AllPaths(crf, emissions[row][keep])
+        order = every.scores.argsort(descending=True)[:5].tolist()
+        order = [place for place in order if every.scores[place] > -torch.inf]
+        assert best[row] == every.paths[order[0]]
+        assert [path.tags for path in several[row]] == [every.paths[place] for place in order]
+        shares = torch.tensor([path.probability for path in several[row]], dtype=torch.float64)
+        torch.testing.assert_close(shares, every.shares[order].detach(), rtol=0, atol=1e-9)
+        torch.testing.assert_close(loss[row], -every.shares[order[-1]].log(), rtol=0, atol=1e-9)
+        torch.testing.assert_close(marginals[row][keep], every.marginals(k), rtol=0, atol=1e-9)
+        if scheme is not None:
+            found = [set(scheme.spans([scheme.tags[tag] for tag in path])) for path in every.paths]
+            shares = every.shares.tolist()
+            want = [sum(s for s, own in zip(shares, found, strict=True) if span in own) for span in spans[row]]
+            assert span_shares[row] == pytest.approx(want, abs=1e-9)
+
+
+def test_a_scheme_is_read_without_constraints() -> None:
+    scheme = regard.TagScheme("IOB2", SCHEMES["IOB2"])
+    crf = regard.CRF(4).double()
+    emissions = torch.randn(1, 4, 4, dtype=torch.float64)
+    every = AllPaths(crf, emissions[0])
+    span = Span(1, 3, "X")
+    want = sum(
+        float(share)
+        for path, share in zip(every.paths, every.shares, strict=True)
+        if span in scheme.spans([scheme.tags[tag] for tag in path])
+    )
+    assert crf.span_marginals(emissions, [[span]], scheme=scheme)[0][0] == pytest.approx(want, abs=1e-9)
+
+
+def test_a_masked_position_is_a_deleted_position() -> None:
+    crf = regard.CRF(5)
+    emissions, tags = torch.randn(1, 7, 5), torch.randint(5, (1, 7))
+    mask = torch.tensor([[False, True, True, False, False, True, False]])
+    short, gold = emissions[:, mask[0]], tags[:, mask[0]]
+    torch.testing.assert_close(crf.loss(emissions, tags, mask), crf.loss(short, gold))
+    torch.testing.assert_close(crf.marginals(emissions, mask)[:, mask[0]], crf.marginals(short))
+    assert crf.decode(emissions, mask) == crf.decode(short)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
+    crf = regard.CRF(3).to(dtype)
+    emissions, tags = torch.randn(2, 5, 3).to(dtype).requires_grad_(), torch.randint(3, (2, 5))
+    loss = crf.loss(emissions, tags)
+    assert loss.dtype == torch.float32
+    full = regard.CRF(3)
+    full.load_state_dict({name: value.float() for name, value in crf.state_dict().items()})
+    torch.testing.assert_close(loss, full.loss(emissions.float(), tags))
+    loss.sum().backward()
+    assert emissions.grad is not None
+    assert emissions.grad.dtype == dtype
+    assert crf.marginals(emissions).dtype == torch.float32
+
+
+def test_autocast_changes_nothing() -> None:
+    crf = regard.CRF(3)
+    emissions, tags = torch.randn(2, 5, 3), torch.randint(3, (2, 5))
+    want = crf.loss(emissions, tags)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(crf.loss(emissions, tags), want)
+
+
+def test_every_parameter_receives_a_gradient_but_not_where_forbidden() -> None:
+    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    crf.loss(torch.randn(4, 6, 3), torch.zeros(4, 6, dtype=torch.int64)).sum().backward()
+    for name, parameter in crf.named_parameters():
+        allowed = getattr(crf, f"allowed_{name}")
+        assert parameter.grad is not None
+        assert (parameter.grad[~allowed] == 0).all()
+        assert (parameter.grad[allowed] != 0).all()
+
+
+def test_marginals_are_differentiable() -> None:
+    crf = regard.CRF(3).double()
+    emissions = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(crf.marginals, [emissions])
+    with torch.no_grad():
+        assert not crf.marginals(emissions).requires_grad
+
+
+def test_a_window_may_begin_inside_a_span() -> None:
+    scheme = regard.TagScheme("BIOES", ["O", "B-X", "I-X", "E-X", "S-X"])
+    emissions = torch.tensor([[[0.0, 0, 9, 0, 0], [0, 0, 9, 0, 0]]])
+    assert regard.CRF(5, regard.Constraints.from_scheme(scheme, window=True)).decode(emissions) == [[2, 2]]
+    assert regard.CRF(5, scheme).decode(emissions) != [[2, 2]]
+
+
+def test_an_answer_does_not_depend_on_the_batch() -> None:
+    crf = regard.CRF(7, regard.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y", "B-Z", "I-Z"]))
+    emissions, lengths = torch.randn(64, 23, 7), torch.randint(0, 24, (64,))
+    mask = torch.arange(23) < lengths.unsqueeze(1)
+    together = crf.decode(emissions, mask, k=3)
+    for row in range(0, 64, 7):
+        alone = crf.decode(emissions[row : row + 1, : lengths[row]], k=3)[0]
+        assert [path.tags for path in alone] == [path.tags for path in together[row]]
+        for one, other in zip(alone, together[row], strict=True):
+            assert one.probability == pytest.approx(other.probability, abs=1e-9)
+
+
+def test_a_checkpoint_holds_the_parameters_only() -> None:
+    assert sorted(regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"])).state_dict()) == [
+        "end",
+        "start",
+        "transitions",
+    ]
+
+
+def test_bad_input_is_explained() -> None:
+    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    emissions, tags = torch.randn(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)
+    tags[1, 2] = 2
+    with pytest.raises(ValueError, match=r"tags\[1, 2\] is 2, which the constraints forbid after tag 0"):
+        crf.loss(emissions, tags)
+    with pytest.raises(ValueError, match=r"tags\[1, 2\] is 2, which the constraints forbid at the start"):
+        crf.loss(emissions, tags, torch.tensor([[True] * 4, [False, False, True, True]]))
+    with pytest.raises(ValueError, match=r"tags must be from 0 to 2: tags\[0, 1\] is 7; mask the position"):
+        crf.loss(emissions, torch.tensor([[0, 7, 0, 0]] * 2))
+    with pytest.raises(ValueError, match=r"mask must be boolean .* try mask.bool\(\)"):
+        crf.decode(emissions, torch.ones(2, 4))
+    with pytest.raises(ValueError, match="emissions must be .* k = 3 tags"):
+        crf.decode(torch.randn(2, 4, 5))
+    with pytest.raises(ValueError, match="tags must be whole numbers of shape"):
+        crf.loss(emissions, tags[:1])
+    with pytest.raises(
+        ValueError, match=r"constraints must be for 4 tags, transitions a boolean tensor of shape \(4, 4\)"
+    ):
+        regard.CRF(4, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    never = torch.zeros(2, 2, dtype=torch.bool)
+    with pytest.raises(ValueError, match="no path of tags is allowed for sequence 0"):
+        regard.CRF(2, regard.Constraints(never, ~never[0], ~never[0])).decode(torch.randn(1, 3, 2))
+    with pytest.raises(ValueError, match="scheme must be a TagScheme of 3 tags, got none; pass scheme="):
+        regard.CRF(3).span_marginals(emissions, [[], []])
+    with pytest.raises(ValueError, match=r"the span \(1, 9, 'X'\) lies outside sequence 1, which has 4 positions"):
+        crf.span_marginals(emissions, [[], [(1, 9, "X")]])
+    with pytest.raises(ValueError, match="no tag of the scheme has the label 'Q'; its labels: X"):
+        crf.span_marginals(emissions, [[], [(1, 2, "Q")]])
+    with pytest.raises(ValueError, match="spans must be one list per sequence: got 1 for 2 sequences"):
+        crf.span_marginals(emissions, [[]])
+
+
+def test_compiled_whole() -> None:
+    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    emissions, tags = torch.randn(2, 4, 3, requires_grad=True), torch.zeros(2, 4, dtype=torch.int64)
+    torch.compiler.reset()
+    compiled = torch.compile(crf.loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(emissions, tags), crf.loss(emissions, tags))
