@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks import additive, dot, gates, heads, machine, maps, masks, recurrent, report, sparse, startup
+from benchmarks import additive, crf, dot, gates, heads, machine, maps, masks, recurrent, report, sparse, startup
 from benchmarks.table import HEADINGS, Case, Row, absent, line, summary
 from benchmarks.timing import Effort
 
@@ -23,6 +23,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
     "gates": gates.CASES,
     "map": maps.CASES,
     "recurrent": recurrent.CASES,
+    "crf": crf.CASES,
     "start": startup.CASES,
 }
 CASES: dict[str, Case] = {

@@ -10,7 +10,7 @@ import torch
 import regard
 from regard.kernels import native_library
 
-PEERS = ["keras", "transformers", "x-transformers", "entmax", "local-attention"]
+PEERS = ["keras", "transformers", "x-transformers", "entmax", "local-attention", "pytorch-crf"]
 
 
 def machine() -> dict[str, str]:
