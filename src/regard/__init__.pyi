@@ -82,7 +82,7 @@ from .attn.terms.score import (
     Score as Score,
     Trilinear as Trilinear,
 )
-from .common.tag_schemes import Span as Span, TagScheme as TagScheme
+from .common.tag_schemes import TaggedSpan as TaggedSpan, TagScheme as TagScheme
 from .gates.base import Gate as Gate
 from .gates.catalogue import GATES as GATES, gate as gate
 from .gates.channel import ECA as ECA, ChannelGate as ChannelGate, SqueezeExcite as SqueezeExcite

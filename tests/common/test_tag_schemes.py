@@ -8,7 +8,7 @@ from hypothesis import assume, given, strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
 import regard
-from regard.common.tag_schemes import SCHEMES, Span
+from regard.common.tag_schemes import SCHEMES, TaggedSpan
 
 LETTERS = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU"}
 THEIRS = {"IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES", "BILOU": "BILOU"}
@@ -29,7 +29,7 @@ def test_strict_spans_are_those_of_seqeval(name: str, data: st.DataObject) -> No
     # seqeval reads B-X I-X at the start of a text, which IOB1 forbids, as the span of I-X alone
     assume(name != "IOB1" or scheme_of(name).violation(tags) is None)
     theirs = seqeval.scheme.Entities([tags], getattr(seqeval.scheme, THEIRS[name])).entities[0]
-    want = {Span(entity.start, entity.end, entity.tag) for entity in theirs}
+    want = {TaggedSpan(entity.start, entity.end, entity.tag) for entity in theirs}
     got = set(scheme_of(name).spans(tags, "strict"))
     assert got == want
 
@@ -40,7 +40,7 @@ def test_lenient_spans_are_those_of_conlleval(name: str, data: st.DataObject) ->
     tags = data.draw(sequences(name))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = {Span(start, end + 1, label) for label, start, end in get_entities([tags])}
+        theirs = {TaggedSpan(start, end + 1, label) for label, start, end in get_entities([tags])}
     assert set(scheme_of(name).spans(tags)) == theirs
 
 
@@ -50,7 +50,7 @@ def test_spans_are_written_and_read(name: str, data: st.DataObject) -> None:
     scheme = scheme_of(name)
     edges = sorted(data.draw(st.sets(st.integers(0, 12), max_size=8)))
     labels = data.draw(st.lists(st.sampled_from(["X", "Y-Z", ""]), min_size=len(edges), max_size=len(edges)))
-    spans = [Span(a, b, label) for a, b, label in zip(edges, edges[1:], labels, strict=False) if label]
+    spans = [TaggedSpan(a, b, label) for a, b, label in zip(edges, edges[1:], labels, strict=False) if label]
     tags = scheme.write(spans, 12)
     assert scheme.violation(tags) is None
     assert scheme.spans(tags) == scheme.spans(tags, "strict") == spans

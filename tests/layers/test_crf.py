@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.common.tag_schemes import Span
+from regard.common.tag_schemes import TaggedSpan
 
 SCHEMES = {
     "IOB1": ["O", "B-X", "I-X"],
@@ -55,7 +55,7 @@ def test_every_result_against_all_paths(name: str | None, tags: int, t: int) -> 
     assert (marginals[~mask] == 0).all()
     labels = [] if scheme is None else sorted({tag.partition("-")[2] for tag in scheme.tags} - {""})
     spans = [
-        [Span(i, j, label) for label in labels for i, j in itertools.combinations(range(int(keep.sum()) + 1), 2)]
+        [TaggedSpan(i, j, label) for label in labels for i, j in itertools.combinations(range(int(keep.sum()) + 1), 2)]
         for keep in mask
     ]
     span_shares = [] if scheme is None else crf.span_marginals(emissions, spans, mask)
@@ -84,7 +84,7 @@ def test_a_scheme_is_read_without_constraints() -> None:
     crf = regard.CRF(4).double()
     emissions = torch.randn(1, 4, 4, dtype=torch.float64)
     every = AllPaths(crf, emissions[0])
-    span = Span(1, 3, "X")
+    span = TaggedSpan(1, 3, "X")
     want = sum(
         float(share)
         for path, share in zip(every.paths, every.shares, strict=True)

@@ -19,7 +19,7 @@ OUTSIDE = "O"
 Reading = Literal["lenient", "strict"]
 
 
-class Span(NamedTuple):
+class TaggedSpan(NamedTuple):
     """Tokens start to end, the end excluded, with a label."""
 
     start: int
@@ -108,15 +108,15 @@ class TagScheme:
         edges: list[str | None] = [None, *tags, None]
         return next((index for index, pair in enumerate(pairwise(edges)) if tags and not self.allows(*pair)), None)
 
-    def spans(self, tags: Sequence[str], reading: Reading = "lenient") -> list[Span]:
+    def spans(self, tags: Sequence[str], reading: Reading = "lenient") -> list[TaggedSpan]:
         """The spans of a sequence. Lenient: a span begins wherever none continues; strict: without malformed ones."""
-        spans: list[Span] = []
+        spans: list[TaggedSpan] = []
         start = 0
         for end in range(1, len(tags) + 1):
             if end < len(tags) and self.joins(tags[end - 1], tags[end]):
                 continue
             if tags[start] != OUTSIDE and (reading == "lenient" or self._is_well_formed(tags, start, end)):
-                spans.append(Span(start, end, split_tag(tags[start])[1]))
+                spans.append(TaggedSpan(start, end, split_tag(tags[start])[1]))
             start = end
         return spans
 
@@ -128,7 +128,7 @@ class TagScheme:
             begins = self.allows(tags[start - 1] if start else None, tags[start])
         return begins and last not in roles.unfinished
 
-    def write(self, spans: Sequence[Span], length: int) -> list[str]:
+    def write(self, spans: Sequence[TaggedSpan], length: int) -> list[str]:
         """The tags of spans that do not overlap, over `length` tokens."""
         tags = [OUTSIDE] * length
         for start, end, label in sorted(spans):

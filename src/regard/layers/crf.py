@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.common.tag_schemes import Span, TagScheme
+from regard.common.tag_schemes import TaggedSpan, TagScheme
 from regard.kernels import crf
 from regard.kernels.dispatch import values_are_readable
 from regard.layers.crf_search import best_paths, span_probabilities
@@ -135,7 +135,7 @@ class CRF(nn.Module):
     def span_marginals(
         self,
         emissions: Tensor,
-        spans: Sequence[Sequence[Span | tuple[int, int, str]]],
+        spans: Sequence[Sequence[TaggedSpan | tuple[int, int, str]]],
         mask: Tensor | None = None,
         scheme: TagScheme | None = None,
     ) -> list[list[float]]:  # "b t k", one list of (start, end, label) per sequence, "b t"

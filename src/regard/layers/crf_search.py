@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.common.tag_schemes import Span, TagScheme, split_tag
+from regard.common.tag_schemes import TaggedSpan, TagScheme, split_tag
 from regard.kernels.crf import Potentials
 from regard.kernels.crf.plain import compact, finite, log_alphas, log_betas
 
@@ -49,7 +49,7 @@ def _no_more_than_one(score: Tensor) -> Tensor:  # "b n" -> "b n"
 
 def span_probabilities(
     emissions: Tensor,
-    spans: Sequence[Sequence[Span | tuple[int, int, str]]],
+    spans: Sequence[Sequence[TaggedSpan | tuple[int, int, str]]],
     mask: Tensor | None,
     potentials: Potentials,
     scheme: TagScheme,
