@@ -181,3 +181,26 @@ def test_a_normalized_sigmoid_neither_overflows_nor_divides_by_zero() -> None:
     assert scores.grad.isfinite().all()
     nothing = regard.NormalizedSigmoid()(scores, torch.tensor([[True] * 3, [False] * 3]))
     assert not nothing[1].any()
+
+
+@pytest.mark.parametrize("size", [3e38, 1.0, 1e-37, 1e-40, 1e-45])
+def test_a_sum_neither_overflows_nor_divides_by_a_denormal(size: float) -> None:
+    scores = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]).mul_(size).requires_grad_()
+    weights = regard.Sum()(scores)
+    torch.testing.assert_close(weights, torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]))
+    (weights * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("size", [1e19, 1e25, -95.0])
+@pytest.mark.parametrize("mask", [None, regard.Causal()], ids=repr)
+def test_factored_sums_neither_overflow_nor_divide_by_a_denormal(size: float, mask: regard.Mask | None) -> None:
+    q, k = ((size * (1 + 0.01 * torch.rand(1, 70, 4))).requires_grad_() for _ in range(2))
+    v = torch.randn(1, 70, 3)
+    terms = {"score": regard.Kernel(), "normalize": regard.Sum(), "mask": mask}
+    out = regard.attention(q, k, v, **terms, backend="linear")
+    want = regard.attention(q.double(), k.double(), v.double(), **terms, backend="eager")
+    torch.testing.assert_close(out.double(), want, rtol=1e-4, atol=1e-5)
+    out.sum().backward()
+    assert q.grad.isfinite().all()
+    assert k.grad.isfinite().all()

@@ -9,8 +9,9 @@ from torch import Tensor
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.checks import accumulate_dtype
 from regard.attn.terms.mask import And, Causal, Lengths, Mask
-from regard.attn.terms.normalizer import Sum
+from regard.attn.terms.normalizer import Sum, divide_by_greatest
 from regard.attn.terms.read import WeightedSum
+from regard.kernels.dispatch import values_are_readable
 
 _CHUNK = 64
 
@@ -66,12 +67,25 @@ def run(call: AttentionCall) -> Attended:
             ).transpose(-1, -2)
             k = k.masked_fill(~is_visible, 0.0)
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last column sums the weights
-    causal = any(type(leaf) is Causal for leaf in _leaves(call.mask))
-    out = _causal(q, k, v) if causal else q @ (k.transpose(-1, -2) @ v)
+    out = _sums(call, q, k, v)
+    if not values_are_readable(out) or not _are_normal(out[..., -1]):
+        out = _sums(call, divide_by_greatest(q), divide_by_greatest(k, (-2, -1)), v)
     total = out[..., -1:]
     empty = total == 0
     out = (out[..., :-1] / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
     return Attended(out.expand(*call.batch, *out.shape[-2:]).to(call.v.dtype))
+
+
+def _sums(call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Σ_j (φ(q_i)·φ(k_j)) v_j of every query."""
+    causal = any(type(leaf) is Causal for leaf in _leaves(call.mask))
+    return _causal(q, k, v) if causal else q @ (k.transpose(-1, -2) @ v)
+
+
+def _are_normal(totals: Tensor) -> bool:
+    """Whether all totals can be divided by: zero, or neither denormal nor infinite."""
+    with torch.no_grad():
+        return bool(((totals == 0) | ((totals >= torch.finfo(totals.dtype).tiny) & (totals < torch.inf))).all())
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -167,6 +167,19 @@ class Entmax(Normalizer):
         return format_number(self.alpha or Learnable(1.5))
 
 
+def divide_by_greatest(t: Tensor, dim: int | tuple[int, ...] = -1) -> Tensor:
+    """t over its greatest magnitude along `dim`, so that no sum overflows; zeros stay zeros.
+
+    Denormal numbers get no gradient: it would exceed every number of the type.
+    """
+    if 0 in t.shape:
+        return t
+    greatest = t.detach().abs().amax(dim, keepdim=True)
+    if t.requires_grad and torch.is_grad_enabled():
+        t = torch.where(greatest < torch.finfo(t.dtype).tiny, t.detach(), t)
+    return t / greatest.masked_fill(greatest == 0, 1.0)
+
+
 class Sum(Normalizer):
     """s_j / Σ s: for scores that are nowhere negative, such as Kernel's  (Katharopoulos et al. 2020, eq. 3)."""
 
@@ -174,6 +187,7 @@ class Sum(Normalizer):
         scores = scores.to(checks.accumulate_dtype(scores.dtype))
         if allowed is not None:
             scores = scores.masked_fill(~allowed, 0.0)
+        scores = divide_by_greatest(scores)
         total = scores.sum(-1, keepdim=True)
         empty = total == 0
         return (scores / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
