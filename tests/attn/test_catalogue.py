@@ -2,10 +2,13 @@
 
 import copy
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import regard
 from regard import MECHANISMS, Attended, Causal, KVCache, Lengths, Need, mechanism
@@ -194,6 +197,39 @@ def test_steps_are_the_whole(name: str) -> None:
         agree(got, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
     with pytest.raises(ValueError, match=r"q must be one step, \(\*b, 1, d\), got \(3, 5, "):
         stepwise.step(module, q, memory, state)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("mode", [lambda: torch.device("meta"), FakeTensorMode], ids=["meta", "fake"])
+def test_tensors_without_values_have_the_right_shapes(name: str, mode: Callable[[], AbstractContextManager]) -> None:
+    module, (q, k) = built(name), inputs(name, B)
+    out, weights = module(q, k), seeded(module, q, k).weights
+    with mode():
+        bare = mechanism(name, *dims(name))
+        q, k = torch.empty(q.shape, requires_grad=True), torch.empty(k.shape)
+        alone = bare(q, k)
+        mask = Causal() & Lengths(torch.empty(B, dtype=torch.long))
+        positions = torch.empty(Q, dtype=torch.long), torch.empty(B, K, dtype=torch.long)
+        got = bare.attend(q, k, mask=mask, positions=positions, need=Need(weights=True))
+        for t, want in ((got.out, out), (alone, out), (got.weights, weights)):
+            assert (t.shape, t.dtype) == (want.shape, want.dtype)
+            assert t.is_meta or type(t) is FakeTensor
+        if alone.requires_grad:
+            alone.sum().backward()
+            assert q.grad is None or q.grad.shape == q.shape
+
+
+@pytest.mark.parametrize("mode", [lambda: torch.device("meta"), FakeTensorMode], ids=["meta", "fake"])
+def test_long_sequences_without_values_have_the_right_shapes(mode: Callable[[], AbstractContextManager]) -> None:
+    """Sizes at which the backends that skip masked blocks would run."""
+    with mode():
+        q = torch.empty(2, 4, 2048, 16)
+        for normalize in (regard.Softmax(), regard.Sparsemax(), regard.Sum()):
+            score = regard.Kernel() if isinstance(normalize, regard.Sum) else regard.Dot()
+            out = regard.attention(q, q, score=score, mask=regard.Window(8, 0), normalize=normalize)
+            assert out.shape == q.shape
+        with pytest.raises(ValueError, match="its blocks are planned by values, and the tensors have none"):
+            regard.attention(q, q, mask=Causal(), backend="blocked")
 
 
 # softmax does not feel what is added to a whole row, and the greatest weight has no slope

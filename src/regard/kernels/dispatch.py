@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 
 from regard.kernels.native_library import unsupported_reason
@@ -62,6 +63,11 @@ def in_functorch_transform() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def has_values(tensor: Tensor) -> bool:
+    """Whether `tensor` has values: not while compiling, on the meta device or under FakeTensorMode."""
+    return not (torch.compiler.is_compiling() or tensor.is_meta or type(tensor) is FakeTensor)
+
+
 def values_are_readable(tensor: Tensor) -> bool:
-    """Whether Python may read values of `tensor`: not while compiling, not under a transform, not on another device."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not in_functorch_transform()
+    """Whether Python may read values of `tensor`: it has some, on the CPU, and no transform is running."""
+    return tensor.device.type == "cpu" and has_values(tensor) and not in_functorch_transform()

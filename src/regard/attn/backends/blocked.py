@@ -19,7 +19,7 @@ from regard.attn.backends._flash_cpu import Flash, available
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import Causal, insert_head_axes
-from regard.kernels.dispatch import in_functorch_transform
+from regard.kernels.dispatch import has_values, in_functorch_transform
 
 # queries per span of the flash path; in the general path, as many as keep the weights of a span within 2^22
 _ROWS = 64
@@ -35,6 +35,8 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "torch.func cannot look into its loop"
     if torch.compiler.is_compiling():
         return "its loop over blocks is not compiled"
+    if not has_values(call.q):
+        return "its blocks are planned by values, and the tensors have none"
     if call.q.shape[-2] == 0:
         return "there are no queries"
     if call.group > 1 and len(call.batch) == 1 and call.mask is not None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.terms.mask import insert_head_axes, offsets
+from regard.kernels.dispatch import has_values
 
 
 class Bias(nn.Module):
@@ -167,9 +168,8 @@ class RelativeXL(Bias):
         if distance.numel() == 0:
             return q.new_zeros(1) * distance
         least = distance.amin()
-        # compiled code cannot read the greatest distance: positions are then assumed to be consecutive
-        compiling = torch.compiler.is_compiling()
-        count = i.shape[-1] + j.shape[-1] - 1 if compiling else int(distance.amax() - least) + 1
+        # if the greatest distance cannot be read, positions are assumed to be consecutive
+        count = int(distance.amax() - least) + 1 if has_values(distance) else i.shape[-1] + j.shape[-1] - 1
         distances = least + torch.arange(count, device=i.device)
         heads, _, head_dim = self.u.shape
         waves = sinusoids(distances, self.position.in_features, checks.accumulate_dtype(q.dtype))
