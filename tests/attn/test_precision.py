@@ -1,20 +1,128 @@
 """Half types, far places and extreme parameters do not cost more digits than the type has."""
 
+import copy
+
 import pytest
 import torch
+import torch.nn.functional as F
+from tests.attn.backends.cases import willing
+from torch import Tensor, nn
 
 import regard
+from regard import MECHANISMS, Need
+
+HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+D = 64
 
 
-@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
-def test_squared_distances_of_half_types(kind: torch.dtype) -> None:
-    q, k = ((torch.randn(1, n, 64) * 3).to(kind) for n in (7, 11))
+def error(got: Tensor, want: Tensor) -> float:
+    """√(mean of squared errors), relative to that of the numbers. The greatest error would depend on the binade of the
+    greatest number.
+    """
+    return ((got.double() - want).norm() / want.norm()).item()
+
+
+def half_inputs(dtype: torch.dtype, *lead: int) -> list[Tensor]:
+    """q and k ~ N(0, 9), rounded: scores of deviation 9, whose rounding changes the weights."""
+    return [(torch.randn(*lead, n, D) * 3).to(dtype) for n in (13, 37)]
+
+
+def sdpa_error(q: Tensor, k: Tensor) -> float:
+    """The error of torch's scaled_dot_product_attention in the dtype of q, against float64 of the same inputs."""
+    want = F.scaled_dot_product_attention(q.double(), k.double(), k.double())
+    return error(F.scaled_dot_product_attention(q, k, k), want)
+
+
+def heads_by_sdpa(heads: regard.MultiHead, q: Tensor, k: Tensor) -> Tensor:
+    """The heads computed around torch's kernel: projections, rotation and bias rounded to the dtype of q."""
+    i, j = torch.arange(k.shape[-2] - q.shape[-2], k.shape[-2]), torch.arange(k.shape[-2])
+    queries, keys, values = (
+        linear(x).unflatten(-1, (-1, heads.head_dim)).transpose(-2, -3)
+        for linear, x in ((heads.query, q), (heads.key, k), (heads.value, k))
+    )
+    if heads.rotate is not None:
+        queries, keys = heads.rotate(queries, i), heads.rotate(keys, j)
+    bias, added = heads.attention.bias, None
+    if bias is not None:
+        added = bias(queries, i, j, k.shape[-2]).to(q.dtype)
+        queries = bias.content(queries)
+    out = F.scaled_dot_product_attention(queries, keys, values, added, enable_gqa=True)
+    return heads.out(out.transpose(-2, -3).flatten(-2))
+
+
+def decided_rows(module: nn.Module, q: Tensor, k: Tensor) -> Tensor:
+    """The queries whose deciding scores differ by more than 1e-5: the last kept and the first dropped of TopK, the two
+    greatest of a hard read.
+    """
+    kept = module.normalize.k if isinstance(module.normalize, regard.TopK) else 1
+    ranked = module.score(q, k).sort(-1, descending=True).values
+    return ranked[..., kept - 1] - ranked[..., kept] > 1e-5
+
+
+@HALF
+@pytest.mark.parametrize("name", sorted(MECHANISMS))
+@torch.no_grad()
+def test_half_types_err_at_most_twice_as_much_as_sdpa(name: str, dtype: torch.dtype) -> None:
+    q, k = half_inputs(dtype, 2)
+    module = MECHANISMS[name](D, D)
+    if name in ("monotonic", "mocha"):  # at -4 no step stops
+        nn.init.zeros_(module.offset)
+    module = module.to(dtype).eval()
+    exact = copy.deepcopy(module).double()
+    want = exact(q.double(), k.double())
+    is_multi_head = isinstance(module, regard.MultiHead)
+    bound = 2 * (error(heads_by_sdpa(module, q, k), want) if is_multi_head else sdpa_error(q, k))
+    out, with_weights = module(q, k), module.attend(q, k, need=Need(weights=True)).out
+    if name == "topk" or name in ("hard", "hard-argmax", "gumbel", "straight-through"):
+        decided = decided_rows(exact, q.double(), k.double())
+        assert decided.float().mean() > 0.9
+        out, with_weights, want = out[decided], with_weights[decided], want[decided]
+    assert out.dtype == with_weights.dtype == dtype
+    assert error(out, want) <= bound
+    assert error(with_weights, want) <= bound
+    # one unit in the last place of the greatest number: two kernels round differently
+    assert (with_weights.double() - out.double()).abs().max() <= torch.finfo(dtype).eps * want.abs().max()
+
+
+@HALF
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        regard.Softmax(),
+        regard.Softmax(0.7),
+        regard.Sparsemax(),
+        regard.Entmax(1.5),
+        regard.Entmax(1.3),
+        regard.TopK(4),
+        regard.Sigmoid(-1.0),
+        regard.NormalizedSigmoid(),
+        regard.WithNullSlot(),
+    ],
+    ids=repr,
+)
+@torch.no_grad()
+def test_every_backend_compares_half_types_in_float32(normalize: regard.Normalizer, dtype: torch.dtype) -> None:
+    q, k = half_inputs(dtype, 2, 3)
+    bound = 2 * sdpa_error(q, k)
+    # far positions: a bias rounded to a half type would be off by more than one
+    positions = torch.arange(13) + 3000, torch.arange(37)
+    added = torch.randn(13, 37) * 20
+    for bias, mask in ((None, None), (regard.ALiBi(3), regard.Lengths(torch.tensor([20, 37]))), (added, None)):
+        terms = {"normalize": normalize, "bias": bias, "mask": mask, "positions": positions}
+        exact = {**terms, "bias": bias.double() if isinstance(bias, Tensor) else bias}
+        want = regard.attention(q.double(), k.double(), **exact, backend="eager")
+        for backend in willing(q, k, **terms):
+            assert error(regard.attention(q, k, **terms, backend=backend), want) <= bound, backend
+
+
+@HALF
+def test_squared_distances_of_half_types(dtype: torch.dtype) -> None:
+    q, k = ((torch.randn(1, n, 64) * 3).to(dtype) for n in (7, 11))
     got = regard.attend(
         q, k, score=regard.Distance(scale=0.01), need=regard.Need(weights=True), backend="eager"
     ).weights
     want = torch.softmax(-0.01 * torch.cdist(q.double(), k.double()).square(), -1)
-    # a dot product of this size rounds as much
-    assert (got.double() - want).abs().max() < 0.02
+    assert (got.double() - want).abs().max() < torch.finfo(dtype).eps
 
 
 def test_a_great_square_of_float16_stays_finite() -> None:

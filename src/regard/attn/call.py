@@ -15,7 +15,7 @@ from regard.attn.terms.mask import Mask, Rows, insert_head_axes
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
-from regard.attn.terms.score import Dot, Score
+from regard.attn.terms.score import Dot, Score, compare as compare_pairs
 
 if TYPE_CHECKING:
     from regard.attn.maps.attention_map import AttentionMap
@@ -180,8 +180,9 @@ def _cut(t: Tensor, dim: int, index: Rows) -> Tensor:
 
 
 def scores(call: AttentionCall, compare: Compare | None = None) -> Tensor:  # -> "*b q k"
-    """score(q, k) + bias."""
-    s = (call.score.compare if compare is None else compare)(call.queries, call.expand_kv_heads(call.keys))
+    """score(q, k) + bias, in float32 at least."""
+    keys = call.expand_kv_heads(call.keys)
+    s = compare_pairs(call.score, call.queries, keys) if compare is None else compare(call.queries, keys)
     if call.bias is not None:
         s = s + call.bias(call.q, *call.positions(), call.total)
     return s

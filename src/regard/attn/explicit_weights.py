@@ -9,8 +9,8 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.resolve import resolve
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.position import Positions
-from regard.attn.terms.read import entropy
-from regard.attn.terms.score import Score, TanhScore
+from regard.attn.terms.read import entropy, weighted_sum
+from regard.attn.terms.score import Score, TanhScore, compare, widen
 from regard.kernels import additive
 from regard.kernels.dispatch import in_functorch_transform
 
@@ -35,8 +35,9 @@ def resolve_bare(
 def score_pairs(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
     """The scores of projected queries and keys; tanh scores are computed by the additive kernel."""
     if isinstance(score, TanhScore) and not in_functorch_transform():
+        queries = widen(queries)
         return additive.scores(queries, keys, score.energy.to(queries.dtype))
-    return score.compare(queries, keys)
+    return compare(score, queries, keys)
 
 
 def score_matrix(score: Score, call: AttentionCall, cached: bool) -> Tensor:  # -> "*b q k"
@@ -61,19 +62,21 @@ def read_by_weights(
             raise ValueError(
                 f"{name} is not available from {type(owner).__name__}, which computes its own weights; ask for weights"
             )
-    cast = weights.to(call.v.dtype)
     result = Attended(
-        mix(cast, call.expand_kv_heads(call.v), owner),
-        weights=cast if need.weights else None,
+        mix(weights, call.expand_kv_heads(call.v), owner),
+        weights=weights.to(call.v.dtype) if need.weights else None,
         entropy=entropy(weights) if need.entropy else None,
     )
     return result if nonfinite_rows is None else set_rows_nan(result, nonfinite_rows)
 
 
 def mix(weights: Tensor, v: Tensor, owner: nn.Module) -> Tensor:  # "*b q k", "*b k v" -> "*b q v"
-    """weights · v, reported to the current observer."""
+    """weights · v, of half types in float32; reported to the current observer."""
     attention_observer = observer.current_observer()
-    return weights @ v if attention_observer is None else attention_observer.mix(owner, weights, v)
+    if attention_observer is None:
+        return weighted_sum(weights, v)
+    wide = widen(v)
+    return attention_observer.mix(owner, weights.to(wide.dtype), wide).to(v.dtype)
 
 
 def no_values(v: Tensor | None, owner: str) -> None:

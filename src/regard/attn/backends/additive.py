@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
-from regard.attn.terms.score import TanhScore
+from regard.attn.terms.score import TanhScore, widen
 from regard.kernels import additive, native_library
 from regard.kernels.dispatch import in_functorch_transform
 
@@ -52,14 +52,15 @@ def describe(call: AttentionCall) -> str:
 
 def run(call: AttentionCall) -> Attended:
     assert isinstance(call.score, TanhScore)
-    energy = call.score.energy.to(call.queries.dtype)
+    queries = widen(call.queries)
+    energy = call.score.energy.to(queries.dtype)
     if not _fits_one_kernel(call):
         return equation(call, compare=functools.partial(_scores, energy=energy))
     assert isinstance(call.normalize, Softmax)
     keys, v = call.expand_kv_heads(call.keys), call.expand_kv_heads(call.v)
-    out, lse = additive.attend(call.queries, keys, energy / (call.normalize.temperature or 1.0), v, call.allowed())
-    return Attended(out, lse=lse if call.need.lse else None)
+    out, lse = additive.attend(queries, keys, energy / (call.normalize.temperature or 1.0), v, call.allowed())
+    return Attended(out.to(call.v.dtype), lse=lse if call.need.lse else None)
 
 
 def _scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    return additive.scores(queries, keys, energy)
+    return additive.scores(widen(queries), keys, energy)

@@ -131,8 +131,12 @@ def _heads(t: Tensor) -> int:
 
 
 def kernel_inputs(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of one width with two leading axes."""
-    q, k, v = pad_to_same_width(call.queries, call.keys, call.v)
+    """Queries, keys and values of one width and one dtype with two leading axes."""
+    q, k, v = call.queries, call.keys, call.v
+    if not q.dtype == k.dtype == v.dtype:  # scores that project half types do so in float32
+        dtype = torch.promote_types(q.dtype, k.dtype)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    q, k, v = pad_to_same_width(q, k, v)
     if len(call.batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         return q, k, v
     heads = call.batch[-1] if call.batch else 1
@@ -146,7 +150,9 @@ def additive_mask(call: AttentionCall) -> Tensor:
     if call.bias is None:
         assert allowed is not None
         return allowed
-    bias = call.bias(call.q, *call.positions(), call.total).to(call.queries.dtype)
+    bias = call.bias(call.q, *call.positions(), call.total)
+    if bias.dtype != call.queries.dtype and not (available(bias) and bias.dtype == torch.float32):
+        bias = bias.to(call.queries.dtype)  # only the kernel for CPUs adds a float32 bias to scores of half types
     if isinstance(call.normalize, Softmax) and call.normalize.temperature not in (None, 1.0):
         bias = bias / call.normalize.temperature
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
@@ -182,7 +188,9 @@ def _constant_bias(numbers: Tensor, span: BlockSpan) -> Tensor:
 
 
 def to_attended(call: AttentionCall, out: Tensor, lse: Tensor | None) -> Attended:
-    """The kernel's output in the shape of the call."""
+    """The kernel's output in the shape and the dtype of the call."""
+    if out.dtype != call.v.dtype:
+        out = out.to(call.v.dtype)
     if out.shape[-1] != call.v.shape[-1]:
         out = out[..., : call.v.shape[-1]]
     if len(call.batch) != 2:

@@ -203,7 +203,7 @@ class LazyMap(SnapshotMap):
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
         with autocast_disabled(self.device):
-            restricted = in_float32(self._call_of_rows(rows))
+            restricted = self._call_of_rows(rows)
             s = scores(restricted)
             weights = restricted.normalize.weights(s, allowed_for(restricted, s))
         return weights.expand(*self.call.batch, *weights.shape[-2:])[self.picked_index]
@@ -307,14 +307,6 @@ class LazyMap(SnapshotMap):
             else tuple(copy_tensor("positions", t) for t in call.explicit_positions),  # type: ignore[arg-type]
         )
         return copied_map
-
-
-def in_float32(call: AttentionCall) -> AttentionCall:
-    """Queries and keys of half types in float32, if the score is a plain dot product."""
-    half = call.queries.dtype in (torch.float16, torch.bfloat16)
-    if not half or call.score.comparison != "dot" or not call.keys.is_floating_point():
-        return call
-    return replace(call, queries=call.queries.float(), keys=call.keys.float())
 
 
 class DenseMap(SnapshotMap):

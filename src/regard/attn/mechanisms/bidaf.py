@@ -89,7 +89,7 @@ class AttentionFlow(nn.Module):
         row_max, rows = _row_max(scores, allowed, whole_mask(pairs.k_to_q))
         back_weights = softmax.weights(row_max, rows)  # (*b, q)
         context = pairs.k_to_q.v
-        pooled = mix(back_weights.to(context.dtype).unsqueeze(-2), context, self)  # (*b, 1, d)
+        pooled = mix(back_weights.unsqueeze(-2), context, self)  # (*b, 1, d)
         if (
             pairs.k_to_q_nonfinite is not None
         ):  # one pooled vector for all rows: it becomes NaN with any visible word that is not finite

@@ -7,6 +7,7 @@ import math
 from abc import abstractmethod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
@@ -30,7 +31,10 @@ class Bias(nn.Module):
     def forward(
         self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor
     ) -> Tensor:  # "*b q d", "*b q", "*b k" -> "*b q k"
-        """The numbers added to the scores; `total` is the number of keys of the whole call, or per sample, "*b 1 1"."""
+        """The numbers added to the scores, in float32 where a half type would round them.
+
+        `total` is the number of keys of the whole call, or per sample, "*b 1 1".
+        """
 
 
 def _offsets(i: Tensor, j: Tensor, q: Tensor) -> Tensor:
@@ -54,8 +58,9 @@ class ALiBi(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.heads(q, len(self.slopes), self)
-        # in float32: half types cannot distinguish far positions
-        return (-self.slopes.float()[:, None, None] * _offsets(i, j, q).abs()).to(q.dtype)
+        # half types cannot distinguish far positions
+        slopes = self.slopes.to(checks.accumulate_dtype(q.dtype))
+        return -slopes[:, None, None] * _offsets(i, j, q).abs()
 
     def extra_repr(self) -> str:
         return f"heads={len(self.slopes)}"
@@ -96,9 +101,9 @@ class T5Buckets(Bias):
         checks.heads(q, self.table.embedding_dim, self)
         bucket = self.bucket(insert_head_axes(offsets(i, j), q.ndim - 1))
         if bucket.ndim < q.ndim:  # the heads' axis comes from the table
-            return self.table(bucket).movedim(-1, -3).to(q.dtype)  # (*b, h, q, k)
+            return self.table(bucket).movedim(-1, -3)  # (*b, h, q, k)
         heads = torch.arange(self.table.embedding_dim, device=bucket.device)[:, None, None]
-        return self.table.weight[bucket, heads].to(q.dtype)  # (*b, h, q, k)
+        return self.table.weight[bucket, heads]  # (*b, h, q, k)
 
     def __repr__(self) -> str:
         direction = "" if self.bidirectional else ", bidirectional=False"
@@ -118,6 +123,7 @@ class Shaw(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.width("q", q, self.table.shape[1], self)
+        q = q.to(checks.accumulate_dtype(q.dtype))
         by_distance = (q * self.scale) @ self.table.to(q.dtype).T  # (*b, q, 2 clip + 1)
         index = _offsets(i, j, q).clamp(-self.clip, self.clip) + self.clip
         return _gather_distances(by_distance, index)
@@ -172,8 +178,9 @@ class RelativeXL(Bias):
         count = int(distance.amax() - least) + 1 if has_values(distance) else i.shape[-1] + j.shape[-1] - 1
         distances = least + torch.arange(count, device=i.device)
         heads, _, head_dim = self.u.shape
-        waves = sinusoids(distances, self.position.in_features, checks.accumulate_dtype(q.dtype))
-        relative = self.position(waves.to(q.dtype))
+        q = q.to(checks.accumulate_dtype(q.dtype))
+        waves = sinusoids(distances, self.position.in_features, q.dtype)
+        relative = F.linear(waves, self.position.weight.to(q.dtype))
         relative = relative.view(count, heads, head_dim).permute(1, 2, 0)  # (h, d, n)
         by_distance = ((q + self.v.to(q.dtype)) * self.scale) @ relative
         return _gather_distances(by_distance, distance - least)
@@ -210,16 +217,17 @@ class LocalGaussian(Bias):
     def centre(self, q: Tensor, total: int | Tensor) -> Tensor:  # "*b q d" -> "*b q 1"
         """p: the predicted position of the query, between 0 and `total`."""
         checks.width("q", q, self.hidden.in_features, self)
-        logit = self.place(torch.tanh(self.hidden(q)))
         # in float32 at least: half types cannot distinguish far positions
-        return total * torch.sigmoid(logit.to(checks.accumulate_dtype(logit.dtype)))
+        q = q.to(checks.accumulate_dtype(q.dtype))
+        hidden = torch.tanh(F.linear(q, self.hidden.weight.to(q.dtype)))
+        return total * torch.sigmoid(F.linear(hidden, self.place.weight.to(q.dtype)))
 
     def log_density(self, centre: Tensor, j: Tensor) -> Tensor:  # "*b q 1", "*b k" -> "*b q k"
         distance = insert_head_axes(j.unsqueeze(-2), centre.ndim).to(centre.dtype) - centre
         return -distance.square() / (2 * (self.window / 2) ** 2)
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
-        return self.log_density(self.centre(q, total), j).to(q.dtype)
+        return self.log_density(self.centre(q, total), j)
 
     def __repr__(self) -> str:
         return f"LocalGaussian({self.hidden.in_features}, {self.hidden.out_features}, window={self.window:g})"
@@ -235,4 +243,4 @@ class TensorBias(Bias):
         self.values = values
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
-        return self.values.to(q.dtype)
+        return self.values if self.values.dtype.itemsize <= 4 else self.values.to(checks.accumulate_dtype(q.dtype))

@@ -121,12 +121,14 @@ class Rotary(nn.Module):
         p = _positions_or_range(x, positions, start)
         rates = self.base ** (-torch.arange(0, self.dim, 2, device=x.device, dtype=torch.float32) / self.dim)
         angles = p.unsqueeze(-1).float() * rates  # (*b, n, d/2)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        # float32 cosines and sines rotate half types in float32: only the result is rounded
+        dtype = checks.accumulate_dtype(x.dtype)
+        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
         if self.pairs == "halves":
             a, b = x.chunk(2, dim=-1)
-            return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
         a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
+        return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
 
     def __repr__(self) -> str:
         return f"Rotary({self.dim}, base={self.base:g}, pairs={self.pairs!r})"

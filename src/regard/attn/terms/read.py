@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
+from regard.kernels.dispatch import autocast_disabled
 
 
 class ReadResult(NamedTuple):
@@ -34,6 +35,14 @@ class Read(ABC):
     def in_eval(self) -> "Read":
         """The read that a layer uses in evaluation mode."""
         return self
+
+
+def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:  # "*b q k", "*b k v" -> "*b q v"
+    """weights · v, of half types in float32: only the sum is rounded."""
+    if v.dtype.itemsize >= 4:
+        return weights.to(v.dtype) @ v
+    with autocast_disabled(v.device):
+        return (weights.to(torch.float32) @ v.to(torch.float32)).to(v.dtype)
 
 
 def _chosen_weight(weights: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,7 +74,7 @@ def _read_at(weights: Tensor, v: Tensor, index: Tensor) -> ReadResult:
 def _read_nothing(weights: Tensor, v: Tensor) -> ReadResult:
     """The result of a hard read without any keys."""
     rows = weights.sum(-1)
-    return ReadResult(weights.to(v.dtype) @ v, torch.full_like(rows, -1, dtype=torch.long), rows)
+    return ReadResult(weighted_sum(weights, v), torch.full_like(rows, -1, dtype=torch.long), rows)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class WeightedSum(Read):
     is_stochastic = False
 
     def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
-        return ReadResult(weights.to(v.dtype) @ v)
+        return ReadResult(weighted_sum(weights, v))
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,7 @@ class Gumbel(Read):
             return _read_nothing(weights, v)
         relaxed = _gumbel(weights, self.temperature, generator)
         hard_read = _read_at(weights, v, relaxed.argmax(-1))
-        return ReadResult(relaxed.to(v.dtype) @ v, hard_read.key_index, hard_read.log_prob)
+        return ReadResult(weighted_sum(relaxed, v), hard_read.key_index, hard_read.log_prob)
 
     def in_eval(self) -> Read:
         return Argmax()
@@ -153,7 +162,7 @@ class StraightThrough(Read):
         _, has_weight = _chosen_weight(weights, best)
         one_hot = torch.zeros_like(weights).scatter(-1, best.unsqueeze(-1), has_weight.unsqueeze(-1).to(weights.dtype))
         return ReadResult(
-            (one_hot + weights - weights.detach()).to(v.dtype) @ v, hard_read.key_index, hard_read.log_prob
+            weighted_sum(one_hot + weights - weights.detach(), v), hard_read.key_index, hard_read.log_prob
         )
 
 

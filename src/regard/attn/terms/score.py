@@ -2,12 +2,13 @@
 
 Keys are projected once and may be cached. A score whose comparison is a dot product runs on every dot kernel; one whose
 comparison is a tanh runs on the additive kernel; any other comparison runs blocked or eager.
+
+Half types are projected and compared in float32: an exponential would turn the rounding of a score into a factor.
 """
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Literal
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.terms.learnable import Learnable, format_number, per_head
+from regard.kernels.dispatch import autocast_disabled
 
 
 class Score(nn.Module):
@@ -50,6 +52,29 @@ class Score(nn.Module):
     def forward(self, q: Tensor, k: Tensor) -> Tensor:  # "*b q d", "*b k e" -> "*b q k"
         self.check(q, k)
         return self.compare(self.queries(q), self.keys(k))
+
+
+def widen(t: Tensor) -> Tensor:
+    """Half types in float32."""
+    return t.to(checks.accumulate_dtype(t.dtype))
+
+
+def project(linear: nn.Linear, x: Tensor) -> Tensor:  # "*b n d" -> "*b n c"
+    """linear(x), of half types in float32."""
+    if x.dtype.itemsize >= 4:
+        return linear(x)
+    x = widen(x)
+    return F.linear(x, linear.weight.to(x.dtype), None if linear.bias is None else linear.bias.to(x.dtype))
+
+
+def compare(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
+    """score.compare(queries, keys), of half types in float32."""
+    is_half = queries.dtype.itemsize < 4 or keys.dtype.itemsize < 4
+    # a comparison of another author may use parameters of the half type
+    if not is_half or (score.comparison == "own" and any(p.dtype.itemsize < 4 for p in score.parameters())):
+        return score.compare(queries, keys)
+    with autocast_disabled(queries.device):
+        return score.compare(widen(queries), widen(keys) if keys.is_floating_point() else keys)
 
 
 def dot(queries: Tensor, keys: Tensor, scale: float = 1.0) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
@@ -92,8 +117,11 @@ class Bilinear(Score):
         # the matrix is applied to the keys, so that cached keys include it and a decoding step is a plain dot product
         self.key = nn.Linear(key_dim, query_dim, bias=False)
 
+    def queries(self, q: Tensor) -> Tensor:
+        return widen(q)
+
     def keys(self, k: Tensor) -> Tensor:
-        return self.key(k)
+        return project(self.key, k)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return dot(queries, keys)
@@ -119,11 +147,11 @@ class Cosine(Score):
         self.scale = None if isinstance(scale, Learnable) else scale
 
     def queries(self, q: Tensor) -> Tensor:
-        unit = F.normalize(q, dim=-1, eps=1e-6)
-        return unit if self.log_scale is None else unit * per_head(self.log_scale, q, self).exp()
+        unit = F.normalize(widen(q), dim=-1, eps=1e-6)
+        return unit if self.log_scale is None else unit * per_head(self.log_scale, unit, self).exp()
 
     def keys(self, k: Tensor) -> Tensor:
-        return F.normalize(k, dim=-1, eps=1e-6)
+        return F.normalize(widen(k), dim=-1, eps=1e-6)
 
     def scale_of(self, width: int) -> float:
         return 1.0 if self.scale is None else self.scale
@@ -145,20 +173,6 @@ def _columns(t: Tensor, *extra: Tensor) -> Tensor:
     return torch.cat([t, *extra, *zeros], dim=-1)
 
 
-def _square_unit(dtype: torch.dtype) -> float:
-    """The unit in which squares are stored: half types represent small multiples of a great unit better than great
-    numbers.
-    """
-    return 1.0 if dtype in (torch.float32, torch.float64) else 256.0
-
-
-def _square(t: Tensor) -> list[Tensor]:
-    """‖t‖² in units of `_square_unit`: one column, or for half types two, the rounded value and the remainder."""
-    square = t.to(checks.accumulate_dtype(t.dtype)).square().sum(-1, keepdim=True) / _square_unit(t.dtype)
-    rounded = square.to(t.dtype)
-    return [rounded] if rounded.dtype == square.dtype else [rounded, (square - rounded).to(t.dtype)]
-
-
 class Distance(Score):
     """−scale · ‖q − k‖², or −scale · ‖q − k‖ with power=1; nothing is learned  (Kim et al. 2021, L2 attention).
 
@@ -177,27 +191,22 @@ class Distance(Score):
     def queries(self, q: Tensor) -> Tensor:
         if self.power == 1:
             return q
-        square = [part * -self.scale for part in _square(q)]
-        ones = [torch.full_like(part, -self.scale * _square_unit(q.dtype)) for part in square]
-        return _columns(q * (2 * self.scale), *square, *ones)
+        q = widen(q)
+        square = q.square().sum(-1, keepdim=True)
+        return _columns(q * (2 * self.scale), square * -self.scale, torch.full_like(square, -self.scale))
 
     def keys(self, k: Tensor) -> Tensor:
         if self.power == 1:
             return k
-        square = _square(k)
-        ones = [torch.full_like(part, _square_unit(k.dtype)) for part in square]
-        return _columns(k, *ones, *square)
+        k = widen(k)
+        square = k.square().sum(-1, keepdim=True)
+        return _columns(k, torch.ones_like(square), square)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         if self.power == 2:
             return dot(queries, keys)
         dtype = checks.accumulate_dtype(queries.dtype)
-        device_type = queries.device.type
-        with (
-            torch.autocast(device_type, enabled=False)
-            if torch.amp.is_autocast_available(device_type)
-            else nullcontext()
-        ):
+        with autocast_disabled(queries.device):
             # distances are invariant under translation: relative to the mean query, squares are small and keep their
             # precision
             middle = queries.detach().to(dtype).mean(-2, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
@@ -205,7 +214,7 @@ class Distance(Score):
             square = q.square().sum(-1, keepdim=True) + k.square().sum(-1).unsqueeze(-2) - 2 * (q @ k.transpose(-1, -2))
         is_apart = square > 0  # the square root has no derivative at zero: take it only at positive distances
         root = torch.where(is_apart, square, torch.ones_like(square)).sqrt() * is_apart
-        return (-self.scale * root).to(queries.dtype)
+        return -self.scale * root
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.same_width(q, k, "Distance")
@@ -228,10 +237,12 @@ class Trilinear(Score):
         self.both = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
 
     def queries(self, q: Tensor) -> Tensor:
+        q = widen(q)
         row = (q * self.query).sum(-1, keepdim=True)
         return _columns(q * self.both, row, torch.ones_like(row))
 
     def keys(self, k: Tensor) -> Tensor:
+        k = widen(k)
         column = (k * self.key).sum(-1, keepdim=True)
         return _columns(k, torch.ones_like(column), column)
 
@@ -273,10 +284,10 @@ class Additive(TanhScore):
         self.energy = _energy(hidden)
 
     def queries(self, q: Tensor) -> Tensor:
-        return self.query(q)
+        return project(self.query, q)
 
     def keys(self, k: Tensor) -> Tensor:
-        return self.key(k)
+        return project(self.key, k)
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.in_features, self)
@@ -298,13 +309,13 @@ class NormedAdditive(TanhScore):
 
     @property
     def energy(self) -> Tensor:  # type: ignore[override]
-        return self.gain * F.normalize(self.direction, dim=0)
+        return widen(self.gain) * F.normalize(widen(self.direction), dim=0)
 
     def queries(self, q: Tensor) -> Tensor:
-        return self.query(q)
+        return project(self.query, q)
 
     def keys(self, k: Tensor) -> Tensor:
-        return self.key(k)
+        return project(self.key, k)
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.in_features, self)
@@ -327,10 +338,14 @@ class Concat(TanhScore):
         self.key_dim = key_dim
 
     def queries(self, q: Tensor) -> Tensor:
-        return F.linear(q, self.joined.weight[:, : self.query_dim])
+        return F.linear(widen(q), self._weight(q)[:, : self.query_dim])
 
     def keys(self, k: Tensor) -> Tensor:
-        return F.linear(k, self.joined.weight[:, self.query_dim :])
+        return F.linear(widen(k), self._weight(k)[:, self.query_dim :])
+
+    def _weight(self, x: Tensor) -> Tensor:
+        """W in the dtype in which x is projected."""
+        return self.joined.weight.to(checks.accumulate_dtype(x.dtype))
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query_dim, self)
@@ -363,10 +378,10 @@ class LocationSensitive(TanhScore):
         self.energy = _energy(hidden)
 
     def queries(self, q: Tensor) -> Tensor:
-        return self.query(q)
+        return project(self.query, q)
 
     def keys(self, k: Tensor) -> Tensor:
-        return self.key(k)
+        return project(self.key, k)
 
     def at(self, keys: Tensor, previous: Tensor, cumulative: Tensor) -> Tensor:  # "*b k c", "*b k", "*b k" -> "*b k c"
         """The cached keys as this step compares them."""
@@ -378,7 +393,9 @@ class LocationSensitive(TanhScore):
         )  # (*b, k + width - 1, 2)
         # the convolution as a matrix product of windows: for one step of a sentence conv1d has more overhead than work
         windows = past.unfold(-2, width, 1).flatten(-2)  # (*b, k, 2 width)
-        return keys + self.location(windows @ self.filters.weight.flatten(1).T)
+        return keys + F.linear(
+            windows @ self.filters.weight.flatten(1).T.to(keys.dtype), self.location.weight.to(keys.dtype)
+        )
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.in_features, self)
@@ -397,7 +414,7 @@ class Location(Score):
         self.place = nn.Linear(query_dim, max_keys, bias=False)
 
     def queries(self, q: Tensor) -> Tensor:
-        return self.place(q)
+        return project(self.place, q)
 
     def keys(self, k: Tensor) -> Tensor:
         """The positions: this score depends on nothing else of a key."""
@@ -459,7 +476,8 @@ class Kernel(Score):
         self.feature = feature
 
     def _map(self, x: Tensor) -> Tensor:
-        return FEATURES[self.feature](x) if isinstance(self.feature, str) else self.feature(x)
+        # a function of another author may have parameters of the half type
+        return FEATURES[self.feature](widen(x)) if isinstance(self.feature, str) else self.feature(x)
 
     def queries(self, q: Tensor) -> Tensor:
         return self._map(q)
