@@ -1,7 +1,7 @@
 """TaskConfig: the data of every task, options through JSON, absolute paths; what `of` and `with_options` refuse."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,34 @@ from regard.common.option_checks import literal_choices
 from regard.tasks.base import LabelledImageConfig, TaskConfig
 from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
 from regard.tasks.glimpse.options import RAMOptions
-from regard.tasks.registry import TASKS
+from regard.tasks.registry import TASKS, task_from_record
 from regard.training.config import TrainingConfig
+from regard.training.run_folder import RunRecord, TrainingChange
 
 each_task = pytest.mark.parametrize("name", TASKS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": 3}, "model must be options with a name, got 3"),
+        ({"model": {"width": 3}}, "model must be options with a name, got {'width': 3}"),
+        ({"model": {"name": []}}, r"model must be options with a name, got {'name': \[\]}"),
+        ({"model": {"name": "convnets"}}, "unknown model 'convnets'"),
+        ({"seed": "x"}, "seed is 'x', which is of a wrong type"),
+        ({"batch": -3}, "batch must be"),
+        ({"colour": 3}, "the run has options that this version does not know: colour"),
+    ],
+)
+def test_a_record_that_describes_no_task(options: dict[str, Any], message: str) -> None:
+    training = TrainingConfig(steps=1)
+    record = RunRecord("classify-image", options, training, None, {}, (TrainingChange(0, training),))
+    said = rf"^run/run.json has options that cannot be used \({message}.*\); restore it, or train in another folder$"
+    with pytest.raises(ValueError, match=said):
+        task_from_record(record, Path("run"))
+    flat = {"model": []} if "model" in options else options
+    with pytest.raises(ValueError, match="^run/run.json has options that cannot be used"):
+        task_from_record(replace(record, task="ClassifyImage", format=1, options=flat), Path("run"))
 
 
 def of_files(name: str, *paths: Path) -> TaskConfig:

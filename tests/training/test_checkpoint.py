@@ -2,18 +2,20 @@
 
 import json
 import struct
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.training.toy import Net
+from tests.training.toy import Net, StatefulToy
 from torch import Tensor, nn
 
 from regard.common import safetensors_files
 from regard.training import checkpoint
 from regard.training.checkpoint import Checkpoint
 from regard.training.checkpoint_averaging import average
+from regard.training.state import TrainingState
 
 
 class Odd(nn.Module):
@@ -53,7 +55,7 @@ def test_tied_weights_are_stored_once_and_stay_tied(tmp_path: Path) -> None:
     stored = checkpoint.collect(model)
     assert stored.tied == {"model.out.weight": "model.embed.weight"}
     assert "model.out.weight" not in stored.tensors
-    checkpoint.write(tmp_path / "a", stored, {})
+    checkpoint.write(tmp_path / "a", stored, {"step": 0})
     checkpoint.load(other, tmp_path / "a")
     assert other.out.weight is other.embed.weight
     assert torch.equal(other.out.weight, model.embed.weight)
@@ -66,7 +68,7 @@ def test_moments_come_back(tmp_path: Path) -> None:
     for _ in range(3):
         model(x).sum().backward()
         optimizers[0].step()
-    checkpoint.write(tmp_path / "a", checkpoint.collect(model, optimizers[0]), {})
+    checkpoint.write(tmp_path / "a", checkpoint.collect(model, optimizers[0]), {"step": 0})
     stored = checkpoint.read(tmp_path / "a")
     checkpoint.load_model(other, stored, tmp_path / "a")
     checkpoint.load_optimizer(other, optimizers[1], stored, tmp_path / "a")
@@ -93,7 +95,7 @@ def damaged(path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["cut", "head", "empty", "pickle"])
 def test_a_damaged_file_is_named(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a.safetensors"
-    checkpoint.write(path, checkpoint.collect(Net(3, 0.0)), {})
+    checkpoint.write(path, checkpoint.collect(Net(3, 0.0)), {"step": 0})
     damaged(path, kind)
     with pytest.raises(ValueError, match=r"a.safetensors is damaged or no safetensors .*\); take another checkpoint"):
         checkpoint.read(path)
@@ -117,14 +119,14 @@ def test_a_file_of_the_future_is_named(tmp_path: Path) -> None:
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
-    checkpoint.write(tmp_path / "a", checkpoint.collect(Odd()), {})
+    checkpoint.write(tmp_path / "a", checkpoint.collect(Odd()), {"step": 0})
     with pytest.raises(
         ValueError,
         match="a holds weights of another model: it lacks calls, embed.weight, hidden.bias and 3 more and has b0, b1, "
         "b2 and 10 more beyond those of Net; build the model as it was trained",
     ):
         checkpoint.load(Net(3, 0.0), tmp_path / "a")
-    checkpoint.write(tmp_path / "b", checkpoint.collect(Net(5, 0.0)), {})
+    checkpoint.write(tmp_path / "b", checkpoint.collect(Net(5, 0.0)), {"step": 0})
     model = Net(3, 0.0)
     before = [t.clone() for t in model.state_dict().values()]
     with pytest.raises(ValueError, match=r"b holds embed.weight of shape \(11, 5\), Net has it of \(11, 3\); build"):
@@ -134,12 +136,100 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 
 def test_moments_of_another_shape_are_refused(tmp_path: Path) -> None:
     model = Net(3, 0.0)
-    stored = Checkpoint({"optimizer.hidden.bias.exp_avg": torch.zeros(5)})
+    stored = Checkpoint({f"optimizer.hidden.bias.{name}": torch.zeros(5) for name in ("exp_avg", "exp_avg_sq", "step")})
     message = (
         r"a holds exp_avg of hidden.bias in shape \(5,\), the parameter has \(3,\); resume with the model as it was"
     )
     with pytest.raises(ValueError, match=message):
         checkpoint.load_optimizer(model, torch.optim.AdamW(model.parameters()), stored, tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({}, "step must be a whole number from 0, and is missing"),
+        ({"step": "x"}, "step must be a whole number from 0, got 'x'"),
+        ({"step": True}, "step must be a whole number from 0, got True"),
+        ({"step": -1}, "step must be a whole number from 0, got -1"),
+        ({"step": 10**30}, "step must be a whole number from 0, got 1000000"),
+        ({"step": 1, "progress": []}, r"progress must be the state of a training, got \[\]"),
+        ({"step": 1, "score": {"bleu": "good"}, "main": "bleu"}, "score must be numbers by name, got {'bleu': 'good'}"),
+        ({"step": 1, "score": {"bleu": 1.0}, "main": "chrf"}, "main must be the name of a score, got 'chrf'"),
+        ({"step": 1, "score": {}, "main": []}, r"main must be a name, got \[\]"),
+        ({"step": 1, "averaged": [1, -1]}, r"averaged must be a list of steps, got \[1, -1\]"),
+        ({"step": 1, "tied": 3}, "tied must be names by name, got 3"),
+        (
+            {"step": 1, "tied": {"model.a": "model.b"}},
+            "tied must name tensors of the file, got 'model.b' for 'model.a'",
+        ),
+        ({"step": 1, "tied": {"model.a": []}}, r"tied must name tensors of the file, got \[\] for 'model.a'"),
+    ],
+)
+def test_metadata_that_does_not_fit(tmp_path: Path, facts: dict[str, object], message: str) -> None:
+    checkpoint.write(tmp_path / "a", Checkpoint({"model.x": torch.zeros(3)}), facts)
+    with pytest.raises(ValueError, match=rf"a is not a valid checkpoint \({message}.*\); take another checkpoint$"):
+        checkpoint.read(tmp_path / "a")
+
+
+def test_progress_of_another_step(tmp_path: Path) -> None:
+    write = partial(checkpoint.write, tmp_path / "a", Checkpoint({"model.x": torch.zeros(3)}))
+    write({"step": 3, "progress": {**TrainingState(step=4).to_dict()}})
+    with pytest.raises(ValueError, match="a holds progress that cannot be resumed .its step is 4, that of the weights"):
+        checkpoint.read_progress(tmp_path / "a")
+    write({"step": 4, "progress": {**TrainingState(step=4).to_dict(), "place": None}})
+    with pytest.raises(
+        ValueError, match=r"\(Expected `int`, got `null` - at `\$.place`\); put the run's own file back"
+    ):
+        checkpoint.read_progress(tmp_path / "a")
+
+
+def test_weights_in_another_type_are_refused(tmp_path: Path) -> None:
+    model = Net(3, 0.0)
+    stored = checkpoint.collect(model)
+    tensors = {**stored.tensors, "model.hidden.bias": torch.zeros(3, dtype=torch.int32)}
+    message = "a holds hidden.bias in torch.int32, Net has it in torch.float32; build the model as it was trained, or"
+    with pytest.raises(ValueError, match=message):
+        checkpoint.load_model(model, Checkpoint(tensors, stored.tied), tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("moments", "message"),
+    [
+        (
+            {"step": torch.tensor(1.0)},
+            "a holds step of hidden.bias, AdamW has exp_avg, exp_avg_sq, step; put the run's",
+        ),
+        (
+            {"exp_avg_sq": torch.zeros(3, dtype=torch.int32)},
+            "a holds exp_avg_sq of hidden.bias in torch.int32; put the",
+        ),
+        (
+            {"exp_avg_sq": torch.tensor(1.0)},
+            r"exp_avg_sq of hidden.bias in shape \(\), the parameter has \(3,\)",
+        ),
+    ],
+)
+def test_moments_that_adamw_does_not_take(tmp_path: Path, moments: dict[str, Tensor], message: str) -> None:
+    model = Net(3, 0.0)
+    if "step" not in moments:
+        moments = {"step": torch.tensor(1.0), "exp_avg": torch.zeros(3), **moments}
+    stored = Checkpoint({f"optimizer.hidden.bias.{name}": t for name, t in moments.items()})
+    with pytest.raises(ValueError, match=message):
+        checkpoint.load_optimizer(model, torch.optim.AdamW(model.parameters()), stored, tmp_path / "a")
+
+
+def test_a_state_of_the_problem_that_does_not_fit(tmp_path: Path) -> None:
+    problem = StatefulToy().prepare(tmp_path)
+    own = problem.state_dict()["generator"]
+    for state, message in (
+        ({"other": own}, "a holds other as the state of StatefulProblem, which has generator; resume with the version"),
+        ({"generator": own.float()}, "a holds generator as the state of StatefulProblem, which has generator; resume"),
+        ({"generator": own[:7]}, r"a holds a state that StatefulProblem does not take \(.*\); put the run's own file"),
+    ):
+        stored = Checkpoint({f"problem.{name}": t for name, t in state.items()})
+        with pytest.raises(ValueError, match=message) as caught:
+            checkpoint.load_problem(problem, stored, tmp_path / "a")
+        assert "\n" not in str(caught.value)
 
 
 def test_state_that_is_no_tensor_is_refused() -> None:
@@ -155,7 +245,7 @@ def test_an_average_is_the_mean(tmp_path: Path) -> None:
     models = [Net(13, 0.0) for _ in range(3)]
     for i, model in enumerate(models):
         model.get_buffer("calls").fill_(i)
-        checkpoint.write(tmp_path / f"{i}", checkpoint.collect(model), {})
+        checkpoint.write(tmp_path / f"{i}", checkpoint.collect(model), {"step": 0})
     mean = average([tmp_path / f"{i}" for i in range(3)])
     want: dict[str, Tensor] = {
         name: torch.stack([m.state_dict()[name].double() for m in models]).mean(0) for name in models[0].state_dict()

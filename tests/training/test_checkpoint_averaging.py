@@ -19,7 +19,7 @@ def test_the_mean_of_numbers_and_the_last_of_counts(tmp_path: Path) -> None:
         model = Net(3, 0.0)
         model.calls.fill_(n)
         stored.append(checkpoint.collect(model))
-        checkpoint.write(path, stored[-1], {})
+        checkpoint.write(path, stored[-1], {"step": 0})
     mean = average(paths)
     assert mean.tied == stored[0].tied
     for name, t in mean.tensors.items():
@@ -41,7 +41,7 @@ def test_singular_values_stay_about_one(tmp_path: Path) -> None:
                 original += torch.randn_like(original) * original.std()
         for _ in range(20):
             _ = [layer.weight for layer in model]
-        checkpoint.write(path, checkpoint.collect(model), {})
+        checkpoint.write(path, checkpoint.collect(model), {"step": 0})
     mean = average(paths)
     last = checkpoint.read(paths[-1]).tensors
     for name, t in mean.tensors.items():

@@ -20,6 +20,8 @@ from regard.training.state import TrainingState
         ({"epochs": -1.0}, "epochs must be positive, got -1.0; try epochs=10"),
         ({"minutes": 0.0}, "minutes must be positive, got 0.0; try minutes=30"),
         ({"lr": 0.0}, "lr must be positive, got 0.0; try lr=0.001"),
+        ({"steps": 10**400}, "steps must be at most 9007199254740992, got 1000000.*; try a smaller one"),
+        ({"steps": 1, "warmup": -(10**30)}, "warmup must be at most 9007199254740992, got -100000"),
         ({"minutes": float("inf")}, "minutes must be a finite number, got inf; try minutes=30"),
         ({"minutes": float("nan")}, "minutes must be positive, got nan; try minutes=30"),
         ({"epochs": float("inf")}, "epochs must be a finite number, got inf; try epochs=10"),

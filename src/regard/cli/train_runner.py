@@ -50,7 +50,7 @@ def train(task: TaskConfig, run: Path, training: TrainingConfig, resume: bool, c
     print(text[:1].upper() + text[1:] + ".")
     if (run / BEST).exists():
         facts = checkpoint.read(run / BEST).facts
-        scores = ", ".join(f"{name} {number(value)}" for name, value in facts["score"].items())
+        scores = ", ".join(f"{name} {number(value)}" for name, value in facts.get("score", {}).items())
         print(f"The best weights, of step {facts['step']:,}, are in {run / BEST}: {scores}.")
     if (samples := run / SAMPLES / f"{stopped.step}.png").exists():
         print(f"Samples of the model are in {samples}.")

@@ -1,6 +1,8 @@
 """Labelled images of a task: files to splits, batches and tensors; and the statistics that a run keeps of them."""
 
 import json
+import math
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -22,6 +24,7 @@ from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy, nll
 
 _FILE = "images.json"
+_MAX_SIDE = 65_536
 # shares of the images that are held out: to test on, where the data has no test split of its own, and to validate on
 TEST, VALID = 0.2, 0.1
 # images per forward pass outside of training
@@ -65,6 +68,13 @@ class ImageStats:
     spread: float
     sha256: str
     valid_sha256: str = ""
+
+    def __post_init__(self) -> None:
+        for name, most in (("channels", 4), ("height", _MAX_SIDE), ("width", _MAX_SIDE)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be from 1 to {most}, got {reprlib.repr(getattr(self, name))}")
+        if not (math.isfinite(self.mean) and 0 < self.spread < math.inf):
+            raise ValueError(f"mean and spread must be finite numbers, got {self.mean} and {self.spread}")
 
     @staticmethod
     def of(images: Images) -> "ImageStats":

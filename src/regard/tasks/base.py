@@ -206,8 +206,10 @@ class TaskConfig(ABC):
     @classmethod
     def from_json(cls, options: Mapping[str, Any]) -> Self:
         """The task that `to_json` wrote."""
-        model = dict(options.get("model", {"name": next(iter(cls.models))}))
-        name = model.pop("name")
+        model = options.get("model", {"name": next(iter(cls.models))})
+        if not isinstance(model, Mapping) or not isinstance(name := model.get("name"), str):
+            raise ValueError(f"model must be options with a name, got {model!r}")
+        model = {option: value for option, value in model.items() if option != "name"}
         known("model", name, cls.models)
         of_task = {option: value for option, value in options.items() if option != "model"}
         built = cls.models[name](**fields_from_json(cls.models[name], model))

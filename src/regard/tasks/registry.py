@@ -9,7 +9,7 @@ from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.translate.options import Translate
-from regard.training.run_folder import RunRecord
+from regard.training.run_folder import RECORD, RunRecord
 
 TASKS: dict[str, type[TaskConfig]] = {
     "translate": Translate,
@@ -36,7 +36,12 @@ def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
     if name not in TASKS:
         raise ValueError(f"{run} is a run of {record.task}, which this version does not know; update regard")
     config = TASKS[name]
-    return config.from_flat_json(record.options) if record.format == 1 else config.from_json(record.options)
+    try:
+        return config.from_flat_json(record.options) if record.format == 1 else config.from_json(record.options)
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        raise ValueError(
+            f"{run / RECORD} has options that cannot be used ({error}); restore it, or train in another folder"
+        ) from error
 
 
 def read_config(run: Path) -> TaskConfig:

@@ -8,7 +8,8 @@ on the number of processes.
 """
 
 import json
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from torch import Tensor, nn
 
 from regard.common import atomic_files, safetensors_files
 from regard.training.protocol import TrainingProblem
+from regard.training.state import TrainingState
 
 FORMAT = 2  # 1 has no checksum
 _KEY = "regard"
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,60 @@ def read(path: Path) -> Checkpoint:
     if not path.exists():
         raise FileNotFoundError(f"there is no checkpoint {path}; train one, or name another file")
     tensors, facts = safetensors_files.read_tagged(path, _KEY, FORMAT, "checkpoint")
+    try:
+        _check(tensors, facts)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a valid checkpoint ({error}); take another checkpoint") from error
     return Checkpoint(tensors, facts.pop("tied", {}), facts)
+
+
+def read_progress(path: Path) -> tuple[Checkpoint, TrainingState]:
+    """The content of a file that a training resumes from, and the state of the training."""
+    stored = read(path)
+    if "progress" not in stored.facts:
+        raise ValueError(f"{path} holds weights but no progress of a training; put the run's own file back")
+    try:
+        state = TrainingState.from_dict(stored.facts["progress"])
+        if state.step != stored.facts["step"]:
+            raise ValueError(f"its step is {state.step}, that of the weights {stored.facts['step']}")
+    except ValueError as error:
+        raise ValueError(
+            f"{path} holds progress that cannot be resumed ({error}); put the run's own file back"
+        ) from error
+    return stored, state
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, dict) and all(type(number) in (int, float) for number in value.values())
+
+
+# every field of the metadata: its check, and the same in words
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "step": (_is_count, "a whole number from 0"),
+    "progress": (lambda value: isinstance(value, dict), "the state of a training"),
+    "score": (_are_numbers, "numbers by name"),
+    "main": (lambda value: isinstance(value, str), "a name"),
+    "averaged": (lambda value: isinstance(value, list) and all(map(_is_count, value)), "a list of steps"),
+    "tied": (lambda value: isinstance(value, dict), "names by name"),
+}
+
+
+def _check(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Raises ValueError unless the fields are of their types; the step must be there."""
+    for name, (fits, meaning) in _FIELDS.items():
+        if name not in facts and name == "step":
+            raise ValueError(f"{name} must be {meaning}, and is missing")
+        if name in facts and not fits(facts[name]):
+            raise ValueError(f"{name} must be {meaning}, got {reprlib.repr(facts[name])}")
+    if "main" in facts and facts["main"] not in facts.get("score", {}):
+        raise ValueError(f"main must be the name of a score, got {reprlib.repr(facts['main'])}")
+    for name, other in facts.get("tied", {}).items():
+        if not isinstance(other, str) or other not in tensors:
+            raise ValueError(f"tied must name tensors of the file, got {reprlib.repr(other)} for {reprlib.repr(name)}")
 
 
 def load(model: nn.Module, path: Path) -> Mapping[str, Any]:
@@ -111,6 +167,11 @@ def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
             f"those of {type(model).__name__}; build the model as it was trained, or take another checkpoint"
         )
     for name, t in own.items():
+        if t.dtype != weights[name].dtype:
+            raise ValueError(
+                f"{path} holds {name} in {weights[name].dtype}, {type(model).__name__} has it in {t.dtype}; "
+                "build the model as it was trained, or take another checkpoint"
+            )
         if t.shape != weights[name].shape:
             raise ValueError(
                 f"{path} holds {name} of shape {tuple(weights[name].shape)}, {type(model).__name__} has it of "
@@ -124,21 +185,40 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, stored: C
     moments = stored.under("optimizer.")
     for name, parameter in model.named_parameters():
         own = {key.removeprefix(f"{name}."): t for key, t in moments.items() if key.rpartition(".")[0] == name}
+        if own and own.keys() != _MOMENTS:
+            raise ValueError(
+                f"{path} holds {_listing(sorted(own))} of {name}, AdamW has {_listing(sorted(_MOMENTS))}; "
+                "put the run's own file back"
+            )
         for key, t in own.items():
-            if t.ndim and t.shape != parameter.shape:
+            expected = () if key == "step" else tuple(parameter.shape)
+            if tuple(t.shape) != expected:
                 raise ValueError(
-                    f"{path} holds {key} of {name} in shape {tuple(t.shape)}, the parameter has "
-                    f"{tuple(parameter.shape)}; resume with the model as it was trained, or start a new run"
+                    f"{path} holds {key} of {name} in shape {tuple(t.shape)}, the parameter has {expected}; "
+                    "resume with the model as it was trained, or start a new run"
                 )
+            if not t.is_floating_point():
+                raise ValueError(f"{path} holds {key} of {name} in {t.dtype}; put the run's own file back")
             optimizer.state[parameter][key] = _local_part(t, parameter)
 
 
 def load_problem(problem: TrainingProblem[Any, Any], stored: Checkpoint, path: Path) -> None:
     """Restores the state of the problem, if it has one."""
-    state = stored.under("problem.")
+    state, own = stored.under("problem."), problem.state_dict()
+    if state and {name: t.dtype for name, t in state.items()} != {name: t.dtype for name, t in own.items()}:
+        raise ValueError(
+            f"{path} holds {_listing(sorted(state))} as the state of {type(problem).__name__}, which has "
+            f"{_listing(sorted(own))}; resume with the version of the problem that trained it, or start a new run"
+        )
     if state:
-        problem.load_state_dict(state)
-    elif problem.state_dict():
+        try:
+            problem.load_state_dict(state)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"{path} holds a state that {type(problem).__name__} does not take "
+                f"({' '.join(str(error).split())}); put the run's own file back"
+            ) from error
+    elif own:
         raise ValueError(
             f"{path} holds no state of {type(problem).__name__}, and its batches depend on one; "
             "resume with the version of the problem that trained it, or start a new run"

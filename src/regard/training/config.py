@@ -1,5 +1,6 @@
 """The hyper-parameters of a training. No torch here: the command line reads this file to print its help."""
 
+import reprlib
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -12,6 +13,8 @@ PLANNED = ("cosine", "linear")
 # the options that end a training
 ENDS = ("steps", "epochs", "minutes")
 PLATEAU_FACTOR, PLATEAU_PATIENCE = 0.5, 2
+# the largest whole number: every smaller one is a float64
+_LARGEST = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,12 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if all(getattr(self, name) is None for name in ENDS):
             raise ValueError("steps, epochs and minutes are all None, so training would never end; try steps=10000")
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if type(value) is int and abs(value) > _LARGEST:
+                raise ValueError(
+                    f"{item.name} must be at most {_LARGEST}, got {reprlib.repr(value)}; try a smaller one"
+                )
         for name in ("steps", "epochs", "minutes", "lr", "clip", "plateau_factor"):
             value = getattr(self, name)
             if value is not None and not value > 0:

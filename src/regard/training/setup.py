@@ -99,11 +99,7 @@ def load_everything(
     if resume:
         record.check_files(run)
         if (run / LAST).exists():
-            stored = checkpoint.read(run / LAST)
-            if "progress" not in stored.facts:
-                raise ValueError(
-                    f"{run / LAST} holds weights but no progress of a training; put the run's own file back"
-                )
+            stored, _ = checkpoint.read_progress(run / LAST)
         record = record.resumed(task, training, 0 if stored is None else stored.facts["step"], run)
     if not processes.is_first:
         processes.barrier()

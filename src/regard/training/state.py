@@ -4,14 +4,19 @@ Its fields are keys of the JSON in last.safetensors, so they keep their names.
 """
 
 import math
+import reprlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from regard.training.schedule import Plateau, StepEstimate
 
 _MASK = (1 << 64) - 1
 _SCORE_KEYS = ("best", "kept")
+_STEPS = ("logged_at", "validated_at", "averaged_at")
+# the fields that every checkpoint has; a field that a later version adds has a default
+_FIRST_FIELDS = {"step", "epoch", "place", "elapsed", "bad", "plateau", "validated", "window", *_SCORE_KEYS, *_STEPS}
+_MAX_COUNT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -58,20 +63,47 @@ class TrainingState:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "TrainingState":
-        keys = {name: _score_key(values[name]) for name in _SCORE_KEYS}
-        state = TrainingState(**{**values, **keys, "validated": tuple(values["validated"])})
-        estimate = values.get("estimate")
-        return replace(
-            state,
-            plateau=Plateau(**values["plateau"]),
-            window=LogWindow(**values["window"]),
-            estimate=None if estimate is None else StepEstimate(**estimate),
-        )
+        """The state that `to_dict` gave; raises ValueError if a field is missing, of a wrong type or out of range."""
+        import msgspec
 
+        if unknown := sorted(values.keys() - {item.name for item in fields(TrainingState)}):
+            raise ValueError(f"it has fields that this version does not know: {', '.join(unknown)}")
+        if missing := sorted(_FIRST_FIELDS - values.keys()):
+            raise ValueError(f"it lacks {', '.join(missing)}")
+        for name, kind in (("plateau", Plateau), ("window", LogWindow)):
+            if isinstance(value := values[name], Mapping) and (
+                missing := sorted({item.name for item in fields(kind)} - value.keys())
+            ):
+                raise ValueError(f"it lacks {', '.join(missing)} in {name}")
+        # older checkpoints hold the deciding value of a score alone
+        keys = {name: [values[name], math.inf] for name in _SCORE_KEYS if isinstance(values[name], int | float)}
+        state = msgspec.convert({**values, **keys}, TrainingState)
+        state._check()
+        return state
 
-def _score_key(value: Any) -> tuple[float, float] | None:
-    """A score key read from JSON; older checkpoints hold the deciding value alone."""
-    return None if value is None else tuple(value) if isinstance(value, list) else (value, math.inf)
+    def _check(self) -> None:
+        """Raises ValueError unless the numbers fit together."""
+        counts = {name: getattr(self, name) for name in ("step", "epoch", "place", "bad", *_STEPS)}
+        counts |= {
+            "plateau.bad": self.plateau.bad,
+            "window.count": self.window.count,
+            "window.steps": self.window.steps,
+        }
+        amounts = {"elapsed": self.elapsed, "validate_at": self.validate_at, "plateau.factor": self.plateau.factor}
+        if (estimate := self.estimate) is not None:
+            counts |= {"estimate.steps": estimate.steps, "estimate.start": estimate.start}
+            amounts |= {"estimate.minutes": estimate.minutes, "estimate.progress": estimate.progress}
+        for name, count in counts.items():
+            if not 0 <= count < _MAX_COUNT:
+                raise ValueError(f"{name} must be from 0 to 2^53, got {reprlib.repr(count)}")
+        for name in _STEPS:
+            if counts[name] > self.step:
+                raise ValueError(f"{name} must be at most the step {self.step}, got {counts[name]}")
+        if list(self.validated) != sorted({step for step in self.validated if 0 <= step <= self.step}):
+            raise ValueError(f"validated must be rising steps up to {self.step}, got {reprlib.repr(self.validated)}")
+        for name, value in amounts.items():
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a finite number from 0, got {value}")
 
 
 def is_better(key: tuple[float, float], other: tuple[float, float] | None, higher_is_better: bool) -> bool:

@@ -1,6 +1,7 @@
 """classify-image: data, batches, loss and scores; a run is resumed with its own images alone."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.data.images.test_labelled import LABELS, idx
 from regard.gates.catalogue import GATES
 from regard.models.row_reader import RowReader
 from regard.tasks._image_data import (
+    ImageStats,
     class_probabilities,
     classification_scores,
     random_shift,
@@ -187,9 +189,24 @@ def test_a_class_of_one_image_is_told(tmp_path: Path) -> None:
         task.prepare(tmp_path / "run")
 
 
+def _stats(**changes: object) -> str:
+    stats = ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, "")
+    return json.dumps({**asdict(stats), **changes})
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "holds no images.json; name the folder"), ("[]", "does not describe images .*; restore it, or train in")],
+    [
+        (None, "holds no images.json; name the folder"),
+        ("[]", "does not describe images .*; restore it, or train in"),
+        (
+            _stats(height=0),
+            r"does not describe images \(height must be from 1 to 65536, got 0\); restore it, or train in",
+        ),
+        (_stats(channels=10**400), r"\(channels must be from 1 to 4, got 1000000000000"),
+        (_stats(spread=-1.0), r"\(mean and spread must be finite numbers, got 0.0 and -1.0\)"),
+        (_stats(width="wide"), r"\(width is 'wide', which is of a wrong type"),
+    ],
 )
 def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:

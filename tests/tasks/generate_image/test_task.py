@@ -1,5 +1,6 @@
 """generate-image: the losses of both networks, the judges of samples, samples by seed, resumed runs."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 from tests.data.images.test_labelled import idx
 from torch import nn
 
+from regard.common.atomic_files import write_atomically
+from regard.common.safetensors_files import encode
 from regard.data.images.labelled import Images
 from regard.losses import hinge
 from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
@@ -190,6 +193,14 @@ def test_a_judge_is_trained_saved_and_read(problem: GenerateImageProblem, tmp_pa
     assert np.array_equal(first.predict(pixels), again.predict(pixels))
     same = learn()
     assert all(torch.equal(t, same.model.state_dict()[name]) for name, t in first.model.state_dict().items())
+    facts = {"regard": json.dumps({"format": 2, "accuracy": 10**400})}
+    for tensors in (first.model.state_dict(), {}):
+        write_atomically(path, encode(tensors, facts))
+        with pytest.raises(
+            ValueError, match=r"judge.safetensors holds no classifier of this run .*; delete it, and"
+        ) as e:
+            ReferenceClassifier.of(path, False, problem.stats, learn)
+        assert "\n" not in str(e.value)
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(ValueError, match=r"judge.safetensors holds no classifier of this run .*; delete it, and"):
         ReferenceClassifier.of(path, False, problem.stats, learn)

@@ -87,9 +87,10 @@ class ReferenceClassifier:
             tensors, facts = safetensors_files.read_tagged(path, _KEY, _FORMAT, "classifier", untagged=1)
             model.load_state_dict(tensors)
             accuracy = float(facts["accuracy"])
-        except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        except (RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:
+            reason = " ".join(str(error).split())
             raise ValueError(
-                f"{path} holds no classifier of this run ({error}); delete it, and another one is trained"
+                f"{path} holds no classifier of this run ({reason}); delete it, and another one is trained"
             ) from error
         return ReferenceClassifier(model.eval().requires_grad_(False), stats, accuracy)
 
