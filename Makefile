@@ -7,7 +7,7 @@ REQUIREMENTS := pyproject.toml setup.py constraints.txt $(wildcard src/regard/ke
 # -qq hides pip's notices, but not its errors. The constraints pin torch: an open range would download gigabytes of CUDA.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt
 
-.PHONY: help demo test check fuzz bench docs licences setup clean
+.PHONY: help demo test check fuzz stress bench docs licences setup clean
 .DELETE_ON_ERROR:
 # Two pips must not write into one environment at the same time.
 .NOTPARALLEL:
@@ -17,6 +17,7 @@ help:
 	@echo "make test    make check, make docs, and all tests"
 	@echo "make check   formatting, lint, types, import order of the packages"
 	@echo "make fuzz    compare 2000 random attentions with explicit loops, on every backend (about a minute)"
+	@echo "make stress  damage 500 run folders (about a minute)"
 	@echo "make bench   compare the speed with other libraries on this machine"
 	@echo "make docs    build the documentation into site/"
 	@echo "make licences   print the licences of all packages per extra; fail on the GPL in extras for users"
@@ -39,6 +40,9 @@ check: .venv/.check
 
 fuzz: .venv/.test
 	@$(BIN)/python -m tests.attn.loops 2000
+
+stress: .venv/.test
+	@$(BIN)/python -m benchmarks.robustness.damage
 
 bench: .venv/.bench
 	@$(BIN)/python -m benchmarks
