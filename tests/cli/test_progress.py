@@ -112,7 +112,7 @@ def test_set_up_says_that_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue().endswith(f"{start_line(STARTED)}\n")
     out = io.StringIO()
     with progress.setup_notice(out):
-        waits_for("loading PyTorch\nloading PyTorch (0:00)\n")
+        waits_for("loading PyTorch and checking the options\nloading PyTorch and checking the options (0:00)\n")
     monkeypatch.setenv("RANK", "1")
     before = threading.active_count()
     with progress.setup_notice(out):

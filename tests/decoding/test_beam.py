@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis, Step
+from regard.decoding.search import Sampling, run_search
 
 LENGTHS = [5, 2, 3, 1, 4, 5, 2]
 PENALTIES = [(0.0, 0.0), (1.0, 0.0), (0.6, 0.3), (-0.7, 0.0), (2.0, 1.0)]
@@ -225,3 +226,22 @@ def test_what_a_beam_cannot_do_it_says(options: dict[str, Any], message: str) ->
     toy = Toy.random(7, 0)
     with pytest.raises((ValueError, TypeError), match=message):
         go(beam, Blind(toy.logits, toy.energies), [1], [3], **options)
+
+
+def test_a_beam_that_cannot_fit_is_refused() -> None:
+    """After the first step, which follows one hypothesis; nothing of the size of the beam is allocated."""
+    toy = Toy.random(101, 0)
+    message = "a beam of 1,000,000,000,000 hypotheses for each of 2 lines at a time takes at least .*; take a smaller"
+    with pytest.raises(ValueError, match=message):
+        beam(toy, toy.init_state([3, 5]), bos=BOS, eos=EOS, limits=torch.tensor([90, 4]), size=10**12, nbest=10**12)
+    assert toy.seen == [(2, 1)]
+    # there are no more sentences than these: as many hypotheses as there are
+    assert beam(toy, toy.init_state([3]), bos=BOS, eos=EOS, limits=torch.tensor([1]), size=10**6)
+
+
+def test_samples_that_cannot_fit_are_refused() -> None:
+    toy = Toy.random(101, 0)
+    limits = torch.tensor([90, 4])
+    for count in (10**9, 10**15):
+        with pytest.raises(ValueError, match=f"sampling {count:,} sentences .*; sample fewer, such as 5"):
+            run_search(toy, toy.init_state([3, 5]), Sampling(count), limits, [0, 1], bos=BOS, eos=EOS, forbidden=())

@@ -32,7 +32,7 @@ def check(variants: Mapping[str, TaskConfig]) -> None:
     torch.set_num_threads(1)  # a dry run is small, and each training is a process of its own
     for name, task in variants.items():
         try:
-            task.load().dry_run()
+            task.load().check_options()
         except (ValueError, TypeError) as error:
             raise ValueError(f"{name} cannot be compared: {error}") from error
 

@@ -185,7 +185,7 @@ def setup_notice(out: TextIO) -> Iterator[None]:
     """Lines that say that PyTorch is being loaded, if it takes long; in the first process alone."""
     with _DelayedLine(ProgressLines(out)) as delayed:
         if is_main_process():
-            delayed.schedule("loading PyTorch")
+            delayed.schedule("loading PyTorch and checking the options")
         yield
 
 

@@ -10,7 +10,10 @@ from regard.attn import checks
 from regard.decoding.next_tokens import check_arguments, first_tokens, impossible, top_tokens
 from regard.decoding.paths import MIN_ALIVE
 from regard.decoding.protocol import AligningDecoder, Decoder, DecodingState, Hypothesis
+from regard.decoding.search_memory import check_search_fits
 
+# log p, id and sum of a candidate token, and the sum and index that sorting gives
+_BYTES_PER_TOKEN = 4 + 8 + 4 + 4 + 8
 # A source position without attention counts as one with this much: log 0 would make all scores equal.
 MIN_COVERAGE = 1e-4
 
@@ -48,7 +51,6 @@ def beam(
     _check(size, length_penalty, coverage, source_lengths, nbest)
     b, device = len(limits), limits.device
     spans = limits.tolist()
-    finished = _Finished(b, nbest, device)
     rows = torch.arange(b, device=device)  # the sentence of each row of the batch
     tokens, log_prob = first_tokens(bos, limits), torch.zeros(b, 1, device=device)
     greedy_first = True  # slot 0 is that of the greedy hypothesis
@@ -60,6 +62,10 @@ def beam(
         else:
             step = decoder.step(tokens, state)
         state = step.state
+        if t == 1:
+            what = f"a beam of {size:,} hypotheses"
+            check_search_fits(step, size, max(spans), _BYTES_PER_TOKEN, what, "take a smaller beam, such as 5")
+            finished = _Finished(b, nbest, device)
         # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others
         log_p, candidates, end = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, size + 1)
         if covered is not None:

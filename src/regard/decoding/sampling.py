@@ -9,7 +9,11 @@ from regard.attn import checks
 from regard.decoding.next_tokens import check_arguments, check_possible, log_probs
 from regard.decoding.paths import decode_paths
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
+from regard.decoding.search_memory import check_search_fits
 from regard.kernels.stable_topk import stable_topk
+
+# log p, the same cut and scaled, and the sum of what comes before
+_BYTES_PER_TOKEN = 4 + 4 + 8
 
 
 @torch.no_grad()
@@ -54,6 +58,9 @@ def sample(
     chances = chance
 
     def choose(step: Step, alive: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        if t == 1:
+            what = f"sampling {count:,} sentences"
+            check_search_fits(step, count, shape[2] + 1, _BYTES_PER_TOKEN, what, "sample fewer, such as 5")
         # at the first step all paths share one state
         log_p = log_probs(step, alive, rows, t, eos, forbidden).expand(-1, count, -1)
         check_possible(log_p.amax(-1), alive)

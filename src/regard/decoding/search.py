@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.common import memory
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
@@ -85,6 +86,9 @@ def run_search(
             forbidden=forbidden,
         )
     steps = int(limits.max())
+    memory.check_fits(
+        8 * len(numbers) * steps * search.count, f"sampling {search.count:,} sentences", "sample fewer, such as 5"
+    )
     chances = [np.random.default_rng((search.seed, number)).random((steps, search.count)) for number in numbers]
     samples = sample(
         decoder,

@@ -276,7 +276,19 @@ class Task(ABC, Generic[Config, AnyPredictor]):
 
     @abstractmethod
     def dry_run(self) -> None:
-        """Builds a small model and calls it: raises before any data is read if the options do not fit together."""
+        """Builds a small model and calls it: raises if the options do not fit together.
+
+        Called on the meta device first, so it creates its inputs by torch.
+        """
+
+    def check_options(self) -> None:
+        """Raises if the options do not fit together, or their model not into memory, before any data is read."""
+        import torch
+
+        from regard.training.model_size import check_model_fits
+
+        check_model_fits(self.dry_run, self.config, torch.device("cpu"))
+        self.dry_run()
 
     @abstractmethod
     def predictor(self, folder: Path) -> AnyPredictor:

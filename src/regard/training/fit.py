@@ -22,6 +22,7 @@ from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingCon
 from regard.training.epoch_plan import EpochPlan
 from regard.training.events import Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated
 from regard.training.metrics_log import MetricsLog
+from regard.training.model_size import check_model_fits
 from regard.training.protocol import TrainableTask, ValidationResult
 from regard.training.run_folder import AVERAGE, BEST, CONFIG, LAST, VALIDATED, write_config
 from regard.training.runtime import distributed, malloc, peak_memory, threads
@@ -78,6 +79,8 @@ class _Trainer:
         self.state = TrainingState() if stored is None else TrainingState.from_dict(stored.facts["progress"])
         self.plan = EpochPlan(self.problem, self.state.epoch)
         self.steps = stopping.total_steps(training, self.plan.first_epoch_length)
+        parts = processes.world if training.parallel == "shard" else 1
+        check_model_fits(self.problem.build_model, task, processes.device, parts)
         set_seed(processes.device, task.seed)
         self.model: nn.Module = self.problem.build_model().to(processes.device).train()
         self.parameters = sum(p.numel() for p in self.model.parameters())

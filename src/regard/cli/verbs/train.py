@@ -110,7 +110,7 @@ def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
     with setup_notice(sys.stdout):
         from regard.cli.train_runner import train
 
-        task.load().dry_run()
+        task.load().check_options()
     return train(task, folder, training, resume=False)
 
 

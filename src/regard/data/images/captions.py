@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regard.common import image_files
+from regard.common import image_files, memory
 from regard.data.embedded.scenes import CaptionedImages
 from regard.data.images.labelled import stack_images
 from regard.data.text.pairs import read_lines
@@ -27,6 +27,8 @@ def read_captions(path: Path, size: int | None = None) -> CaptionedImages:
         # one image, however its path is written
         captions.setdefault(image_path.resolve(), []).append(parts[1])
         first.setdefault(image_path.resolve(), (image_path, number))
+    if size is not None:
+        memory.check_fits(len(first) * size**2, f"size={size} for the {len(first):,} images of {path}", "try size=64")
     pixels = []
     for image_path, number in first.values():
         try:

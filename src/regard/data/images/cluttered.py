@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.common import memory
 from regard.data.images.labelled import Images
 
 
@@ -59,6 +60,8 @@ def compose(
     patch = (piece, piece)
     patch_sources = places((height, width), patch, count, clutter) if clutter else np.zeros((count, 0, 2), np.int64)
     patch_targets = places(canvas, patch, count, clutter) if clutter else patch_sources
+    area = f"canvas={max(canvas)} for {count:,} images"
+    memory.check_fits(count * canvas[0] * canvas[1] * channels, area, f"try canvas={2 * max(height, width)}")
     pixels = np.zeros((count, *canvas, channels), np.uint8)
     for scene, image, (top, left), patches in zip(
         pixels, index, corners, np.concatenate([others[..., None], patch_sources, patch_targets], -1), strict=True

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.common import image_files
+from regard.common import image_files, memory
 from regard.data.splitting import check_labels
 
 # the data types and ranks of IDX files of images and labels
@@ -154,6 +154,8 @@ def _read_class_folders(folder: Path, size: int | None, but: Collection[str] = (
             f"{folder} holds neither IDX files ({_NAMES['train'][0]}) nor images in one folder per class; "
             f"put pictures ({', '.join(image_files.SUFFIXES)}) into folders that name their classes"
         )
+    if size is not None:
+        memory.check_fits(len(files) * size**2, f"size={size} for the {len(files):,} images of {folder}", "try size=64")
     pixels = [image_files.read(path, size=None if size is None else (size, size)) for path, _ in files]
     for (path, _), image in zip(files, pixels, strict=True):
         if image.shape[:2] != pixels[0].shape[:2]:

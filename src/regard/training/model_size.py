@@ -1,0 +1,88 @@
+"""The memory of a model before it is built: its constructor runs on the meta device, where tensors have no data."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+
+from regard.common import memory
+
+# weights, gradients, and the two moments of AdamW
+_COPIES = 4
+# a model of more parameters than this, counted as tensors, would take long to build
+_MOST_TENSORS = 10_000
+
+
+class _TooLarge(Exception):
+    """No further parameter is counted."""
+
+
+def check_model_fits(build: Callable[[], object], task: Any, device: torch.device, processes: int = 1) -> None:
+    """Raises if the model that `build` makes cannot be trained in the memory of the device, or of as many of them.
+
+    `task` is a dataclass of options, perhaps with a `model` of further ones; the error names one of them. An error of
+    `build` itself is left to the call that builds the model.
+    """
+    tensors = parameters = parameter_bytes = other_bytes = 0
+
+    def count(owner: nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+        nonlocal tensors, parameters, parameter_bytes, other_bytes
+        if tensor is None:
+            return
+        tensors += 1
+        if isinstance(tensor, nn.Parameter):
+            parameters += tensor.numel()
+            parameter_bytes += tensor.nbytes
+        else:
+            other_bytes += tensor.nbytes
+        if tensors > _MOST_TENSORS:
+            raise _TooLarge
+
+    handles = [
+        hooks.register_module_parameter_registration_hook(count),
+        hooks.register_module_buffer_registration_hook(count),
+    ]
+    overflows = False
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            model = build()
+            if isinstance(model, nn.Module):
+                # as it is in the end: weights that are shared count once
+                tensors = parameters = parameter_bytes = other_bytes = 0
+                for tensor in (*model.parameters(), *model.buffers()):
+                    count(model, "", tensor)
+    except _TooLarge:
+        pass
+    except Exception as error:
+        overflows = "overflow" in str(error).lower() or isinstance(error, OverflowError)
+    finally:
+        for handle in handles:
+            handle.remove()
+    name, value, default = largest_option(task)
+    way_out = f"try {name}={default if default < value else max(1, value // 2)}"
+    if overflows or tensors > _MOST_TENSORS:
+        size = "weights of more numbers than 64 bits count" if overflows else f"more than {_MOST_TENSORS:,} weights"
+        raise ValueError(f"{name}={value} makes a model that has {size}; {way_out}")
+    memory.check_fits(
+        (_COPIES * parameter_bytes + other_bytes) // processes,
+        f"{name}={value} makes a model of {parameters:,} parameters; training it, with gradients and AdamW's moments,",
+        way_out,
+        None if device.type != "cuda" else torch.cuda.mem_get_info(device)[0],
+    )
+
+
+def largest_option(task: Any) -> tuple[str, int, int]:
+    """The whole number among the options of a task and its model that exceeds its default most, and the default."""
+    model = getattr(task, "model", None)
+    default = type(task)() if model is None else type(task)(model=type(model)())
+    found = {}
+    for options, defaults in ((task, default), (model, getattr(default, "model", None))):
+        for item in () if options is None else fields(options):
+            pair = getattr(options, item.name), getattr(defaults, item.name)
+            if item.name != "seed" and all(type(value) is int and value > 0 for value in pair):
+                found[item.name] = pair
+    name = max(found, key=lambda name: found[name][0] / found[name][1])
+    return name, *found[name]

@@ -1,0 +1,74 @@
+"""Models that cannot fit are refused on the meta device, for every task and model."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.training.toy import Toy, run
+
+from regard.common import memory
+from regard.tasks.registry import TASKS
+from regard.training.model_size import check_model_fits, largest_option
+
+SIZES = ("width", "hidden", "dim", "what", "noise", "channels")
+MODELS = [(task, model) for task, config in TASKS.items() for model in config.models]
+# a bag of words has none
+SIZED = [(task, model) for task, model in MODELS if any(hasattr(TASKS[task].models[model], name) for name in SIZES)]
+
+
+@pytest.mark.parametrize(("task", "model"), SIZED)
+def test_every_model_is_refused_before_it_is_built(task: str, model: str) -> None:
+    name = next(name for name in SIZES if hasattr(TASKS[task].models[model](), name))
+    for size in (10**8, 10**30):
+        config = TASKS[task].of(model=model, **{name: size})
+        with pytest.raises(ValueError, match=rf"^{name}={size} makes a model .*; try {name}=\d+$") as caught:
+            config.load().check_options()
+        assert ("B of memory, and" in str(caught.value)) == (size == 10**8)
+
+
+@pytest.mark.parametrize(("task", "model"), MODELS)
+def test_a_model_that_fits_is_not_refused(task: str, model: str) -> None:
+    TASKS[task].of(model=model).load().check_options()
+
+
+def test_a_model_of_too_many_parts() -> None:
+    config = TASKS["translate"].of(model="transformer", layers=10**9, width=4, heads=2)
+    with pytest.raises(
+        ValueError, match="layers=1000000000 makes a model that has more than 10,000 weights; try layer"
+    ):
+        config.load().check_options()
+
+
+def test_the_data_decides_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training counts again when it knows its vocabulary; nothing is left in the folder."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    # the embedding, which is the output layer too, counts once
+    count = 11 * 13 + (3 * 13 * 13 + 13) + 11
+    message = rf"=\d+ makes a model of {count} parameters; training it, .* takes at least 0.0 MB of memory"
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path / "run", steps=1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_generator_stays_as_it_is() -> None:
+    def build() -> Any:
+        return torch.nn.Linear(3, 5)
+
+    state = torch.get_rng_state()
+    check_model_fits(build, Toy(), torch.device("cpu"))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert build().weight.device.type == "cpu"
+
+
+def test_a_mistake_of_the_model_is_left_to_its_construction() -> None:
+    def build() -> Any:
+        raise RuntimeError("a mistake")
+
+    check_model_fits(build, Toy(), torch.device("cpu"))
+
+
+def test_the_option_that_is_furthest_from_its_default() -> None:
+    assert largest_option(Toy(dim=1300)) == ("dim", 1300, 13)
+    config = TASKS["translate"].of(model="transformer", max_length=10**6, feed=1000)
+    assert largest_option(config) == ("max_length", 10**6, 200)
