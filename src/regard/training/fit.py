@@ -21,6 +21,7 @@ from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
 from regard.training.epoch_plan import EpochPlan
 from regard.training.events import Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated
+from regard.training.folder_lock import LockedFolder
 from regard.training.metrics_log import MetricsLog
 from regard.training.model_size import check_model_fits
 from regard.training.protocol import TrainableTask, ValidationResult
@@ -50,11 +51,11 @@ def fit(task: TrainableTask, run: Path, training: TrainingConfig, resume: bool =
     run = Path(run)
     threads_before = torch.get_num_threads()
     processes = distributed.join(training.device)
-    with setup.locked_folder(task, run, resume, processes) as created:
+    with setup.locked_folder(task, run, resume, processes) as folder:
         try:
-            with setup.recorded_run(task, run, training, resume, created, processes):
+            with setup.recorded_run(task, folder, training, resume, processes):
                 yield from setup.preparation_notice(task, run, resume, processes)
-                trainer = _Trainer(task, run, training, resume, processes)
+                trainer = _Trainer(task, folder, training, resume, processes)
                 yield from trainer.tune_threads()
                 trainer.begin()
             try:
@@ -72,8 +73,9 @@ class _Trainer:
     """One call of fit: the objects built at its start, and the TrainingState, which changes with the weights."""
 
     def __init__(
-        self, task: TrainableTask, run: Path, training: TrainingConfig, resume: bool, processes: Processes
+        self, task: TrainableTask, folder: LockedFolder, training: TrainingConfig, resume: bool, processes: Processes
     ) -> None:
+        self.folder, run = folder, folder.path
         self.task, self.run, self.training, self.resume, self.processes = task, run, training, resume, processes
         self.record, stored, self.problem = setup.load_everything(task, run, training, resume, processes)
         self.state = TrainingState() if stored is None else TrainingState.from_dict(stored.facts["progress"])
@@ -106,6 +108,7 @@ class _Trainer:
     def begin(self) -> None:
         """Opens the files of the run and starts the clock."""
         if self.processes.is_first:
+            self.folder.check_in_place()
             self.metrics = MetricsLog(self.run, self.state, self.training.tensorboard)
             try:
                 record = replace(self.record, threads=torch.get_num_threads())
@@ -199,6 +202,7 @@ class _Trainer:
                 reason = "interrupted"
         yield from self._save()
         if self.processes.is_first:
+            self.folder.check_in_place()
             peak_memory.write(self.run)
         nothing_left = self.resume and self.state.step == self.first_step and reason != "interrupted"
         yield messages.stopped(reason, nothing_left, self.state, self.steps, self.training, self.run)
@@ -329,6 +333,7 @@ class _Trainer:
         events: list[Event] = []
         if score is not None:
             assert self.metrics is not None
+            self.folder.check_in_place()
             weights = Checkpoint({n: t for n, t in stored.tensors.items() if n.startswith("model.")}, stored.tied)
             validated = Validated(step, score, improved, time.perf_counter() - start)
             events.append(validated)
@@ -375,6 +380,7 @@ class _Trainer:
         self.state = replace(state, averaged_at=state.step)
         if score is not None:
             assert self.metrics is not None
+            self.folder.check_in_place()
             facts = {**_facts(state.step, score), "averaged": state.validated}
             checkpoint.write(self.run / AVERAGE, stored, facts)
             improved = is_better(score.score_key, state.kept, score.higher_is_better)
@@ -405,6 +411,7 @@ class _Trainer:
         self.saved_state = replace(state, elapsed=0.0)
         if self.metrics is None:
             return
+        self.folder.check_in_place()
         self.metrics.sync()
         checkpoint.write(self.run / LAST, stored, {"step": state.step, "progress": state.to_dict()})
         # only now does no checkpoint refer to the older ones

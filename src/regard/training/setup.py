@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from regard.training import checkpoint, folder_lock
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.events import Ahead, Warned
+from regard.training.folder_lock import LockedFolder
 from regard.training.protocol import TrainableTask, TrainingProblem
 from regard.training.run_folder import (
     AVERAGE,
@@ -34,24 +36,24 @@ _TRAINING_FILES = (CONFIG, METRICS, MEMORY, BEST, AVERAGE, VALIDATED, SAMPLES, T
 
 
 @contextlib.contextmanager
-def locked_folder(task: TrainableTask, run: Path, resume: bool, processes: Processes) -> Iterator[bool]:
-    """Locks the folder of the run until the training ends; gives whether it was created."""
+def locked_folder(task: TrainableTask, run: Path, resume: bool, processes: Processes) -> Iterator[LockedFolder]:
+    """Locks the folder of the run until the training ends."""
     created = not run.exists()
     if not processes.is_first:
-        yield False
+        yield LockedFolder(run)
         return
     if resume and not run.is_dir():
         raise FileNotFoundError(f"there is no run {run} to resume; name the folder of a training, or start a new one")
     if not resume:
         check_overwrites_nothing(task, run)
     atomic_files.make_folder(run)
-    with folder_lock.lock_folder(run):
+    with folder_lock.lock_folder(run) as folder:
         if not resume:
             # another training may have come and gone before the lock
             check_overwrites_nothing(task, run)
-        for folder in (run, run / VALIDATED, run / SAMPLES):
-            atomic_files.remove_unfinished(folder)
-        yield created
+        for path in (run, run / VALIDATED, run / SAMPLES):
+            atomic_files.remove_unfinished(path)
+        yield replace(folder, created=created)
 
 
 def check_overwrites_nothing(task: TrainableTask, run: Path) -> None:
@@ -68,9 +70,13 @@ def check_overwrites_nothing(task: TrainableTask, run: Path) -> None:
 
 @contextlib.contextmanager
 def recorded_run(
-    task: TrainableTask, run: Path, training: TrainingConfig, resume: bool, created: bool, processes: Processes
+    task: TrainableTask, folder: LockedFolder, training: TrainingConfig, resume: bool, processes: Processes
 ) -> Iterator[None]:
-    """Records a new run before it writes any other file; if it fails within, all its files are removed."""
+    """Records a new run before it writes any other file; if it fails within, all its files are removed.
+
+    If another folder has taken the place of this one, its files are not touched.
+    """
+    run = folder.path
     if resume or not processes.is_first:
         processes.barrier()
         yield
@@ -80,10 +86,12 @@ def recorded_run(
         processes.barrier()
         yield
     except BaseException:
+        if not folder.is_in_place:
+            raise
         # the record last: as long as it is there, the other files are known to belong to the run
         for name in (CONFIG, METRICS, *task.run_files, RECORD):
             (run / name).unlink(missing_ok=True)
-        shutil.rmtree(run if created else run / TENSORBOARD, ignore_errors=True)
+        shutil.rmtree(run if folder.created else run / TENSORBOARD, ignore_errors=True)
         raise
 
 
