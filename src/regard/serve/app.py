@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
 
 from regard import __version__
 from regard.inference.endpoint import Endpoint, Schema, Unpack
@@ -65,6 +67,7 @@ def build(
     _routes(app, endpoint, limits, batcher, metrics, unpack_pool)
     _pages(app, endpoint)
     _errors(app)
+    _answer_head(app)
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     app.state.batcher, app.state.metrics = batcher, metrics
     return SecurityMiddleware(app, names=names(host, allowed), paths=paths, limits=limits, metrics=metrics, log=log)
@@ -82,7 +85,9 @@ def _routes(
 
     @app.post(f"/v1/{endpoint.name}", **_documentation(schema))
     async def post(request: Request) -> Response:
-        endpoint_request = endpoint.read(validate(schema.request, await read(request, limits)))
+        endpoint_request = endpoint.read(
+            validate(schema.request, await read(request, limits, schema.request.model_fields))
+        )
         return _json(
             await _answer_in_time(
                 request, _answer(endpoint_request, endpoint.unpack, batcher, unpack_pool), limits.seconds
@@ -93,13 +98,15 @@ def _routes(
     async def model() -> Response:
         return _json(_bytes(endpoint.model_info()))
 
-    @app.get("/health", summary="Whether the model answers")
+    stopping: dict[int | str, dict[str, Any]] = {503: {"description": "The service is stopping.", "model": ErrorAnswer}}
+
+    @app.get("/health", summary="Whether the model answers", responses=stopping)
     async def health() -> Response:
         if not batcher.is_alive:
             raise RequestError(503, "the service is stopping", retry=5)
         return _json(_bytes({"status": "ok"}))
 
-    @app.get("/metrics", summary="Metrics in the text format of Prometheus")
+    @app.get("/metrics", summary="Metrics in the text format of Prometheus", response_class=PlainTextResponse)
     async def prometheus() -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
@@ -158,6 +165,14 @@ def _pages(app: FastAPI, endpoint: Endpoint) -> None:
 
     for path, (content, media_type) in pages.items():
         app.get(path, include_in_schema=False)(page_handler(content, media_type))
+
+
+def _answer_head(app: FastAPI) -> None:
+    """HEAD wherever there is GET; the server omits the body. FastAPI would document each as an operation of its own."""
+    app.openapi()  # kept by the app
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.methods is not None and "GET" in route.methods:
+            route.methods.add("HEAD")
 
 
 def _errors(app: FastAPI) -> None:

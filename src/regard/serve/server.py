@@ -51,7 +51,7 @@ def server(
     class Limited(Connection):
         pass
 
-    Limited.limits = limits
+    Limited.limits, Limited.lingering = limits, set()
     # errors go to stderr; requests are not logged, because their texts are private
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(

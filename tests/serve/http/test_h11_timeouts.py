@@ -177,6 +177,55 @@ def test_too_many_connections(gated: Gated) -> None:
             one.close()
 
 
+def test_too_many_connections_are_not_reset(gated: Gated) -> None:
+    """Each client beyond the limit sends its request whenever it likes, and still reads why it was refused."""
+    with running(gated, connections=2, arrival=20.0) as (port, made), contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connected(port)) for _ in range(2)]
+        for one in held:
+            one.sendall(WHOLE)
+            assert answered(one)[0] == 200
+        refused = [stack.enter_context(connected(port)) for _ in range(2)]
+        for one in refused:
+            assert one.recv(1, socket.MSG_PEEK) == b"H"  # the answer is there before the request is sent
+            for _ in range(3):
+                one.sendall(WHOLE)
+            assert answered(one) == (503, {"error": "too many connections; try again in a moment"})
+            assert closed(one)
+        # refused connections do not count
+        held.pop().close()
+        until = time.monotonic() + 20
+        while len(made.server_state.connections) > 1 and time.monotonic() < until:
+            time.sleep(0.01)
+        with connected(port) as one:
+            one.sendall(WHOLE)
+            assert answered(one) == (200, {"said": "A"})
+
+
+def test_head_is_get_without_a_body(gated: Gated) -> None:
+    with running(gated, arrival=10.0) as (port, _), connected(port) as one:
+        for path, status in (
+            (b"/", 200),
+            (b"/health", 200),
+            (b"/v1/model", 200),
+            (b"/openapi.json", 200),
+            (b"/no", 404),
+        ):
+            lengths = []
+            for method in (b"HEAD", b"GET"):
+                one.sendall(method + b" " + path + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                head = b""
+                while not head.endswith(b"\r\n\r\n"):
+                    head += one.recv(1)
+                assert int(head.split(b" ")[1]) == status, (method, path)
+                lengths.append(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+            assert lengths[0] > 0
+            assert lengths[0] == lengths[1] or status == 404  # the sentence names the method
+            body = b""
+            while len(body) < lengths[1]:
+                body += one.recv(lengths[1] - len(body))
+            assert body[:1] in b"{<"
+
+
 def test_a_refused_body_is_read_to_its_end(gated: Gated) -> None:
     """Whoever sends ten megabytes before reading still gets to read why."""
     with running(gated) as (port, _):

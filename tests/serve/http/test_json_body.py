@@ -45,7 +45,7 @@ def test_bad_bodies(name: str, gated: Gated) -> None:
 def test_any_bytes(body: bytes) -> None:
     refused = None
     try:
-        assert isinstance(parse_object(body), dict)
+        assert isinstance(parse_object(body, ["a"]), dict)
     except RequestError as error:
         refused = error
     assert refused is None or (refused.status in (400, 422) and "error" in json.loads(refused.body()))
@@ -89,3 +89,38 @@ def test_too_large(gated: Gated) -> None:
     headers = {"content-type": "application/json"}
     chunked = visit(gated, lambda client: client.post("/v1/shout", content=parts(), headers=headers), limits)
     assert chunked.status_code == 413
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b\n", "ねこ", '"']),
+        st.recursive(st.none() | st.integers() | st.booleans() | st.text(), st.lists),
+    ),
+    st.sampled_from([None, 1, "\t"]),
+)
+def test_an_object_is_what_json_reads(value: dict[str, object], indent: int | str | None) -> None:
+    body = json.dumps(value, indent=indent).encode()
+    assert parse_object(b" " + body + b"\n", ["a", "b\n", "ねこ", '"']) == value
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"{", "Expecting property name enclosed in double quotes"), (b'{"a"', "Expecting ':' delimiter"),
+     (b'{"a" 1}', "Expecting ':' delimiter"), (b'{"a": }', "Expecting value"), (b'{"a": 1', "Expecting ',' delimiter"),
+     (b'{"a": 1 "b"', "Expecting ',' delimiter"), (b'{"a": 1,', "Expecting property name enclosed in double quotes"),
+     (b'{"a": 1}}', "Extra data"), (b'{"a', "Unterminated string starting at"), (b"{1: 2}", "Expecting property name")],
+)  # fmt: skip
+def test_where_an_object_breaks_off(body: bytes, message: str) -> None:
+    with pytest.raises(RequestError, match=f"the body must be JSON, but at line 1, column .*: {message}"):
+        parse_object(body, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [(b'{"a": 1, "z": [[[[, NaN', "z"), (b'{"' + b"z" * 1_000_000, "z" * 39 + "…"), (b'{"\\u007a": NaN', "z")],
+)
+def test_nothing_behind_an_unknown_name_is_parsed(body: bytes, shown: str) -> None:
+    """A megabyte there would take the time of all other requests: these bodies are not even JSON."""
+    with pytest.raises(RequestError, match=f"unknown field '{shown}'; known are: a, bb") as error:
+        parse_object(body, ["a", "bb"])
+    assert error.value.status == 422

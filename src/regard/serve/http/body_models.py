@@ -17,7 +17,17 @@ try:
 except ImportError as error:
     raise missing_library() from error
 
-__all__ = ["AnswerModel", "ErrorAnswer", "Field", "RequestModel", "SingleOrList", "limited", "validate", "with_fields"]
+__all__ = [
+    "AnswerModel",
+    "ErrorAnswer",
+    "Field",
+    "RequestModel",
+    "SingleOrList",
+    "limited",
+    "unknown",
+    "validate",
+    "with_fields",
+]
 
 Model = TypeVar("Model", bound=BaseModel)
 _TYPES = {"string": "a string", "boolean": "true or false", "integer": "a whole number", "number": "a number"}
@@ -91,7 +101,7 @@ def validate(model: type[Model], body: dict[str, object]) -> Model:
     """The body as its model; RequestError 422 with one sentence if it does not fit."""
     for name in body:  # first: pydantic would go on to list all errors of a body of many fields
         if name not in model.model_fields:
-            raise RequestError(422, _unknown("field", name, model.model_fields))
+            raise RequestError(422, unknown("field", name, model.model_fields))
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -112,7 +122,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     if problem == "missing":
         return f"{path} is missing; give {_description(schema)}"
     if problem == "literal_error" and isinstance(value, str):
-        return _unknown(path, value, _choices(schema))
+        return unknown(path, value, _choices(schema))
     for _ in indices:
         schema = schema["items"]
     sentence = f"{path} must be {_description(schema)}, got {_value_text(value, schema)}"
@@ -121,7 +131,8 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     return sentence
 
 
-def _unknown(noun: str, name: str, names: Iterable[str]) -> str:
+def unknown(noun: str, name: str, names: Iterable[str]) -> str:
+    """The sentence about a name that is not one of `names`."""
     try:
         known(noun, shorten(name), names)
     except ValueError as error:

@@ -1,23 +1,29 @@
 """Connection: uvicorn's HTTP/1.1 protocol with time limits for slow and idle clients."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.inference.limits import Limits
 from regard.serve.errors import error_body
 
+# seconds that a refused client has to read its answer and close the connection
+_LINGER = 2.0
+
 
 class Connection(H11Protocol):
     """Closes connections that exceed a time limit, and answers malformed HTTP with a JSON error."""
 
     limits = Limits()
+    # refused connections that are still open, of one server
+    lingering: ClassVar["set[Connection]"] = set()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._arrival_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -27,7 +33,7 @@ class Connection(H11Protocol):
         self._arrival_timer = self.loop.call_later(self.limits.arrival, self._time_out)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self in self.lingering:
             return
         super().data_received(data)
         # an idle connection between two requests is ended by the keep-alive timer; a partial request has a time limit
@@ -44,6 +50,9 @@ class Connection(H11Protocol):
         self._cancel_arrival_timer()
         if self._write_timer is not None:
             self._write_timer.cancel()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+        self.lingering.discard(self)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -60,7 +69,7 @@ class Connection(H11Protocol):
         self._send_error(400, "Bad Request", "the service does not understand this HTTP request")
 
     def _time_out(self) -> None:
-        if not self.transport.is_closing():
+        if not self.transport.is_closing() and self not in self.lingering:
             self._send_error(
                 408, "Request Timeout", f"the request did not arrive within {self.limits.arrival:g} seconds"
             )
@@ -71,8 +80,18 @@ class Connection(H11Protocol):
             self._arrival_timer = None
 
     def _send_error(self, status: int, phrase: str, sentence: str) -> None:
-        """Answers bytes that are not a complete request, and closes the connection."""
+        """Answers bytes that are not a complete request, and closes the connection.
+
+        Closing at once would reset the connection if the client has sent more, and it would lose the answer. So only
+        this side is closed first; the rest of the request is dropped until the client closes too.
+        """
         body = error_body(sentence)
         head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
-        self.transport.close()
+        if len(self.lingering) >= self.limits.connections:
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.connections.discard(self)
+        self.lingering.add(self)
+        self._linger_timer = self.loop.call_later(_LINGER, self.transport.close)
