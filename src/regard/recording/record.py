@@ -76,30 +76,55 @@ def record(
         exits.callback(lambda: object.__setattr__(recording, "maps", tuple(maps)))
         exits.enter_context(mode)
         yield recording
-    _warn_of_missing(stack, mode.eager.unrecognised(), maps)
+        mode.finish()
+    for message in _warnings(stack, mode.eager.uses.unrecognised(), recorder, maps):
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def _warn_of_missing(stack: ModuleStack, unrecognised: list[str], maps: list[RecordedMap]) -> None:
-    """Warns of attention that may be missing from the recording."""
-    message = None
+def _warnings(
+    stack: ModuleStack, unrecognised: list[str], recorder: Recorder, maps: list[RecordedMap]
+) -> Iterator[str]:
+    """Sentences about attention that may be missing from the recording."""
     if unrecognised:
-        names = ", ".join(repr(name or "the model") for name in unrecognised[:4])
-        names += ", …" if len(unrecognised) > 4 else ""
-        message = (
-            f"record found a softmax in {names} that looks like attention but could not follow how its output is used, "
-            "so it was not recorded; if it is attention, write torch.matmul(weights, values), if not, exclude the "
-            "module with layers="
+        yield (
+            f"record found a softmax in {_quoted(unrecognised)} that looks like attention but could not follow how its "
+            "output is used, so it was not recorded; if it is attention, write torch.matmul(weights, values), if not, "
+            "exclude the module with layers="
         )
-    elif not maps and not stack.has_run:
-        message = (
-            "record found nothing: no module of the model ran in this thread; call the model inside the with-block"
+    if recorder.unjoined:
+        yield (
+            f"record found attention in {_quoted(list(recorder.unjoined))} that is computed in pieces and could not "
+            "join them to one map, so it was not recorded; call model.eval(), or exclude the module with layers="
         )
-    elif not maps:
-        message = (
+    if not maps and not stack.has_run:
+        yield "record found nothing: no module of the model ran in this thread; call the model inside the with-block"
+    elif not maps and not unrecognised and not recorder.unjoined:
+        yield (
             f"{NO_ATTENTION}; attend by scaled_dot_product_attention or softmax(…) @ values in Python, or widen layers="
         )
-    if message is not None:
-        warnings.warn(message, UserWarning, stacklevel=4)
+    elif maps and (silent := _silent_modules(stack, {*unrecognised, *recorder.unjoined}, recorder, maps)):
+        yield (
+            f"record found no weights in {_quoted(silent)}, which ran and is attention by its name, so it is missing "
+            "from the recording; attention without a softmax over keys, such as linear attention, forms none"
+        )
+
+
+def _silent_modules(stack: ModuleStack, reported: set[str], recorder: Recorder, maps: list[RecordedMap]) -> list[str]:
+    """Modules that are attention by their names and ran, without a map of theirs, of a part, or of a whole."""
+    recorded = {m.name for m in maps} | reported
+    inside = {name[:n] for name in recorded for n, letter in enumerate(name) if letter == "."} | recorded
+    silent = []
+    for name in stack.attention_modules:
+        wholes = {name[:n] for n, letter in enumerate(name) if letter == "."} & stack.attention_modules.keys()
+        if name not in inside and not wholes & recorded and recorder.is_selected(name):
+            silent.append(name)
+    # a part of one that is named
+    return [name for name in silent if not any(name.startswith(f"{other}.") for other in silent)]
+
+
+def _quoted(names: list[str]) -> str:
+    quoted = ", ".join(repr(name or "the model") for name in names[:4])
+    return quoted + (", …" if len(names) > 4 else "")
 
 
 def _check(stack: ModuleStack, keep: str, budget: int, tolerance: float | None) -> None:

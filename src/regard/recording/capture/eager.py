@@ -17,14 +17,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 from regard.attn.maps.attention_map import DenseMap, LazyMap, SnapshotMap
 from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import einsum, sdpa
+from regard.recording.capture.linear_tape import ValueProduct
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import CapturedCall
+from regard.recording.capture.softmax_uses import SoftmaxUses
 from regard.recording.capture.torch_functions import (
-    ADDITIONS,
     CASTS,
-    PRODUCTS,
     RESHAPES,
-    SUMS,
     TRANSPOSES,
     functions,
     operators,
@@ -39,22 +38,19 @@ from regard.recording.capture.tracked_tensors import (
     can_broadcast,
     folded_heads,
     identity,
-    is_features,
+    keeps_last,
     keeps_last_two,
     reshape_scores,
-    sums_over,
     transpose,
     transpose_scores,
     transpose_weights,
     transposes_last_two,
     unfold_heads,
 )
+from regard.recording.recorded_map import RecordedMap
 
 if TYPE_CHECKING:
     from regard.recording.capture.function_mode import CaptureMode
-
-# the output of a softmax is followed through so many calls that no handler knows
-_MAX_DISTANCE = 6
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -67,6 +63,7 @@ class ValueRead(NamedTuple):
     fact: WeightsFact
     v: Tensor
     as_rows: Callable[[Tensor], Tensor] = identity
+    as_values: Callable[[Tensor], Tensor] = identity  # the argument of the call as `v`
 
 
 # notes what a call func(*args, **kwargs), which gave `out`, means for scores and weights
@@ -79,9 +76,7 @@ class EagerTracker:
     def __init__(self, mode: "CaptureMode") -> None:
         self._scores: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        # results of calls that no handler knows: the softmax they come from, and how many calls ago
-        self._traces: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._softmaxes: list[SoftmaxFact] = []
+        self.uses = SoftmaxUses(self._weights)
         self._parameters: set[int] | None = None  # where the parameters of the model are in memory
         self._mode = mode
         self.start = {func: partial(self._run, handler) for func, handler in _START.items()}
@@ -90,67 +85,18 @@ class EagerTracker:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to follow."""
-        return not self._scores.data and not self._weights.data and not self._traces.data
+        return not self._scores.data and not self._weights.data and not self.uses.traces.data
 
     @property
     def has_weights(self) -> bool:
         """Whether there are weights, or results computed from them."""
-        return bool(self._weights.data or self._traces.data)
+        return bool(self._weights.data or self.uses.traces.data)
 
     def drop(self, weights: Tensor) -> None:
         """Stops following weights that were recorded otherwise."""
         fact = self._weights.pop(weights, None)
         if fact is not None:
             fact.softmax.is_recorded = True
-
-    def unrecognised(self) -> list[str]:
-        """Names of modules with a softmax that looks like attention and was not recorded."""
-        missed = [fact for fact in self._softmaxes if (fact.of_queries or fact.is_mixed) and not fact.is_recorded]
-        return list(dict.fromkeys(fact.name for fact in missed))
-
-    def note_use(self, func: Any, out: Any, args: Args, kwargs: Kwargs) -> None:
-        """Notes whether a call without a handler mixes something by weights, or computes something from them."""
-        outs = all_tensors(out if isinstance(out, tuple | list) else [out])
-        outs = [t for t in outs if t.ndim and t.is_floating_point()]
-        if not outs:
-            return
-        arguments = all_tensors(*args, *kwargs.values())
-        origins = [self._origin(t) for t in arguments]
-        for argument, (softmax, distance) in zip(arguments, origins, strict=True):
-            if softmax is None or softmax.is_recorded or softmax.is_mixed or outs[0] is argument:
-                continue
-            # weights broadcast over another tensor are a product that is summed later
-            alone = all(
-                origin is softmax or not t.is_floating_point()
-                for t, (origin, _) in zip(arguments, origins, strict=True)
-            )
-            is_argument = any(t is argument for t in (*args, *kwargs.values()))
-            is_broadcast = is_argument and not alone and outs[0].numel() > argument.numel() and func not in ADDITIONS
-            if func in PRODUCTS or is_broadcast or (func in SUMS and self._is_pooling(argument, args, kwargs)):
-                softmax.is_mixed = True
-            elif distance < _MAX_DISTANCE:
-                for result in outs:
-                    if result.shape[-1] > 1 or result.numel() == argument.numel():
-                        self._traces[result] = (softmax, distance + 1)
-
-    def _is_pooling(self, summed: Tensor, args: Args, kwargs: Kwargs) -> bool:
-        """Whether the call sums features that were each multiplied by a weight of its own."""
-        fact = self._weights.get(summed)
-        if fact is None or fact.factor is None:
-            return False
-        axis = -2 if fact.is_transposed else -1
-        return (
-            sums_over(axis, args, kwargs, summed.ndim)
-            and not in_functorch_transform()
-            and is_features(fact.factor, axis)
-        )
-
-    def _origin(self, value: Any) -> tuple[SoftmaxFact | None, int]:
-        """The softmax that a tensor was computed from, and the number of calls since then."""
-        if not isinstance(value, Tensor):
-            return None, 0
-        fact = self._weights.get(value)
-        return (fact.softmax, 0) if fact is not None else self._traces.get(value, (None, 0))
 
     def _run(self, handler: Handler, mode: "CaptureMode", func: Any, args: Args, kwargs: Kwargs) -> Any:
         out = func(*args, **kwargs)
@@ -165,10 +111,46 @@ class EagerTracker:
             self._weights.pop(out, None)
             return out
         if captured is not None:
-            mode.recorder.keep(*captured)
+            self._keep(mode, func, out, args, kwargs, read, captured)
         elif self.has_weights and out not in self._weights:
-            self.note_use(func, out, args, kwargs)
+            self.uses.note_use(func, out, args, kwargs)
         return out
+
+    def _keep(
+        self,
+        mode: "CaptureMode",
+        func: Any,
+        out: Tensor,
+        args: Args,
+        kwargs: Kwargs,
+        read: ValueRead | None,
+        captured: tuple[ModuleFrame, CapturedCall],
+    ) -> None:
+        """Records a read, and notes it as a piece of attention that other reads may complete."""
+        values = [t for t in all_tensors(*args, *kwargs.values()) if self.uses.origin(t)[0] is None]
+        is_noted = read is not None and len(values) == 1 and not in_functorch_transform()
+        recorded: RecordedMap | IndexError | None
+        try:
+            recorded = mode.recorder.keep(*captured)
+        except IndexError as error:
+            if not is_noted:
+                raise
+            recorded = error
+        if recorded is None or read is None or not is_noted:
+            return
+        fact = read.fact
+        product = ValueProduct(
+            mode.tape.node_of(values[0]),
+            read.as_values,
+            out.numel(),
+            read.weights.shape[-2],
+            read.weights.shape[-1],
+            fact.softmax,
+            fact.softmax.keys,
+            fact.before_dropout is not None,
+            recorded,
+        )
+        mode.tape.note_product(func, out, args, kwargs, values[0], product, mode.frame_key)
 
     # products: the first makes scores, the second reads values
 
@@ -181,7 +163,7 @@ class EagerTracker:
         if b in self._weights:
             fact = self._weights[b]
             # values before weights, both transposed
-            return ValueRead(b.mT, transpose_weights(fact), a.mT, transpose) if fact.is_transposed else None
+            return ValueRead(b.mT, transpose_weights(fact), a.mT, transpose, transpose) if fact.is_transposed else None
         if a.ndim >= 2 and b.ndim >= 2 and out.is_floating_point():
             self._scores[out] = ScoresFact(a, b.mT)
         return None
@@ -209,7 +191,7 @@ class EagerTracker:
             if weights in self._weights:
                 fact = self._weights[weights]
                 read = None if fact.is_transposed else einsum.read_operands(weight_letters, value_letters, parts.out)
-                return None if read is None else ValueRead(weights, fact, read.values(values), read.result)
+                return None if read is None else ValueRead(weights, fact, read.values(values), read.result, read.values)
         sides = einsum.score_operands(parts)
         if sides is not None and out.is_floating_point():
             self._scores[out] = ScoresFact(sides[0](operands[0]), sides[1](operands[1]))
@@ -251,7 +233,7 @@ class EagerTracker:
             is_own = (
                 not isinstance(factor, Tensor)
                 or factor.shape != weights.shape
-                or self._origin(factor)[0] is fact.softmax
+                or self.uses.origin(factor)[0] is fact.softmax
             )
             factor = None if is_own or divides else factor
             self._weights[out] = replace(fact, scores=None, before_dropout=before, factor=factor)
@@ -275,11 +257,16 @@ class EagerTracker:
             self._scores.pop(out, None)
 
     def _masked_fill(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        arguments = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
+        value, hidden = as_number(arguments["value"]), arguments["mask"]
+        fact = self._weights.get(arguments["self"])
+        if fact is not None and value == 0.0:
+            before = None if fact.before_dropout is None else fact.before_dropout.masked_fill(hidden, 0.0)
+            self._weights[out] = replace(fact, scores=None, before_dropout=before)
+            return
         scores = self._scores_in(args)
         if scores is None:
             return
-        arguments = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
-        value, hidden = as_number(arguments["value"]), arguments["mask"]
         if value is None or not can_broadcast(hidden, out):
             self._scores.pop(out, None)
         else:
@@ -293,11 +280,13 @@ class EagerTracker:
             return
         fact = self._scores.get(scores)
         frame = self._mode.frame
-        softmax = SoftmaxFact(frame.name, fact is not None, fact is not None and not self._is_linear_layer(fact))
+        is_score = fact is not None and not self._is_linear_layer(fact)
+        in_attention = frame.name in self._mode.recorder.module_stack.attention_modules
+        softmax = SoftmaxFact(frame.name, in_attention, fact is not None, out.shape[axis], is_score)
         # layers of this library report their attention themselves
         is_regard_layer = type(frame.module).__module__.startswith("regard.")
         if scores.ndim in (3, 4) and not is_regard_layer and self._mode.recorder.is_selected(softmax.name):
-            self._softmaxes.append(softmax)
+            self.uses.softmaxes.append(softmax)
         is_transposed = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
         self._weights[out] = WeightsFact(
             transpose_scores(fact) if is_transposed else fact, None, softmax, is_transposed
@@ -352,11 +341,21 @@ class EagerTracker:
             before = None if fact.before_dropout is None else fact.before_dropout[args[1]]
             self._weights[out] = replace(fact, before_dropout=before, scores=None)
 
+    def _cut(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        """Weights that are padded, or of which some rows or columns are taken."""
+        fact = self._weights.get(args[0])
+        if fact is not None:
+            before = None if fact.before_dropout is None else func(fact.before_dropout, *args[1:], **kwargs)
+            self._weights[out] = replace(fact, before_dropout=before, scores=None)
+
     def _transpose(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
         fact = self._weights.get(args[0])
         if fact is not None and args[0].ndim >= 2 and transposes_last_two(func, args, kwargs):
             before = None if fact.before_dropout is None else fact.before_dropout.mT
             self._weights[out] = replace(transpose_weights(fact), before_dropout=before)
+        elif fact is not None and not fact.is_transposed and keeps_last(func, args, kwargs):
+            before = None if fact.before_dropout is None else func(fact.before_dropout, *args[1:], **kwargs)
+            self._weights[out] = replace(fact, scores=None, before_dropout=before)
 
     def _scores_in(self, args: Args) -> ScoresFact | None:
         for value in args[:2]:
@@ -367,7 +366,7 @@ class EagerTracker:
     def _captured_call(self, read: ValueRead, out: Tensor) -> tuple[ModuleFrame, CapturedCall] | None:
         """The read as a recorder takes it; None where it is no attention, or its module is not selected."""
         mode, recorder = self._mode, self._mode.recorder
-        weights, fact, v, as_rows = read
+        weights, fact, v, as_rows, _ = read
         after_dropout = None if fact.before_dropout is None else weights
         formed = weights if fact.before_dropout is None else fact.before_dropout
         # weights of two axes, such as a router's, are attention only if their scores came from a product
@@ -423,5 +422,6 @@ _FOLLOW: dict[Any, Handler] = {
     **dict.fromkeys(RESHAPES, EagerTracker._reshape),
     **dict.fromkeys(CASTS, EagerTracker._cast),
     **dict.fromkeys(operators("getitem"), EagerTracker._index),
+    **dict.fromkeys(functions("narrow", "pad"), EagerTracker._cut),
     **dict.fromkeys(TRANSPOSES, EagerTracker._transpose),
 }

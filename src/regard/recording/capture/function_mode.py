@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import eager, flex, multihead, sdpa
+from regard.recording.capture.linear_tape import LINEAR, LinearTape
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import Recorder
 from regard.recording.capture.torch_functions import REARRANGES
@@ -34,6 +35,8 @@ class CaptureMode(TorchFunctionMode):
         self.recorder = recorder
         recorder.mode = self
         self.eager = eager.EagerTracker(self)
+        self.tape = LinearTape()
+        recorder.module_stack.on_leave = self._leave
         # the attention that the running calls are part of, where their arguments do not show it
         self.captured_from: str | None = None
         self.heads: int | None = None
@@ -44,6 +47,29 @@ class CaptureMode(TorchFunctionMode):
     @property
     def frame(self) -> ModuleFrame:
         return self.recorder.module_stack.current if self._enclosing is None else self._enclosing
+
+    @property
+    def frame_key(self) -> int:
+        """Identifies the call of the running module."""
+        stack = self.recorder.module_stack.stack
+        return id(stack[-1]) if stack else 0
+
+    def finish(self) -> None:
+        """Joins the pieces of attention outside of modules."""
+        self._join_pieces(self.recorder.module_stack.current, 0)
+
+    def _leave(self, frame: ModuleFrame, key: int, out: Any) -> None:
+        if self.eager.has_weights:
+            self.eager.uses.note_result(out)
+        self._join_pieces(frame, key)
+
+    def _join_pieces(self, frame: ModuleFrame, key: int) -> None:
+        """Records attention that a module computed in pieces as one map."""
+        groups = self.tape.take(key)
+        if not groups:
+            return
+        with self.recorder.muted(), torch.no_grad(), torch.inference_mode(False):
+            self.recorder.join_pieces(frame, groups)
 
     @contextmanager
     def inside(self, captured_from: str, frame: ModuleFrame, heads: int) -> Iterator[None]:
@@ -62,6 +88,13 @@ class CaptureMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.recorder.pauses:
             return func(*args, **kwargs)
+        out = self._run(func, args, kwargs)
+        if func in LINEAR and not in_functorch_transform():
+            self.tape.note(func, out, args, kwargs, self.frame_key)
+        return out
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call, captured if it attends."""
         capture = self._captures.get(func)
         if capture is None and not self.eager.is_idle:
             capture = self._follow.get(func)
@@ -75,7 +108,7 @@ class CaptureMode(TorchFunctionMode):
         if capture is None:
             out = func(*args, **kwargs)
             if self.eager.has_weights:
-                self.eager.note_use(func, out, args, kwargs)
+                self.eager.uses.note_use(func, out, args, kwargs)
             return out
         if capture in (sdpa.capture, multihead.capture, flex.capture) and in_functorch_transform():
             raise RuntimeError(

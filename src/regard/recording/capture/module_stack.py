@@ -16,6 +16,9 @@ from regard.attn import checks
 # names of modules that attend to another sequence, and of their arguments
 _CROSS = re.compile(r"cross|encoder_att|enc_?dec", re.IGNORECASE)
 _SELF = re.compile(r"self", re.IGNORECASE)
+# types of modules that attend, and names of such modules
+_ATTENTION = re.compile(r"(Attention|Attn)(V?\d+D?|2D|3D)?$")
+_ATTENTION_PART = re.compile(r"^linear_(attn|attention)$")
 _SOURCES = ("key_value_states", "encoder_hidden_states")
 # tokens before an image's patches: a class, registers
 _PREFIX = 16
@@ -44,6 +47,9 @@ class ModuleStack:
         self.stack: list[ModuleFrame] = []
         self.has_run = False
         self.on_error: Callable[[], None] = lambda: None  # called when a module ends by an error
+        # called with a module that ends, what identifies its call, and its output
+        self.on_leave: Callable[[ModuleFrame, int, Any], None] = lambda frame, key, out: None
+        self.attention_modules: dict[str, str] = {}  # of those that ran and are named as attention: their types
         self._grid: tuple[int, int] | None = None
         self._layer_grid: tuple[int, int] | None = None  # of a layer that names its grid, while it runs
         # images that were cut into patches, until these become a sequence; the modules that ran then, and the innermost
@@ -69,14 +75,20 @@ class ModuleStack:
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.has_run = True
-        self.stack.append(ModuleFrame(self.name_of(module), module, args, kwargs))
+        name = self.name_of(module)
+        if name not in self.attention_modules and is_attention_name(name, type(module)):
+            self.attention_modules[name] = type(module).__name__
+        self.stack.append(ModuleFrame(name, module, args, kwargs))
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
         # a forward that raised may have left other frames above
-        while self.stack and self.stack.pop().module is not module:
-            pass
+        frame = None
+        while self.stack and (frame is None or frame.module is not module):
+            frame = self.stack.pop()
         if out is None and sys.exc_info()[0] is not None:
             self.on_error()
+        elif frame is not None:
+            self.on_leave(frame, id(frame), out)
         # a grid is valid in the tower that attends to its patches, and for one call
         if module is self._tower or not self.stack:
             self._grid = self._tower = None
@@ -133,6 +145,12 @@ class ModuleStack:
 def without_compile_prefix(name: str) -> str:
     """The name without the wrapper of torch.compile."""
     return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".") if "_orig_mod" in name else name
+
+
+def is_attention_name(name: str, kind: type[nn.Module]) -> bool:
+    """Whether a module is attention by the name of its type or its own; layers of this library report theirs."""
+    is_own = kind.__module__.startswith("regard.")
+    return not is_own and bool(_ATTENTION.search(kind.__name__) or _ATTENTION_PART.search(name.rsplit(".", 1)[-1]))
 
 
 def is_cross_attention(frame: ModuleFrame, queries: int, keys: int) -> bool:

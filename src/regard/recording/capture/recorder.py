@@ -13,10 +13,11 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 from regard.attn.maps.attention_map import DenseMap, SnapshotMap
 from regard.recording.analysis.derived_maps import HeadStack, StitchedMap
 from regard.recording.analysis.weight_gradients import GateGradient, OutputGradient, WeightGradient
-from regard.recording.capture import certificate
+from regard.recording.capture import certificate, pieces
 from regard.recording.capture.cache_positions import CachePositions
+from regard.recording.capture.linear_tape import Combined, ValueProduct
 from regard.recording.capture.mask_rules import MaskCompressor
-from regard.recording.capture.module_stack import ModuleFrame, ModuleStack
+from regard.recording.capture.module_stack import ModuleFrame, ModuleStack, is_cross_attention
 from regard.recording.capture.tensor_store import TensorStore, readable_size
 from regard.recording.recorded_map import Kind, RecordedMap
 
@@ -72,6 +73,7 @@ class Recorder:
         self._last_self = (0, 0)  # queries and step of the last self attention
         self._masks = MaskCompressor()
         self._positions = CachePositions()
+        self.unjoined: dict[str, None] = {}  # modules that attend in pieces, of which no map could be made
         module_stack.on_error = self._discard_partial
 
     @contextmanager
@@ -132,14 +134,17 @@ class Recorder:
             return step
         return self._last_self[1] if self._last_self[0] == queries else 0
 
-    def keep(self, frame: ModuleFrame, captured: CapturedCall) -> None:
-        """Certifies, cuts and copies one map; its tensors are normal ones even if the model runs in inference mode."""
+    def keep(self, frame: ModuleFrame, captured: CapturedCall) -> RecordedMap | None:
+        """Certifies, cuts and copies one map; its tensors are normal ones even if the model runs in inference mode.
+
+        The map, or None if it will be joined with others.
+        """
         has_graph = torch.is_grad_enabled()
         with torch.no_grad(), torch.inference_mode(False):
             if captured.head is None:
-                self._append(self._recorded_map(frame, captured, has_graph))
-            else:
-                self._keep_head(frame, captured, has_graph, *captured.head)
+                return self._append(self._recorded_map(frame, captured, has_graph))
+            self._keep_head(frame, captured, has_graph, *captured.head)
+            return None
 
     def _keep_head(self, frame: ModuleFrame, captured: CapturedCall, has_graph: bool, head: int, count: int) -> None:
         """One of several heads that are captured one by one; the last joins them."""
@@ -159,11 +164,60 @@ class Recorder:
         self._partial_heads.clear()
         self._last_self = (0, 0)
 
-    def _append(self, recorded_map: RecordedMap) -> None:
+    def join_pieces(self, frame: ModuleFrame, groups: Sequence[Combined]) -> None:
+        """Replaces attention that a module computed in pieces by one map each; names the module if that fails."""
+        parts = [pieces.pieces_of(combined, groups) for combined in groups]
+        joined_any = False
+        for combined, part in zip(groups, parts, strict=True):
+            can_join = bool(part) or pieces.may_be_in_pieces(combined)
+            joined = None
+            if can_join and not pieces.is_split(combined, groups):
+                joined = self._joined_map(frame, combined)
+            if joined is not None:
+                self._remove(combined.node.products)
+                self._keep_joined(frame, joined)
+                joined_any = True
+                continue
+            if part:
+                self._remove(part)
+                self.unjoined[frame.name] = None
+            for product in combined.node.products:
+                if isinstance(product.recorded_map, IndexError) and product not in part:
+                    raise product.recorded_map
+        if joined_any or any(parts):
+            # a complete map beside pieces has no cached keys before it
+            beside = {id(product.recorded_map) for combined in groups for product in combined.node.products}
+            self.maps[:] = [replace(m, step=0) if id(m) in beside else m for m in self.maps]
+
+    def _remove(self, products: Sequence[ValueProduct]) -> None:
+        removed = {id(product.recorded_map) for product in products}
+        for recorded_map in self.maps:
+            if id(recorded_map) in removed:
+                self._calls[recorded_map.name] -= 1
+        self.maps[:] = [m for m in self.maps if id(m) not in removed]
+
+    def _keep_joined(self, frame: ModuleFrame, joined: pieces.JoinedMap) -> None:
+        q, k = joined.weights.shape[-2:]
+        kind: Kind = "cross" if is_cross_attention(frame, q, k) else "self"
+        step, weights = self.step(frame.name, kind, q, 0), DenseMap(joined.weights)
+        call = CapturedCall(
+            weights, joined.values, joined.out, "pieces", kind, step, joined.as_rows, expected=joined.expected
+        )
+        self.keep(frame, call)
+
+    def _joined_map(self, frame: ModuleFrame, combined: Combined) -> pieces.JoinedMap | None:
+        try:
+            joined = pieces.join(combined, lambda size: self.store.check(size, frame.name))
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return None  # the calls could not be repeated on other values
+        return joined
+
+    def _append(self, recorded_map: RecordedMap) -> RecordedMap | None:
         if self._steps is not None:
             self._steps.append(recorded_map)
-            return
+            return None
         self.maps.append(replace(recorded_map, call=self._next_call(recorded_map.name)))
+        return self.maps[-1]
 
     def _next_call(self, name: str) -> int:
         self._calls[name] = self._calls.get(name, -1) + 1

@@ -23,12 +23,16 @@ class TensorStore:
 
     def reserve(self, size: int, name: str) -> None:
         """Counts bytes that module `name` is about to take."""
+        self.check(size, name)
+        self.used += size
+
+    def check(self, size: int, name: str) -> None:
+        """Raises if module `name` cannot take so many bytes."""
         if self.used + size > self.budget:
             raise MemoryError(
                 f"the budget of {readable_size(self.budget)} is spent: {readable_size(self.used)} are kept, and "
                 f"{name!r} needs {readable_size(size)} more; record fewer layers=, heads= or rows=, or raise budget="
             )
-        self.used += size
 
     def copy(self, role: str, t: Tensor, name: str) -> Tensor:
         """A copy of a tensor for module `name`; an expanded axis (stride 0) is stored once."""

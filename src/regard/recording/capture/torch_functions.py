@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 # `t.mT` calls a getter; every access makes a new one, which equals this one
 MT: Any = vars(torch._C.TensorBase)["mT"].__get__
+T: Any = vars(torch._C.TensorBase)["T"].__get__
 
 
 def functions(*names: str) -> list[Any]:

@@ -35,8 +35,11 @@ class SoftmaxFact:
     """One softmax that ran, and how its output was used so far."""
 
     name: str  # of the module
+    in_attention: bool  # the module is attention by its name
     from_product: bool  # its scores came from a matrix product
+    keys: int  # length of its rows
     of_queries: bool = False  # neither side of that product is a parameter of the model
+    is_used: bool = False  # some call took its output
     is_recorded: bool = False
     is_mixed: bool = False  # something was multiplied by its output and summed
 
@@ -122,6 +125,12 @@ def transposes_last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return (
         axes in ([n - 2, n - 1], [n - 1, n - 2]) if len(axes) == 2 and n != 2 else axes == [*range(n - 2), n - 1, n - 2]
     )
+
+
+def keeps_last(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the call transposes a tensor and leaves the last axis in its place."""
+    sizes = torch.empty(*range(2, args[0].ndim + 2), device="meta")
+    return bool(func(sizes, *args[1:], **kwargs).shape[-1] == sizes.shape[-1])
 
 
 def transpose_weights(weights: WeightsFact) -> WeightsFact:

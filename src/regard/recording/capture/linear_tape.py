@@ -1,0 +1,257 @@
+"""LinearTape: calls that rearrange, read and combine values, noted so that they can be replayed on other values."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from regard.recording.capture.torch_functions import ADDITIONS, CASTS, REARRANGES, T, functions, operators
+from regard.recording.recorded_map import RecordedMap
+
+_INDEXING = set(operators("getitem"))
+_ASSIGNMENT = set(operators("setitem"))
+_PAD = set(functions("pad"))
+# take some numbers of a tensor, or take some of them more than once
+_SELECTIONS = {
+    *functions("narrow", "select", "as_strided", "unfold", "index_select", "gather", "split", "chunk", "unbind"),
+    *_INDEXING,
+    *_PAD,
+}
+_COPIES = set(functions("cat", "concat", "stack", "flip", "roll", "movedim", "repeat", "repeat_interleave", "tile"))
+_FACTORS = {*functions("mul", "div", "masked_fill"), *operators("mul", "rmul", "imul", "truediv", "itruediv")}
+_EXPANSIONS = set(functions("expand", "repeat", "repeat_interleave", "tile"))
+_REARRANGES = {*REARRANGES, *_SELECTIONS, *_COPIES, *CASTS, T}
+# of results of value reads, these are followed too
+_COMBINES = {*_FACTORS, *ADDITIONS, *_ASSIGNMENT}
+LINEAR = {*_REARRANGES, *_COMBINES}
+
+
+@dataclass(eq=False)
+class LinearNode:
+    """func(*args, **kwargs), where nodes stand for the tensors that depend on values."""
+
+    func: Callable[..., Any] | None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    item: int | None = None  # which of several results
+    values: Tensor | None = None  # of a leaf
+    products: tuple["ValueProduct", ...] = ()  # value reads that it contains
+    is_selection: bool = False  # some call on the way selected numbers
+    is_consumed: bool = False
+    parents: tuple["LinearNode", ...] = ()
+
+
+class ValueProduct(NamedTuple):
+    """One read of values by weights."""
+
+    values: LinearNode
+    as_values: Callable[[Tensor], Tensor]  # arranges the values of the call to "*b k v"
+    size: int  # of the result
+    queries: int
+    keys: int
+    softmax: object  # identifies it
+    softmax_keys: int  # the length of its rows
+    has_dropout: bool
+    recorded_map: RecordedMap | IndexError  # an error if the read has not the heads or rows to record
+
+
+class Combined(NamedTuple):
+    """A tensor that value reads were put together to."""
+
+    node: LinearNode
+    out: Tensor
+
+
+class LinearTape:
+    """Notes calls that rearrange and combine tensors, for as long as these live."""
+
+    def __init__(self) -> None:
+        self._nodes: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        # by running module
+        self._combined: dict[int, list[Combined]] = {}
+
+    def note(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: int) -> None:
+        """Notes a call of one of LINEAR."""
+        if func in _ASSIGNMENT:
+            self._note_assignment(func, args, frame)
+            return
+        inputs = [t for t in _tensors(args) if t.is_floating_point() and t.ndim > 1]
+        known = [self._nodes[t] for t in inputs if t in self._nodes]
+        has_products = any(node.products for node in known)
+        if not inputs or (func in _COMBINES and not has_products) or (not known and out is inputs[0]):
+            return
+        mapped = tuple(self._map(argument, func, has_products) for argument in args)
+        if func in _PAD:
+            mapped, kwargs = mapped[:2], {name: value for name, value in kwargs.items() if name == "pad"}
+        selects = func in _SELECTIONS
+        for item, result in enumerate(out) if isinstance(out, tuple | list) else [(None, out)]:
+            node = _node(func, mapped, kwargs, item, selects)
+            self._nodes[result] = node
+            if node.products:
+                self._combined.setdefault(frame, []).append(Combined(node, result))
+
+    def note_product(
+        self,
+        func: Any,
+        out: Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        values: Tensor,
+        product: ValueProduct,
+        frame: int,
+    ) -> None:
+        """Notes a read of these values, one of the arguments, by weights."""
+
+        def mapped(argument: Any) -> Any:
+            if isinstance(argument, tuple | list):
+                return type(argument)(mapped(item) for item in argument)
+            return product.values if argument is values else argument
+
+        node = LinearNode(func, tuple(mapped(a) for a in args), kwargs, products=(product,), parents=(product.values,))
+        self._nodes[out] = node
+        self._combined.setdefault(frame, []).append(Combined(node, out))
+
+    def node_of(self, values: Tensor) -> LinearNode:
+        """The node of values that are about to be read."""
+        node = self._nodes.get(values)
+        return LinearNode(None, values=values) if node is None or node.products else node
+
+    def take(self, frame: int) -> list[Combined]:
+        """The results of value reads inside a module that ended, the most combined first, each read once."""
+        combined = [c for c in self._combined.pop(frame, []) if not c.node.is_consumed]
+        combined.sort(key=lambda c: -len(c.node.products))
+        seen: set[int] = set()
+        groups = []
+        for c in combined:
+            reads = {id(product) for product in c.node.products}
+            if not reads & seen:
+                groups.append(c)
+            seen |= reads
+        return groups
+
+    def clear(self) -> None:
+        self._combined.clear()
+
+    def _note_assignment(self, func: Any, args: tuple[Any, ...], frame: int) -> None:
+        target, index, value = args
+        node = self._nodes.get(value) if isinstance(value, Tensor) else None
+        before = self._nodes.get(target)
+        if node is None and (before is None or not before.products):
+            if before is not None:
+                del self._nodes[target]
+            return
+        base = before if before is not None else _zeros_like(target)
+        assigned = _node(_assigned, (base, index, node if node is not None else 0.0), {}, None, True)
+        self._nodes[target] = assigned
+        if assigned.products:
+            self._combined.setdefault(frame, []).append(Combined(assigned, target))
+
+    def _map(self, argument: Any, func: Any, has_products: bool) -> Any:
+        """An argument with nodes in place of tensors that depend on values.
+
+        Beside results of value reads, other summands count as zeros, and factors as they are.
+        """
+        if isinstance(argument, tuple | list) and any(isinstance(item, Tensor) for item in argument):
+            return type(argument)(self._map(item, func, has_products) for item in argument)
+        if not isinstance(argument, Tensor) or not argument.is_floating_point() or argument.ndim < 2:
+            return argument
+        node = self._nodes.get(argument)
+        if has_products:
+            is_result = node is not None and bool(node.products)
+            return node if is_result else argument if func in _FACTORS else _zeros_like(argument)
+        return LinearNode(None, values=argument) if node is None else node
+
+
+def leaves_of(node: LinearNode) -> list[Tensor]:
+    """The tensors of values that a node depends on."""
+    found: dict[int, Tensor] = {}
+    stack, seen = [node], set()
+    while stack:
+        current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if current.func is None and current.values is not None:
+            found[id(current.values)] = current.values
+        stack += current.parents
+    return list(found.values())[::-1]
+
+
+def replay(node: LinearNode, leaves: dict[int, Tensor], dtype: torch.dtype | None = None) -> Tensor:
+    """The node computed from other leaves; those that are not given count as zeros."""
+    memo: dict[int, Any] = {}
+
+    def value(argument: Any) -> Any:
+        if isinstance(argument, LinearNode):
+            return compute(argument)
+        if isinstance(argument, tuple | list) and any(isinstance(item, LinearNode) for item in argument):
+            return type(argument)(value(item) for item in argument)
+        return argument
+
+    def compute(current: LinearNode) -> Any:
+        if id(current) not in memo:
+            if current.func is None:
+                assert current.values is not None
+                leaf = leaves.get(id(current.values))
+                memo[id(current)] = torch.zeros_like(current.values, dtype=dtype) if leaf is None else leaf
+            elif dtype is not None and current.func in CASTS_SET:
+                memo[id(current)] = value(current.args[0])
+            else:
+                arguments = [value(argument) for argument in current.args]
+                out = current.func(*_unaliased(current.func, arguments), **current.kwargs)
+                memo[id(current)] = out if current.item is None else out[current.item]
+        return memo[id(current)]
+
+    return compute(node)
+
+
+CASTS_SET = set(CASTS)
+
+
+def _unaliased(func: Any, arguments: list[Any]) -> list[Any]:
+    """With a copy of the tensor that a call writes to, so that a replay leaves earlier results alone."""
+    name = getattr(func, "__name__", "")
+    writes = (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
+    if writes and isinstance(arguments[0], Tensor):
+        arguments[0] = arguments[0].clone()
+    return arguments
+
+
+def _assigned(base: Tensor, index: Any, value: Any) -> Tensor:
+    out = base.clone()
+    out[index] = value.to(out.dtype) if isinstance(value, Tensor) else value
+    return out
+
+
+def _zeros_like(t: Tensor) -> LinearNode:
+    """Zeros of the shape of a tensor, which is not kept."""
+    shape, dtype, device = t.shape, t.dtype, t.device
+    return LinearNode(lambda: torch.zeros(shape, dtype=dtype, device=device))
+
+
+def _node(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], item: int | None, selects: bool) -> LinearNode:
+    parents = tuple(_nodes(args))
+    for parent in parents:
+        parent.is_consumed = True
+    products = tuple(dict.fromkeys(product for parent in parents for product in parent.products))
+    selection = selects or any(parent.is_selection for parent in parents)
+    return LinearNode(func, args, kwargs, item, None, products, selection, parents=parents)
+
+
+def _nodes(args: Any) -> Iterator[LinearNode]:
+    for argument in args:
+        if isinstance(argument, LinearNode):
+            yield argument
+        elif isinstance(argument, tuple | list):
+            yield from _nodes(argument)
+
+
+def _tensors(args: Any) -> Iterator[Tensor]:
+    for argument in args:
+        if isinstance(argument, Tensor):
+            yield argument
+        elif isinstance(argument, tuple | list):
+            yield from _tensors(argument)
