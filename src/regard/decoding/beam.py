@@ -13,7 +13,7 @@ from regard.decoding.protocol import AligningDecoder, Decoder, DecodingState, Hy
 from regard.decoding.search_memory import check_search_fits
 
 # log p, id and sum of a candidate token, and the sum and index that sorting gives
-_BYTES_PER_TOKEN = 4 + 8 + 4 + 4 + 8
+BYTES_PER_TOKEN = 4 + 8 + 4 + 4 + 8
 # A source position without attention counts as one with this much: log 0 would make all scores equal.
 MIN_COVERAGE = 1e-4
 
@@ -64,8 +64,8 @@ def beam(
         state = step.state
         if t == 1:
             what = f"a beam of {size:,} hypotheses"
-            check_search_fits(step, size, max(spans), _BYTES_PER_TOKEN, what, "take a smaller beam, such as 5")
-            finished = _Finished(b, nbest, device)
+            check_search_fits(step, size, max(spans), BYTES_PER_TOKEN, what, "take a smaller beam, such as 5")
+            finished = FinishedHypotheses(b, nbest, device)
         # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others
         log_p, candidates, end = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, size + 1)
         if covered is not None:
@@ -131,7 +131,7 @@ def _continuations(
     return end.masked_fill(~counts, -torch.inf), going, index // k, candidates.flatten(1).gather(1, index)
 
 
-class _Finished:
+class FinishedHypotheses:
     """The best finished sentences of each source: score and log p "b k", and where their tokens are "b k 3"."""
 
     def __init__(self, b: int, nbest: int, device: torch.device) -> None:
@@ -192,11 +192,16 @@ def _check(size: int, length_penalty: float, coverage: float, source_lengths: Te
     checks.positive_ints("beam", size=size, nbest=nbest)
     checks.number("length_penalty", length_penalty, "beam")
     checks.number("coverage", coverage, "beam")
-    if nbest > size:
-        raise ValueError(f"nbest must be at most size, got nbest={nbest} of size={size}; try size={nbest}")
+    check_sizes(size, nbest)
     if coverage < 0:
         raise ValueError(f"coverage must be 0 or more, got {coverage}; 0 leaves it out, try 0.2")
     if coverage and source_lengths is None:
         raise ValueError(
             f"coverage={coverage} needs source_lengths, as padding is not to be covered; pass the sources' lengths"
         )
+
+
+def check_sizes(size: int, nbest: int) -> None:
+    """Raises if more sentences are asked for than hypotheses are followed."""
+    if nbest > size:
+        raise ValueError(f"nbest must be at most size, got nbest={nbest} of size={size}; try size={nbest}")

@@ -11,6 +11,7 @@ from regard.common import memory
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
+from regard.decoding.normalized_beam import normalized_beam
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis
 from regard.decoding.sampling import sample
 
@@ -33,6 +34,15 @@ class Beam:
 
 
 @dataclass(frozen=True)
+class NormalizedBeam:
+    """The `nbest` best sentences by log p / |y|^length_penalty, as transformers' `generate` finds them."""
+
+    size: int = 4
+    nbest: int = 1
+    length_penalty: float = 1.0
+
+
+@dataclass(frozen=True)
 class Sampling:
     """`count` samples per line, the most probable first, determined by the seed and the number of the line."""
 
@@ -43,12 +53,18 @@ class Sampling:
     seed: int = 0
 
 
-Search = Greedy | Beam | Sampling
+Search = Greedy | Beam | NormalizedBeam | Sampling
 
 
 def num_hypotheses(search: Search) -> int:
     """How many hypotheses per sentence a search follows."""
-    return search.size if isinstance(search, Beam) else search.count if isinstance(search, Sampling) else 1
+    return (
+        search.size
+        if isinstance(search, Beam | NormalizedBeam)
+        else search.count
+        if isinstance(search, Sampling)
+        else 1
+    )
 
 
 def run_search(
@@ -83,6 +99,18 @@ def run_search(
             length_penalty=search.length_penalty,
             coverage=search.coverage,
             source_lengths=source_lengths if search.coverage else None,
+            forbidden=forbidden,
+        )
+    if isinstance(search, NormalizedBeam):
+        return normalized_beam(
+            decoder,
+            state,
+            bos=bos,
+            eos=eos,
+            limits=limits,
+            size=search.size,
+            nbest=search.nbest,
+            length_penalty=search.length_penalty,
             forbidden=forbidden,
         )
     steps = int(limits.max())
