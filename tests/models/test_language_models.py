@@ -131,7 +131,7 @@ def test_a_step_is_a_segment_of_one_token(name: str) -> None:
         if t >= 5:
             step = model.step(tokens[:, t : t + 1], state)
             state = step.state
-            cached.append(len(state.caches[0]))
+            cached.append(len(state.pasts[0]))
             # angles of a rotation are in float32
             torch.testing.assert_close(step.logits, model.logits(output.states), rtol=1e-5, atol=1e-5)
     assert max(cached) < 2 * model.stack.memory + 2

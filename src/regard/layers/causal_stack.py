@@ -31,7 +31,7 @@ class CausalState:
     own past: selecting hypotheses copies a few bits, never keys.
     """
 
-    caches: tuple[KVCache | None, ...]  # of every layer, "b h m d"
+    pasts: tuple[KVCache | None, ...]  # of every layer, "b h m d"
     positions: Tensor  # of the keys, "m"; "b m" if the prompts differ in length
     next_position: Tensor  # of the next token, "1" or "b 1"
     visible: Tensor | None  # bool "b n m"; None: all keys
@@ -51,7 +51,7 @@ class CausalState:
         """The state of these prompts only."""
         return replace(
             self,
-            caches=tuple(None if cache is None else cache.reorder(index) for cache in self.caches),
+            pasts=tuple(None if cache is None else cache.reorder(index) for cache in self.pasts),
             positions=self.positions[index] if self.positions.ndim > 1 else self.positions,
             next_position=self.next_position[index] if self.next_position.ndim > 1 else self.next_position,
             visible=None if self.visible is None else self.visible[index],
@@ -67,9 +67,9 @@ class CausalState:
         first = int(needed.int().argmax()) if bool(needed.any()) else len(needed)
         if 2 * first <= len(needed):
             return self
-        caches = tuple(None if cache is None else cache.drop_first(first) for cache in self.caches)
+        pasts = tuple(None if cache is None else cache.drop_first(first) for cache in self.pasts)
         visible = None if self.visible is None else self.visible[..., first:]
-        return replace(self, caches=caches, positions=self.positions[..., first:], visible=visible)
+        return replace(self, pasts=pasts, positions=self.positions[..., first:], visible=visible)
 
 
 class CausalStack(nn.Module):
@@ -146,16 +146,16 @@ class CausalStack(nn.Module):
             # padding stands behind a prompt, so that the causal mask hides it from the prompt itself
             visible = (positions < lengths.unsqueeze(-1)).unsqueeze(1)
             positions, next_position = positions.expand(len(x), -1), lengths.unsqueeze(-1)
-        caches: list[KVCache | None] = []
+        pasts: list[KVCache | None] = []
         left = self._left
         mask = Causal() if left is None else Window(left, 0)
         for layer in self.layers:
             if not t:
-                caches.append(None)
+                pasts.append(None)
                 continue
             x, cache, _ = layer(x, mask, positions=(positions, positions), use_cache=True)
-            caches.append(cache)
-        state = CausalState(tuple(caches), positions, next_position, visible, 1)
+            pasts.append(cache)
+        state = CausalState(tuple(pasts), positions, next_position, visible, 1)
         return state if left is None else state.drop_before(left)
 
     def step(self, x: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:  # "b n d" -> "b n d"
@@ -173,11 +173,11 @@ class CausalStack(nn.Module):
         if self._left is not None:
             window = Window(self._left, 0)
             mask = window if mask is None else mask & window
-        caches = []
-        for layer, past_cache in zip(self.layers, state.caches, strict=True):
+        pasts = []
+        for layer, past_cache in zip(self.layers, state.pasts, strict=True):
             x, cache, _ = layer(x, mask, positions=(query_positions, positions), cache=past_cache, use_cache=True)
-            caches.append(cache)
-        state = CausalState(tuple(caches), positions, state.next_position + 1, visible, count)
+            pasts.append(cache)
+        state = CausalState(tuple(pasts), positions, state.next_position + 1, visible, count)
         return self.norm(x), state if self._left is None else state.drop_before(self._left)
 
     @property
