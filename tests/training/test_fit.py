@@ -376,3 +376,9 @@ def test_the_peak_of_memory_is_written_before_the_last_event(tmp_path: Path) -> 
     for event in fit.fit(Toy(), tmp_path, TrainingConfig(steps=2, threads=1)):
         assert (tmp_path / "memory.json").exists() is isinstance(event, Stopped)
     assert peak_memory.read(tmp_path) > 1 << 20
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"peak_bytes": Infinity}', '{"peak_bytes": []}', "[" * 100_000])
+def test_a_damaged_peak_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "memory.json").write_text(content)
+    assert peak_memory.read(tmp_path) == 0

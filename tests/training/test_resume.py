@@ -163,6 +163,14 @@ def test_lines_beyond_the_checkpoint_are_cut(tmp_path: Path, alone: Path) -> Non
     assert [line["step"] for line in metrics(tmp_path)] == [4, 6, 8, 12, 12, 12, 16, 18, 20, 23, 23, 23]
 
 
+def test_damaged_lines_of_metrics_are_removed(tmp_path: Path) -> None:
+    run(tmp_path, steps=4, log_every=1)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    (tmp_path / "metrics.jsonl").write_bytes(before + b"[" * 100_000 + b"\n[]\nnull\n\xff\n")
+    run(tmp_path, resume=True, steps=4, log_every=1)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
 def test_nothing_left_is_said_aloud(tmp_path: Path) -> None:
     run(tmp_path, steps=7, average=2, **PLAIN)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.safetensors")}

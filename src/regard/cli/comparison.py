@@ -15,7 +15,7 @@ import torch
 from regard.cli.main import print_error
 from regard.cli.progress import clock, number
 from regard.cli.train_runner import DIVERGED
-from regard.common import atomic_files
+from regard.common import atomic_files, json_files
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import task_from_record
 from regard.training import checkpoint
@@ -98,7 +98,10 @@ def write_results(base: TaskConfig, out: Path, training: TrainingConfig) -> str:
 
 def _row(name: str, result: Mapping[str, Any], run: Path) -> tuple[dict[str, Any], list[tuple[float, float]]]:
     """The numbers of a run, and its validation scores over the minutes of training."""
-    lines = [json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()]
+    try:
+        lines = [json_files.parse(line) for line in (run / METRICS).read_bytes().splitlines()]
+    except ValueError as error:
+        raise ValueError(f"{run / METRICS} cannot be read ({error}); remove {run}, and it is trained again") from error
     steps = [line for line in lines if line["kind"] == "step"]
     validations = [line for line in lines if line["kind"] == "validation"]
     facts = checkpoint.read(run / BEST).facts if (run / BEST).exists() else {}
@@ -208,7 +211,9 @@ def _read(out: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        results: dict[str, Any] = json_files.parse(path.read_bytes())
+        if not isinstance(results, dict):
+            raise ValueError("it must be results by name")
     except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}); remove it, and every training is checked again") from error
     return results

@@ -30,7 +30,7 @@ def input_lines(words: Sequence[str], file: Path | None) -> Iterator[list[str]]:
 
 def _piped() -> Iterator[list[str]]:
     """Lines of stdin as they arrive: many at once from a file, one by one from someone who types."""
-    from regard.data.text.pairs import decode_line
+    from regard.data.text.pairs import check_length, decode_line
 
     number, rest = 0, b""
     while more := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
@@ -38,6 +38,7 @@ def _piped() -> Iterator[list[str]]:
         if lines:
             yield [decode_line(line, "stdin", number + n) for n, line in enumerate(lines, 1)]
         number += len(lines)
+        check_length(rest, "stdin", number + 1)
     if rest:
         yield [decode_line(rest, "stdin", number + 1)]
 

@@ -45,7 +45,7 @@ def dataclass_from_file(cls: type[T], path: Path, content: str) -> T:
         return dataclass_from_json(cls, msgspec.json.decode(path.read_bytes(), type=dict[str, Any]))
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path.parent} holds no {path.name}; name the folder of a training run") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} does not describe {content} ({error}); restore it, or train in another folder"
         ) from error

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.common import atomic_files
+from regard.common import atomic_files, json_files
 from regard.training.events import StepLogged, Validated
 from regard.training.run_folder import METRICS, TENSORBOARD
 from regard.training.state import TrainingState
@@ -76,7 +76,7 @@ def _remove_later_lines(path: Path, state: TrainingState) -> None:
     kept = []
     for line in path.read_bytes().splitlines(keepends=True):
         try:
-            entry = json.loads(line)
+            entry = json_files.parse(line)
             keep = entry["step"] <= until[entry["kind"]]
         except (ValueError, KeyError, TypeError):
             # the last line, half written

@@ -266,3 +266,10 @@ def test_options_of_a_model_without_its_name() -> None:
 def test_bad_options_of_a_model(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         toml_config.read(written(text), MODELLED)
+
+
+def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 100_000)
+    with pytest.raises(ValueError, match="deep.toml is nested too deeply; write lines such as: lr = 1e-3"):
+        toml_config.read(path, SECTIONS)

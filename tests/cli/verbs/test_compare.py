@@ -233,8 +233,9 @@ def test_an_interrupt_and_a_failure_are_reported(
     assert "the training of dot failed with exit code 2; its own error stands above" in ran.err
 
 
-def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text("{", encoding="utf-8")
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
+def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "results.json").write_text(content, encoding="utf-8")
     ran = regard(*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot", "--out", tmp_path)
     assert ran.code == 2
     assert f"{tmp_path / 'results.json'} cannot be read (" in ran.err

@@ -82,6 +82,17 @@ def test_an_empty_pipe_prints_nothing(regard: Regard, trained: Path, monkeypatch
     assert regard("translate", trained) == (0, "", "")
 
 
+def test_a_line_of_any_length_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.data.text.pairs.MAX_LINE", 70_000)
+    piped(b"a b\n" + b"x" * 1_000_000, monkeypatch)
+    ran = regard("translate", trained, "-")
+    assert ran.code == 2
+    assert ran.err.endswith(
+        "regard: stdin:2: the line is longer than 70,000 bytes; break the text into lines, as in: fold -s\n"
+    )
+    assert ran.err.count("\n") == 1
+
+
 def test_bad_bytes_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     piped(b"a b\nx\xff\n", monkeypatch)
     ran = regard("translate", trained, "-")

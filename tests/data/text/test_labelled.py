@@ -62,6 +62,11 @@ def test_a_text_may_hold_tabs_where_there_is_no_header(tmp_path: Path) -> None:
         ("a.tsv", "label\ttext\nx\ta\tb\n", r"a\.tsv:2: a line must have 2 columns, as the header has, got 3 in "),
         ("a.tsv", "label\ttext\n", r"a\.tsv has a header and no texts; it must hold label, tab, text"),
         ("a.jsonl", "x\ttext\n", r"a\.jsonl:1: a line must be one JSON object, got 'x\\ttext' \(Expecting value"),
+        (
+            "a.jsonl",
+            "[" * 100_000,
+            r"a\.jsonl:1: a line must be one JSON object, got .* \(it is nested too deeply\); fix",
+        ),
         ("a.jsonl", '{"label": "x"}\n', r"a\.jsonl:1: a line must be a JSON object with the keys label and text"),
         ("a.jsonl", "[1]\n", r"a\.jsonl:1: a line must be a JSON object with the keys label and text, got '\[1\]'"),
         ("a", '{"label": 1, "text": "a"}\n{"label": 1.5, "text": "b"}\n', r"a:2: label must be a string or a whole "),

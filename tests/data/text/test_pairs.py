@@ -1,10 +1,13 @@
 """Pairs from files: what a line is, and sentences that name the file and the line of what is wrong."""
 
 import gzip
+import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from regard.data import gzip_bound
 from regard.data.text.pairs import Pairs, read_lines, read_pairs
 
 ENGLISH = ["one", "", "two\u2028and \x0b\x0c\x1c\x85a half", " three\u00a0", "four"]
@@ -109,3 +112,34 @@ def test_pairs_are_pairs() -> None:
         Pairs(["a"], ["b"], references=[["b"], ["c"]])
     assert Pairs(["a"], ["b"]).answers == [("b",)]
     assert Pairs(["a"], ["b"], references=[["b", "c"]]).answers == [["b", "c"]]
+
+
+def test_a_line_of_any_length_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"first\n" + b"x" * 40_000_000, 1))
+    (tmp_path / "a").write_bytes(b"first\n" + b"x" * 40_000_000)
+    for name in ("a", "a.gz"):
+        lines = read_lines(tmp_path / name)
+        assert next(lines) == "first"
+        tracemalloc.start()
+        with pytest.raises(
+            ValueError, match=f"{name}:2: the line is longer than 16,777,216 bytes; break the text into l"
+        ):
+            next(lines)
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+        tracemalloc.stop()
+    monkeypatch.setattr("regard.data.text.pairs.MAX_LINE", 5)
+    (tmp_path / "b").write_bytes(b"1234\n12345")
+    assert list(read_lines(tmp_path / "b")) == ["1234", "12345"]
+
+
+def test_a_small_file_that_unpacks_to_any_number_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gzip_bound, "_ALWAYS", 100_000)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"abcdefghi\n" * 100_000))
+    with pytest.raises(
+        ValueError, match=r"a.gz:\d+: unpacks to more than [\d,]+ bytes, 200 times its size or more; if "
+    ):
+        list(read_lines(path))
+    draw = random.Random(0)
+    path.write_bytes(gzip.compress(b"".join(b"%d\n" % draw.randrange(10**9) for _ in range(20_000))))
+    assert len(list(read_lines(path))) == 20_000, "text that is packed as text is"

@@ -210,7 +210,7 @@ def test_half_a_character_is_told() -> None:
         VOCABULARIES["bpe"].encode(["a", "b\ud800"])
 
 
-@pytest.mark.parametrize("text", ["", "no", "[]", "{}", '{"kind": "words"}', '{"kind": "bpe"}', "3"])
+@pytest.mark.parametrize("text", ["", "no", "[]", "{}", '{"kind": "words"}', '{"kind": "bpe"}', "3", "[" * 100_000])
 def test_what_is_no_vocabulary_is_told(text: str) -> None:
     with pytest.raises(
         ValueError, match="text must be the output of Tokenizer.to_json, got .*; train the vocabulary again"

@@ -366,6 +366,7 @@ def test_a_resumed_run_that_was_killed_while_it_read_learns_them(tmp_path: Path)
     [
         (None, "holds no data.json; name the folder of a training run"),
         ("{}", "data.json does not describe data .*; restore it, or train in another folder"),
+        ('{"train":' * 100_000, "data.json does not describe data .*; restore it, or train in another folder"),
         ("[", "data.json does not describe data .*; restore it, or train in another folder"),
     ],
 )

@@ -26,6 +26,8 @@ def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
         raise ValueError(f"there is no file {path}; --config names a file with options, such as RUN/{CONFIG}")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply; write lines such as: lr = 1e-3") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML ({error}); write lines such as: lr = 1e-3") from error
     values: dict[str, Any] = {}

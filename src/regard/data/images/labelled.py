@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.common import image_files, memory
+from regard.data.gzip_bound import max_unpacked, unpack_error
 from regard.data.splitting import check_labels
 
 # the data types and ranks of IDX files of images and labels
@@ -115,6 +116,8 @@ def _idx(path: Path, what: str) -> NDArray[np.uint8]:
                 )
             sizes = struct.unpack(f">{rank}I", header[4:]) if len(header) == start else ()
             expected = math.prod(sizes)
+            if path.suffix == ".gz" and start + expected > max_unpacked(path):
+                raise unpack_error(path)
             # no more than declared: a small file can be unpacked to any size
             data = _read_at_most(file, expected + 1) if sizes else b""
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

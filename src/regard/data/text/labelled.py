@@ -6,7 +6,6 @@ JSON lines                   objects with the keys `label` and `text`; other key
 """
 
 import functools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.common import json_files
 from regard.common.suggestions import known
 from regard.data.splitting import check_labels, stratified_split
 from regard.data.text.pairs import read_lines
@@ -124,8 +124,8 @@ def _format(lines: Sequence[str], is_json: bool) -> tuple[Callable[[str], tuple[
 
 def _parse_json(line: str) -> tuple[str, str]:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
+        row = json_files.parse(line)
+    except ValueError as error:
         raise ValueError(f"a line must be one JSON object, got {_shortened(line)} ({error}); fix the line") from error
     if not isinstance(row, dict) or not {"label", "text"} <= row.keys():
         raise ValueError(f"a line must be a JSON object with the keys label and text, got {_shortened(line)}")

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from regard.data.gzip_bound import max_unpacked, unpack_error
 from regard.data.text.lines import HELD, Lines
+
+# bytes of a line: a longer one is a file of another kind, and must not fill the memory
+MAX_LINE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -100,9 +104,11 @@ def read_lines(
     if not path.exists():
         where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
         raise ValueError(f"there is no file {path}{where}; name one that is there")
-    number = 0
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        lines = iter(file)
+    number = unpacked = 0
+    is_packed = path.suffix == ".gz"
+    most = max_unpacked(path) if is_packed else 0
+    with gzip.open(path, "rb") if is_packed else path.open("rb") as file:
+        lines = iter(lambda: file.readline(MAX_LINE + 1), b"")
         while True:
             try:
                 line = next(lines)
@@ -113,6 +119,10 @@ def read_lines(
                     f"{path}:{number + 1}: cannot be unpacked ({error}); pack it again with gzip"
                 ) from error
             number += 1
+            unpacked += len(line)
+            if is_packed and unpacked > most:
+                raise unpack_error(path, f":{number}:")
+            check_length(line, path, number)
             try:
                 yield decode_line(line, path, number)
             except ValueError:
@@ -123,6 +133,14 @@ def read_lines(
                 yield line.rstrip(b"\r\n").decode("latin-1")
     if not number:
         raise ValueError(f"{path} is empty; it must hold {holds}")
+
+
+def check_length(line: bytes, name: Path | str, number: int) -> None:
+    """Raises if a line is too long to be one; the error names the file and the line."""
+    if len(line) > MAX_LINE:
+        raise ValueError(
+            f"{name}:{number}: the line is longer than {MAX_LINE:,} bytes; break the text into lines, as in: fold -s"
+        )
 
 
 def decode_line(line: bytes, name: Path | str, number: int) -> str:

@@ -126,7 +126,7 @@ class Tokenizer:
             if kind != "bpe":
                 return cls(kind, [str(piece) for piece in content["vocabulary"]], None)
             tokenizer = json.dumps(content["tokenizer"])
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
             raise _format_error(text) from error
         try:
             return _from_bpe(_tokenizers().Tokenizer.from_str(tokenizer))

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from regard.common import atomic_files
+from regard.common import atomic_files, json_files
 from regard.training.run_folder import MEMORY
 
 
@@ -16,8 +16,8 @@ def write(run: Path) -> None:
 
 def read(run: Path) -> int:
     """The recorded peak in bytes; 0 if there is none."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return int(json.loads((run / MEMORY).read_text(encoding="utf-8"))["peak_bytes"])
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
+        return int(json_files.parse((run / MEMORY).read_bytes())["peak_bytes"])
     return 0
 
 
