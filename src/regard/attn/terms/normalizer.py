@@ -174,7 +174,8 @@ def divide_by_greatest(t: Tensor, dim: int | tuple[int, ...] = -1) -> Tensor:
     """
     if 0 in t.shape:
         return t
-    greatest = t.detach().abs().amax(dim, keepdim=True)
+    fixed = t.detach()
+    greatest = torch.maximum(fixed.amax(dim, keepdim=True), -fixed.amin(dim, keepdim=True))
     if t.requires_grad and torch.is_grad_enabled():
         t = torch.where(greatest < torch.finfo(t.dtype).tiny, t.detach(), t)
     return t / greatest.masked_fill(greatest == 0, 1.0)

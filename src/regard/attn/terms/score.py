@@ -56,7 +56,7 @@ class Score(nn.Module):
 
 def widen(t: Tensor) -> Tensor:
     """Half types in float32."""
-    return t.to(checks.accumulate_dtype(t.dtype))
+    return t if t.dtype.itemsize >= 4 else t.to(torch.float32)
 
 
 def project(linear: nn.Linear, x: Tensor) -> Tensor:  # "*b n d" -> "*b n c"
