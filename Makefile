@@ -7,22 +7,23 @@ REQUIREMENTS := pyproject.toml setup.py constraints.txt $(wildcard src/regard/ke
 # -qq hides pip's notices, but not its errors. The constraints pin torch: an open range would download gigabytes of CUDA.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt
 
-.PHONY: help demo test check fuzz stress bench docs licences setup clean
+.PHONY: help demo test test-all check fuzz stress bench docs licences setup clean
 .DELETE_ON_ERROR:
 # Two pips must not write into one environment at the same time.
 .NOTPARALLEL:
 
 help:
-	@echo "make demo    train a model that reads dates (about two minutes), and plot its attention"
-	@echo "make test    make check, make docs, and all tests"
-	@echo "make check   formatting, lint, types, import order of the packages"
-	@echo "make fuzz    compare 2000 random attentions with explicit loops, on every backend (about a minute)"
-	@echo "make stress  damage 500 run folders (about a minute)"
-	@echo "make bench   compare the speed with other libraries on this machine"
-	@echo "make docs    build the documentation into site/"
+	@echo "make demo       train a model that reads dates (about two minutes), and plot its attention"
+	@echo "make test       make check, make docs, and all tests"
+	@echo "make test-all   all tests with whole products and more random cases (long)"
+	@echo "make check      formatting, lint, types, import order of the packages"
+	@echo "make fuzz       compare 2000 random attentions with explicit loops, on every backend (about a minute)"
+	@echo "make stress     damage 500 run folders (about a minute)"
+	@echo "make bench      compare the speed with other libraries on this machine"
+	@echo "make docs       build the documentation into site/"
 	@echo "make licences   print the licences of all packages per extra; fail on the GPL in extras for users"
-	@echo "make setup   install all development requirements into .venv"
-	@echo "make clean   remove everything that the other targets created, .venv included"
+	@echo "make setup      install all development requirements into .venv"
+	@echo "make clean      remove everything that the other targets created, .venv included"
 	@echo "PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test processes."
 
 demo: .venv/.demo
@@ -33,6 +34,9 @@ test: .venv/.test
 	@$(MAKE) --no-print-directory docs & docs=$$!; $(MAKE) --no-print-directory check; status=$$?; wait $$docs && exit $$status
 	@echo "pytest: $(JOBS) processes"
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
+test-all: .venv/.test
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --whole --hypothesis-profile search
 
 check: .venv/.check
 	@echo "ruff: format" && $(BIN)/ruff format --quiet --check .

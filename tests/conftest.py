@@ -23,6 +23,10 @@ hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("stable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="test whole products instead of a part of each")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # The workers already share the cores; threads on top of them only wait for one another.
     if "PYTEST_XDIST_WORKER" in os.environ:
