@@ -77,9 +77,19 @@ def test_the_interval_of_macro_f1_is_that_of_resampled_examples() -> None:
 
 
 def test_intervals_of_certain_answers_are_narrow_and_shrink() -> None:
-    assert macro_f1_interval([0, 1] * 50, [0, 1] * 50) == (100.0, 100.0)
     few, many = (accuracy_interval([0, 1] * n, [0, 0] * n) for n in (10, 1000))
     assert many[1] - many[0] < 0.2 * (few[1] - few[0])
+
+
+def test_nothing_wrong_is_not_certain() -> None:
+    """Resamples of examples that are all right are all right: the interval of macro F1 must not be one point."""
+    few, many = (macro_f1_interval([0, 1] * n, [0, 1] * n) for n in (5, 500))
+    assert few[1] == many[1] == 100.0
+    assert few[0] == pytest.approx(accuracy_interval([0] * 5, [0] * 5)[0])
+    assert few[0] < 60 < 99 < many[0] < 100
+    # a rare class makes it wider
+    assert macro_f1_interval([0] * 98 + [1] * 2, [0] * 98 + [1] * 2)[0] < macro_f1_interval([0, 1] * 50, [0, 1] * 50)[0]
+    assert macro_f1_interval([1, 0] * 5, [0, 1] * 5) == (0.0, pytest.approx(100 - few[0]))
 
 
 def test_every_metric_has_a_direction() -> None:

@@ -16,6 +16,8 @@ def check_writable(option: str, path: Path | None, suffixes: Sequence[str]) -> N
     """Raises before a model is loaded if the file cannot be written."""
     if path is None:
         return
+    if path.is_dir():
+        raise ValueError(f"{option} {path} is a folder; name a file in it, such as {path / f'picture{suffixes[0]}'}")
     known(f"suffix of {option}", path.suffix, suffixes)
     if not path.absolute().parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")

@@ -102,6 +102,12 @@ def check_beam(options: Any) -> None:
     resolve(options, {"length_penalty": 1.0})
 
 
+def check_top(options: Any, classes: int) -> None:
+    """Raises for more classes to print than there are."""
+    if options.top > classes:
+        raise ValueError(f"--top {options.top} exceeds the {classes} classes of this run; try --top {classes}")
+
+
 def check_split(options: Any) -> None:
     """Raises for --split beside --test; fills in the split."""
     if options.test and options.split is not None:

@@ -59,7 +59,10 @@ def accuracy_interval(predictions: ArrayLike, references: ArrayLike) -> Interval
     In percent, as the accuracy.
     """
     predicted, right = _pairs(predictions, references)
-    n, p = len(right), float((predicted == right).mean())
+    return _wilson(len(right), float((predicted == right).mean()))
+
+
+def _wilson(n: int, p: float) -> Interval:
     center = p + _Z**2 / (2 * n)
     half = _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
     low, high = ((center + side * half) / (1 + _Z**2 / n) for side in (-1, 1))
@@ -70,9 +73,16 @@ def accuracy_interval(predictions: ArrayLike, references: ArrayLike) -> Interval
 def macro_f1_interval(predictions: ArrayLike, references: ArrayLike, *, seed: int = 0) -> Interval:  # "n", "n"
     """The 2.5 % and 97.5 % quantiles of macro F1 over bootstrap resamples of the examples, in percent  (Efron 1979).
 
-    Classes are those of the whole data; one that a resample lacks has an F1 of 0 there, as scikit-learn counts.
+    Classes are those of the whole data; one that a resample lacks has an F1 of 0 there, as scikit-learn counts. If all
+    examples are right, or none, every resample scores the same, which would be an interval of one point: then it is the
+    mean over the classes of the intervals of their recall (Wilson 1927).
     """
     table = _confusion(*_pairs(predictions, references))
+    right = int(np.trace(table))
+    if right in (0, table.sum()):
+        intervals = [_wilson(int(count), float(right > 0)) for count in table.sum(1) if count]
+        low, high = (sum(ends) / len(intervals) for ends in zip(*intervals, strict=True))
+        return low, high
     # resampling n examples with replacement is drawing the n cells of the confusion matrix they fall into
     draws = np.random.default_rng(seed).multinomial(int(table.sum()), (table / table.sum()).ravel(), _RESAMPLES)
     low, high = np.quantile(_macro_f1(draws.reshape(-1, *table.shape)), (0.025, 0.975))

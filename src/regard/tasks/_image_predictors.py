@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.common import image_files
 from regard.common.eval_mode import eval_mode
+from regard.common.option_checks import check_top
 from regard.common.suggestions import known
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
@@ -127,6 +128,7 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
         self, inputs: Sequence[ImageInput], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[ImageClassification]:
         options = PredictImageClasses() if options is None else options
+        check_top(options, len(self.stats.classes))
         outputs = []
         with eval_mode(self.model), observe():
             for start in range(0, len(inputs), _BATCH):

@@ -167,7 +167,7 @@ class _Trainer:
             resumed=self.resume,
             summary=self.problem.summary,
         )
-        yield from setup.warnings(self.run, self.resume, self.first_step, self.training, self.processes)
+        yield from setup.warnings(self.run, self.resume, self.first_step, self.training, self.processes, self.problem)
         reason = None
         while reason is None:
             yield from self._scheduled_events()

@@ -127,6 +127,10 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
         text = ", ".join(" ".join(repr(item).split()) for item in planned)
         return f"batch {text if len(text) <= 300 else text[:300] + '…'}"
 
+    def warnings(self) -> Sequence[str]:
+        """Sentences about options that may not be intended for this data."""
+        return ()
+
     def resolved_options(self) -> dict[str, Any] | None:
         """Options that only the data could decide, in the layout of TrainableTask.to_json; None if there are none."""
         return None

@@ -123,8 +123,16 @@ def preparation_notice(task: TrainableTask, run: Path, resume: bool, processes: 
         yield Ahead(text)
 
 
-def warnings(run: Path, resume: bool, step: int, training: TrainingConfig, processes: Processes) -> Iterator[Warned]:
+def warnings(
+    run: Path,
+    resume: bool,
+    step: int,
+    training: TrainingConfig,
+    processes: Processes,
+    problem: TrainingProblem[Any, Any],
+) -> Iterator[Warned]:
     """Warnings about choices that may not be intended."""
+    yield from map(Warned, problem.warnings())
     if resume and step == 0:
         yield Warned(f"{run} has no checkpoint yet; it starts over")
     if training.precision == "bfloat16" and processes.device.type == "cpu" and not has_bfloat16():

@@ -1,6 +1,7 @@
 """The help of every command: every option is documented, and its default is the value that it takes."""
 
 import importlib
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,9 @@ def test_options_that_are_not_typed_are_those_of_the_dataclass(name: str) -> Non
     options = parse(TrainOptions, "regard", ["--steps", "3"], sections={"task": config, "training": TrainingConfig})
     assert config(**options.task) == config()
     assert TrainingConfig(**options.training) == TrainingConfig(steps=3)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_help_says_what_a_batch_counts(regard: Regard, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert re.search(r"--batch INT (Tokens|Images) per batch", plain(regard("train", task, "--help").out))

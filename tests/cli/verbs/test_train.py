@@ -147,8 +147,9 @@ def test_embedded_data_and_a_folder_named_after_the_time(
     few = embedded.EmbeddedPairs("few", lambda seed: reverse.splits(seed, 50, 5, 5), "characters", "characters")
     monkeypatch.setitem(embedded.EMBEDDED, "dates", few)
     monkeypatch.chdir(tmp_path)
-    ran = regard(*NEW, "--minutes", 1e-9, "--width", 6, "--hidden", 8, "--threads", 1)
+    ran = regard(*NEW, "--minutes", 1e-9, "--width", 6, "--hidden", 8, "--threads", 1, "--batch", 3)
     assert ran.code == 0, ran.err
+    assert "warning: --batch 3 is less than the longest sample, of " in ran.out
     assert ran.out.startswith("No --train or --data given; using the built-in data set 'dates'.\n")
     (run,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"translate-\d{8}-\d{6}", run.name)
@@ -170,6 +171,8 @@ def test_embedded_data_and_a_folder_named_after_the_time(
         ),
         (["--attention", "bidaf", "--train", "PAIRS"], "AttentionFlow"),
         (["--heads", "2"], "--heads 2 belongs to --model transformer, not to seq2seq"),
+        (["--glimpses", "3"], "--glimpses is an option of glimpse, not of this task; regard train translate --help"),
+        (["--width", "100000000"], "--width 100000000 makes a model of "),
         (["--lr", "-1"], "--lr must be positive, got -1.0; try --lr 0.001"),
         (["--schedule", "cosin"], "unknown --schedule 'cosin'; did you mean 'cosine'?"),
         (["--train", "PAIRS", "--tokens", "bpe", "--vocabulary", "9"], "9"),

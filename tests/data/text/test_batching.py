@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, strategies as st
 from tests.work import calls_of
 
-from regard.data.text.batching import PairBatch, collate, plan_batches, source_batch
+from regard.data.text.batching import PairBatch, collate, long_sample_warnings, plan_batches, source_batch
 from regard.data.text.corpus import Corpus, TokenizedLines
 from regard.data.text.special_tokens import BOS, EOS, PAD
 
@@ -187,3 +187,13 @@ def test_batches_that_cannot_be_are_told() -> None:
         source_batch([])
     with pytest.raises(ValueError, match="rank must be from 0 to world - 1, got rank=2 and world=2; count from 0"):
         collate(CORPUS, [1]).shard(2, 2)
+
+
+def test_samples_that_are_longer_than_a_batch_are_counted() -> None:
+    source, target = np.array([3, 8, 5]), np.array([4, 2, 9])
+    assert long_sample_warnings((source, target), 10) == []
+    (warning,) = long_sample_warnings((source, target), 8)
+    assert warning == (
+        "--batch 8 is less than the longest sample, of 10 tokens: 2 of 3 samples are longer and have a batch of their "
+        "own each; raise --batch to 10 or lower --max-length"
+    )

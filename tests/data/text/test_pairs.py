@@ -61,7 +61,22 @@ def test_bad_bytes_are_found(tmp_path: Path) -> None:
     bad = put(tmp_path / "bad.gz", "a\nGrü".encode() + "ße\nc\n".encode("latin1"))
     told([good, bad], r"bad.gz:2: byte 0xdf at place 5 is not UTF-8; convert it, as in: iconv -f latin1 -t utf8")
     told([bad, good], "bad.gz:2: byte 0xdf")
-    told([put(tmp_path / "wide.tsv", "a\tb\n".encode("utf-16"))], "wide.tsv:1: byte 0xff at place 1 is not UTF-8")
+    wide = put(tmp_path / "wide.tsv", "a\tb\n".encode("utf-16"))
+    told(
+        [wide], "wide.tsv:1: byte 0xff at place 1 is not UTF-8; it is UTF-16; convert it, as in: iconv -f utf16 -t utf8"
+    )
+    bare = put(tmp_path / "bare.tsv", "a\tb\n".encode("utf-16-le"))
+    told([bare], "bare.tsv:1: a zero byte, at place 2, is that of UTF-16 or of no text; convert text, as in: iconv -f")
+    mixed = put(tmp_path / "mixed.tsv", b"a\tb\n\xff\0\n")
+    told([mixed], "mixed.tsv:2: byte 0xff at place 1 is not UTF-8; its zero bytes are those of UTF-16 or of no text")
+    for start, kind in (
+        (b"\x89PNG\r\n\x1a\n", "a PNG image"),
+        (b"\x1f\x8b\x08", "packed by gzip and has no suffix"),
+    ):
+        picture = put(tmp_path / "picture.tsv", start)
+        told([picture], f"picture.tsv is {kind}.*, not text; name a text file in UTF-8")
+        with pytest.raises(ValueError, match=f"is {kind}.*, not text"):
+            list(read_lines(picture, on_latin1=lambda number: None))
 
 
 def test_files_of_unequal_length(tmp_path: Path) -> None:

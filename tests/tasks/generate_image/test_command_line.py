@@ -129,10 +129,10 @@ def test_compare_varies_where_the_block_stands() -> None:
             ["predict", "RUN", "1", "--picture", "a.gif"],
             "unknown suffix of --picture '.gif'; known are: .png, .svg",
         ),
-        (["predict", "RUN", "1", "--top", "2"], "unknown option --top; regard predict --help"),
+        (["predict", "RUN", "1", "--top", "2"], "--top is an option of .*, not of this task; regard predict --help"),
         (["predict", "RUN", "1", "--count", "0"], "--count must be 1 or more, got 0; try --count 10"),
         (["predict", "RUN", "1", "--seed=-1"], r"--seed must be 0 or more and below 2\^63, got -1; try --seed 1"),
-        (["evaluate", "RUN", "--beam", "3"], "unknown option --beam; regard evaluate --help"),
+        (["evaluate", "RUN", "--beam", "3"], "--beam is an option of .*, not of this task; regard evaluate"),
         (
             ["translate", "RUN", "hello"],
             "is a run of generate-image, and regard translate is for runs of",

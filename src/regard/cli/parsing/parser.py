@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -133,11 +134,30 @@ def _known_option(flag: str, named: Mapping[str, Option], prog: str) -> Option:
     options = {option.flag: option for option in named.values()}
     dashed = flag.replace("_", "-")
     if dashed not in options:
+        if owners := _other_tasks(dashed, prog):
+            tasks = " and ".join(owners)
+            raise ValueError(f"{flag} is an option of {tasks}, not of this task; {prog} --help lists the options")
         # compared without the leading dashes, which all options have
         near = difflib.get_close_matches(dashed.lstrip("-"), [each[2:] for each in options], n=1, cutoff=0.6)
         hint = f"did you mean --{near[0]}? " if near else ""
         raise ValueError(f"unknown option {flag}; {hint}{prog} --help lists the options")
     return options[dashed]
+
+
+def _other_tasks(flag: str, prog: str) -> list[str]:
+    """The tasks that have an option of this name for the same command."""
+    verb = prog.split()[1] if " " in prog else ""
+    nested = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "serve": "Serve"}.get(verb)
+    if nested is None and verb not in ("train", "compare"):
+        return []
+    from regard.tasks.registry import TASKS
+
+    name = flag.removeprefix("--").replace("-", "_")
+    owners: dict[str, list[Any]] = {
+        task: [config, *config.models.values()] if nested is None else [getattr(config, nested)]
+        for task, config in TASKS.items()
+    }
+    return [task for task, several in owners.items() if name in {item.name for one in several for item in fields(one)}]
 
 
 def _check_count(option: Option, texts: Sequence[str]) -> None:

@@ -62,6 +62,18 @@ def plan_batches(
     return [batches[n] for n in rng.permutation(len(batches))]
 
 
+def long_sample_warnings(lengths: Sequence[NDArray[np.integer]], tokens: int) -> list[str]:
+    """A sentence if samples are longer than a batch may be."""
+    longest = _longest(lengths) + 1
+    count = int(np.count_nonzero(longest > tokens))
+    if not count:
+        return []
+    return [
+        f"--batch {tokens} is less than the longest sample, of {longest.max():,} tokens: {count:,} of {len(longest):,} "
+        f"samples are longer and have a batch of their own each; raise --batch to {longest.max()} or lower --max-length"
+    ]
+
+
 def _longest(lengths: Sequence[NDArray[np.integer]]) -> NDArray[np.integer]:
     return np.maximum.reduce(list(lengths))
 

@@ -12,6 +12,20 @@ from regard.data.text.lines import HELD, Lines
 
 # bytes of a line: a longer one is a file of another kind, and must not fill the memory
 MAX_LINE = 1 << 24
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_ZERO_BYTES = "UTF-16 or of no text; convert text, as in: iconv -f utf16le -t utf8, or name a text file"
+# the first bytes of files that are no text
+_SIGNATURES = {
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"GIF8": "a GIF image",
+    b"PK\x03\x04": "a ZIP archive or an office document",
+    b"%PDF-": "a PDF document",
+    b"\x1f\x8b": "packed by gzip and has no suffix .gz",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zXZ": "packed by xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+}
 
 
 @dataclass(frozen=True)
@@ -126,8 +140,8 @@ def read_lines(
             try:
                 yield decode_line(line, path, number)
             except ValueError:
-                # other encodings, such as UTF-16, have zero bytes
-                if on_latin1 is None or b"\0" in line:
+                # Latin-1 has no zero bytes; UTF-16 and other kinds of files have
+                if on_latin1 is None or b"\0" in line or (number == 1 and _signature(line) is not None):
                     raise
                 on_latin1(number)
                 yield line.rstrip(b"\r\n").decode("latin-1")
@@ -146,12 +160,26 @@ def check_length(line: bytes, name: Path | str, number: int) -> None:
 def decode_line(line: bytes, name: Path | str, number: int) -> str:
     """The text of a line; an error names the file and the line."""
     if number == 1:
+        if (kind := _signature(line)) is not None:
+            raise ValueError(f"{name} is {kind}, not text; name a text file in UTF-8")
         line = line.removeprefix(b"\xef\xbb\xbf")
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
-        return line.decode("utf-8")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as error:
+        way_out = "convert it, as in: iconv -f latin1 -t utf8"
+        if line.startswith(_UTF16_MARKS):
+            way_out = "it is UTF-16; convert it, as in: iconv -f utf16 -t utf8"
+        elif b"\0" in line:
+            way_out = f"its zero bytes are those of {_ZERO_BYTES}"
         raise ValueError(
-            f"{name}:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; "
-            "convert it, as in: iconv -f latin1 -t utf8"
+            f"{name}:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; {way_out}"
         ) from error
+    if "\0" in text:
+        raise ValueError(f"{name}:{number}: a zero byte, at place {line.index(0) + 1}, is that of {_ZERO_BYTES}")
+    return text
+
+
+def _signature(line: bytes) -> str | None:
+    """The kind of file that begins with this line, where it is no text."""
+    return next((kind for start, kind in _SIGNATURES.items() if line.startswith(start)), None)

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.attn.call import NOTHING, Need
 from regard.data.embedded.scenes import NAMES, CaptionedImages, scenes
 from regard.data.images.captions import read_captions
-from regard.data.text.batching import plan_batches
+from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import BOS, PAD
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
@@ -105,6 +105,9 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
 
     def build_model(self) -> ShowAttendTell:
         return self.task.model.build(self.stats.channels, len(self.tokenizer))
+
+    def warnings(self) -> Sequence[str]:
+        return long_sample_warnings([np.array([len(ids) for _, ids in self.pairs])], self.task.batch)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         """Batches of short, of middling and of long captions; in the first epoch the short ones come first.

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
+from regard.common.option_checks import check_top
 from regard.common.suggestions import known
 from regard.common.wording import plural
 from regard.data.text.tokenizer import Tokenizer
@@ -82,6 +83,7 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[TextClasses]:
         options = PredictTextClasses() if options is None else options
+        check_top(options, len(self.classes))
         encoded = encode(self.tokenizer, inputs, self.max_length)
         with observe():
             probabilities = self.probabilities(encoded.texts)

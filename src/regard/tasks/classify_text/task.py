@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attn.call import Need
 from regard.common.wording import plural
-from regard.data.text.batching import plan_batches
+from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.labelled import LabelledTexts, read_labelled
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
@@ -110,6 +110,9 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
             lengths = np.array([sum(map(len, text)) for text in self.texts])
             batches = plan_batches((lengths, lengths), self.task.batch, self.task.seed, epoch)
         return [PlannedTexts((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+
+    def warnings(self) -> Sequence[str]:
+        return long_sample_warnings([np.array([sum(map(len, text)) for text in self.texts])], self.task.batch)
 
     def load_batch(self, planned: PlannedTexts, rank: int, world: int) -> TextBatch | None:
         rows = planned.rows[rank::world]

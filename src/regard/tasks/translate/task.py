@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.embedded import EMBEDDED
-from regard.data.text.batching import PairBatch, collate, plan_batches
+from regard.data.text.batching import PairBatch, collate, long_sample_warnings, plan_batches
 from regard.data.text.corpus import Corpus, among_all
 from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs
@@ -110,6 +110,9 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         lengths = self.corpus.source.lengths, self.corpus.target.lengths
         return plan_batches(lengths, self.task.batch, self.task.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        return long_sample_warnings((self.corpus.source.lengths, self.corpus.target.lengths), self.task.batch)
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> PairBatch | None:
         batch = collate(self.corpus, planned)
