@@ -138,9 +138,11 @@ def test_bert_of_other_versions(change: Any, tmp_path: Path) -> None:
 def test_a_bare_encoder_of_a_checkpoint_with_heads(tmp_path: Path) -> None:
     """The heads are named, and left out."""
     theirs = saved("BertForPreTraining", tmp_path)
-    edit(tmp_path, architectures=["BertModel"])
-    loaded = load_pretrained(tmp_path)
+    edit(tmp_path, architectures=None)
+    loaded = load_pretrained(tmp_path, "BertModel")
     assert loaded.task == "embed"
+    with pytest.raises(ValueError, match="unknown architecture 'BertModl'; did you mean 'BertModel'"):
+        load_pretrained(tmp_path, "BertModl")
     assert len(loaded.unused) == 7
     assert all(name.startswith("cls.") for name in loaded.unused)
     compare(loaded.model, theirs.bert)
@@ -247,7 +249,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "no architecture": (
         "BertModel",
         lambda f: edit(f, architectures=[]),
-        "names the architecture None, and regard loads",
+        "names no architecture; pass architecture= with one of BertModel, ",
     ),
     "a missing entry": (
         "BertModel",

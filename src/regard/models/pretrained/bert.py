@@ -52,7 +52,7 @@ def build_masked_lm(config: CheckpointConfig, names: frozenset[str]) -> BERTMask
 
 
 def build_classifier(config: CheckpointConfig, names: frozenset[str]) -> BERTClassifier:
-    classes = len(config.values.get("id2label") or {}) or config.integer("num_labels", 2)
+    classes = config.integer("num_labels", len(config.values.get("id2label") or {}) or 2)
     dropout = config.number("classifier_dropout", config.number("hidden_dropout_prob", 0.1))
     return BERTClassifier(build_encoder(config, names, pooler=True), classes, dropout=dropout)
 

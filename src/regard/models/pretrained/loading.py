@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from regard.attn import checks
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.gpt2 import GPT2
 from regard.models.llama import Llama
@@ -65,31 +66,38 @@ class PretrainedModel:
         return load_tokenizer(self.config)
 
 
-def load_pretrained(folder: str | Path) -> PretrainedModel:
+def load_pretrained(folder: str | Path, architecture: str | None = None) -> PretrainedModel:
     """The model of a folder in transformers' layout; nothing is fetched and no code of the folder is run.
 
     Weights are safetensors, or pickles of tensors alone. Everything is checked before a model is returned.
+    `architecture` is a name of ARCHITECTURES instead of that in config.json, which old files do not have: "BertModel"
+    loads the encoder of any BERT.
     """
     config = read_config(Path(folder))
-    name = _architecture_name(config)
-    architecture = ARCHITECTURES[name]
-    tensors = {architecture.rename(key): tensor for key, tensor in read_tensors(config.folder).items()}
+    name = _architecture_name(config) if architecture is None else architecture
+    checks.known("architecture", name, ARCHITECTURES)
+    kind = ARCHITECTURES[name]
+    tensors = {kind.rename(key): tensor for key, tensor in read_tensors(config.folder).items()}
     names = frozenset(tensors)
     with torch.device("meta"):  # the sizes of the config are checked before any memory is taken
-        shapes = architecture.build(config, names)
-    maps = architecture.maps(shapes)
-    resolve_aliases(tensors, architecture.aliases(shapes), config.folder)
+        shapes = kind.build(config, names)
+    maps = kind.maps(shapes)
+    resolve_aliases(tensors, kind.aliases(shapes), config.folder)
     check_tensors(shapes, tensors, maps, config.folder)
-    model = architecture.build(config, names)
+    model = kind.build(config, names)
     load_tensors(model, tensors, maps)
-    architecture.prepare(model)
-    unused = unused_tensors(tensors, maps, architecture.buffers)
-    return PretrainedModel(model.eval(), name, architecture.task, config, unused)
+    kind.prepare(model)
+    unused = unused_tensors(tensors, maps, kind.buffers)
+    return PretrainedModel(model.eval(), name, kind.task, config, unused)
 
 
 def _architecture_name(config: CheckpointConfig) -> str:
     names = config.values.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
+    if name is None:
+        raise ValueError(
+            f"{config.folder / CONFIG} names no architecture; pass architecture= with one of {', '.join(ARCHITECTURES)}"
+        )
     if name not in ARCHITECTURES:
         raise ValueError(
             f"{config.folder / CONFIG} names the architecture {name!r}, and regard loads {', '.join(ARCHITECTURES)}; "

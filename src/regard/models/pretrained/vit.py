@@ -48,7 +48,7 @@ def _image_size(config: CheckpointConfig) -> int | tuple[int, int]:
 
 
 def build_classifier(config: CheckpointConfig, names: frozenset[str]) -> ViTClassifier:
-    classes = len(config.values.get("id2label") or {}) or config.integer("num_labels", 2)
+    classes = config.integer("num_labels", len(config.values.get("id2label") or {}) or 2)
     return ViTClassifier(build_encoder(config, names, pooler=False), classes)
 
 
