@@ -217,6 +217,22 @@ def test_complete_maps_that_are_put_together_stay_as_they_are() -> None:
     assert [(m.shape, m.captured_from) for m in recording] == [((B, H, L, L), "softmax")] * 2
 
 
+def test_weights_by_relative_position_are_no_second_map() -> None:
+    """P V + P' R, where P' has the weights of P at their distances  (Shaw et al. 2018)."""
+    relative = torch.randn(2 * L - 1, D)
+
+    def shaw(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights = (q @ k.mT).softmax(-1)
+        padded = F.pad(weights, (0, L - 1)).flatten(-2)
+        distances = F.pad(padded, (L, 0)).view(B, H, L, 2 * L)[..., 1:]
+        return weights @ v + distances @ relative
+
+    model, x = model_and_input(shaw)
+    with torch.no_grad(), regard.record(model) as recording:
+        model(x)
+    assert [m.shape for m in recording] == [(B, H, L, L)]
+
+
 # attention without weights, and weights that are masked or not used
 
 

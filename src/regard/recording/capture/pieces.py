@@ -60,6 +60,15 @@ def pieces_of(combined: Combined, groups: Sequence[Combined]) -> list[ValueProdu
     return [product for product in products if any(id(leaf) in values for leaf in leaves_of(product.values))]
 
 
+def rearranged(combined: Combined) -> tuple[list[ValueProduct], bool]:
+    """Reads by weights that were padded to another layout, such as relative positions, and whether some of these
+    weights are read in no other way."""
+    products = combined.node.products
+    plain = {id(product.softmax) for product in products if product.keys <= product.softmax_keys}
+    padded = [product for product in products if product.keys > product.softmax_keys]
+    return padded, any(id(product.softmax) not in plain for product in padded)
+
+
 def is_split(combined: Combined, groups: Sequence[Combined]) -> bool:
     """Whether other columns of a softmax were read into another result, so that none of them has the whole map."""
     others = {id(product.softmax) for group in groups if group is not combined for product in group.node.products}

@@ -178,8 +178,9 @@ class Recorder:
                 self._keep_joined(frame, joined)
                 joined_any = True
                 continue
-            if part:
-                self._remove(part)
+            padded, is_missing = pieces.rearranged(combined)
+            self._remove([*part, *padded])
+            if part or is_missing:
                 self.unjoined[frame.name] = None
             for product in combined.node.products:
                 if isinstance(product.recorded_map, IndexError) and product not in part:
