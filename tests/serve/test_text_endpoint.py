@@ -63,7 +63,7 @@ def test_fields_are_the_options_of_the_predictor() -> None:
     schema = get(endpoint, "/openapi.json").json()
     body = schema["paths"]["/v1/classify-text"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert set(body["properties"]) == {"text", "texts", "attention", "top", "order"}
-    assert body["properties"]["top"] == {"type": "integer", "default": 3, "title": "Top"}
+    assert body["properties"]["top"] == {"type": "integer", "default": 3, "minimum": 1, "title": "Top"}
     assert post(endpoint, body["example"]).status_code == 200
     assert "attention" in schema["components"]["schemas"]["TextAnswer"]["properties"]
 
@@ -73,8 +73,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown field": ({"text": "a", "tap": 1}, "unknown field 'tap'; did you mean 'top'? known are: text"),
     "a field that is no JSON": ({"text": "a", "picture": "a.png"}, "unknown field 'picture'; known are"),
     "a word": ({"text": "a", "order": "rising"}, "unknown order 'rising'; "),
-    "a string": ({"text": "a", "top": "1"}, "top must be a whole number, got a string"),
-    "an option": ({"text": "a", "top": 0}, "top must be 1 or more, got 0; try top 1"),
+    "a string": ({"text": "a", "top": "1"}, "top must be a whole number from 1, got a string"),
+    "an option": ({"text": "a", "top": 0}, "top must be a whole number from 1, got 0"),
     "too many": ({"texts": ["a"] * 6}, "texts must be 1 to 5, got 6; send several requests"),
     "characters": ({"text": "a" * 61}, "text must have at most 60 characters, got 61; send it sentence by sentence"),
     "half a character": (

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from regard.common.option_fields import at_least
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, Predictor
 from regard.models.bag_of_words import BagOfWords
@@ -21,7 +22,7 @@ CLASSES = ["bad", "good <b>", "ねこ"]
 
 @dataclass(frozen=True)
 class PredictLabels:
-    top: int = 3
+    top: int = at_least(1, 3)
     order: Literal["descending", "ascending"] = "descending"
     picture: Path | None = None  # no value of JSON
 
@@ -40,6 +41,7 @@ class TextClassifier(Predictor[str, Labels]):
 
     input_key = "text"
     noun = "a text"
+    longest = 40
 
     def __init__(self, attends: bool = True) -> None:
         self.calls: list[int] = []
@@ -58,7 +60,7 @@ class TextClassifier(Predictor[str, Labels]):
     ) -> list[Labels]:
         assert isinstance(options, PredictLabels)
         self.calls.append(len(inputs))
-        if any(len(text) > 40 for text in inputs):
+        if any(len(text) > self.longest for text in inputs):
             raise ValueError("the text must have at most 40 letters; send a shorter one")
         if any("poison" in text for text in inputs):
             raise RuntimeError("it does not go down")

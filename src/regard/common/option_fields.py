@@ -34,6 +34,11 @@ def option(default: Any, *, metavar: str) -> Any:
     return field(default=default, metadata={"metavar": metavar})
 
 
+def at_least(minimum: int, default: int) -> Any:
+    """A number with a smallest value, which the schema of a service states too."""
+    return field(default=default, metadata={"minimum": minimum})
+
+
 def resolve(options: Any, values: Mapping[str, Any]) -> None:
     """Fills the fields of a frozen dataclass that are None with these values, in its `__post_init__`."""
     for item in fields(options):

@@ -139,7 +139,10 @@ class TextEndpoint:
         named = {item.name: item for item in fields(self.options) if _is_json(hints[item.name])}
         if clash := named.keys() & AttentiveTextBody.model_fields.keys():
             raise ValueError(f"{self.options.__name__} has the fields {', '.join(clash)} of every request; rename them")
-        return {name: Annotated[hints[name], Field(default=item.default)] for name, item in named.items()}
+        return {
+            name: Annotated[hints[name], Field(default=item.default, ge=item.metadata.get("minimum"))]
+            for name, item in named.items()
+        }
 
     def _options(self, given: Mapping[str, object]) -> Any:
         return None if self.options is None else self.options(**given)

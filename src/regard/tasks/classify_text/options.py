@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
-from regard.common.option_fields import left_open
+from regard.common.option_fields import at_least, left_open
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class EvaluateTextClasses:
 class PredictTextClasses:
     """Options of `regard predict` for classifiers of texts."""
 
-    top: int = 1
+    top: int = at_least(1, 1)
     """Print this many classes, the likeliest first, separated by tabs; JSON has all classes."""
 
     def __post_init__(self) -> None:
