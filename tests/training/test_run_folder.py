@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.training.toy import Toy, ToyProblem, metrics, run, same
+from tests.training.toy import Toy, ToyProblem, metrics, of, run, same
 
 from regard.common.json_files import with_checksum
 from regard.training import checkpoint, folder_lock
 from regard.training.config import TrainingConfig
+from regard.training.events import Warned
 from regard.training.run_folder import RunRecord, TrainingChange, write_config
 
 MODEL = {"name": "net", "width": 13, "attention": None, "depths": [1, 2]}
@@ -187,6 +189,28 @@ def test_a_record_of_format_2_is_resumed(tmp_path: Path) -> None:
     ours, theirs = (checkpoint.read(tmp_path / name / "last.safetensors") for name in ("old", "alone"))
     assert ours.facts["format"] == 2
     assert all(torch.equal(ours.tensors[name], t) for name, t in theirs.tensors.items())
+
+
+def test_other_versions_and_formats_are_reported(tmp_path: Path) -> None:
+    run(tmp_path, steps=2)
+    assert of(Warned, run(tmp_path, resume=True, steps=3)) == []
+    record = stored(tmp_path)
+    python = record["versions"]["python"].rpartition(".")[0]
+    record["versions"] |= {"torch": "1.0.0", "python": f"{python}.99"}
+    del record["versions"]["numpy"]
+    (tmp_path / "run.json").write_bytes(with_checksum(record))
+    (warned,) = of(Warned, run(tmp_path, resume=True, steps=4))
+    assert re.search(
+        r"was trained with torch 1.0.0, numpy unknown, and is resumed with torch \d\S+, numpy \d\S+: its numbers may",
+        warned.text,
+    )
+    record = {**stored(tmp_path), "format": 2}
+    del record["checksum"]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    (warned,) = of(Warned, run(tmp_path, resume=True, steps=5))
+    assert warned.text.endswith(
+        "has format 2 and is rewritten in format 3, which earlier versions of regard do not read"
+    )
 
 
 def test_a_file_of_the_task_that_changed(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def fit(task: TrainableTask, run: Path, training: TrainingConfig, resume: bool =
             with setup.recorded_run(task, folder, training, resume, processes):
                 yield from setup.preparation_notice(task, run, resume, processes)
                 trainer = _Trainer(task, folder, training, resume, processes)
+                yield from setup.version_warnings(run, resume, processes)
                 yield from trainer.tune_threads()
                 trainer.begin()
             try:

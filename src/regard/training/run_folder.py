@@ -94,6 +94,17 @@ class RunRecord:
             raise ValueError(f"{path} has options of training that this version does not know: {names}; update regard")
         return record
 
+    def changed_versions(self) -> list[tuple[str, str, str]]:
+        """Name, recorded and present version of what is another one now; of Python the third number does not count."""
+        present = _versions()
+        recorded = {name: self.versions.get(name, "unknown") for name in present}
+        return [
+            (name, recorded[name], version)
+            for name, version in present.items()
+            if version != recorded[name]
+            and (name != "python" or version.rpartition(".")[0] != recorded[name].rpartition(".")[0])
+        ]
+
     def check_files(self, run: Path) -> None:
         """Raises if a file of the task is another one than at the last start of the training."""
         for name, checksum in self.files.items():

@@ -20,6 +20,7 @@ from regard.training.run_folder import (
     AVERAGE,
     BEST,
     CONFIG,
+    FORMAT,
     LAST,
     MEMORY,
     METRICS,
@@ -115,6 +116,22 @@ def load_everything(
     if processes.is_first:
         processes.barrier()
     return record.with_options(problem.resolved_options()), stored, problem
+
+
+def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[Warned]:
+    """Warnings about other versions and formats than those that the run began with."""
+    if not resume or not processes.is_first:
+        return
+    record = RunRecord.read(run)
+    if changes := record.changed_versions():
+        before = ", ".join(f"{name} {version}" for name, version, _ in changes)
+        now = ", ".join(f"{name} {version}" for name, _, version in changes)
+        yield Warned(f"{run} was trained with {before}, and is resumed with {now}: its numbers may differ slightly")
+    if record.format < FORMAT:
+        yield Warned(
+            f"{run / RECORD} has format {record.format} and is rewritten in format {FORMAT}, "
+            "which earlier versions of regard do not read"
+        )
 
 
 def preparation_notice(task: TrainableTask, run: Path, resume: bool, processes: Processes) -> Iterator[Ahead]:
