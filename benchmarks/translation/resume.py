@@ -24,12 +24,14 @@ import torch
 
 from benchmarks import measured
 from benchmarks.measured import About
+from regard.common import safetensors_files
 from regard.data.embedded import reverse
 from regard.data.text.pairs import Pairs
+from regard.tasks.base import TaskConfig
 from regard.tasks.translate.options import Translate
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
-from regard.training.run_folder import AVERAGE, BEST, LAST, METRICS, RECORD, RunRecord
+from regard.training.run_folder import AVERAGE, BEST, LAST, METRICS, RECORD, VALIDATED, RunRecord
 from regard.training.state import TrainingState
 
 if TYPE_CHECKING:
@@ -54,7 +56,6 @@ SHARE, EARLY = 0.2, 0.15
 # the imports of a training, early or late; torch's optimizers import its compiler
 _PRELOADED = [
     "regard.training.fit",
-    "regard.tasks.translate.task",
     "sacrebleu.metrics",
     "safetensors.torch",
     "torch._dynamo",
@@ -104,7 +105,7 @@ def _tsv(path: Path, pairs: Pairs) -> Path:
     return path
 
 
-def train(task: Translate, run: Path, training: TrainingConfig, ready: "Event") -> None:
+def train(task: TaskConfig, run: Path, training: TrainingConfig, ready: "Event") -> None:
     """Runs a training, or the rest of it."""
     from regard.training.fit import fit
 
@@ -115,10 +116,11 @@ def train(task: Translate, run: Path, training: TrainingConfig, ready: "Event") 
 class Trainer:
     """Starts trainings in processes forked from a server that has imported everything."""
 
-    def __init__(self, task: Translate, training: TrainingConfig) -> None:
+    def __init__(self, task: TaskConfig, training: TrainingConfig) -> None:
         self.task, self.training = task, training
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(_PRELOADED)
+        own = f"regard.tasks.{task.name.replace('-', '_')}.task"
+        self.context.set_forkserver_preload([*_PRELOADED, own])
 
     def run(self, run: Path) -> float:
         """Trains in the folder to the end; returns the seconds of its steps."""
@@ -173,7 +175,7 @@ class Kills:
         self.count += 1
         self.while_writing += bool([*run.rglob(".*.unfinished")])
         for path in sorted(run.rglob("*.safetensors")):
-            self._try(path, lambda path=path: checkpoint.read(path))  # type: ignore[misc]
+            self._try(path, lambda path=path: _read(path))  # type: ignore[misc]
         if (run / RECORD).exists():
             self._try(run / RECORD, lambda: RunRecord.read(run))
         if not (run / LAST).exists():
@@ -196,6 +198,14 @@ class Kills:
             return None
         self.read += path.suffix == ".safetensors"
         return found
+
+
+def _read(path: Path) -> None:
+    """Reads a checkpoint, or another safetensors file that the task keeps in its run, such as a baseline."""
+    if path.name in (LAST, BEST, AVERAGE) or path.parent.name == VALIDATED:
+        checkpoint.read(path)
+    else:
+        safetensors_files.read_tagged(path, "regard", checkpoint.FORMAT, "file", untagged=1)
 
 
 def different(run: Path, alone: Path) -> list[str]:
@@ -229,21 +239,27 @@ def measure(
     training: TrainingConfig = TRAINING,
     pairs: int = 400,
     say: Callable[[str], None] = print,
+    *,
+    task: TaskConfig | None = None,
+    share: float = SHARE,
 ) -> Result:
-    """Kills trainings, one after the other, this many times; the folder must be empty."""
+    """Kills trainings of a task, one after the other, this many times; the folder must hold no runs.
+
+    Without a task the letters of `pairs` words are reversed.
+    """
     begun = time.perf_counter()
     draw = random.Random(seed)
-    trainer = Trainer(small(folder, pairs), training)
+    trainer = Trainer(small(folder, pairs) if task is None else task, training)
     alone = folder / "alone"
     whole = trainer.run(alone)
-    say(f"{training.steps} uninterrupted steps take {whole:.1f} s; killing within {SHARE * whole:.1f} s")
+    say(f"{training.steps} uninterrupted steps take {whole:.1f} s; killing within {share * whole:.1f} s")
     counted, trainings = Kills(), 0
     while counted.count < kills:
         trainings += 1
         run, step = folder / str(trainings), 0
         ended = False
         while not ended and counted.count < kills:
-            ended = not trainer.kill(run, draw.uniform(0, SHARE * whole), early=draw.random() < EARLY)
+            ended = not trainer.kill(run, draw.uniform(0, share * whole), early=draw.random() < EARLY)
             if not ended:
                 step = counted.look(run, step)
         if not ended:
