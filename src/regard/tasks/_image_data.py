@@ -1,7 +1,6 @@
 """Labelled images of a task: files to splits, batches and tensors; and the statistics that a run keeps of them."""
 
 import json
-import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -73,8 +72,8 @@ class ImageStats:
         for name, most in (("channels", 4), ("height", _MAX_SIDE), ("width", _MAX_SIDE)):
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name} must be from 1 to {most}, got {reprlib.repr(getattr(self, name))}")
-        if not (math.isfinite(self.mean) and 0 < self.spread < math.inf):
-            raise ValueError(f"mean and spread must be finite numbers, got {self.mean} and {self.spread}")
+        if not (0 <= self.mean <= 1 and 0 < self.spread <= 1):
+            raise ValueError(f"mean and spread must be from 0 to 1, got {self.mean} and {self.spread}")
 
     @staticmethod
     def of(images: Images) -> "ImageStats":

@@ -204,7 +204,8 @@ def _stats(**changes: object) -> str:
             r"does not describe images \(height must be from 1 to 65536, got 0\); restore it, or train in",
         ),
         (_stats(channels=10**400), r"\(channels must be from 1 to 4, got 1000000000000"),
-        (_stats(spread=-1.0), r"\(mean and spread must be finite numbers, got 0.0 and -1.0\)"),
+        (_stats(spread=-1.0), r"\(mean and spread must be from 0 to 1, got 0.0 and -1.0\)"),
+        (_stats(mean=1e308), r"\(mean and spread must be from 0 to 1, got 1e\+308 and 1.0\)"),
         (_stats(width="wide"), r"\(width is 'wide', which is of a wrong type"),
     ],
 )
