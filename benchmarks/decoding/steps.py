@@ -60,9 +60,7 @@ def regard_steps(
     def run() -> Tensor:
         past = first
         for n in range(start, start + steps):
-            token = x[:, n : n + 1]
-            past = layer.project_kv(token, past)
-            out = layer(token, past, mask=mask)
+            out, past = layer.step(x[:, n : n + 1], past, mask=mask)
         return out
 
     return run

@@ -5,6 +5,7 @@
 The folder is complete: weights, vocabularies and configuration. It depends on the model alone, not on a benchmark.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,10 @@ def transformer_specification(model: Transformer) -> "TransformerSpec":
 
 def unsupported_reason(model: Transformer) -> str | None:
     """Why CTranslate2 cannot express the model; None if it can."""
+    if any(module.activation is not torch.relu_ for module in model.modules() if isinstance(module, FeedForward)):
+        return "its activation is not relu, the only one that is written"
+    if model.scale != math.sqrt(model.width):
+        return f"its embeddings are multiplied by {model.scale:g}, not by the root of the width"
     if not isinstance(model.source_place, Sinusoidal | LearnedPositions):
         return "its positions are rotary, which are written for decoders without a source only"
     for module in model.modules():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard import Attention, KVCache, Lengths, Segment
-from regard.attn import nonfinite
+from regard.attn import kv_cache, nonfinite
 
 
 def memory(n: int, batch: tuple[int, ...] = (2, 3)) -> KVCache:
@@ -156,3 +156,26 @@ def test_a_memory_is_searched_for_nan_once_and_a_longer_one_again(monkeypatch: p
     assert len(looks) == 2
     assert seen[0].isnan().all()
     assert seen[1].isfinite().all()
+
+
+def test_only_new_keys_are_scanned_for_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned: list[int] = []
+    original = kv_cache.finite
+
+    def finite(*tensors: torch.Tensor) -> bool:
+        scanned.append(tensors[0].shape[-2])
+        return original(*tensors)
+
+    monkeypatch.setattr(kv_cache, "finite", finite)
+    with torch.no_grad():
+        cache = KVCache(torch.randn(2, 7, 3), torch.randn(2, 7, 3))
+        assert cache.finite
+        for _ in range(3):
+            cache = cache.extend(torch.randn(2, 1, 3), torch.randn(2, 1, 3))
+            assert cache.finite
+        longer = cache.extend(torch.randn(2, 2, 3), torch.randn(2, 2, 3)).reorder(torch.tensor([1, 1, 0]))
+        assert longer.finite
+        broken = cache.extend(torch.full((2, 1, 3), torch.nan), torch.randn(2, 1, 3))
+        assert not broken.finite
+        assert not broken.extend(torch.randn(2, 1, 3), torch.randn(2, 1, 3)).finite
+    assert scanned == [7, 1, 1, 1, 2, 1, 2]

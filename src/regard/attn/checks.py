@@ -24,9 +24,12 @@ def describe(owner: object) -> str:
     return type(owner).__name__ if "\n" in repr(owner) else repr(owner)
 
 
-def same_dtype_and_device(owner: nn.Module, t: Tensor) -> None:
-    """Raises if the parameters of `owner` do not have the dtype and the device of `t`."""
-    parameter = next(owner.parameters(), None)
+def same_dtype_and_device(owner: nn.Module, t: Tensor, parameter: Tensor | None = None) -> None:
+    """Raises if the parameters of `owner`, or the one given, do not have the dtype and the device of `t`."""
+    if parameter is None:
+        if not owner._parameters and not owner._modules:
+            return
+        parameter = next(owner.parameters(), None)
     if parameter is None or (parameter.dtype == t.dtype and parameter.device == t.device):
         return
     if parameter.device != t.device:

@@ -39,10 +39,8 @@ def attention(
     their heads serves a group of neighbouring heads of q. Queries are the last of the keys, unless `positions=(i, j)`
     gives the positions of both.
     """
-    is_plain = score is None and bias is None and mask is None and normalize is None and read is None and dropout == 0.0
-    is_plain = is_plain and observer.current_observer() is None
-    if is_plain and positions is None and backend is None and isinstance(k, Tensor) and isinstance(v, Tensor):
-        out = fused.plain_attention(q, k, v)
+    if bias is None and mask is None and positions is None and backend is None and dropout == 0.0:
+        out = fused.plain_attention(q, k, v, score, normalize, read)
         if out is not None:
             return out
     return attend(
@@ -83,13 +81,18 @@ def attend(
 
 def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Attended:
     """`attend` with its arguments in two values."""
+    q, k, v, mask, positions, need = inputs
+    is_plain = mask is None and positions is None and need is NOTHING and terms.bias is None and backend is None
+    if is_plain and terms.dropout == 0.0:
+        out = fused.plain_attention(q, k, v, terms.score, terms.normalize, terms.read)
+        if out is not None:
+            return Attended(out)
     attention_observer = observer.current_observer()
     if attention_observer is None:
         call, nonfinite_rows = resolve(inputs, terms)
     else:
         with attention_observer.muted():
             call, nonfinite_rows = resolve(inputs, terms)
-    need = inputs.need
     if need is not NOTHING:
         _check_need(call)
     result = (

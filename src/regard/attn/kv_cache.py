@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.nonfinite import finite
+from regard.kernels.decoder_step import cache_entry
 
 
 @dataclass(eq=False)
@@ -17,6 +18,7 @@ class _Store:
     keys: Tensor
     values: Tensor
     used: int
+    entry: tuple[int, ...] | None = None  # see KVCache.entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class KVCache:
     positions: Tensor | None = None
     _store: _Store | None = None
     _like: "KVCache | None" = None  # a cache with the same numbers, whose `finite` is reused
+    _finite_length: int = 0  # the first positions, known to be finite
 
     def __post_init__(self) -> None:
         if self.keys.shape[-2] != self.values.shape[-2]:
@@ -48,8 +51,11 @@ class KVCache:
 
     @cached_property
     def finite(self) -> bool:
-        """Whether keys and values surely contain no NaN or inf. Computed once per cache."""
-        return finite(self.keys, self.values) if self._like is None else self._like.finite
+        """Whether keys and values surely contain no NaN or inf. Computed once per cache, of new positions only."""
+        if self._like is not None:
+            return self._like.finite
+        start = self._finite_length
+        return finite(self.keys[..., start:, :], self.values[..., start:, :])
 
     def extend(self, keys: Tensor, values: Tensor, positions: Tensor | None = None) -> "KVCache":
         """This cache with more keys and values appended."""
@@ -64,29 +70,53 @@ class KVCache:
                     f"{name} {checks.shape(new)} do not continue a cache of {checks.shape(old)}; "
                     "all axes except -2 must agree"
                 )
-        length = len(self) + keys.shape[-2]
         if (positions is None) != (self.positions is None):
             raise ValueError("positions must be given to every extend or to none; pass the positions of the new keys")
         joined = None if positions is None or self.positions is None else torch.cat([self.positions, positions], dim=-1)
         # a later backward may need these very keys: storage is shared only without gradients
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return KVCache(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), joined)
+        longer = self.reserve(keys.shape[-2], joined)
+        assert longer._store is not None
+        # by .data: the written part lies behind everything that a graph may have saved of this storage
+        longer._store.keys.data[..., len(self) : len(longer), :] = keys
+        longer._store.values.data[..., len(self) : len(longer), :] = values
+        return longer
+
+    def reserve(self, count: int, positions: Tensor | None = None) -> "KVCache":
+        """This cache with `count` more positions whose keys and values are still to be written; without gradients."""
+        length = len(self) + count
         store = self._store
         # another cache may have been extended from this one: the storage behind it is then not free
         if store is None or store.used != len(self) or length > store.keys.shape[-2]:
             store = _Store(_grow(self.keys, length), _grow(self.values, length), 0)
-        # by .data: the written part lies behind everything that a graph may have saved of this storage
-        store.keys.data[..., len(self) : length, :] = keys
-        store.values.data[..., len(self) : length, :] = values
         store.used = length
-        return KVCache(store.keys[..., :length, :], store.values[..., :length, :], joined, store)
+        known = self._known_finite()
+        return KVCache(store.keys[..., :length, :], store.values[..., :length, :], positions, store, None, known)
+
+    def _known_finite(self) -> int:
+        """How many positions are known to be finite, without looking at any."""
+        return len(self) if self.__dict__.get("finite", False) else self._finite_length
+
+    @cached_property
+    def entry(self) -> tuple[int, ...]:
+        """Where the keys and values are, as the native steps read and write them."""
+        store = self._store
+        if store is None:
+            return cache_entry(self.keys, self.values)
+        if store.entry is None:
+            store.entry = cache_entry(store.keys, store.values)
+        return store.entry
 
     def reorder(self, index: Tensor) -> "KVCache":
         """The samples `index` of the first batch axis, as a beam search selects them."""
         positions = self.positions
         if positions is not None and positions.ndim > 1:
             positions = positions.index_select(0, index)
-        return KVCache(self.keys.index_select(0, index), self.values.index_select(0, index), positions)
+        known = self._known_finite()
+        return KVCache(
+            self.keys.index_select(0, index), self.values.index_select(0, index), positions, None, None, known
+        )
 
     def drop_first(self, count: int) -> "KVCache":
         """Without its first `count` keys."""

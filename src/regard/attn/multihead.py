@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import checks, native_heads, observer
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.functional import set_rows_nan
@@ -30,6 +30,7 @@ class MultiHead(AttentionModule):
         heads(x, source)              cross-attention
         heads(q, k, v)                queries, keys and values from three tensors
         past = heads.project_kv(x)    keys and values as a value; heads(y, past); past = heads.project_kv(z, past)
+        out, past = heads.step(x, past)   a decoding step: both in one call
     """
 
     def __init__(
@@ -120,6 +121,28 @@ class MultiHead(AttentionModule):
             return KVCache(keys, values, positions)
         return past.extend(keys, values, positions)
 
+    def step(
+        self,
+        x: Tensor,
+        past: KVCache | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> tuple[Tensor, KVCache]:  # "*b n d" -> "*b n d"
+        """Self-attention of x to `past` and itself, and `past` with the keys and values of x appended.
+
+        The same as `past = heads.project_kv(x, past)` and `heads(x, past)`, in one call. Without gradients, a single
+        token per sequence on a CPU is computed by one native kernel. `positions` are those of x and of all keys.
+        """
+        stepped = native_heads.step(self, x, past, mask, positions) if type(self) is MultiHead else None
+        if stepped is not None:
+            return stepped
+        self._check(x, x, None)
+        # a cache stores positions for rotary alone: all other terms get theirs at every call
+        rotated = positions[0] if positions is not None and self.rotate is not None else None
+        cache = self.project_kv(x, past, positions=rotated)
+        return self(x, cache, mask=mask, positions=positions), cache
+
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
         attention_observer = observer.current_observer()
         if attention_observer is None:
@@ -160,7 +183,7 @@ class MultiHead(AttentionModule):
         checks.floating("q", q)
         checks.width("q", q, self.query.in_features, self)
         if not is_autocasting(q):
-            checks.same_dtype_and_device(self, q)
+            checks.same_dtype_and_device(self, q, self.query.weight)
         if isinstance(k, KVCache):
             if v is not None:
                 raise ValueError(

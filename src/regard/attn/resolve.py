@@ -46,7 +46,9 @@ def resolve(inputs: AttentionInputs, terms: Terms, read_values: bool = True) -> 
     total: int | Tensor = count
     if mask is not None:
         mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
-        if read_values:
+        if read_values and positions is None and mask.hides_nothing(q.shape[-2], count):
+            mask = None  # a NaN in a visible key reaches the output by itself
+        elif read_values:
             is_known_finite = cache is not None and values_are_readable(q) and cache.finite
             q, k, v, nonfinite_rows = hide_nonfinite(q, k, v, mask, positions, batch, is_known_finite)
     if isinstance(bias, Tensor):

@@ -215,6 +215,9 @@ def _self_attend(
     """Attention of x over itself, over `keys`, or over `cache` with x appended; returns the longer cache, too."""
     if cache is not None and not use_cache:
         raise ValueError(f"cache={cache!r} is only read and extended with use_cache=True; pass both or neither")
+    if use_cache and need == NOTHING:
+        out, cache = attention.step(x, cache, mask=mask, positions=positions)
+        return Attended(out), cache
     if use_cache:
         # a cache stores positions for rotary alone: all other terms get theirs at every call
         rotated = positions[0] if positions is not None and attention.rotate is not None else None

@@ -16,6 +16,7 @@ from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
+from regard.layers.native_decoder import encode_position, native_step, stack_caches
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import Activation, DecoderLayer, EncoderLayer
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
@@ -28,34 +29,37 @@ POSITIONS = ("sinusoidal", "learned", "rotary")
 class TransformerState:
     """The state of n hypotheses for each of b sentences.
 
-    The keys of all hypotheses of a sentence stand side by side in one cache, and `visible` marks those in a
-    hypothesis's own past: selecting hypotheses copies a few bits, never keys.
+    The keys of all hypotheses of a sentence stand side by side in one cache, and `paths` are the columns of those in a
+    hypothesis's own past: selecting hypotheses copies a few numbers, never keys.
     """
 
     lengths: Tensor  # "b"
     sources: tuple[KVCache, ...]  # of every layer, "b h s d"
-    pasts: tuple[KVCache | None, ...]  # of every layer, "b h m d"
-    times: Tensor  # "m", the step of each key
-    visible: Tensor | None  # bool "b n m"; None with one hypothesis: all
+    pasts: tuple[KVCache | None, ...] | KVCache  # of every layer, "b h m d", or of all in one, "b l h m d"
+    counts: tuple[int, ...]  # hypotheses at each step: the keys of a step stand side by side
+    paths: Tensor | None  # "b n t", the column of each step; None with one hypothesis: all
     count: int  # n
 
     def reorder(self, index: Tensor) -> "TransformerState":  # "b n2"
         """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
-        count = index.shape[1]
-        if self.visible is None:
-            visible = None if count == 1 else index.new_ones(*index.shape, len(self.times), dtype=torch.bool)
-        else:
-            visible = self.visible[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
-        return replace(self, visible=visible, count=count)
+        count, paths = index.shape[1], self.paths
+        if paths is not None:
+            paths = paths[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
+        elif count > 1:
+            paths = torch.arange(len(self.counts), device=index.device).expand(*index.shape, -1)
+        return replace(self, paths=paths, count=count)
 
     def select_sentences(self, index: Tensor) -> "TransformerState":  # "b2"
         """The state of these sentences only."""
+        pasts = self.pasts
         return replace(
             self,
             lengths=self.lengths[index],
             sources=tuple(memory.reorder(index) for memory in self.sources),
-            pasts=tuple(None if memory is None else memory.reorder(index) for memory in self.pasts),
-            visible=None if self.visible is None else self.visible[index],
+            pasts=pasts.reorder(index)
+            if isinstance(pasts, KVCache)
+            else tuple(None if memory is None else memory.reorder(index) for memory in pasts),
+            paths=None if self.paths is None else self.paths[index],
         )
 
 
@@ -176,30 +180,47 @@ class Transformer(EncoderDecoder):
     def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> TransformerState:
         encoded = self.encode(source, lengths)
         sources = tuple(layer.cross_attention.project_kv(encoded) for layer in self.decoder)  # type: ignore[union-attr, operator]
-        return TransformerState(lengths, sources, (None,) * len(sources), lengths.new_zeros(0), None, 1)
+        return TransformerState(lengths, sources, (None,) * len(sources), (), None, 1)
 
     def step(self, tokens: Tensor, state: TransformerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        count = tokens.shape[1]
-        time = int(state.times[-1]) + 1 if len(state.times) else 0
+        time = len(state.counts)
         self._check_length("target", time + 1)
-        query_positions = torch.full((count,), time, device=tokens.device)
-        times = torch.cat([state.times, query_positions])
-        visible = None
-        # if several hypotheses were reduced to one, the keys of the others are still in the cache
-        if count > 1 or state.visible is not None:
-            is_own = torch.eye(count, dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
-            visible = is_own if state.visible is None else torch.cat([state.visible, is_own], dim=-1)
+        state = replace(state, counts=(*state.counts, tokens.shape[1]), paths=_longer_paths(state, tokens))
         x = self.scale * self.target(tokens)
         if not isinstance(self.target_place, nn.Identity):
-            x = self.target_place(x, query_positions)
-        source_positions = torch.arange(len(state.sources[0]), device=tokens.device)
+            x = encode_position(x, self.target_place, time)
+        stepped = None if weights else self._native_step(x, state)
+        return self._layer_by_layer(x, state, weights) if stepped is None else stepped
+
+    def _native_step(self, x: Tensor, state: TransformerState) -> Step | None:
+        """A step of all layers in one kernel; None if it cannot run."""
+        pasts = state.pasts
+        past = pasts if isinstance(pasts, KVCache) else stack_caches(pasts)
+        stepped = native_step(self.decoder, self.target_norm, x, past, state.sources, state.paths, state.lengths)
+        if stepped is None:
+            return None
+        return Step(LazyLogits.of(self.output, stepped[0]), replace(state, pasts=stepped[1]))
+
+    def _layer_by_layer(self, x: Tensor, state: TransformerState, weights: bool) -> Step:
+        """A step of which `state` already has the counts and paths, but not the keys."""
+        counts, device = torch.tensor(state.counts, device=x.device), x.device
+        times = torch.arange(len(counts), device=device).repeat_interleave(counts)
+        query_positions = times[len(times) - x.shape[1] :]
+        mask = None
+        if state.paths is not None:
+            visible = torch.zeros(*x.shape[:2], len(times), dtype=torch.bool, device=device)
+            mask = BooleanMask(visible.scatter_(-1, state.paths, True))
+        kept = state.pasts
+        if isinstance(kept, KVCache):
+            kept = tuple(KVCache(kept.keys[:, n], kept.values[:, n]) for n in range(len(self.decoder)))
+        source_positions = torch.arange(len(state.sources[0]), device=x.device)
         pasts, alignment = [], None
-        for n, (layer, source, past) in enumerate(zip(self.decoder, state.sources, state.pasts, strict=True)):
+        for n, (layer, source, past) in enumerate(zip(self.decoder, state.sources, kept, strict=True)):
             layer_need = Need(weights=weights and n == self._alignment_layer)
             layer_output = layer(
                 x,
                 source,
-                mask=None if visible is None else BooleanMask(visible),
+                mask=mask,
                 source_mask=Lengths(state.lengths),
                 positions=(query_positions, times),
                 source_positions=(query_positions, source_positions),
@@ -210,5 +231,15 @@ class Transformer(EncoderDecoder):
             x = layer_output.out
             pasts.append(layer_output.cache)
             alignment = layer_output.weights.mean(1) if layer_need.weights else alignment
-        next_state = replace(state, pasts=tuple(pasts), times=times, visible=visible)
+        next_state = replace(state, pasts=tuple(pasts))
         return Step(LazyLogits.of(self.output, self.target_norm(x)), next_state, alignment)
+
+
+def _longer_paths(state: TransformerState, tokens: Tensor) -> Tensor | None:  # "b n" -> "b n t"
+    """The paths with the columns of the next tokens; None with one hypothesis that all keys belong to."""
+    (b, count), first = tokens.shape, sum(state.counts)
+    # if several hypotheses were reduced to one, the keys of the others are still in the cache
+    if count == 1 and state.paths is None:
+        return None
+    own = torch.arange(first, first + count, device=tokens.device).expand(b, -1).unsqueeze(-1)
+    return own if state.paths is None else torch.cat([state.paths, own], dim=-1)

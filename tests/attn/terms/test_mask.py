@@ -196,3 +196,15 @@ def test_a_mask_of_your_own_needs_only_dense() -> None:
     want = regard.attention(q, k[..., ::2, :], v[..., ::2, :])
     for backend in ("eager", "fused", "blocked"):
         torch.testing.assert_close(regard.attention(q, k, v, mask=Even(), backend=backend), want)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 5])
+def test_a_mask_that_hides_nothing_allows_all(queries: int) -> None:
+    keys = 5
+    i, j = torch.arange(keys - queries, keys), torch.arange(keys)
+    windows = [Window(left, right) for left in (None, 0, 3, 4) for right in (None, 0, 1, 4)]
+    for mask in (Causal(), *windows, *(Causal() & window for window in windows)):
+        everything = bool(mask.dense(i, j).expand(queries, keys).all())
+        assert mask.hides_nothing(queries, keys) == everything, mask
+    assert not (Causal() | Window(0, 0)).hides_nothing(1, keys)  # unknown
+    assert not Lengths(torch.tensor([keys])).hides_nothing(1, keys)  # needs its values

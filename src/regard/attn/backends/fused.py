@@ -14,31 +14,47 @@ from torch import Tensor
 from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.backends._flash_cpu import Flash, available, pad_to_same_width
 from regard.attn.call import Attended, AttentionCall
+from regard.attn.observer import current_observer
 from regard.attn.terms.bias import Bias, TensorBias
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
+from regard.attn.terms.score import Dot
 from regard.kernels.dispatch import in_functorch_transform
 
 # above this many numbers a bias should be computed block by block
 _DENSE = 1 << 24
 
 
-def plain_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
-    """softmax(q kᵀ/√d) v without resolving a call, which takes longer than a small attention; None if it does not
+def plain_attention(
+    q: object, k: object, v: object, score: object = None, normalize: object = None, read: object = None
+) -> Tensor | None:
+    """softmax(scale · q kᵀ) v without resolving a call, which takes longer than a small attention; None if it does not
     apply.
 
-    Only for calls that need no check, no choice and no gradient: one shape, one dtype, one device.
+    Only for calls that need no check, no choice and no gradient: one shape, one dtype, one device, and terms that are
+    the default ones or written out.
     """
-    if not isinstance(q, Tensor) or not (
-        q.shape == k.shape == v.shape and q.dtype == k.dtype == v.dtype and q.device == k.device == v.device
-    ):
+    if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor:
         return None
-    if q.ndim != 4 or not q.is_floating_point() or 0 in q.shape or in_functorch_transform():
+    shape = q.shape
+    if k.shape != shape or v.shape != shape or q.dtype != k.dtype or q.dtype != v.dtype or len(shape) != 4:
+        return None
+    if not q.is_floating_point() or q.device != k.device or q.device != v.device or 0 in shape:
         return None
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return None
-    return F.scaled_dot_product_attention(q, k, v)
+    if in_functorch_transform() or current_observer() is not None:
+        return None
+    scale = None
+    if score is not None or normalize is not None or read is not None:
+        is_dot = score is None or (type(score) is Dot and (score.scale is None or type(score.scale) in (int, float)))
+        is_softmax = normalize is None or (type(normalize) is Softmax and normalize.temperature is not None)
+        if not is_dot or not is_softmax or not (read is None or type(read) is WeightedSum):
+            return None
+        scale = shape[-1] ** -0.5 if score is None or score.scale is None else score.scale  # type: ignore[attr-defined]
+        scale = scale if normalize is None else scale / normalize.temperature  # type: ignore[attr-defined]
+    return F.scaled_dot_product_attention(q, k, v, scale=scale)
 
 
 def not_dot_softmax(call: AttentionCall) -> str | None:

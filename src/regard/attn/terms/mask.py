@@ -104,6 +104,10 @@ class Mask(ABC):
         """The allowed keys of the queries at i, if they form one interval per query; None if unknown. Optional."""
         return None
 
+    def hides_nothing(self, queries: int, keys: int) -> bool:
+        """Whether queries that are the last of the keys surely may attend to all of them. Reads no values. Optional."""
+        return False
+
     def slice(self, rows: Rows, columns: Rows) -> "Mask":
         """The same mask for some queries and keys of this call, given by index."""
         return self
@@ -174,6 +178,9 @@ class CombinedMask(Mask):
 
 class And(CombinedMask):
     """a & b: where both allow it."""
+
+    def hides_nothing(self, queries: int, keys: int) -> bool:
+        return all(m.hides_nothing(queries, keys) for m in self.masks)
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return _fold(torch.logical_and, [m.dense(i, j) for m in self.masks])
@@ -256,6 +263,10 @@ class Window(Mask):
         if self.right is not None:
             any_allowed, all_allowed = any_allowed & (nearest <= self.right), all_allowed & (farthest <= self.right)
         return TileCoverage(any_allowed, all_allowed)
+
+    def hides_nothing(self, queries: int, keys: int) -> bool:
+        reaches_first = self.left is None or self.left >= keys - 1
+        return reaches_first and (self.right is None or self.right >= queries - 1)
 
     def span(self, i: Tensor) -> Span:
         return Span(None if self.left is None else i - self.left, None if self.right is None else i + self.right + 1)

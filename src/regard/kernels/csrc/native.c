@@ -1,8 +1,8 @@
 /* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, vocabulary top-k, dropout,
- * conditional random fields.
+ * conditional random fields, decoding steps.
  * Plain C called by ctypes: no Python, no torch.
  *
- * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, vocab_topk.h, dropout.h and crf.h, compiled once per real type and
+ * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, decoder_step.h, dropout.h and crf.h, compiled once per real type and
  * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 6
+#define REGARD_ABI 7
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -158,6 +158,23 @@ typedef struct {
     int holes;                      /* some pair, start or end is forbidden */
 } crf;
 
+/* A step of decoding: one token per row, `per` rows per sentence. A cache of a layer is eight numbers: the addresses of keys and values, and the
+ * strides of sentence, head and column of each; a layer has that of its own tokens and that of the source. Weights are addresses in the order of
+ * decoder_step.h, biases may be NULL; FEW is the largest number of rows that are multiplied row by row. */
+enum { STEP_WEIGHTS = 22, FEW = 6 };
+enum { DENSE_SET, DENSE_ADD, DENSE_RELU };
+typedef struct {
+    const void *const *weights;     /* (layers, STEP_WEIGHTS), then weight and bias of the last norm, or NULL */
+    const i64 *caches;              /* (layers, 16) */
+    const i64 *index;               /* (rows, columns): the columns of each row's past, its own last; NULL: 0 to columns */
+    const i64 *lengths;             /* (sentences): keys of the source */
+    const void *x;                  /* (rows, d) */
+    void *out;                      /* (rows, d) */
+    i64 rows, per, columns, source, at, d, feed, heads, kv_heads, width, layers, block, longest;
+    double scale, eps;
+    int norm_first;
+} step_shape;
+
 #if VECTORS
 static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
     1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
@@ -208,6 +225,7 @@ static const pack PACK[3][2] = COPIES(packed);
 static const kernel DROP[3][2] = COPIES(drop);
 static const kernel LIKELIEST[3][2] = COPIES(likeliest);
 static const kernel TOGETHER[3][2] = COPIES(together);
+static const kernel DECODER_STEP[3][2] = COPIES(decoder_step);
 
 static const kernel CRF_PREPARE[3][2] = COPIES(crf_prepare);
 static const kernel CRF_FORWARD[3][2] = COPIES(crf_forward);
@@ -439,6 +457,34 @@ EXPORT int regard_viterbi(int wide, int most, i64 threads, i64 n, i64 length, i6
     crf t = {0};
     t.e = e, t.mask = mask, t.transitions = transitions, t.start = start, t.end = end, t.path = path, t.out = out, t.n = n, t.t = length, t.k = k;
     return run_crf(CRF_VITERBI, &t, wide, most, n, 5e5, threads);
+}
+
+/* rows in blocks of whole panels, one block per thread */
+static int run_step(step_shape *t, int wide, int most, i64 threads, double cost) {
+    if (t->rows <= 0) return 0;
+    const i64 parts = threads > 1 ? threads : 1;
+    t->block = ((t->rows + parts - 1) / parts + PADDING - 1) / PADDING * PADDING;
+    return run(DECODER_STEP[widest(most)][!!wide], t, (t->rows + t->block - 1) / t->block, cost, 1e7, threads);
+}
+
+/* One token per row through the layers of a decoder and its last norm. `at` is the first new column of the caches, `columns` the length of a past. */
+EXPORT int regard_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 per, i64 columns, i64 at, i64 d, i64 feed, i64 heads, i64 layers,
+                               i64 source, int norm_first, double scale, double eps, const void *weights, const void *caches, const i64 *index,
+                               const i64 *lengths, const void *x, void *out) {
+    step_shape t = {0};
+    t.rows = rows_, t.per = per, t.columns = columns, t.at = at, t.d = d, t.feed = feed, t.heads = t.kv_heads = heads, t.width = d / heads;
+    t.layers = layers, t.source = source, t.longest = columns > source ? columns : source, t.norm_first = norm_first, t.scale = scale, t.eps = eps;
+    t.weights = weights, t.caches = caches, t.index = index, t.lengths = lengths, t.x = x, t.out = out;
+    return run_step(&t, wide, most, threads, (double)rows_ * layers * d * (6 * d + 2 * feed));
+}
+
+/* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. */
+EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
+                             const void *weights, const void *caches, const void *x, void *out) {
+    step_shape t = {0};
+    t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.heads = heads, t.kv_heads = kv_heads, t.width = width;
+    t.scale = scale, t.weights = weights, t.caches = caches, t.x = x, t.out = out;
+    return run_step(&t, wide, most, threads, (double)rows_ * (4 * d * heads * width + 2 * columns * heads * width));
 }
 
 /* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */

@@ -196,7 +196,9 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "row_normalizers.h"
 #include "additive.h"
 #include "feature_maps.h"
+#include "dense.h"
 #include "vocab_topk.h"
+#include "decoder_step.h"
 #include "rnn_cells.h"
 #include "dropout.h"
 #include "crf.h"
@@ -232,3 +234,5 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #undef MINIMUM
 #undef JOIN
 #undef JOIN2
+#undef SUM
+#undef UNROLLED

@@ -1,7 +1,8 @@
 /* The k most probable words of softmax(W x + b); the logits are never written. See simd_instance.h for the macros.
  *
  * States are packed in panels of 2 LANES, one lane per state; six words are multiplied with a panel in registers. So a logit is
- * one chain of sums over d, the same for every state whatever its neighbours are, and the selection handles LANES states at once. */
+ * one chain of sums over d, the same for every state whatever its neighbours are, and the selection handles LANES states at once. Few states
+ * are multiplied as they are, because their lanes would be empty. */
 
 
 #define HUGEST ((REAL)(DOUBLE ? DBL_MAX : FLT_MAX))
@@ -34,31 +35,6 @@ typedef struct {
     REAL *most, *sum, *least, *value, *said; /* (n), (n), (n): the smallest of the k, (n, k), (n): the logit of the extra word */
     i64 *word;                               /* (n, k) */
 } NAME(known);
-
-/* logits of `words` words and `vectors` LANES of states; both are constants where this is inlined */
-TARGET static INLINE void NAME(multiply)(const REAL *const *w, const REAL *x, i64 d, const int words, const int vectors, VEC *c) {
-    VEC sums[2 * WORDS];
-    for (int i = 0; i < words * vectors; i++) sums[i] = ALL(0);
-#if defined(__clang__)
-#pragma clang loop unroll_count(2)
-#elif defined(__GNUC__)
-#pragma GCC unroll 2
-#endif
-    for (i64 j = 0; j < d; j++) {
-        const VEC x0 = LOAD(x + j * 2 * LANES), x1 = vectors > 1 ? LOAD(x + j * 2 * LANES + LANES) : x0;
-#if defined(__clang__)
-#pragma clang loop unroll(full)
-#elif defined(__GNUC__)
-#pragma GCC unroll 12
-#endif
-        for (int i = 0; i < words; i++) {
-            const REAL y = w[i][j];
-            sums[i * vectors] += y * x0;
-            if (vectors > 1) sums[i * vectors + 1] += y * x1;
-        }
-    }
-    for (int i = 0; i < words * vectors; i++) c[i] = sums[i];
-}
 
 /* inserts a word into the k of a state, after those that are not smaller */
 TARGET static INLINE void NAME(insert)(const vocabulary *t, NAME(known) *of, i64 row, i64 word, REAL x) {
@@ -103,10 +79,21 @@ TARGET static INLINE void NAME(take)(const vocabulary *t, NAME(known) *of, i64 f
     STORE(of->sum + row, sum + more);
 }
 
+/* the same products, at most 2 WORDS, for all states of a call with few: lane r is state r */
+TARGET static INLINE void NAME(multiply_few)(const REAL *w, const REAL *x, i64 d, i64 words, i64 n, VEC *c) {
+    REAL products[FEW * 2 * WORDS], lanes[2 * WORDS][LANES];
+    NAME(dense)(w, NULL, words, d, x, products, n, 1, DENSE_SET);
+    for (i64 i = 0; i < 2 * WORDS; i++) {
+        for (i64 r = 0; r < LANES; r++) lanes[i][r] = r < n && i < words ? products[r * words + i] : 0;
+        c[i] = LOAD(lanes[i]);
+    }
+}
+
 /* Words first to last of a panel. `fetch`: prefetch the words, which are not in the cache and which more than one panel reads. */
 TARGET static INLINE void NAME(panel)(const vocabulary *t, NAME(known) *of, i64 first, i64 last, const REAL *x, i64 row,
                                       const int fetch, const int words, const int vectors) {
     const REAL *weight = t->w, *bias = t->b;
+    const int few = vectors == 1 && t->n <= FEW && t->n <= LANES;
     for (i64 v = first; v < last; v += words) {
         const REAL *w[2 * WORDS];
         VEC c[2 * WORDS];
@@ -115,7 +102,8 @@ TARGET static INLINE void NAME(panel)(const vocabulary *t, NAME(known) *of, i64 
             const REAL *ahead = weight + (v + 2 * words) * t->d;
             for (i64 j = 0; j < words * t->d; j += 64 / (i64)sizeof(REAL)) PREFETCH(ahead + j);
         }
-        NAME(multiply)(w, x, t->d, words, vectors, c);
+        if (few) NAME(multiply_few)(w[0], t->x, t->d, last - v < words ? last - v : words, t->n, c);
+        else NAME(multiply)(w, x, t->d, words, vectors, c);
         for (int i = 0; i < words; i++)
             for (int j = 0; j < vectors; j++) {
                 VEC *one = c + i * vectors + j;

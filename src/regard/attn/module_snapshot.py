@@ -1,0 +1,75 @@
+"""ModuleSnapshot: what was true of modules when something was derived from them; and the values derived so.
+
+A plan of native calls holds the addresses of parameters and depends on types, attributes, hooks and submodules. It is
+kept beside the module, never in it, and is derived again as soon as anything that it depends on has changed. Values of
+parameters are no part of it: they are read where they are.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import getitem, is_
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+Value = TypeVar("Value")
+
+
+class ModuleSnapshot:
+    """Attributes, submodules, parameters and the number of hooks of all modules below `roots`."""
+
+    def __init__(self, roots: Sequence[nn.Module]) -> None:
+        modules = [module for root in roots for module in root.modules()]
+        self._containers: list[dict[Any, Any]] = []
+        links: list[tuple[dict[str, Any], str, Any]] = []
+        for module in modules:
+            attributes = {name: value for name, value in module.__dict__.items() if not name.startswith("_")}
+            links += [(module.__dict__, name, value) for name, value in attributes.items()]
+            for part in (module._parameters, module._modules):
+                links += [(part, name, value) for name, value in part.items()]
+            self._containers += [module.__dict__, module._parameters, module._modules]
+            self._containers += [module._forward_hooks, module._forward_pre_hooks]
+        self._dicts, self._names, self._values = zip(*links, strict=True)
+        self._sizes = list(map(len, self._containers))
+        # the first root is the key of a weak dictionary, which a reference to it would keep alive
+        self._modules = [module for module in modules if module is not roots[0]]
+        self._types = list(map(type, self._modules))
+        self._parameters = [value for value in self._values if isinstance(value, Tensor)]
+        self._facts = _facts(self._parameters)
+
+    def holds(self) -> bool:
+        """Whether all is as it was. Values of parameters may have changed, their place in memory has not."""
+        return (
+            list(map(len, self._containers)) == self._sizes
+            and all(map(is_, map(getitem, self._dicts, self._names), self._values))
+            and list(map(type, self._modules)) == self._types
+            and _facts(self._parameters) == self._facts
+        )
+
+
+def _facts(parameters: list[Tensor]) -> list[list[Any]]:
+    """Address, dtype and order of the elements of every parameter."""
+    dtypes = [parameter.dtype for parameter in parameters]
+    return [list(map(Tensor.data_ptr, parameters)), dtypes, list(map(Tensor.is_contiguous, parameters))]
+
+
+_DERIVED: WeakKeyDictionary[nn.Module, tuple[ModuleSnapshot, Sequence[nn.Module], Any]] = WeakKeyDictionary()
+
+
+def derived(roots: Sequence[nn.Module], derive: Callable[..., Value]) -> Value:
+    """`derive(*roots)`, computed again only if one of the modules below `roots` has changed; the first root is the key.
+
+    The value must not refer to the first root.
+    """
+    kept = _DERIVED.get(roots[0])
+    if kept is not None and all(map(is_, kept[1], roots[1:])) and kept[0].holds():
+        return kept[2]
+    value = derive(*roots)
+    _DERIVED[roots[0]] = ModuleSnapshot(roots), roots[1:], value
+    return value
+
+
+def has_global_hooks() -> bool:
+    """Whether torch has forward hooks for all modules."""
+    return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)

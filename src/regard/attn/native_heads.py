@@ -1,0 +1,107 @@
+"""A step of MultiHead in one native call: whether it can run, and the call."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import observer
+from regard.attn.kv_cache import KVCache
+from regard.attn.layer import Attention
+from regard.attn.module_snapshot import derived, has_global_hooks
+from regard.attn.terms.mask import Mask, as_mask
+from regard.attn.terms.normalizer import Softmax
+from regard.attn.terms.position import Positions
+from regard.attn.terms.read import WeightedSum
+from regard.attn.terms.score import Dot
+from regard.kernels.decoder_step import HeadsWeights, addresses, heads_step
+from regard.kernels.dispatch import choose_route, is_autocasting
+from regard.kernels.native_library import unsupported_reason
+
+# In batches of more tokens torch multiplies as fast, and by all threads.
+MOST_ROWS = 64
+
+
+def can_step(x: Tensor) -> bool:
+    """Whether native steps may run now: eager mode without gradients, autocast, observers and hooks for all modules."""
+    if torch.is_grad_enabled() or choose_route(x) != "direct" or is_autocasting(x) or has_global_hooks():
+        return False
+    return observer.current_observer() is None
+
+
+def dot_product_scale(attention: nn.Module, width: int) -> float | None:
+    """The factor on q·k if the layer is a softmax of dot products and nothing else but a mask; None if it is not."""
+    if type(attention) is not Attention or type(attention.score) is not Dot or attention.bias is not None:
+        return None
+    normalize = attention.normalize
+    if type(normalize) is not Softmax or normalize.temperature is None or type(attention.read) is not WeightedSum:
+        return None
+    if attention.backend is not None or (attention.training and attention.dropout):
+        return None
+    return attention.score.scale_of(width) / normalize.temperature
+
+
+def has_plain_calls(root: nn.Module) -> bool:
+    """Whether calls of the modules below `root` are those of their classes: no forward hooks, no replaced forward."""
+    return not any(
+        module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__ for module in root.modules()
+    )
+
+
+def are_native(parameters: list[Tensor | None]) -> bool:
+    """Whether the native library can read these parameters where they are."""
+    tensors = [parameter for parameter in parameters if parameter is not None]
+    return unsupported_reason(*tensors) is None and all(
+        type(tensor) is nn.Parameter and tensor.is_contiguous() for tensor in tensors
+    )
+
+
+def step(
+    heads: nn.Module, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
+) -> tuple[Tensor, KVCache] | None:  # "b 1 d"
+    """The attention of one token per sequence to `past` and itself, and the longer cache; None if it cannot run."""
+    if x.ndim != 3 or x.shape[1] != 1 or len(x) > MOST_ROWS or not can_step(x) or not x.is_contiguous():
+        return None
+    weights = derived((heads,), _weights)
+    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu":
+        return None
+    if past is None:
+        past = _empty(x, weights)
+    elif not _fits(past, x, weights):
+        return None
+    length = len(past) + 1
+    for some in (mask, heads.attention.mask):  # type: ignore[union-attr]
+        # without a mask positions decide nothing: there is no bias and no rotation
+        if some is not None and (positions is not None or not as_mask(some).hides_nothing(1, length)):  # type: ignore[arg-type]
+            return None
+    cache = past.reserve(1)
+    return heads_step(x, weights, cache.entry, length), cache
+
+
+def _empty(x: Tensor, weights: HeadsWeights) -> KVCache:
+    nothing = x.new_empty(len(x), weights.kv_heads, 0, weights.head_dim)
+    return KVCache(nothing, nothing)
+
+
+def _fits(past: KVCache, x: Tensor, weights: HeadsWeights) -> bool:
+    shape = (len(x), weights.kv_heads, len(past), weights.head_dim)
+    return (
+        past.positions is None
+        and past.keys.shape == past.values.shape == shape
+        and past.keys.dtype == past.values.dtype == x.dtype
+        and past.keys.stride(-1) == past.values.stride(-1) == 1
+    )
+
+
+def _weights(heads: nn.Module) -> HeadsWeights | None:
+    """The addresses of the weights of a MultiHead; None if it is more than products and a softmax of dot products."""
+    linears = [heads.query, heads.key, heads.value, heads.out]
+    scale = dot_product_scale(heads.attention, heads.head_dim)  # type: ignore[arg-type]
+    if scale is None or heads.rotate is not None or not has_plain_calls(heads):
+        return None
+    if any(type(linear) is not nn.Linear for linear in linears):
+        return None
+    parameters = [parameter for linear in linears for parameter in (linear.weight, linear.bias)]
+    widths = {heads.query.in_features, heads.key.in_features, heads.value.in_features}
+    if len(widths) > 1 or not are_native(parameters):
+        return None
+    sizes = (heads.heads, heads.kv_heads, heads.head_dim)
+    return HeadsWeights(addresses(parameters), parameters[0].dtype, *sizes, scale)

@@ -1,0 +1,198 @@
+/* One token per row through layers of attention with a cache. See simd_instance.h for the macros.
+ *
+ * Activations of a block of rows are in panels of p rows: feature i of row r is at (r / p) p d + i p + r % p. With few rows p is 1,
+ * with more rows 2 LANES; dense.h has the products of both. */
+
+/* (x - mean) / sqrt(variance + eps) ∘ w + b; w NULL: x itself */
+TARGET static void NAME(normed)(const void *weight, const void *bias, double eps, i64 d, const REAL *x, REAL *y, i64 rows, i64 p) {
+    const REAL *w = weight, *b = bias;
+    if (!w) {
+        memcpy(y, x, (size_t)((rows + p - 1) / p * p * d) * sizeof(REAL));
+    } else if (p == 1) {
+        const i64 whole = d / LANES * LANES;
+        for (i64 r = 0; r < rows; r++, x += d, y += d) {
+            VEC sums = ALL(0), squares = ALL(0);
+            for (i64 i = 0; i < whole; i += LANES) sums += LOAD(x + i);
+            REAL sum = SUM(sums);
+            for (i64 i = whole; i < d; i++) sum += x[i];
+            const REAL mean = sum / (REAL)d;
+            for (i64 i = 0; i < whole; i += LANES) {
+                const VEC off = LOAD(x + i) - mean;
+                squares += off * off;
+            }
+            sum = SUM(squares);
+            for (i64 i = whole; i < d; i++) sum += (x[i] - mean) * (x[i] - mean);
+            const REAL scale = (REAL)(1 / sqrt((double)sum / (double)d + eps));
+            for (i64 i = 0; i < whole; i += LANES) STORE(y + i, (LOAD(x + i) - mean) * scale * LOAD(w + i) + (b ? LOAD(b + i) : ALL(0)));
+            for (i64 i = whole; i < d; i++) y[i] = (x[i] - mean) * scale * w[i] + (b ? b[i] : 0);
+        }
+    } else {
+        for (i64 r = 0; r < rows; r += LANES) {
+            const REAL *from = x + r / p * p * d + r % p;
+            REAL *to = y + r / p * p * d + r % p;
+            VEC sum = ALL(0), squares = ALL(0);
+            for (i64 i = 0; i < d; i++) sum += LOAD(from + i * p);
+            const VEC mean = sum / (REAL)d;
+            for (i64 i = 0; i < d; i++) {
+                const VEC off = LOAD(from + i * p) - mean;
+                squares += off * off;
+            }
+            const VEC scale = (REAL)1 / SQRT(squares / (REAL)d + (REAL)eps);
+            for (i64 i = 0; i < d; i++) STORE(to + i * p, (LOAD(from + i * p) - mean) * scale * w[i] + (b ? b[i] : 0));
+        }
+    }
+}
+
+/* softmax(scale q kᵀ) v of one query over `count` cached keys, of one head; s has room for the scores; no key gives zeros */
+TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_row, const REAL *values, i64 value_row, const i64 *index, i64 count,
+                                     i64 width, REAL *s, REAL *out) {
+    const i64 whole = width / LANES * LANES;
+    REAL most = (REAL)-INFINITY;
+    for (i64 j = 0; j < count; j++) {
+        const REAL *key = keys + (index ? index[j] : j) * key_row;
+        VEC sums = ALL(0);
+        REAL sum = 0;
+        for (i64 i = 0; i < whole; i += LANES) sums += LOAD(q + i) * LOAD(key + i);
+        for (i64 i = whole; i < width; i++) sum += q[i] * key[i];
+        s[j] = whole ? sum + SUM(sums) : sum;
+        most = s[j] > most ? s[j] : most;
+    }
+    VEC totals = ALL(0);
+    REAL total = 0;
+    i64 j = 0;
+    /* e^x need not be exact below the last bit of any sum; NaN stays NaN */
+    for (; j + LANES <= count; j += LANES) {
+        const VEC share = NAME(exponential)(MAXIMUM(ALL(LOWEST), LOAD(s + j) - most));
+        totals += share;
+        STORE(s + j, share);
+    }
+    total = SUM(totals);
+    if (j < count) {
+        const VEC share = NAME(exponential)(MAXIMUM(ALL(LOWEST), NAME(load_some)(s + j, count - j, most) - most));
+        NAME(store_some)(s + j, count - j, share);
+        for (; j < count; j++) total += s[j];
+    }
+    const REAL scale = count ? 1 / total : 0;
+    i64 first = 0;
+    for (; first + 4 * LANES <= width; first += 4 * LANES) {
+        VEC a0 = ALL(0), a1 = ALL(0), a2 = ALL(0), a3 = ALL(0);
+        for (j = 0; j < count; j++) {
+            const REAL *value = values + (index ? index[j] : j) * value_row + first;
+            a0 += s[j] * LOAD(value), a1 += s[j] * LOAD(value + LANES);
+            a2 += s[j] * LOAD(value + 2 * LANES), a3 += s[j] * LOAD(value + 3 * LANES);
+        }
+        STORE(out + first, a0 * scale), STORE(out + first + LANES, a1 * scale);
+        STORE(out + first + 2 * LANES, a2 * scale), STORE(out + first + 3 * LANES, a3 * scale);
+    }
+    for (; first + LANES <= width; first += LANES) {
+        VEC sum = ALL(0);
+        for (j = 0; j < count; j++) sum += s[j] * LOAD(values + (index ? index[j] : j) * value_row + first);
+        STORE(out + first, sum * scale);
+    }
+    for (; first < width; first++) {
+        REAL sum = 0;
+        for (j = 0; j < count; j++) sum += s[j] * values[(index ? index[j] : j) * value_row + first];
+        out[first] = sum * scale;
+    }
+}
+
+/* Attention of rows from..from+rows to their cache: q (rows, heads width) to a of the same shape, both in panels. */
+TARGET static void NAME(attend_rows)(const step_shape *t, const i64 *cache, const REAL *q, REAL *a, REAL *s, i64 from, i64 rows, i64 p, int own) {
+    const i64 d = t->heads * t->width, group = t->heads / t->kv_heads;
+    const REAL *keys = (const REAL *)(intptr_t)cache[0], *values = (const REAL *)(intptr_t)cache[1];
+    const i64 *k = cache + 2, *v = cache + 5;
+    REAL *one = s + t->longest, *result = one + t->width;
+    for (i64 r = 0; r < rows; r++) {
+        const i64 row = from + r, sentence = row / t->per;
+        const i64 *index = own && t->index ? t->index + row * t->columns : NULL;
+        const i64 length = own ? t->columns : t->lengths[sentence], end = own || length < t->source ? length : t->source;
+        const i64 count = end < 0 ? 0 : end;
+        for (i64 h = 0; h < t->heads; h++) {
+            const i64 head = h / group, place = r / p * p * d + h * t->width * p + r % p;
+            for (i64 i = 0; i < t->width; i++) one[i] = q[place + i * p] * (REAL)t->scale;
+            NAME(attend_keys)(one, keys + sentence * k[0] + head * k[1], k[2], values + sentence * v[0] + head * v[1], v[2], index, count,
+                              t->width, s, result);
+            for (i64 i = 0; i < t->width; i++) a[place + i * p] = result[i];
+        }
+    }
+}
+
+/* writes keys or values (rows, kv_heads width), in panels, behind the others in their cache */
+TARGET static void NAME(append)(const step_shape *t, REAL *to, const i64 *stride, const REAL *x, i64 from, i64 rows, i64 p) {
+    const i64 d = t->kv_heads * t->width;
+    for (i64 r = 0; r < rows; r++) {
+        const i64 row = from + r;
+        for (i64 h = 0; h < t->kv_heads; h++) {
+            REAL *place = to + row / t->per * stride[0] + h * stride[1] + (t->at + row % t->per) * stride[2];
+            for (i64 i = 0; i < t->width; i++) place[i] = x[r / p * p * d + (h * t->width + i) * p + r % p];
+        }
+    }
+}
+
+/* q, k and v of x; k and v go into the cache; a is the attention to it. w: weight and bias of q, k and v */
+TARGET static void NAME(attend_self)(const step_shape *t, const void *const *w, const i64 *cache, i64 in, const REAL *x, REAL *q, REAL *a, REAL *s,
+                                     i64 from, i64 rows, i64 p) {
+    const i64 d = t->heads * t->width, e = t->kv_heads * t->width;
+    NAME(dense)(w[2], w[3], e, in, x, q, rows, p, DENSE_SET);
+    NAME(append)(t, (REAL *)(intptr_t)cache[0], cache + 2, q, from, rows, p);
+    NAME(dense)(w[4], w[5], e, in, x, q, rows, p, DENSE_SET);
+    NAME(append)(t, (REAL *)(intptr_t)cache[1], cache + 5, q, from, rows, p);
+    NAME(dense)(w[0], w[1], d, in, x, q, rows, p, DENSE_SET);
+    NAME(attend_rows)(t, cache, q, a, s, from, rows, p, 1);
+}
+
+TARGET static void NAME(to_panels)(const REAL *x, REAL *y, i64 rows, i64 d, i64 p) {
+    const i64 all = (rows + p - 1) / p * p;
+    for (i64 r = 0; r < all; r++)
+        for (i64 i = 0; i < d; i++) y[r / p * p * d + i * p + r % p] = r < rows ? x[r * d + i] : 0;
+}
+
+TARGET static void NAME(from_panels)(const REAL *x, REAL *y, i64 rows, i64 d, i64 p) {
+    for (i64 r = 0; r < rows; r++)
+        for (i64 i = 0; i < d; i++) y[r * d + i] = x[r / p * p * d + i * p + r % p];
+}
+
+/* An item is a block of rows. With layers 0 it is one attention: x (rows, in) to out (rows, in). */
+TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
+    const step_shape *t = context;
+    const i64 d = t->d, inner = t->heads * t->width, most = t->block < t->rows ? t->block : t->rows;
+    const i64 p = most <= FEW ? 1 : 2 * LANES, room = (most + p - 1) / p * p;
+    const i64 wide = inner > d ? inner : d, hidden = t->feed > wide ? t->feed : wide;
+    REAL *x = malloc((size_t)(room * (2 * d + 2 * wide + hidden) + t->longest + 2 * t->width + 1) * sizeof(REAL));
+    if (!x) return 1;
+    REAL *y = x + room * d, *q = y + room * d, *a = q + room * wide, *f = a + room * wide, *s = f + room * hidden;
+    for (i64 item = begin; item < end; item++) {
+        const i64 from = item * t->block, rows = t->rows - from < t->block ? t->rows - from : t->block;
+        const int pre = t->norm_first;
+        REAL *given = (REAL *)t->x + from * d;
+        NAME(to_panels)(given, x, rows, d, p);
+        if (!t->layers) {
+            NAME(attend_self)(t, t->weights, t->caches, d, x, q, a, s, from, rows, p);
+            NAME(dense)(t->weights[6], t->weights[7], d, inner, a, y, rows, p, DENSE_SET);
+            NAME(from_panels)(y, (REAL *)t->out + from * d, rows, d, p);
+            continue;
+        }
+        for (i64 layer = 0; layer < t->layers; layer++) {
+            const void *const *w = t->weights + layer * STEP_WEIGHTS;
+            const i64 *cache = t->caches + layer * 16;
+            NAME(normed)(pre ? w[0] : NULL, w[1], t->eps, d, x, y, rows, p);
+            NAME(attend_self)(t, w + 2, cache, d, y, q, a, s, from, rows, p);
+            NAME(dense)(w[8], w[9], d, inner, a, x, rows, p, DENSE_ADD);
+            if (!pre) NAME(normed)(w[0], w[1], t->eps, d, x, x, rows, p);
+            NAME(normed)(pre ? w[10] : NULL, w[11], t->eps, d, x, y, rows, p);
+            NAME(dense)(w[12], w[13], inner, d, y, q, rows, p, DENSE_SET);
+            NAME(attend_rows)(t, cache + 8, q, a, s, from, rows, p, 0);
+            NAME(dense)(w[14], w[15], d, inner, a, x, rows, p, DENSE_ADD);
+            if (!pre) NAME(normed)(w[10], w[11], t->eps, d, x, x, rows, p);
+            NAME(normed)(pre ? w[16] : NULL, w[17], t->eps, d, x, y, rows, p);
+            NAME(dense)(w[18], w[19], t->feed, d, y, f, rows, p, DENSE_RELU);
+            NAME(dense)(w[20], w[21], d, t->feed, f, x, rows, p, DENSE_ADD);
+            if (!pre) NAME(normed)(w[16], w[17], t->eps, d, x, x, rows, p);
+        }
+        const void *const *last = t->weights + t->layers * STEP_WEIGHTS;
+        NAME(normed)(last[0], last[1], t->eps, d, x, y, rows, p);
+        NAME(from_panels)(y, (REAL *)t->out + from * d, rows, d, p);
+    }
+    free(x);
+    return 0;
+}

@@ -1,0 +1,111 @@
+"""One token per row through attention with a cache, in one native call: a multi-head layer, or all layers of a decoder.
+
+A step multiplies few rows with many weights: each operation of torch costs more than its product. Here the weights are
+read once for all rows, where they are; keys and values are written into their cache. There is no form in torch and no
+gradient: use the layers themselves where `dispatch.can_run_native` is false or a gradient is needed.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.kernels.native_library import call_kernel
+
+# weight and bias of every norm and product of a decoder layer, in the order of csrc/decoder_step.h
+LAYER_WEIGHTS = 22
+
+
+def addresses(parameters: Sequence[Tensor | None]) -> Any:
+    """The addresses of parameters as the native library reads them; None is a missing bias."""
+    pointers = [None if parameter is None else parameter.data_ptr() for parameter in parameters]
+    return (ctypes.c_void_p * len(pointers))(*pointers)
+
+
+def cache_entry(keys: Tensor, values: Tensor) -> tuple[int, ...]:  # "b *l h k c", "b *l h k v"
+    """Where the keys and values of a cache are: addresses, and the strides of all axes but the last."""
+    return (keys.data_ptr(), values.data_ptr(), *keys.stride()[:-1], *values.stride()[:-1])
+
+
+@dataclass(frozen=True)
+class HeadsWeights:
+    """The weights of a multi-head layer: addresses of weight and bias of q, k, v and out."""
+
+    pointers: Any
+    dtype: torch.dtype
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+
+
+def heads_step(x: Tensor, weights: HeadsWeights, entry: tuple[int, ...], length: int) -> Tensor:  # "b 1 d" -> "b 1 d"
+    """Self-attention of one token per sequence; its key and value become the last of the `length` cached ones."""
+    out = torch.empty_like(x)
+    sizes = (len(x), length, x.shape[-1], weights.heads, weights.kv_heads, weights.head_dim)
+    table = (ctypes.c_int64 * len(entry))(*entry)
+    call_kernel(
+        "regard_heads_step",
+        x,
+        *sizes,
+        weights.scale,
+        ctypes.addressof(weights.pointers),
+        ctypes.addressof(table),
+        *(x.data_ptr(), out.data_ptr()),
+    )
+    return out
+
+
+@dataclass(frozen=True)
+class DecoderWeights:
+    """The weights of all layers of a decoder and of its last norm: addresses in the order of LAYER_WEIGHTS."""
+
+    pointers: Any
+    dtype: torch.dtype
+    layers: int
+    heads: int
+    feed: int
+    norm_first: bool
+    scale: float
+    eps: float
+
+
+def decoder_step(
+    x: Tensor,
+    weights: DecoderWeights,
+    past: tuple[int, ...],
+    sources: Sequence[tuple[int, ...]],
+    paths: Tensor | None,
+    first: int,
+    lengths: Tensor,
+    longest: int,
+) -> Tensor:  # "b n d" -> "b n d"
+    """One token of n hypotheses per sentence through the decoder; their keys go into the columns `first` to first + n.
+
+    `past` is the entry of one cache for all layers, "b l h k c". `paths` "b n t" are the columns of each hypothesis's
+    own past and itself; None: all, with one hypothesis. `lengths` "b" are those of the sources, the longest has
+    `longest` keys.
+    """
+    out = torch.empty_like(x)
+    b, per, d = x.shape
+    rows, size = b * per, x.element_size()
+    keys, values, *strides = past
+    k, v = strides[:4], strides[4:]
+    entries: list[int] = []
+    for n, source in enumerate(sources):
+        entries += [keys + n * k[1] * size, values + n * v[1] * size, k[0], k[2], k[3], v[0], v[2], v[3], *source]
+    table = (ctypes.c_int64 * len(entries))(*entries)
+    columns = first + 1 if paths is None else paths.shape[-1]
+    call_kernel(
+        "regard_decoder_step",
+        x,
+        *(rows, per, columns, first, d, weights.feed, weights.heads, weights.layers, longest),
+        *(weights.norm_first, weights.scale, weights.eps),
+        ctypes.addressof(weights.pointers),
+        ctypes.addressof(table),
+        *(None if paths is None else paths.data_ptr(), lengths.data_ptr(), x.data_ptr(), out.data_ptr()),
+    )
+    return out

@@ -1,0 +1,272 @@
+"""A step of MultiHead equals the layer over the whole sequence, natively and not, whatever changes in between."""
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.attn import module_snapshot, native_heads
+from regard.attn.kv_cache import KVCache
+from regard.attn.multihead import MultiHead
+from regard.kernels import native_library
+
+here = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
+
+
+def steps(heads: MultiHead, x: Tensor, mask: regard.Causal | None = None) -> tuple[Tensor, KVCache]:
+    past, outs = None, []
+    for t in range(x.shape[1]):
+        out, past = heads.step(x[:, t : t + 1].contiguous(), past, mask=mask)
+        outs.append(out)
+    assert past is not None
+    return torch.cat(outs, 1), past
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each step since ran natively."""
+    ran: list[bool] = []
+    original = native_heads.step
+
+    def step(*arguments: object) -> object:
+        result = original(*arguments)  # type: ignore[arg-type]
+        ran.append(result is not None)
+        return result
+
+    monkeypatch.setattr(native_heads, "step", step)
+    return ran
+
+
+@here
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("batch", "width", "heads", "kv_heads"), [(1, 64, 4, 4), (5, 21, 3, 1), (6, 20, 4, 2), (37, 14, 2, 2)]
+)
+def test_steps_equal_the_whole_sequence(
+    batch: int,
+    width: int,
+    heads: int,
+    kv_heads: int,
+    dtype: torch.dtype,
+    level: int,
+    monkeypatch: pytest.MonkeyPatch,
+    native: list[bool],
+) -> None:
+    monkeypatch.setattr(native_library, "LEVEL", level)
+    layer = MultiHead(width, heads, kv_heads=kv_heads).to(dtype).eval()
+    x = torch.randn(batch, 19, width, dtype=dtype)
+    with torch.no_grad():
+        got, past = steps(layer, x, regard.Causal())
+        torch.testing.assert_close(got, layer(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(past.keys, layer.project_kv(x).keys, rtol=1e-5, atol=1e-5)
+    assert native == [True] * 19
+
+
+def _double(heads: MultiHead) -> None:
+    heads.double()
+
+
+def _data(heads: MultiHead) -> None:
+    heads.key.weight.data.mul_(-2.0)
+
+
+def _load(heads: MultiHead) -> None:
+    heads.load_state_dict({name: value * 0.5 for name, value in heads.state_dict().items()})
+
+
+def _assign(heads: MultiHead) -> None:
+    heads.load_state_dict({name: value * 0.5 for name, value in heads.state_dict().items()}, assign=True)
+
+
+def _linear(heads: MultiHead) -> None:
+    heads.out = nn.Linear(12, 12)
+
+
+def _parameter(heads: MultiHead) -> None:
+    heads.value.weight = nn.Parameter(torch.randn(12, 12))
+
+
+def _transposed(heads: MultiHead) -> None:
+    heads.query.weight.data = heads.query.weight.data.t()
+
+
+def _scale(heads: MultiHead) -> None:
+    heads.attention.score.scale = 3.0  # type: ignore[union-attr, assignment]
+
+
+def _window(heads: MultiHead) -> None:
+    heads.attention.mask = regard.Window(1, 0)  # type: ignore[assignment]
+
+
+def _normalize(heads: MultiHead) -> None:
+    heads.attention.normalize = regard.Sparsemax()
+
+
+def _forward(heads: MultiHead) -> None:
+    heads.out.forward = lambda x: x * 2.0  # type: ignore[method-assign]
+
+
+CHANGES = (_data, _load, _assign, _linear, _parameter, _transposed, _scale, _window, _normalize, _forward)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
+def test_a_plan_is_never_stale(change: Callable[[MultiHead], None]) -> None:
+    heads = MultiHead(12, 3).eval()
+    x = torch.randn(2, 5, 12)
+    with torch.no_grad():
+        steps(heads, x)
+        change(heads)
+        torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
+
+
+def test_another_dtype() -> None:
+    heads, x = MultiHead(12, 3).eval(), torch.randn(2, 5, 12)
+    with torch.no_grad():
+        steps(heads, x)
+        heads.double()
+        torch.testing.assert_close(steps(heads, x.double())[0], heads(x.double(), mask=regard.Causal()))
+        heads.half()
+        with pytest.raises(TypeError, match="parameters of torch.float16"):
+            heads.step(x[:, :1])
+
+
+def test_hooks_fire() -> None:
+    heads, x, seen = MultiHead(12, 3).eval(), torch.randn(2, 1, 12), []
+    with torch.no_grad():
+        heads.step(x)
+        handle = heads.value.register_forward_hook(lambda *_: seen.append("value"))
+        heads.step(x)
+        handle.remove()
+        handle = heads.register_forward_pre_hook(lambda *_: seen.append("heads"))
+        heads.step(x)
+        handle.remove()
+        handle = nn.modules.module.register_module_forward_hook(lambda *_: seen.append("all"))
+        heads.step(x)
+        handle.remove()
+    assert seen[:2] == ["value", "heads"]
+    assert "all" in seen[2:]
+
+
+def test_gradients_are_kept() -> None:
+    heads, x = MultiHead(12, 3).eval(), torch.randn(2, 4, 12, requires_grad=True)
+    out, _ = steps(heads, x)
+    got = torch.autograd.grad(out.square().sum(), [x, *heads.parameters()])
+    want = torch.autograd.grad(heads(x, mask=regard.Causal()).square().sum(), [x, *heads.parameters()])
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_is_not_lost() -> None:
+    heads, x = MultiHead(12, 3, dropout=0.5), torch.randn(2, 9, 12)
+    with torch.no_grad():
+        heads.eval()
+        steps(heads, x)
+        heads.train()
+        assert not torch.equal(steps(heads, x)[0], steps(heads, x)[0])
+
+
+def test_masks_positions_and_rotations_are_not_lost(native: list[bool]) -> None:
+    x = torch.randn(2, 7, 12)
+    with torch.no_grad():
+        heads = MultiHead(12, 3).eval()
+        got, _ = steps(heads, x, regard.Window(2, 0))
+        torch.testing.assert_close(got, heads(x, mask=regard.Window(2, 0)))
+        turned = MultiHead(12, 3, rotate=regard.Rotary(4)).eval()
+        torch.testing.assert_close(steps(turned, x)[0], turned(x, mask=regard.Causal()))
+        tilted = MultiHead(12, 3, attention=regard.Attention(bias=regard.ALiBi(3))).eval()
+        torch.testing.assert_close(steps(tilted, x)[0], tilted(x, mask=regard.Causal()))
+        _, past = heads.step(x[:, :1])
+        positions = torch.tensor([4]), torch.tensor([5, 4])
+        hidden, _ = heads.step(x[:, 1:2], past, mask=regard.Causal(), positions=positions)
+        cache = heads.project_kv(x[:, 1:2], past)
+        torch.testing.assert_close(hidden, heads(x[:, 1:2], cache, mask=regard.Causal(), positions=positions))
+    assert not any(native[7:21])
+
+
+@here
+def test_nan_reaches_the_rows_that_see_it() -> None:
+    heads, x = MultiHead(12, 3).eval(), torch.randn(2, 3, 12)
+    x[1, 1] = torch.nan
+    with torch.no_grad():
+        got, _ = steps(heads, x, regard.Causal())
+    assert torch.equal(got.isnan().all(-1), torch.tensor([[False, False, False], [False, True, True]]))
+
+
+@here
+def test_two_continuations_share_a_past() -> None:
+    heads, x = MultiHead(12, 3).eval(), torch.randn(2, 6, 12)
+    with torch.no_grad():
+        _, past = steps(heads, x[:, :4])
+        keys = past.keys.clone()
+        first, _ = heads.step(x[:, 4:5], past)
+        second, longer = heads.step(x[:, 5:6], past)
+        again, _ = heads.step(x[:, 4:5], past)
+    assert torch.equal(past.keys, keys)
+    assert len(longer) == 5
+    torch.testing.assert_close(first, again)
+    assert not torch.equal(first, second)
+
+
+def test_modes_of_torch(native: list[bool]) -> None:
+    heads, x = MultiHead(12, 3).eval(), torch.randn(2, 1, 12)
+    with torch.no_grad():
+        want, _ = heads.step(x)
+        native.clear()
+        with regard.record(heads) as recording:
+            torch.testing.assert_close(heads.step(x)[0], want)
+        assert len(recording) == 1
+        mapped = torch.func.vmap(lambda row: heads.step(row)[0])(x.unsqueeze(1))
+        torch.testing.assert_close(mapped.squeeze(1), want)
+        compiled = torch.compile(lambda row: heads.step(row)[0], backend="eager")
+        torch.testing.assert_close(compiled(x), want)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert heads.step(x)[0].dtype == torch.bfloat16
+    assert not any(native)
+
+
+def test_a_plan_is_no_part_of_the_module() -> None:
+    heads, x = MultiHead(12, 3).eval(), torch.randn(2, 2, 12)
+    names = set(heads.__dict__), list(heads.state_dict())
+    with torch.no_grad():
+        want, _ = steps(heads, x)
+        torch.testing.assert_close(steps(copy.deepcopy(heads), x)[0], want)
+    assert (set(heads.__dict__), list(heads.state_dict())) == names
+    gone = weakref.ref(heads)
+    del heads
+    gc.collect()
+    assert gone() is None
+
+
+def test_derived_values_are_kept_until_a_change() -> None:
+    module, made = nn.Sequential(nn.Linear(3, 5), nn.ReLU()), []
+
+    def derive(root: nn.Module) -> int:
+        made.append(len(made))
+        return made[-1]
+
+    def value() -> int:
+        return module_snapshot.derived((module,), derive)
+
+    assert [value(), value()] == [0, 0]
+    with torch.no_grad():
+        module[0].weight.add_(1.0)
+    assert value() == 0
+    for n, change in enumerate(
+        (
+            lambda: module.train(not module.training),
+            lambda: module[0].register_forward_hook(lambda *_: None),
+            lambda: setattr(module[0], "in_features", 4),
+            lambda: module.append(nn.Tanh()),
+            lambda: module.to(torch.float64),
+            lambda: nn.utils.parametrize.register_parametrization(module[0], "bias", nn.Identity()),
+        ),
+        1,
+    ):
+        change()
+        assert [value(), value()] == [n, n]
