@@ -7,7 +7,7 @@ REQUIREMENTS := pyproject.toml setup.py constraints.txt $(wildcard src/regard/ke
 # -qq hides pip's notices, but not its errors. The constraints pin torch: an open range would download gigabytes of CUDA.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt
 
-.PHONY: help demo test test-all check fuzz stress bench docs licences openapi setup clean
+.PHONY: help demo test test-all check fuzz stress bench docs licences openapi sanitize setup clean
 .DELETE_ON_ERROR:
 # Two pips must not write into one environment at the same time.
 .NOTPARALLEL:
@@ -23,6 +23,7 @@ help:
 	@echo "make docs       build the documentation into site/"
 	@echo "make licences   print the licences of all packages per extra; fail on the GPL in extras for users"
 	@echo "make openapi    let schemathesis send 200 requests per operation to the service (some minutes)"
+	@echo "make sanitize   run the tests of the native kernels under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make setup      install all development requirements into .venv"
 	@echo "make clean      remove everything that the other targets created, .venv included"
 	@echo "PYTHON=python3.12 chooses the interpreter, JOBS=4 the number of test processes."
@@ -60,6 +61,9 @@ docs: .venv/.docs
 
 openapi: .venv/.test
 	@$(BIN)/python -m tests.serve.openapi
+
+sanitize: .venv/.test
+	@$(BIN)/python -m tests.sanitize
 
 licences: .venv/.dev
 	@$(BIN)/python -m tests.licences

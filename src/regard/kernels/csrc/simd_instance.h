@@ -13,6 +13,7 @@
 #if DOUBLE
 #define REAL double
 #define INT int64_t
+#define UINT uint64_t
 #define MANTISSA 52
 #define BIAS 1023
 #define FACTORIALS 13             /* the last significant term of the series of e^x, |x| <= ln(2) / 2 */
@@ -24,6 +25,7 @@
 #else
 #define REAL float
 #define INT int32_t
+#define UINT uint32_t
 #define MANTISSA 23
 #define BIAS 127
 #define FACTORIALS 7
@@ -49,6 +51,7 @@
 #define LANES ((i64)(BYTES / sizeof(REAL)))
 typedef REAL NAME(vec) __attribute__((vector_size(BYTES)));
 typedef INT NAME(ivec) __attribute__((vector_size(BYTES)));
+typedef UINT NAME(bits) __attribute__((vector_size(BYTES)));
 typedef REAL NAME(uvec) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
 typedef INT NAME(iuvec) __attribute__((vector_size(BYTES), aligned(sizeof(INT)), may_alias));
 #define LOAD(p) ((NAME(vec))*(const NAME(uvec) *)(p))
@@ -186,7 +189,8 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #pragma GCC unroll 16
 #endif
     for (int f = FACTORIALS - 1; f >= 0; f--) sum = sum * r + (REAL)INVERSE_FACTORIAL[f];
-    IVEC power = ((IVEC)shifted << MANTISSA) + ((INT)BIAS << MANTISSA);
+    /* unsigned, because x that was not clamped wraps around */
+    NAME(bits) power = ((NAME(bits))shifted << MANTISSA) + ((UINT)BIAS << MANTISSA);
     return sum * (VEC)power;
 #else
     return (REAL)exp((double)x);
@@ -208,6 +212,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #undef NAME
 #undef REAL
 #undef INT
+#undef UINT
 #undef MANTISSA
 #undef BIAS
 #undef FACTORIALS
