@@ -2,6 +2,7 @@
 
 import math
 import warnings
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -231,6 +232,26 @@ def test_weights_by_relative_position_are_no_second_map() -> None:
     with torch.no_grad(), regard.record(model) as recording:
         model(x)
     assert [m.shape for m in recording] == [(B, H, L, L)]
+
+
+def test_a_cache_keeps_no_values_of_earlier_steps() -> None:
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.v = nn.Linear(D, D)
+            self.values, self.made = torch.zeros(B, 0, D), []
+
+        def forward(self, x: Tensor) -> Tensor:
+            v = self.v(x)
+            self.made.append(weakref.ref(v))
+            self.values = torch.cat([self.values, v], 1)[:, -4:]
+            return (x @ self.values.mT).softmax(-1) @ self.values
+
+    model = Cached()
+    with torch.no_grad(), regard.record(model):
+        for _ in range(9):
+            model(torch.randn(B, 1, D))
+    assert [value() for value in model.made] == [None] * 9
 
 
 # attention without weights, and weights that are masked or not used

@@ -140,7 +140,7 @@ class EagerTracker:
             return
         fact = read.fact
         product = ValueProduct(
-            mode.tape.node_of(values[0]),
+            mode.tape.node_of(values[0], mode.call_number),
             read.as_values,
             out.numel(),
             read.weights.shape[-2],
@@ -150,7 +150,7 @@ class EagerTracker:
             fact.before_dropout is not None,
             recorded,
         )
-        mode.tape.note_product(func, out, args, kwargs, values[0], product, mode.frame_key)
+        mode.tape.note_product(func, out, args, kwargs, values[0], product, mode.call_number)
 
     # products: the first makes scores, the second reads values
 

@@ -49,23 +49,22 @@ class CaptureMode(TorchFunctionMode):
         return self.recorder.module_stack.current if self._enclosing is None else self._enclosing
 
     @property
-    def frame_key(self) -> int:
-        """Identifies the call of the running module."""
-        stack = self.recorder.module_stack.stack
-        return id(stack[-1]) if stack else 0
+    def call_number(self) -> int:
+        """The number of the call of the running module; 0 outside of modules."""
+        return self.recorder.module_stack.current.number
 
     def finish(self) -> None:
         """Joins the pieces of attention outside of modules."""
-        self._join_pieces(self.recorder.module_stack.current, 0)
+        self._join_pieces(self.recorder.module_stack.current)
 
-    def _leave(self, frame: ModuleFrame, key: int, out: Any) -> None:
+    def _leave(self, frame: ModuleFrame, out: Any) -> None:
         if self.eager.has_weights:
             self.eager.uses.note_result(out)
-        self._join_pieces(frame, key)
+        self._join_pieces(frame)
 
-    def _join_pieces(self, frame: ModuleFrame, key: int) -> None:
+    def _join_pieces(self, frame: ModuleFrame) -> None:
         """Records attention that a module computed in pieces as one map."""
-        groups = self.tape.take(key)
+        groups = self.tape.take(frame.number)
         if not groups:
             return
         with self.recorder.muted(), torch.no_grad(), torch.inference_mode(False):
@@ -90,7 +89,7 @@ class CaptureMode(TorchFunctionMode):
             return func(*args, **kwargs)
         out = self._run(func, args, kwargs)
         if func in LINEAR and not in_functorch_transform():
-            self.tape.note(func, out, args, kwargs, self.frame_key)
+            self.tape.note(func, out, args, kwargs, self.call_number)
         return out
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """LinearTape: calls that rearrange, read and combine values, noted so that they can be replayed on other values."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ _REARRANGES = {*REARRANGES, *_SELECTIONS, *_COPIES, *CASTS, T}
 # of results of value reads, these are followed too
 _COMBINES = {*_FACTORS, *ADDITIONS, *_ASSIGNMENT}
 LINEAR = {*_REARRANGES, *_COMBINES}
+# a tensor is followed through so many calls
+_MAX_DEPTH = 100
 
 
 @dataclass(eq=False)
@@ -42,6 +45,7 @@ class LinearNode:
     is_selection: bool = False  # some call on the way selected numbers
     is_consumed: bool = False
     parents: tuple["LinearNode", ...] = ()
+    depth: int = 0  # how many calls it is away from its leaves
 
 
 class ValueProduct(NamedTuple):
@@ -66,32 +70,32 @@ class Combined(NamedTuple):
 
 
 class LinearTape:
-    """Notes calls that rearrange and combine tensors, for as long as these live."""
+    """Notes calls that rearrange and combine tensors, for as long as these live and their module runs."""
 
     def __init__(self) -> None:
-        self._nodes: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        # by running module
+        # by the call of the running module
+        self._nodes: defaultdict[int, WeakIdKeyDictionary] = defaultdict(WeakIdKeyDictionary)
         self._combined: dict[int, list[Combined]] = {}
 
-    def note(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: int) -> None:
+    def note(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: int) -> None:
         """Notes a call of one of LINEAR."""
         if func in _ASSIGNMENT:
-            self._note_assignment(func, args, frame)
+            self._note_assignment(func, args, call)
             return
         inputs = [t for t in _tensors(args) if t.is_floating_point() and t.ndim > 1]
-        known = [self._nodes[t] for t in inputs if t in self._nodes]
+        known = [node for node in (self._known(t, call) for t in inputs) if node is not None]
         has_products = any(node.products for node in known)
         if not inputs or (func in _COMBINES and not has_products) or (not known and out is inputs[0]):
             return
-        mapped = tuple(self._map(argument, func, has_products) for argument in args)
+        mapped = tuple(self._map(argument, func, has_products, call) for argument in args)
         if func in _PAD:
             mapped, kwargs = mapped[:2], {name: value for name, value in kwargs.items() if name == "pad"}
         selects = func in _SELECTIONS
         for item, result in enumerate(out) if isinstance(out, tuple | list) else [(None, out)]:
             node = _node(func, mapped, kwargs, item, selects)
-            self._nodes[result] = node
+            self._nodes[call][result] = node
             if node.products:
-                self._combined.setdefault(frame, []).append(Combined(node, result))
+                self._combined.setdefault(call, []).append(Combined(node, result))
 
     def note_product(
         self,
@@ -101,27 +105,23 @@ class LinearTape:
         kwargs: dict[str, Any],
         values: Tensor,
         product: ValueProduct,
-        frame: int,
+        call: int,
     ) -> None:
         """Notes a read of these values, one of the arguments, by weights."""
+        arguments = tuple(_substitute(argument, values, product.values) for argument in args)
+        node = LinearNode(func, arguments, kwargs, products=(product,), parents=(product.values,))
+        self._nodes[call][out] = node
+        self._combined.setdefault(call, []).append(Combined(node, out))
 
-        def mapped(argument: Any) -> Any:
-            if isinstance(argument, tuple | list):
-                return type(argument)(mapped(item) for item in argument)
-            return product.values if argument is values else argument
-
-        node = LinearNode(func, tuple(mapped(a) for a in args), kwargs, products=(product,), parents=(product.values,))
-        self._nodes[out] = node
-        self._combined.setdefault(frame, []).append(Combined(node, out))
-
-    def node_of(self, values: Tensor) -> LinearNode:
+    def node_of(self, values: Tensor, call: int) -> LinearNode:
         """The node of values that are about to be read."""
-        node = self._nodes.get(values)
+        node = self._known(values, call)
         return LinearNode(None, values=values) if node is None or node.products else node
 
-    def take(self, frame: int) -> list[Combined]:
+    def take(self, call: int) -> list[Combined]:
         """The results of value reads inside a module that ended, the most combined first, each read once."""
-        combined = [c for c in self._combined.pop(frame, []) if not c.node.is_consumed]
+        self._nodes.pop(call, None)
+        combined = [c for c in self._combined.pop(call, []) if not c.node.is_consumed]
         combined.sort(key=lambda c: -len(c.node.products))
         seen: set[int] = set()
         groups = []
@@ -132,33 +132,34 @@ class LinearTape:
             seen |= reads
         return groups
 
-    def clear(self) -> None:
-        self._combined.clear()
+    def _known(self, t: Tensor, call: int) -> LinearNode | None:
+        """The node of a tensor that this call of a module made; a cache of earlier calls is a tensor of its own."""
+        node = self._nodes[call].get(t)
+        return node if node is not None and node.depth < _MAX_DEPTH else None
 
-    def _note_assignment(self, func: Any, args: tuple[Any, ...], frame: int) -> None:
+    def _note_assignment(self, func: Any, args: tuple[Any, ...], call: int) -> None:
         target, index, value = args
-        node = self._nodes.get(value) if isinstance(value, Tensor) else None
-        before = self._nodes.get(target)
+        node = self._known(value, call) if isinstance(value, Tensor) else None
+        before = self._known(target, call)
         if node is None and (before is None or not before.products):
-            if before is not None:
-                del self._nodes[target]
+            self._nodes[call].pop(target, None)
             return
         base = before if before is not None else _zeros_like(target)
         assigned = _node(_assigned, (base, index, node if node is not None else 0.0), {}, None, True)
-        self._nodes[target] = assigned
+        self._nodes[call][target] = assigned
         if assigned.products:
-            self._combined.setdefault(frame, []).append(Combined(assigned, target))
+            self._combined.setdefault(call, []).append(Combined(assigned, target))
 
-    def _map(self, argument: Any, func: Any, has_products: bool) -> Any:
+    def _map(self, argument: Any, func: Any, has_products: bool, call: int) -> Any:
         """An argument with nodes in place of tensors that depend on values.
 
         Beside results of value reads, other summands count as zeros, and factors as they are.
         """
         if isinstance(argument, tuple | list) and any(isinstance(item, Tensor) for item in argument):
-            return type(argument)(self._map(item, func, has_products) for item in argument)
+            return type(argument)(self._map(item, func, has_products, call) for item in argument)
         if not isinstance(argument, Tensor) or not argument.is_floating_point() or argument.ndim < 2:
             return argument
-        node = self._nodes.get(argument)
+        node = self._known(argument, call)
         if has_products:
             is_result = node is not None and bool(node.products)
             return node if is_result else argument if func in _FACTORS else _zeros_like(argument)
@@ -205,7 +206,9 @@ def replay(node: LinearNode, leaves: dict[int, Tensor], dtype: torch.dtype | Non
                 memo[id(current)] = out if current.item is None else out[current.item]
         return memo[id(current)]
 
-    return compute(node)
+    result: Tensor = compute(node)
+    memo.clear()  # the functions above refer to each other
+    return result
 
 
 CASTS_SET = set(CASTS)
@@ -226,6 +229,13 @@ def _assigned(base: Tensor, index: Any, value: Any) -> Tensor:
     return out
 
 
+def _substitute(argument: Any, values: Tensor, node: LinearNode) -> Any:
+    """An argument with a node in the place of a tensor."""
+    if isinstance(argument, tuple | list):
+        return type(argument)(_substitute(item, values, node) for item in argument)
+    return node if argument is values else argument
+
+
 def _zeros_like(t: Tensor) -> LinearNode:
     """Zeros of the shape of a tensor, which is not kept."""
     shape, dtype, device = t.shape, t.dtype, t.device
@@ -238,7 +248,8 @@ def _node(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], item: int | 
         parent.is_consumed = True
     products = tuple(dict.fromkeys(product for parent in parents for product in parent.products))
     selection = selects or any(parent.is_selection for parent in parents)
-    return LinearNode(func, args, kwargs, item, None, products, selection, parents=parents)
+    depth = 1 + max((parent.depth for parent in parents), default=0)
+    return LinearNode(func, args, kwargs, item, None, products, selection, False, parents, depth)
 
 
 def _nodes(args: Any) -> Iterator[LinearNode]:

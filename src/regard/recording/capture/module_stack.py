@@ -32,6 +32,7 @@ class ModuleFrame(NamedTuple):
     module: nn.Module | None
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
+    number: int = 0  # of the call, among all calls of modules
 
 
 class ModuleStack:
@@ -47,8 +48,9 @@ class ModuleStack:
         self.stack: list[ModuleFrame] = []
         self.has_run = False
         self.on_error: Callable[[], None] = lambda: None  # called when a module ends by an error
-        # called with a module that ends, what identifies its call, and its output
-        self.on_leave: Callable[[ModuleFrame, int, Any], None] = lambda frame, key, out: None
+        # called with a module that ends, and its output
+        self.on_leave: Callable[[ModuleFrame, Any], None] = lambda frame, out: None
+        self._count = 0  # of the calls of modules
         self.attention_modules: dict[str, str] = {}  # of those that ran and are named as attention: their types
         self._grid: tuple[int, int] | None = None
         self._layer_grid: tuple[int, int] | None = None  # of a layer that names its grid, while it runs
@@ -78,7 +80,8 @@ class ModuleStack:
         name = self.name_of(module)
         if name not in self.attention_modules and is_attention_name(name, type(module)):
             self.attention_modules[name] = type(module).__name__
-        self.stack.append(ModuleFrame(name, module, args, kwargs))
+        self._count += 1
+        self.stack.append(ModuleFrame(name, module, args, kwargs, self._count))
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
         # a forward that raised may have left other frames above
@@ -88,7 +91,7 @@ class ModuleStack:
         if out is None and sys.exc_info()[0] is not None:
             self.on_error()
         elif frame is not None:
-            self.on_leave(frame, id(frame), out)
+            self.on_leave(frame, out)
         # a grid is valid in the tower that attends to its patches, and for one call
         if module is self._tower or not self.stack:
             self._grid = self._tower = None
