@@ -1,0 +1,94 @@
+"""The recorder sweep: tiny models of transformers' classes, their verdicts, the limits, and the page of the result."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks.zoo import recorder_page, recorder_sweep, tiny_models
+from benchmarks.zoo.recorder_page import Outcome
+from benchmarks.zoo.recorder_sweep import Sweep, has_rows, matches, try_class
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore")
+RESULT = recorder_sweep.RESULTS / "recorder.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("BertModel", "exact"),
+        ("LlamaForCausalLM", "exact"),
+        ("T5Model", "exact"),
+        ("ViTModel", "exact"),
+        ("LongformerModel", "assembled"),
+        ("LEDModel", "assembled"),
+        ("PegasusXModel", "assembled"),
+        ("MiniMaxModel", "warned"),
+        ("CpmAntModel", "exact"),
+        ("ResNetModel", "no attention"),
+    ],
+)
+def test_a_few_classes(name: str, verdict: str) -> None:
+    outcome = try_class(name, tiny_models.class_names()[name])
+    assert outcome.verdict == verdict, outcome.reason
+    assert verdict == "no attention" or outcome.maps
+
+
+def test_a_silent_fault_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that the model reports and no map has."""
+    collect = recorder_sweep.eager_weights.collect
+
+    def with_another(*args: object) -> recorder_sweep.eager_weights.EagerWeights:
+        weights = collect(*args)  # type: ignore[arg-type]
+        weights.reported.append(torch.rand(2, 4, 11, 11).softmax(-1))
+        return weights
+
+    monkeypatch.setattr(recorder_sweep.eager_weights, "collect", with_another)
+    outcome = try_class("BertModel", "bert")
+    assert (outcome.verdict, outcome.missing) == ("WRONG", 1)
+    assert outcome.reason == "eager weights (2, 4, 11, 11) are in no map"
+
+
+def test_limits_and_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert try_class("NoModel", "none").reason.startswith("configuration: AttributeError")
+    # as if the time were over
+    monkeypatch.setattr(recorder_sweep, "build", lambda name: signal.raise_signal(signal.SIGALRM))
+    assert try_class("BertModel", "bert").reason == "time: more than 30 s"
+
+
+def test_a_stopped_sweep_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def outcome(name: str, model_type: str) -> Outcome:
+        tried.append(name)
+        if name == "B" and len(tried) == 2:
+            raise KeyboardInterrupt
+        return Outcome(name, model_type, "exact")
+
+    monkeypatch.setattr(recorder_sweep, "try_class", outcome)
+    known = {"A": "a", "B": "b"}
+    with pytest.raises(KeyboardInterrupt):
+        recorder_sweep.sweep(known, tmp_path / "lines")
+    assert [o.name for o in recorder_sweep.sweep(known, tmp_path / "lines")] == ["A", "B"]
+    assert tried == ["A", "B", "B"]
+
+
+def test_weights_match() -> None:
+    weights = torch.rand(2, 3, 5, 7).softmax(-1)
+    assert matches(weights, weights.flatten(0, 1), "sdpa")
+    assert not matches(weights, weights.flip(-1), "sdpa")
+    assert not matches(weights, weights.mT, "sdpa")
+    # a map in another layout, with zeros between its weights
+    wide = torch.zeros(2, 3, 5, 11)
+    wide[..., ::2] = torch.nn.functional.pad(weights, (0, -1))
+    assert has_rows(wide, torch.nn.functional.pad(weights, (0, -1)).transpose(0, 1))
+    assert not has_rows(wide, weights)
+
+
+def test_the_result_and_its_page() -> None:
+    sweep = Sweep.read(RESULT)
+    built = [outcome for outcome in sweep.outcomes if outcome.verdict != "not built"]
+    assert len(built) >= 400
+    assert {outcome.verdict for outcome in built} <= recorder_page.VERDICTS.keys() - {"WRONG"}
+    assert recorder_sweep.PAGE.read_text(encoding="utf-8") == recorder_page.page(sweep)
