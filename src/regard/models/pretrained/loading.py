@@ -21,6 +21,7 @@ from regard.models.pretrained.folder import CONFIG, CheckpointConfig, read_confi
 from regard.models.pretrained.gpt2 import GPT2_ARCHITECTURES
 from regard.models.pretrained.llama import LLAMA_ARCHITECTURES
 from regard.models.pretrained.marian import MARIAN_ARCHITECTURES
+from regard.models.pretrained.sentencepiece_files import MarianTokenizer, load_marian_tokenizer
 from regard.models.pretrained.tensor_map import check_tensors, load_tensors, resolve_aliases, unused_tensors
 from regard.models.pretrained.tokenizer_files import load_tokenizer
 from regard.models.pretrained.vit import VIT_ARCHITECTURES
@@ -61,9 +62,10 @@ class PretrainedModel:
     config: CheckpointConfig
     unused: tuple[str, ...]  # tensors of the folder that the model has no place for, such as other heads
 
-    def load_tokenizer(self) -> "Tokenizer":
+    def load_tokenizer(self) -> "Tokenizer | MarianTokenizer":
         """The tokenizer of the folder, whose ids all have a row in the embedding."""
-        return load_tokenizer(self.config)
+        is_marian = self.architecture in MARIAN_ARCHITECTURES
+        return load_marian_tokenizer(self.config) if is_marian else load_tokenizer(self.config)
 
 
 def load_pretrained(folder: str | Path, architecture: str | None = None) -> PretrainedModel:

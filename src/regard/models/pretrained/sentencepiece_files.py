@@ -1,0 +1,163 @@
+"""MarianTokenizer: source.spm, target.spm and vocab.json of released translators, without the library sentencepiece.
+
+A .spm file is a protocol buffer: fields of a number, a type and a value, of which few are needed here.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from regard.models.pretrained.folder import CheckpointConfig, read_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
+SPACE = "▁"
+# types of pieces and of models, as the format numbers them
+_UNKNOWN, _CONTROL, _UNIGRAM = 2, 3, 1
+
+
+class SentencePieces(NamedTuple):
+    """The content of a .spm file."""
+
+    pieces: list[tuple[str, float, int]]  # text, log p and type
+    charsmap: bytes  # replacements of characters
+
+
+@final
+class MarianTokenizer:
+    """Text to ids by the pieces of the source, ids to text by those of the target."""
+
+    def __init__(self, source: "Tokenizer", source_ids: dict[str, int], target_ids: dict[str, int], eos: int) -> None:
+        self._source, self._source_ids, self._eos = source, source_ids, eos
+        self._target_pieces = {n: piece for piece, n in target_ids.items()}
+        self._special = {target_ids[name] for name in ("</s>", "<pad>") if name in target_ids}
+
+    def __len__(self) -> int:
+        return len(self._source_ids)
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of each line, with the end of the sentence; a line may begin with a target language, >>de<<."""
+        unknown, ids = self._source_ids["<unk>"], []
+        for line in lines:
+            code, text = _split_language(line)
+            # without spaces at the ends, as the pieces were trained: the first word begins with ▁ then
+            pieces = self._source.encode(text, add_special_tokens=False).tokens if text.strip() else []
+            ids.append([*(self._source_ids.get(piece, unknown) for piece in (*code, *pieces)), self._eos])
+        return ids
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The text of each id of the target for display: ▁ starts a word."""
+        return [self._target_pieces.get(n, "<unk>") for n in ids]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of these ids of the target, without padding and ends."""
+        return "".join(self.pieces(n for n in ids if n not in self._special)).replace(SPACE, " ").strip()
+
+
+def load_marian_tokenizer(config: CheckpointConfig) -> MarianTokenizer:
+    """The tokenizer of a released translator; raises if one of its ids has no row in the embedding."""
+    folder = config.folder
+    for name in (SOURCE, TARGET, VOCABULARY):
+        if not (folder / name).exists():
+            raise FileNotFoundError(
+                f"{folder} holds no {name}, which the tokenizer of a Marian model needs; restore the file"
+            )
+    source_ids = _ids(folder / VOCABULARY, config.integer("vocab_size"))
+    other = folder / TARGET_VOCABULARY
+    target_size = config.integer("decoder_vocab_size", config.integer("vocab_size"))
+    target_ids = _ids(other, target_size) if other.exists() else source_ids
+    return MarianTokenizer(
+        _unigram(read_pieces(folder / SOURCE)), source_ids, target_ids, config.integer("eos_token_id")
+    )
+
+
+def _ids(path: Path, rows: int) -> dict[str, int]:
+    ids = read_json(path)
+    if not all(isinstance(n, int) for n in ids.values()) or "<unk>" not in ids:
+        raise ValueError(f"{path} must hold the id of each piece, <unk> among them; restore the file")
+    if (last := max(ids.values())) >= rows:
+        raise ValueError(
+            f"the tokenizer of {path.parent} has ids up to {last}, but the embedding has {rows} rows; "
+            "restore the tokenizer that the model was trained with"
+        )
+    return ids
+
+
+def _split_language(line: str) -> tuple[list[str], str]:
+    """The token of the target language, if the line begins with one, and the text."""
+    end = line.find("<<") + 2
+    return ([line[:end]], line[end:]) if line.startswith(">>") and end > 1 else ([], line)
+
+
+def _unigram(model: SentencePieces) -> "Tokenizer":
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+    # pieces of control cannot be written: no text is encoded as one
+    pieces = [(f"\0{n}" if kind == _CONTROL else text, score) for n, (text, score, kind) in enumerate(model.pieces)]
+    unknown = next(n for n, (_, _, kind) in enumerate(model.pieces) if kind == _UNKNOWN)
+    tokenizer = Tokenizer(models.Unigram(pieces, unknown, False))
+    spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    replacements = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    tokenizer.normalizer = normalizers.Sequence([*replacements, *spaces])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme="always")
+    return tokenizer
+
+
+def read_pieces(path: Path) -> SentencePieces:
+    """The pieces of a .spm file with a unigram model."""
+    pieces, charsmap, kind = [], b"", _UNIGRAM
+    try:
+        for number, value in _fields(path.read_bytes()):
+            if number == 1 and isinstance(value, bytes):
+                part = dict(_fields(value))
+                text, score = part[1], part.get(2, b"\0" * 4)
+                assert isinstance(text, bytes)
+                assert isinstance(score, bytes)
+                pieces.append((text.decode(), struct.unpack("<f", score)[0], int(part.get(3, 1))))
+            elif number == 2 and isinstance(value, bytes):
+                kind = int(dict(_fields(value)).get(3, _UNIGRAM))
+            elif number == 3 and isinstance(value, bytes):
+                found = dict(_fields(value)).get(2, b"")
+                assert isinstance(found, bytes)
+                charsmap = found
+    except (AssertionError, IndexError, KeyError, ValueError, struct.error) as error:
+        raise ValueError(f"{path} is no model of sentencepiece; restore the file") from error
+    if kind != _UNIGRAM or not any(piece[2] == _UNKNOWN for piece in pieces):
+        raise ValueError(f"{path} must hold a unigram model with an unknown piece; take the released file")
+    return SentencePieces(pieces, charsmap)
+
+
+def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The numbers and values of the fields of a message."""
+    position = 0
+    while position < len(content):
+        key, position = _varint(content, position)
+        kind = key & 7
+        if kind == 0:
+            value, position = _varint(content, position)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            size, position = _varint(content, position)
+        else:
+            size = {1: 8, 5: 4}[kind]
+        if position + size > len(content):
+            raise ValueError("the message ends inside a field")
+        yield key >> 3, content[position : position + size]
+        position += size
+
+
+def _varint(content: bytes, position: int) -> tuple[int, int]:
+    """A number of seven bits per byte, the lowest first, and the position behind it."""
+    value = shift = 0
+    while True:
+        byte = content[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+        if shift > 63:
+            raise ValueError("a number is longer than 64 bits")
