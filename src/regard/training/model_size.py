@@ -1,7 +1,7 @@
 """The memory of a model before it is built: its constructor runs on the meta device, where tensors have no data."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -76,11 +76,11 @@ def check_model_fits(build: Callable[[], object], task: Any, device: torch.devic
 
 def largest_option(task: Any) -> tuple[str, int, int]:
     """The whole number among the options of a task and its model that exceeds its default most, and the default."""
-    model = getattr(task, "model", None)
-    default = type(task)() if model is None else type(task)(model=type(model)())
+    model: Any = getattr(task, "model", None)
+    default = type(task)(model=type(model)()) if is_dataclass(type(model)) else type(task)()
     found = {}
     for options, defaults in ((task, default), (model, getattr(default, "model", None))):
-        for item in () if options is None else fields(options):
+        for item in fields(options) if is_dataclass(options) else ():
             pair = getattr(options, item.name), getattr(defaults, item.name)
             if item.name != "seed" and all(type(value) is int and value > 0 for value in pair):
                 found[item.name] = pair
