@@ -8,7 +8,7 @@ from hypothesis import assume, given, strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
 import regard
-from regard.common.tag_schemes import SCHEMES, TaggedSpan
+from regard.common.tag_schemes import TaggedSpan
 
 LETTERS = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU"}
 THEIRS = {"IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES", "BILOU": "BILOU"}
@@ -22,7 +22,7 @@ def sequences(name: str) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(scheme_of(name).tags), max_size=8)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", LETTERS)
 @given(data=st.data())
 def test_strict_spans_are_those_of_seqeval(name: str, data: st.DataObject) -> None:
     tags = data.draw(sequences(name))
@@ -44,7 +44,7 @@ def test_lenient_spans_are_those_of_conlleval(name: str, data: st.DataObject) ->
     assert set(scheme_of(name).spans(tags)) == theirs
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", LETTERS)
 @given(data=st.data())
 def test_spans_are_written_and_read(name: str, data: st.DataObject) -> None:
     scheme = scheme_of(name)
@@ -56,7 +56,7 @@ def test_spans_are_written_and_read(name: str, data: st.DataObject) -> None:
     assert scheme.spans(tags) == scheme.spans(tags, "strict") == spans
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", LETTERS)
 @given(data=st.data())
 def test_a_legal_sequence_has_the_same_spans_in_both_readings(name: str, data: st.DataObject) -> None:
     scheme, tags = scheme_of(name), data.draw(sequences(name))
@@ -84,3 +84,10 @@ def test_bad_tags_are_explained() -> None:
         regard.TagScheme("IOB2", ["O", "S-X"])
     with pytest.raises(ValueError, match="tags must differ, but 'O' occurs twice"):
         regard.TagScheme("IOB2", ["O", "O"])
+
+
+def test_tags_without_a_scheme_are_spans_of_one_token() -> None:
+    scheme = regard.TagScheme("none", ["NOUN", "X-Y", "O"])
+    assert scheme.spans(["X-Y", "X-Y", "O"]) == [TaggedSpan(0, 1, "X-Y"), TaggedSpan(1, 2, "X-Y")]
+    assert scheme.violation(["NOUN", "O", "X-Y"]) is None
+    assert scheme.write(scheme.spans(["X-Y", "O", "NOUN"], "strict"), 3) == ["X-Y", "O", "NOUN"]

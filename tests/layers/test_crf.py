@@ -77,6 +77,12 @@ def test_every_result_against_all_paths(name: str | None, tags: int, t: int) -> 
             shares = every.shares.tolist()
             want = [sum(s for s, own in zip(shares, found, strict=True) if span in own) for span in spans[row]]
             assert span_shares[row] == pytest.approx(want, abs=1e-9)
+            none = scheme.tags.index("O") if "O" in scheme.tags else -1
+            share = sum(s for s, path in zip(shares, every.paths, strict=True) if path[-2:] == [none] * len(path[-2:]))
+            if none >= 0:
+                n = int(keep.sum())
+                own = crf.span_marginals(emissions[row : row + 1], [[(max(n - 2, 0), n, "O")]], mask[row : row + 1])
+                assert own[0][0] == pytest.approx(share, abs=1e-9)
 
 
 def test_a_scheme_is_read_without_constraints() -> None:
@@ -198,7 +204,7 @@ def test_bad_input_is_explained() -> None:
         regard.CRF(3).span_marginals(emissions, [[], []])
     with pytest.raises(ValueError, match=r"the span \(1, 9, 'X'\) lies outside sequence 1, which has 4 positions"):
         crf.span_marginals(emissions, [[], [(1, 9, "X")]])
-    with pytest.raises(ValueError, match="no tag of the scheme has the label 'Q'; its labels: X"):
+    with pytest.raises(ValueError, match="no tag of the scheme has the label 'Q'; its labels: O, X"):
         crf.span_marginals(emissions, [[], [(1, 2, "Q")]])
     with pytest.raises(ValueError, match="spans must be one list per sequence: got 1 for 2 sequences"):
         crf.span_marginals(emissions, [[]])

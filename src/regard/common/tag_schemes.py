@@ -5,7 +5,8 @@
     BIOES   O  B-LOC  E-LOC  S-LOC  O       E ends a span, S is a span of one token; BILOU writes L and U
 
 A scheme says two things: which tag may follow which, and which tag continues the span of the tag before it. The second
-also holds for sequences that break the first, so that every sequence of tags has spans, as in conlleval.
+also holds for sequences that break the first, so that every sequence of tags has spans, as in conlleval. The scheme
+"none" has tags without prefixes, such as parts of speech: each but O is a span of one token, and any may follow any.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Literal, NamedTuple
 from regard.common.suggestions import known
 
 OUTSIDE = "O"
+NO_SCHEME = "none"
 Reading = Literal["lenient", "strict"]
 
 
@@ -42,6 +44,7 @@ SCHEMES: dict[str, _Prefixes] = {
     "IOB2": _Prefixes(begin="B", inside="I", open="BI", unfinished=""),
     "BIOES": _Prefixes(begin="BS", inside="IE", open="BI", unfinished="BI"),
     "BILOU": _Prefixes(begin="BU", inside="IL", open="BI", unfinished="BI"),
+    NO_SCHEME: _Prefixes(begin="", inside="", open="", unfinished=""),
 }
 
 
@@ -76,7 +79,7 @@ class TagScheme:
     def problem(self, tag: str) -> str | None:
         """The sentence that says why `tag` is none of this scheme; None if it is one."""
         prefix, label = split_tag(tag)
-        if tag == OUTSIDE or (label and prefix in self._letters()):
+        if self.name == NO_SCHEME or tag == OUTSIDE or (label and prefix in self._letters()):
             return None
         letters = ", ".join(f"{letter}-LABEL" for letter in self._letters())
         return f"the tag {tag!r} is none of {self.name}, which has {OUTSIDE}, {letters}; choose another scheme"
@@ -84,6 +87,10 @@ class TagScheme:
     def _letters(self) -> list[str]:
         roles = SCHEMES[self.name]
         return sorted(set("B" + roles.begin + roles.inside + roles.open))
+
+    def label(self, tag: str) -> str:
+        """The label of a tag: "LOC" of "B-LOC", and "" of "O"."""
+        return "" if tag == OUTSIDE else tag if self.name == NO_SCHEME else split_tag(tag)[1]
 
     def joins(self, previous: str, tag: str) -> bool:
         """Whether `tag` continues the span of the tag before it, in sequences that keep the scheme and in others."""
@@ -93,7 +100,7 @@ class TagScheme:
     def allows(self, previous: str | None, tag: str | None) -> bool:
         """Whether `tag` may follow `previous`; None is the border of the text, before its start and after its end."""
         roles = SCHEMES[self.name]
-        if previous is not None and tag is not None and self.joins(previous, tag):
+        if self.name == NO_SCHEME or (previous is not None and tag is not None and self.joins(previous, tag)):
             return True
         if previous is not None and split_tag(previous)[0] in roles.unfinished and previous != OUTSIDE:
             return False
@@ -116,12 +123,14 @@ class TagScheme:
             if end < len(tags) and self.joins(tags[end - 1], tags[end]):
                 continue
             if tags[start] != OUTSIDE and (reading == "lenient" or self._is_well_formed(tags, start, end)):
-                spans.append(TaggedSpan(start, end, split_tag(tags[start])[1]))
+                spans.append(TaggedSpan(start, end, self.label(tags[start])))
             start = end
         return spans
 
     def _is_well_formed(self, tags: Sequence[str], start: int, end: int) -> bool:
         """Whether tokens start to end are a span that the scheme allows, whatever stands beside it."""
+        if self.name == NO_SCHEME:
+            return True
         roles, last = SCHEMES[self.name], split_tag(tags[end - 1])[0]
         begins = split_tag(tags[start])[0] in roles.begin
         if self.name == "IOB1":
@@ -132,6 +141,9 @@ class TagScheme:
         """The tags of spans that do not overlap, over `length` tokens."""
         tags = [OUTSIDE] * length
         for start, end, label in sorted(spans):
+            if self.name == NO_SCHEME:
+                tags[start:end] = [label] * (end - start)
+                continue
             first, single, inside, last = _WRITTEN.get(self.name, ("B", "B", "I", "I"))
             prefixes = single if end - start == 1 else first + inside * (end - start - 2) + last
             if self.name == "IOB1" and not (start and split_tag(tags[start - 1])[1] == label):

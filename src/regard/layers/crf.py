@@ -141,7 +141,8 @@ class CRF(nn.Module):
     ) -> list[list[float]]:  # "b t k", one list of (start, end, label) per sequence, "b t"
         """The probability of every span: that a path has a span of this label from start to end, and no longer one.
 
-        `scheme` says which tags make a span; it is left out if the constraints are a TagScheme.
+        `scheme` says which tags make a span; it is left out if the constraints are a TagScheme. The label O stands for
+        no span at these positions.
         """
         self._check(emissions, mask)
         scheme = self.scheme if scheme is None else scheme

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.common.tag_schemes import TaggedSpan, TagScheme, split_tag
+from regard.common.tag_schemes import OUTSIDE, TaggedSpan, TagScheme
 from regard.kernels.crf import Potentials
 from regard.kernels.crf.plain import compact, finite, log_alphas, log_betas
 
@@ -56,11 +56,13 @@ def span_probabilities(
 ) -> list[list[float]]:  # "b t k", "b t"
     """Forward at the left edge, the tags of the label inside, backward at the right edge, over Z; all spans at once.
 
-    A span begins where its tag does not join the tag before, and ends where the next tag does not join.
+    A span begins where its tag does not join the tag before, and ends where the next tag does not join. The label O
+    stands for no span at these positions, whatever is beside them.
     """
     kept, _, lengths, _ = compact(emissions, None, mask)
     counts, device = lengths.tolist(), kept.device
-    labels = [split_tag(tag)[1] for tag in scheme.tags]
+    # a tag of no label is outside of spans
+    labels = [scheme.label(tag) or OUTSIDE for tag in scheme.tags]
     flat = [(row, *span) for row, of_sequence in enumerate(spans) for span in of_sequence]
     for row, start, end, label in flat:
         if not 0 <= start < end <= counts[row]:
@@ -68,10 +70,9 @@ def span_probabilities(
                 f"the span ({start}, {end}, {label!r}) lies outside sequence {row}, which has {counts[row]} positions; "
                 "count the positions that the mask keeps"
             )
-        if not label or label not in labels:
-            raise ValueError(
-                f"no tag of the scheme has the label {label!r}; its labels: {', '.join(sorted({*labels} - {''}))}"
-            )
+        if label not in labels:
+            names = ", ".join(sorted({*labels}))
+            raise ValueError(f"no tag of the scheme has the label {label!r}; its labels: {names}")
     if not flat:
         return [[] for _ in spans]
     kept, transitions, start_scores, end_scores = finite(kept, *potentials)
@@ -82,15 +83,21 @@ def span_probabilities(
     same = torch.tensor([[label == wanted for label in labels] for *_, wanted in flat], device=device)  # n k
     never = kept.new_full((), -1e30)
     inside, beside = torch.where(joins, transitions, never), torch.where(joins, never, transitions)
-    entered = torch.logsumexp(alphas[row, (first - 1).clamp(min=0)].unsqueeze(-1) + beside, -2)
+    outside = torch.tensor([label == OUTSIDE for *_, label in flat], device=device).unsqueeze(-1)  # n 1
+
+    def step(state: Tensor, scores: Tensor) -> Tensor:  # "n k", "k k" -> "n k"
+        return torch.logsumexp(state.unsqueeze(-1) + scores, -2)
+
+    before = alphas[row, (first - 1).clamp(min=0)]
+    entered = torch.where(outside, step(before, transitions), step(before, beside))
     state = torch.where((first == 0).unsqueeze(-1), start_scores, entered) + kept[row, first]
     state = torch.where(same, state, never)
-    for step in range(1, int((end - first).max())):
-        at = (first + step).clamp(max=kept.shape[1] - 1)
-        longer = torch.logsumexp(state.unsqueeze(-1) + inside, -2) + kept[row, at]
-        state = torch.where((first + step < end).unsqueeze(-1), torch.where(same, longer, never), state)
-    following = end.clamp(max=kept.shape[1] - 1)
-    left = torch.logsumexp(beside + (kept + betas)[row, following].unsqueeze(-2), -1)
+    for offset in range(1, int((end - first).max())):
+        at = (first + offset).clamp(max=kept.shape[1] - 1)
+        longer = torch.where(outside, step(state, transitions), step(state, inside)) + kept[row, at]
+        state = torch.where((first + offset < end).unsqueeze(-1), torch.where(same, longer, never), state)
+    after = (kept + betas)[row, end.clamp(max=kept.shape[1] - 1)]
+    left = torch.where(outside, step(after, transitions.mT), step(after, beside.mT))
     state = state + torch.where((end == lengths[row]).unsqueeze(-1), end_scores, left)
     log_z = torch.logsumexp(alphas[:, 0] + betas[:, 0], -1)
     found = (torch.logsumexp(state, -1) - log_z[row]).exp().tolist()
