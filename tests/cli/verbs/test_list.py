@@ -9,7 +9,7 @@ from tests.cli.conftest import Regard
 
 import regard as package
 from regard.cli.mechanism_docs import page, terms
-from regard.data.embedded import EMBEDDED, PICTURES, TEXTS
+from regard.data.embedded import EMBEDDED, PICTURES, TAGGED, TEXTS
 from regard.models import MODELS
 from regard.tasks.registry import TASKS
 
@@ -19,15 +19,15 @@ ROOT = Path(__file__).parents[3]
 def test_everything_has_a_line(regard: Regard) -> None:
     ran = regard("list")
     assert ran.code == 0
-    for name in ["none", *package.GATES, *package.MECHANISMS, *MODELS, *EMBEDDED, *TEXTS, *PICTURES]:
+    for name in ["none", *package.GATES, *package.MECHANISMS, *MODELS, *EMBEDDED, *TEXTS, *TAGGED, *PICTURES]:
         (line,) = [line for line in ran.out.splitlines() if line.startswith(f"  {name} ")]
         assert len(line.split(maxsplit=1)[1]) > 20
 
 
 def test_one_kind(regard: Regard) -> None:
     ran = regard("list", "data")
-    assert [line.split()[0] for line in ran.out.splitlines()] == [*EMBEDDED, *TEXTS, *PICTURES]
-    assert {"dates", "reverse", "pronounce", "digits", "scenes"} <= {*EMBEDDED, *TEXTS, *PICTURES}
+    assert [line.split()[0] for line in ran.out.splitlines()] == [*EMBEDDED, *TEXTS, *TAGGED, *PICTURES]
+    assert {"dates", "reverse", "pronounce", "digits", "scenes"} <= {*EMBEDDED, *TEXTS, *TAGGED, *PICTURES}
 
 
 def test_an_unknown_list(regard: Regard) -> None:
@@ -47,7 +47,7 @@ def test_a_terminal_shows_that_torch_is_loading(what: str, regard: Regard, monke
 
 def test_every_name_of_embedded_data_is_listed() -> None:
     names = {name for task in TASKS.values() for name in task.budgets} - {"files"}
-    assert names == {*EMBEDDED, *TEXTS, *PICTURES}
+    assert names == {*EMBEDDED, *TEXTS, *TAGGED, *PICTURES}
 
 
 def test_no_two_mechanisms_have_the_same_line(regard: Regard) -> None:

@@ -63,7 +63,7 @@ def _models() -> dict[str, str]:
 
 
 def _data() -> dict[str, str]:
-    from regard.data.embedded import EMBEDDED, PICTURES, TEXTS
+    from regard.data.embedded import EMBEDDED, PICTURES, TAGGED, TEXTS
 
     pairs = {name: dataset.about for name, dataset in EMBEDDED.items()}
-    return pairs | {name: dataset.about for name, dataset in TEXTS.items()} | PICTURES
+    return pairs | {name: dataset.about for name, dataset in TEXTS.items()} | TAGGED | PICTURES

@@ -63,6 +63,11 @@ TEXTS = {
     ),
 }
 
+# descriptions of tagged data that needs no download; the task that uses it loads it
+TAGGED = {
+    "fields": "dates, numbers and currencies in running text -> how the place named reads it (CLDR, babel); to tag",
+}
+
 # descriptions of image data that needs no download; the tasks that use it load it
 PICTURES = {
     "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",

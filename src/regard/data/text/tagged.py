@@ -1,0 +1,292 @@
+"""Tagged sentences: files with one tag per word.  No torch here.
+
+columns                      one word per line, columns separated by tabs or spaces, an empty line after a sentence
+CoNLL-U (.conllu)            ten columns; ranges (3-4) give the surface of words, empty nodes (8.1) are left out
+a folder of seq.in, seq.out  one sentence per line, words and tags separated by spaces; `label` has one intent per line
+
+All are UTF-8, plain or `.gz`. Words keep their place in the text: `offsets` are characters of `text`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.common.suggestions import known
+from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, SCHEMES, TagScheme, split_tag
+from regard.data.text.pairs import read_lines
+
+_HOLDS = "one word and its tag per line, with an empty line after every sentence"
+_CONLLU_COLUMNS, _UPOS = 10, 4
+# a line of CoNLL-2003 that separates documents
+_DOCUMENT = "-DOCSTART-"
+
+
+@dataclass(frozen=True)
+class TaggedSentence:
+    """Words with their tags; `lines` are the lines of their file, for errors."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    text: str
+    offsets: tuple[tuple[int, int], ...]  # start and end of every word in the text
+    intent: str | None = None
+    lines: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(
+        words: Sequence[str], tags: Sequence[str], intent: str | None = None, lines: Sequence[int] = ()
+    ) -> "TaggedSentence":
+        """A sentence whose text is its words, separated by spaces."""
+        offsets, end = [], 0
+        for word in words:
+            offsets.append((end, end + len(word)))
+            end += len(word) + 1
+        return TaggedSentence(tuple(words), tuple(tags), " ".join(words), tuple(offsets), intent, tuple(lines))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+@dataclass(frozen=True)
+class TaggedSplits:
+    """Sentences to train on, to choose the best weights by, and to test on."""
+
+    train: Sequence[TaggedSentence]
+    valid: Sequence[TaggedSentence]
+    test: Sequence[TaggedSentence]
+
+
+def read_tagged(path: Path, column: int | None = None, word_column: int = 1) -> list[TaggedSentence]:
+    """The sentences of a file or folder; the columns of tags and words are counted from 1, from the end if negative.
+
+    Without `column` the tags are the last column, in CoNLL-U the parts of speech (column 4).
+    """
+    if path.is_dir():
+        return list(_read_folder(path))
+    if path.name.removesuffix(".gz").endswith(".conllu"):
+        return list(_read_conllu(path, _UPOS if column is None else column))
+    return list(_read_columns(path, -1 if column is None else column, word_column))
+
+
+def tags_of(sentences: Sequence[TaggedSentence]) -> list[str]:
+    """The tags that occur, O first, the others in alphabetical order."""
+    found = Counter(tag for sentence in sentences for tag in sentence.tags)
+    return sorted(found, key=lambda tag: (tag != OUTSIDE, tag))
+
+
+def find_scheme(sentences: Sequence[TaggedSentence]) -> str:
+    """The scheme of tags: by their prefixes, and IOB1 rather than IOB2 if only that one allows all sentences."""
+    tags = tags_of(sentences)
+    prefixes = {split_tag(tag)[0] for tag in tags if tag != OUTSIDE}
+    if not prefixes or not all(split_tag(tag)[1] for tag in tags if tag != OUTSIDE):
+        return NO_SCHEME
+    candidates = [name for name in SCHEMES if name != NO_SCHEME and _has_prefixes(name, prefixes)]
+    if not candidates:
+        return NO_SCHEME
+    order = sorted(candidates, key=["IOB2", "IOB1", "BIOES", "BILOU"].index)
+    return next((name for name in order if not _violations(TagScheme(name, tags), sentences)), order[0])
+
+
+def _has_prefixes(name: str, prefixes: set[str]) -> bool:
+    return all(TagScheme(name, ()).problem(f"{prefix}-X") is None for prefix in prefixes)
+
+
+def _violations(scheme: TagScheme, sentences: Sequence[TaggedSentence]) -> bool:
+    return any(scheme.violation(sentence.tags) is not None for sentence in sentences)
+
+
+def check_tags(sentences: Sequence[TaggedSentence], path: Path, scheme: TagScheme) -> None:
+    """Raises at the first tag that is none of the scheme's, or that it forbids where it stands."""
+    for sentence in sentences:
+        for tag, line in zip(sentence.tags, sentence.lines, strict=True):
+            try:
+                known("tag", tag, scheme.tags)
+            except ValueError as error:
+                raise ValueError(f"{path}:{line}: {error}") from error
+        index = scheme.violation(sentence.tags)
+        if index is not None:
+            at = min(index, len(sentence) - 1)
+            place = f"after {sentence.tags[at - 1]!r}"
+            if index in (0, len(sentence)):
+                place = f"at the {'end' if index else 'start'} of a sentence"
+            raise ValueError(
+                f"{path}:{sentence.lines[at]}: {scheme.name} forbids the tag {sentence.tags[at]!r} {place}; "
+                "correct the tag, or name another --scheme"
+            )
+
+
+def check_lengths(sentences: Sequence[TaggedSentence], path: Path, most: int) -> None:
+    """Raises at the first sentence of more than `most` words: none is dropped or cut off."""
+    for sentence in sentences:
+        if len(sentence) > most:
+            line = sentence.lines[0] if sentence.lines else 0
+            raise ValueError(
+                f"{path}:{line}: the sentence has {len(sentence):,} words, more than max_length={most:,}; put an empty "
+                "line between sentences, or give a larger --max-length"
+            )
+
+
+def _read_columns(path: Path, column: int, word_column: int) -> Iterator[TaggedSentence]:
+    separator: str | None = None
+    count = 0
+    rows: list[tuple[str, str, int]] = []
+    number_of_sentences = 0
+    for number, line in enumerate(read_lines(path, _HOLDS), 1):
+        if not line.strip() or line.startswith(_DOCUMENT):
+            if rows:
+                yield _sentence(rows)
+            rows, number_of_sentences = [], number_of_sentences + bool(rows)
+            continue
+        if not count:
+            separator = "\t" if "\t" in line else None
+        cells = line.split(separator)
+        if not count:
+            count = len(cells)
+            tag_at, word_at = (_index(name, each, count, path) for name, each in _named(column, word_column))
+        if len(cells) != count:
+            raise ValueError(
+                f"{path}:{number}: a line must have {count} columns, as the first line has, got {len(cells)} in "
+                f"{_shortened(line)}; separate columns by one tab, and sentences by an empty line"
+            )
+        word, tag = cells[word_at].strip(), cells[tag_at].strip()
+        if not word or not tag:
+            raise ValueError(
+                f"{path}:{number}: the {'tag' if word else 'word'} is empty in {_shortened(line)}; fill it in"
+            )
+        rows.append((word, tag, number))
+    if rows:
+        yield _sentence(rows)
+    elif not number_of_sentences:
+        raise ValueError(f"{path} has no words; it must hold {_HOLDS}")
+
+
+def _named(column: int, word_column: int) -> list[tuple[str, int]]:
+    return [("column", column), ("word_column", word_column)]
+
+
+def _index(name: str, column: int, count: int, path: Path) -> int:
+    """The index of a column that is counted from 1, or from the end."""
+    if column == 0 or abs(column) > count:
+        raise ValueError(
+            f"{name}={column} is no column of {path}, which has {count}; count them from 1, or from the end with -1"
+        )
+    return column - 1 if column > 0 else count + column
+
+
+def _sentence(rows: Sequence[tuple[str, str, int]]) -> TaggedSentence:
+    words, tags, lines = zip(*rows, strict=True)
+    return TaggedSentence.of(words, tags, lines=lines)
+
+
+def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
+    tag_at = _index("column", column, _CONLLU_COLUMNS, path)
+    rows: list[tuple[list[str], int]] = []
+    text: str | None = None
+    is_empty = True
+    for number, line in enumerate([*read_lines(path, "CoNLL-U"), ""], 1):
+        if line.startswith("#"):
+            text = line.split("=", 1)[1].strip() if line.startswith("# text =") else text
+        elif line.strip():
+            cells = line.split("\t")
+            if len(cells) != _CONLLU_COLUMNS:
+                raise ValueError(
+                    f"{path}:{number}: a line of CoNLL-U has {_CONLLU_COLUMNS} columns, got {len(cells)} in "
+                    f"{_shortened(line)}; separate them by tabs, or name the file without .conllu"
+                )
+            rows.append((cells, number))
+        else:
+            if rows:
+                yield _conllu_sentence(rows, text, tag_at)
+                is_empty = False
+            rows, text = [], None
+    if is_empty:
+        raise ValueError(f"{path} has no words; it must hold CoNLL-U")
+
+
+def _conllu_sentence(rows: Sequence[tuple[list[str], int]], text: str | None, tag_at: int) -> TaggedSentence:
+    """Words without ranges and empty nodes; the words of a range share the place of its surface."""
+    surfaces: list[tuple[str, int, bool]] = []  # form, number of words, whether a space follows
+    words, tags, lines = [], [], []
+    covered = 0
+    for cells, number in rows:
+        name, form, misc = cells[0], cells[1], cells[9]
+        if "." in name:
+            continue
+        has_space = "SpaceAfter=No" not in misc.split("|")
+        if "-" in name:
+            first, last = (int(part) for part in name.split("-"))
+            surfaces.append((form, last - first + 1, has_space))
+            covered = last
+            continue
+        words.append(form)
+        tags.append(cells[tag_at])
+        lines.append(number)
+        if int(name) > covered:
+            surfaces.append((form, 1, has_space))
+    whole, places = _place(surfaces)
+    if text is not None and (found := _find(surfaces, text)) is not None:
+        whole, places = text, found
+    offsets = [place for place, (_, count, _) in zip(places, surfaces, strict=True) for _ in range(count)]
+    return TaggedSentence(tuple(words), tuple(tags), whole, tuple(offsets[: len(words)]), None, tuple(lines))
+
+
+def _place(surfaces: Sequence[tuple[str, int, bool]]) -> tuple[str, list[tuple[int, int]]]:
+    """The text of surfaces and their places in it."""
+    text, places = "", []
+    for form, _, has_space in surfaces:
+        places.append((len(text), len(text) + len(form)))
+        text += form + " " * has_space
+    return text.rstrip(), places
+
+
+def _find(surfaces: Sequence[tuple[str, int, bool]], text: str) -> list[tuple[int, int]] | None:
+    """The places of surfaces in a given text; None if one is missing."""
+    places, end = [], 0
+    for form, *_ in surfaces:
+        start = text.find(form, end)
+        if start < 0:
+            return None
+        end = start + len(form)
+        places.append((start, end))
+    return places
+
+
+def _read_folder(folder: Path) -> Iterator[TaggedSentence]:
+    words, tags = (_member(folder, name) for name in ("seq.in", "seq.out"))
+    labels = _member(folder, "label", required=False)
+    assert words is not None
+    assert tags is not None
+    texts, rows = list(read_lines(words)), list(read_lines(tags))
+    intents = None if labels is None else list(read_lines(labels))
+    for path, lines in ((tags, rows), (labels, intents)):
+        if lines is not None and len(lines) != len(texts):
+            raise ValueError(
+                f"{path} has {len(lines):,} lines and {words} {len(texts):,}; line n of one must belong to line n of "
+                "the other"
+            )
+    for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
+        found, given = text.split(), row.split()
+        if len(found) != len(given):
+            raise ValueError(
+                f"{tags}:{number}: a line must have one tag per word, got {len(given)} tags for {len(found)} words; "
+                "separate both by spaces"
+            )
+        if found:
+            intent = None if intents is None else intents[number - 1].strip()
+            yield TaggedSentence.of(found, given, intent, [number] * len(found))
+
+
+def _member(folder: Path, name: str, required: bool = True) -> Path | None:
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.exists():
+            return path
+    if not required:
+        return None
+    raise ValueError(
+        f"{folder} has no file {name} or {name}.gz; name a file of columns, or a folder of seq.in, seq.out"
+    )
+
+
+def _shortened(line: str) -> str:
+    return repr(line if len(line) <= 60 else line[:59] + "…")

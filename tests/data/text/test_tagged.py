@@ -1,0 +1,144 @@
+"""Readers of tagged sentences: three formats, character offsets, and errors that name file and line."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from regard.common.tag_schemes import TagScheme
+from regard.data.text.tagged import TaggedSentence, check_lengths, check_tags, find_scheme, read_tagged, tags_of
+
+CONLLU = """\
+# sent_id = 1
+# text = Vámonos al  mar.
+1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tVamos\tir\tVERB\tV\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\tP\t_\t1\tobj\t_\t_
+3-4\tal\t_\t_\t_\t_\t_\t_\t_\t_
+3\ta\ta\tADP\tE\t_\t5\tcase\t_\t_
+4\tel\tel\tDET\tD\t_\t5\tdet\t_\t_
+4.1\tgran\tgrande\tADJ\tA\t_\t_\t_\t5:amod\t_
+5\tmar\tmar\tNOUN\tN\t_\t1\tobl\t_\tSpaceAfter=No
+6\t.\t.\tPUNCT\tF\t_\t1\tpunct\t_\t_
+
+1\tSí\tsí\tINTJ\tI\t_\t0\troot\t_\tSpaceAfter=No
+2\t!\t!\tPUNCT\tF\t_\t1\tpunct\t_\t_
+"""
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_columns_by_number(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nPeter NNP B-NP B-PER\n"
+    path = write(tmp_path / "a.txt", text)
+    first, second = read_tagged(path)
+    assert first == TaggedSentence(("EU", "rejects"), ("B-ORG", "O"), "EU rejects", ((0, 2), (3, 10)), None, (3, 4))
+    assert second.lines == (7,)
+    assert read_tagged(path, 2)[0].tags == ("NNP", "VBZ")
+    assert read_tagged(path, -2)[0].tags == ("B-NP", "B-VP")
+    assert read_tagged(path, 1, 4)[0].words == ("B-ORG", "O")
+    packed = tmp_path / "a.tsv.gz"
+    packed.write_bytes(gzip.compress(b"New York\tB-LOC\n"))
+    assert read_tagged(packed)[0].words == ("New York",)
+
+
+def test_conllu_has_ranges_and_empty_nodes(tmp_path: Path) -> None:
+    first, second = read_tagged(write(tmp_path / "a.conllu", CONLLU))
+    assert first.words == ("Vamos", "nos", "a", "el", "mar", ".")
+    assert first.tags == ("VERB", "PRON", "ADP", "DET", "NOUN", "PUNCT")
+    # words of a range share the place of its surface, in the text as it was written
+    assert first.text == "Vámonos al  mar."
+    assert [first.text[a:b] for a, b in first.offsets] == ["Vámonos", "Vámonos", "al", "al", "mar", "."]
+    assert second.text == "Sí!"
+    assert second.offsets == ((0, 2), (2, 3))
+    assert read_tagged(tmp_path / "a.conllu", 8)[1].tags == ("root", "punct")
+
+
+def test_a_folder_of_lines_with_intents(tmp_path: Path) -> None:
+    write(tmp_path / "seq.in", "play  westbam \n")
+    write(tmp_path / "seq.out", "O B-artist\n")
+    write(tmp_path / "label", "PlayMusic\n")
+    assert read_tagged(tmp_path) == [TaggedSentence.of(["play", "westbam"], ["O", "B-artist"], "PlayMusic", [1, 1])]
+    (tmp_path / "label").unlink()
+    assert read_tagged(tmp_path)[0].intent is None
+
+
+@pytest.mark.parametrize(
+    ("tags", "scheme"),
+    [
+        (["O", "B-X", "I-X", "B-X"], "IOB2"),
+        (["O", "I-X", "B-X"], "IOB1"),
+        (["B-X", "E-X", "S-Y"], "BIOES"),
+        (["B-X", "L-X", "U-Y"], "BILOU"),
+        (["NOUN", "VERB"], "none"),
+        (["X-NOUN", "Y-VERB"], "none"),
+        (["O", "O"], "none"),
+        (["I-X", "O", "B-X"], "IOB2"),  # no scheme allows it, so the commonest is named in the error
+    ],
+)
+def test_the_scheme_is_found(tags: list[str], scheme: str) -> None:
+    assert find_scheme([TaggedSentence.of(["w"] * len(tags), tags)]) == scheme
+
+
+def test_tags_start_with_outside() -> None:
+    assert tags_of([TaggedSentence.of(["a", "b", "c"], ["B-Y", "O", "B-X"])]) == ["O", "B-X", "B-Y"]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "error"),
+    [
+        ("a\tO\nb\tO\tX\n", None, r"a.tsv:2: a line must have 2 columns, as the first line has, got 3 in 'b\\tO\\tX'"),
+        ("a\tO\n\nb\n", None, "a.tsv:3: a line must have 2 columns, as the first line has, got 1"),
+        ("a\tO\n", 3, "column=3 is no column of .*a.tsv, which has 2; count them from 1"),
+        ("a\tO\n", 0, "column=0 is no column"),
+        ("a\t \n", None, "a.tsv:1: the tag is empty"),
+        ("\n\n", None, "a.tsv has no words; it must hold one word and its tag per line"),
+        ("", None, "a.tsv is empty"),
+        (b"a\tO\n\xff\xfe\tO\n", None, "a.tsv:2: .*UTF-8"),
+    ],
+)
+def test_bad_columns(tmp_path: Path, text: str | bytes, column: int | None, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        read_tagged(write(tmp_path / "a.tsv", text), column)
+
+
+def test_bad_conllu_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="b.conllu:1: a line of CoNLL-U has 10 columns, got 2"):
+        read_tagged(write(tmp_path / "b.conllu", "a\tO\n"))
+    with pytest.raises(ValueError, match="b.conllu has no words"):
+        read_tagged(write(tmp_path / "b.conllu", "# text = a\n"))
+    with pytest.raises(ValueError, match="has no file seq.in or seq.in.gz; name a file of columns"):
+        read_tagged(tmp_path)
+    write(tmp_path / "seq.in", "a b\n")
+    write(tmp_path / "seq.out", "O\n")
+    with pytest.raises(ValueError, match="seq.out:1: a line must have one tag per word, got 1 tags for 2 words"):
+        read_tagged(tmp_path)
+    write(tmp_path / "seq.out", "O O\nO\n")
+    with pytest.raises(ValueError, match="seq.out has 2 lines and .*seq.in 1; line n of one must belong to line n"):
+        read_tagged(tmp_path)
+
+
+def test_forbidden_and_unknown_tags(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tO\nb\tI-X\n\nc\tB-X\n")
+    scheme = TagScheme("IOB2", ["O", "B-X", "I-X"])
+    with pytest.raises(
+        ValueError, match="a.tsv:2: IOB2 forbids the tag 'I-X' after 'O'; correct the tag, or name another"
+    ):
+        check_tags(read_tagged(path), path, scheme)
+    path = write(tmp_path / "b.tsv", "b\tI-X\n")
+    with pytest.raises(ValueError, match="b.tsv:1: IOB2 forbids the tag 'I-X' at the start of a sentence"):
+        check_tags(read_tagged(path), path, scheme)
+    path = write(tmp_path / "c.tsv", "b\tO\nc\tB-X\n")
+    with pytest.raises(ValueError, match="c.tsv:2: BIOES forbids the tag 'B-X' at the end of a sentence"):
+        check_tags(read_tagged(path), path, TagScheme("BIOES", ["O", "B-X"]))
+    path = write(tmp_path / "d.tsv", "b\tB-XX\n")
+    with pytest.raises(ValueError, match="d.tsv:1: unknown tag 'B-XX'; did you mean 'B-X'"):
+        check_tags(read_tagged(path), path, scheme)
+    with pytest.raises(
+        ValueError, match="a.tsv:1: the sentence has 2 words, more than max_length=1; put an empty line"
+    ):
+        check_lengths(read_tagged(tmp_path / "a.tsv"), tmp_path / "a.tsv", 1)
