@@ -1,0 +1,69 @@
+"""Span F1: the labelled spans of predicted tags against those of the reference, strict and lenient.
+
+    precision = right / predicted;   recall = right / expected;   F1 = 2 right / (predicted + expected), in percent
+
+Lenient is the reading of conlleval: I- without a beginning begins a span. Strict leaves out malformed spans, so that a
+model that breaks its scheme is not rewarded (seqeval's mode "strict").
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.common.tag_schemes import Reading, TagScheme
+
+_RESAMPLES = 1000
+
+
+class SpanScores(NamedTuple):
+    """Precision, recall and F1 over all spans, in percent, with the 95 % interval of F1."""
+
+    precision: float
+    recall: float
+    f1: float
+    interval: tuple[float, float]
+
+
+def span_scores(
+    predictions: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    scheme: TagScheme,
+    reading: Reading = "strict",
+) -> SpanScores:
+    """The scores of predicted tags, one sequence per sentence. The interval is by bootstrap over sentences."""
+    if len(predictions) != len(references):
+        raise ValueError(
+            f"predictions and references must be as many sentences, got {len(predictions)} and {len(references)}; "
+            "give one of each per sentence"
+        )
+    counts = np.zeros((len(references), 3), np.int64)  # right, predicted, expected
+    for n, (predicted, right) in enumerate(zip(predictions, references, strict=True)):
+        found, expected = set(scheme.spans(predicted, reading)), set(scheme.spans(right, reading))
+        counts[n] = len(found & expected), len(found), len(expected)
+    right, predicted_count, expected_count = counts.sum(0).tolist()
+    return SpanScores(
+        100.0 * right / max(predicted_count, 1),
+        100.0 * right / max(expected_count, 1),
+        float(_f1(counts.sum(0))),
+        _interval(counts),
+    )
+
+
+def count_malformed(predictions: Sequence[Sequence[str]], scheme: TagScheme) -> int:
+    """The number of sequences that break the scheme."""
+    return sum(scheme.violation(tags) is not None for tags in predictions)
+
+
+def _f1(counts: NDArray[np.int64]) -> NDArray[np.float64]:  # "*b 3" -> "*b"
+    return 200.0 * counts[..., 0] / np.maximum(counts[..., 1] + counts[..., 2], 1)
+
+
+def _interval(counts: NDArray[np.int64], seed: int = 0) -> tuple[float, float]:
+    n = len(counts)
+    if not n:
+        return 0.0, 0.0
+    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), _RESAMPLES)
+    low, high = np.quantile(_f1(draws @ counts), (0.025, 0.975))
+    return float(low), float(high)
