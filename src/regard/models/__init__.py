@@ -15,6 +15,7 @@ from regard.models.sagan import SelfAttentionGAN
 from regard.models.self_attentive import SelfAttentive
 from regard.models.seq2seq import Seq2Seq
 from regard.models.show_attend_tell.model import ShowAttendTell
+from regard.models.tagger import RecurrentTagger, TransformerTagger, WindowTagger
 from regard.models.transformer import Transformer
 from regard.models.transformer_xl import TransformerXL
 from regard.models.vit import ViT, ViTClassifier
@@ -38,6 +39,9 @@ MODELS: dict[str, type[nn.Module]] = {
     "self-attentive": SelfAttentive,
     "hierarchical": HierarchicalAttention,
     "bag-of-words": BagOfWords,
+    "recurrent-tagger": RecurrentTagger,
+    "transformer-tagger": TransformerTagger,
+    "window-tagger": WindowTagger,
 }
 
 __all__ = [
@@ -46,6 +50,7 @@ __all__ = [
     "LANGUAGE_MODELS",
     "MODELS",
     "RAM",
+    "RecurrentTagger",
     "TRANSLATORS",
     "BERTClassifier",
     "BERTMaskedLM",
@@ -59,7 +64,9 @@ __all__ = [
     "Seq2Seq",
     "ShowAttendTell",
     "Transformer",
+    "TransformerTagger",
     "TransformerXL",
     "ViT",
     "ViTClassifier",
+    "WindowTagger",
 ]

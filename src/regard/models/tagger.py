@@ -1,0 +1,244 @@
+"""Taggers: words and their characters to the scores of tags, by recurrence, self-attention or a window."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.catalogue import MECHANISMS, width
+from regard.attn.mechanisms.bidaf import AttentionFlow
+from regard.attn.mechanisms.coattention import DynamicCoAttention
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.mask import Lengths, Mask
+from regard.attn.terms.position import Sinusoidal
+from regard.attn.terms.read import Argmax, Sample
+from regard.common.tag_schemes import TagScheme
+from regard.kernels.crf import Potentials
+from regard.layers.character_convolution import CharacterConvolution
+from regard.layers.crf import CRF
+from regard.layers.dropout import Dropout
+from regard.layers.head_attention import head_attention
+from regard.layers.rnn.encoder import Encoder
+from regard.layers.transformer import EncoderLayer
+
+
+class TaggerInputs(NamedTuple):
+    """Sentences of words; characters are those of the distinct words of the batch, which `spellings` counts."""
+
+    words: Tensor  # "b t"
+    spellings: Tensor  # "b t", rows of characters
+    characters: Tensor  # "n c"
+    lengths: Tensor  # "b"
+
+    def to(self, device: torch.device) -> "TaggerInputs":
+        return TaggerInputs(*(t.to(device) for t in self))
+
+
+class TaggerSizes(NamedTuple):
+    """The numbers that data decides."""
+
+    words: int
+    characters: int
+    tags: int
+    intents: int = 0  # classes of whole sentences; 0: none
+
+
+class TaggerOutput(NamedTuple):
+    """The scores of tags, and of intents if the model has them."""
+
+    emissions: Tensor  # "b t k"
+    intents: Tensor | None  # "b i"
+
+
+class Tagger(nn.Module, ABC):
+    """e_t = W h_t + b, h = states([word; characters]); p(y | e) by a CRF, or by a softmax per word.
+
+    `crf` adds transitions between tags, with the constraints of `scheme` if there is one (Lample et al. 2016). Intents
+    are read from the maximum of the states over the words.
+    """
+
+    attends: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        sizes: TaggerSizes,
+        *,
+        embedding: int,
+        characters: int,
+        crf: bool,
+        scheme: TagScheme | None,
+        dropout: float,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        self.words = nn.Embedding(sizes.words, embedding, padding_idx=padding)
+        self.characters = CharacterConvolution(sizes.characters, filters=characters, padding=padding)
+        self.in_features = embedding + characters
+        self.crf = CRF(sizes.tags, scheme) if crf else None
+        self.sizes = sizes
+        self.dropout = Dropout(dropout)
+
+    def _finish(self, dim: int) -> None:
+        """The layers above states of this width."""
+        self.emission = nn.Linear(dim, self.sizes.tags)
+        self.intent = nn.Linear(dim, self.sizes.intents) if self.sizes.intents else None
+
+    @abstractmethod
+    def states(self, x: Tensor, lengths: Tensor) -> Tensor:  # "b t d", "b" -> "b t h"
+        """The states of the words, from their vectors."""
+
+    def forward(self, inputs: TaggerInputs) -> TaggerOutput:
+        vectors = self.words(inputs.words)
+        spelled = self.characters(inputs.characters)[inputs.spellings]
+        states = self.states(self.dropout(torch.cat([vectors, spelled], -1)), inputs.lengths)
+        states = self.dropout(states)
+        intents = None
+        if self.intent is not None:
+            outside = torch.arange(states.shape[1], device=states.device) >= inputs.lengths.unsqueeze(1)
+            intents = self.intent(states.masked_fill(outside.unsqueeze(-1), -torch.inf).amax(1))
+        return TaggerOutput(self.emission(states), intents)
+
+    def potentials(self, emissions: Tensor) -> Potentials:
+        """The scores of pairs, starts and ends of tags: zeros without a CRF, which makes the tags independent."""
+        if self.crf is not None:
+            return self.crf.potentials(emissions)
+        zeros = emissions.new_zeros(self.sizes.tags, self.sizes.tags)
+        return Potentials(zeros, zeros[0], zeros[0])
+
+
+class RecurrentTagger(Tagger):
+    """h = LayerNorm(s + V attention(s, s)), s a bidirectional LSTM or GRU over the words.
+
+    `attention` is a name of MECHANISMS, with which every word attends to all words; None leaves it out, which is the
+    tagger of Lample et al. (2016) and Ma and Hovy (2016).
+    """
+
+    def __init__(
+        self,
+        sizes: TaggerSizes,
+        *,
+        embedding: int = 100,
+        characters: int = 48,
+        hidden: int = 100,
+        layers: int = 1,
+        cell: str = "lstm",
+        attention: str | None = "multi-head",
+        crf: bool = True,
+        scheme: TagScheme | None = None,
+        dropout: float = 0.3,
+    ) -> None:
+        super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
+        self.encoder = Encoder(self.in_features, hidden, layers=layers, cell=cell, dropout=dropout)
+        dim = self.encoder.out_features
+        self.attention = None if attention is None else self_attention(attention, dim)
+        if self.attention is not None:
+            self.mix = nn.Linear(width(self.attention, dim, dim), dim)
+            self.norm = nn.LayerNorm(dim)
+        self._finish(dim)
+
+    def states(self, x: Tensor, lengths: Tensor) -> Tensor:
+        states: Tensor = self.encoder(x, lengths).outputs
+        if self.attention is None:
+            return states
+        mask: Mask | Tensor = Lengths(lengths)
+        if isinstance(self.attention, AttentionFlow):
+            # reads the queries as well as the keys, so both are masked
+            inside = torch.arange(states.shape[1], device=states.device) < lengths.unsqueeze(1)
+            mask = inside.unsqueeze(-1) & inside.unsqueeze(-2)
+        attended = self.attention(self.dropout(states), states, mask=mask)
+        return self.norm(states + self.mix(attended))
+
+
+class TransformerTagger(Tagger):
+    """Layers of self-attention over the words, with sinusoidal positions  (Vaswani et al. 2017).
+
+    `attention` is a name of MECHANISMS for all heads; None is the scaled dot product.
+    """
+
+    def __init__(
+        self,
+        sizes: TaggerSizes,
+        *,
+        embedding: int = 100,
+        characters: int = 48,
+        width: int = 128,
+        layers: int = 2,
+        heads: int = 4,
+        feed: int | None = None,
+        attention: str | None = None,
+        crf: bool = True,
+        scheme: TagScheme | None = None,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
+        checks.positive_ints("TransformerTagger", width=width, layers=layers, heads=heads)
+        if width % heads:
+            raise ValueError(
+                f"width must split evenly over heads, got width={width} and heads={heads}; "
+                f"try width={width - width % heads or heads}"
+            )
+        self.project = nn.Linear(self.in_features, width)
+        self.place = Sinusoidal(width)
+        self.encoder = nn.ModuleList(
+            EncoderLayer(
+                width,
+                4 * width if feed is None else feed,
+                MultiHead(width, heads, attention=head_attention(attention, heads, width // heads)),
+                norm_first=True,
+                dropout=dropout,
+            )
+            for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self._finish(width)
+
+    def states(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = self.dropout(self.place(self.project(x)))
+        for layer in self.encoder:
+            x = layer(x, Lengths(lengths)).out
+        return self.norm(x)
+
+
+class WindowTagger(Tagger):
+    """h_t = relu(W [x_{t-1}; x_t; x_{t+1}]): a word and its neighbours, without attention  (Collobert et al. 2011)."""
+
+    attends: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        sizes: TaggerSizes,
+        *,
+        embedding: int = 100,
+        characters: int = 48,
+        hidden: int = 200,
+        crf: bool = True,
+        scheme: TagScheme | None = None,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
+        checks.positive_ints("WindowTagger", hidden=hidden)
+        self.hidden = nn.Linear(3 * self.in_features, hidden)
+        self._finish(hidden)
+
+    def states(self, x: Tensor, lengths: Tensor) -> Tensor:
+        inside = (torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)).unsqueeze(-1)
+        padded = nn.functional.pad(torch.where(inside, x, 0), (0, 0, 1, 1))
+        return torch.relu(self.hidden(torch.cat([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], -1)))
+
+
+def self_attention(name: str, dim: int) -> nn.Module:
+    """The mechanism of that name with queries and keys of one width."""
+    checks.known("attention", name, MECHANISMS)
+    mechanism = MECHANISMS[name](dim, dim)
+    if any(isinstance(getattr(module, "read", None), Sample | Argmax) for module in mechanism.modules()):
+        raise ValueError(
+            f"attention={name!r} reads one sampled or chosen key, through which no gradient goes; "
+            "try attention='gumbel' or 'straight-through'"
+        )
+    if isinstance(mechanism, DynamicCoAttention):
+        raise ValueError(
+            f"attention={name!r} relates two sequences, and a sentence is one; try attention='multi-head' or 'bidaf'"
+        )
+    return mechanism
