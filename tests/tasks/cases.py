@@ -42,6 +42,12 @@ CASES: dict[str, Case] = {
     "generate-image": Case(
         "--width 2 --noise 3 --judge 1 --batch 16", ("0", "1"), ("none", "half"), ("IMAGE",) * 2, "--picture OUT"
     ),
+    "tag": Case(
+        "--train COLUMNS --embedding 5 --characters 4 --hidden 6 --batch 64",
+        ("a trip to B C", "to D"),
+        ("dot", "none"),
+        ("O O O B-PLACE I-PLACE", "O B-PLACE"),
+    ),
     "classify-text": Case(
         "--train TEXTS --width 5 --hidden 6 --hops 2 --feed 7 --batch 64",
         ("a good film", "bad. It was long."),
@@ -61,11 +67,23 @@ def write_files(folder: Path) -> None:
     (folder / "captions.tsv").write_text("".join(f"{n}.png\t{('one', 'two')[n % 2]} {n % 3}\n" for n in range(12)))
     texts = [f"{label}\ta {label} film . it was {length}" for label in ("good", "bad") for length in words[:20]]
     (folder / "texts.txt").write_text("".join(f"{line}\n" for line in texts))
+    trips = [["a", "trip", "to", *each.upper().split()[:length]] for length, each in enumerate(words[:24], 1)]
+    rows = [
+        [f"{word}\t{'O' if n < 3 else 'B-PLACE' if n == 3 else 'I-PLACE'}" for n, word in enumerate(trip)]
+        for trip in trips
+    ]
+    (folder / "columns.tsv").write_text("".join("\n".join(row) + "\n\n" for row in rows))
 
 
 def with_paths(arguments: str, folder: Path) -> list[str]:
     """The arguments with the paths of files for their names."""
-    paths = {"IMAGE": "random.png", "PAIRS": "pairs.tsv", "CAPTIONS": "captions.tsv", "TEXTS": "texts.txt"}
+    paths = {
+        "IMAGE": "random.png",
+        "PAIRS": "pairs.tsv",
+        "CAPTIONS": "captions.tsv",
+        "TEXTS": "texts.txt",
+        "COLUMNS": "columns.tsv",
+    }
     return [str(folder / paths[word]) if word in paths else word for word in arguments.split()]
 
 

@@ -8,6 +8,7 @@ from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.tag.options import Tag
 from regard.tasks.translate.options import Translate
 from regard.training.run_folder import RECORD, RunRecord
 
@@ -18,6 +19,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "glimpse": Glimpse,
     "generate-image": GenerateImage,
     "classify-text": ClassifyText,
+    "tag": Tag,
 }
 
 # the names that run.json of version 1 has for tasks

@@ -1,0 +1,1 @@
+"""The task tag: tags and spans of words in running text."""

@@ -1,0 +1,306 @@
+"""The options of the task tag and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_fields import left_open
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.common.tag_schemes import TagScheme
+    from regard.models.tagger import Tagger, TaggerSizes
+    from regard.tasks.tag.task import TagTask
+
+# the choice of attention that leaves it out
+NO_ATTENTION = "none"
+WINDOW = "window"
+
+
+@dataclass(frozen=True)
+class TaggerOptions(ModelOptions):
+    """Options of every tagger."""
+
+    embedding: int = left_open()
+    """The width of word vectors."""
+    characters: int = 48
+    """Filters of the convolution over the characters of a word."""
+    output: Literal["crf", "softmax"] = "crf"
+    """Tags that depend on their neighbours, by the rules of the scheme (crf), or one softmax per word."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"embedding": 100, "characters": 48})
+        check_share(self, {"dropout": 0.3})
+
+    @abstractmethod
+    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger: ...
+
+
+@dataclass(frozen=True)
+class RecurrentTaggerOptions(TaggerOptions):
+    """A recurrent encoder with self-attention above it  (Lample et al. 2016; Ma and Hovy 2016)."""
+
+    attention: str = "multi-head"
+    """How every word attends to all words: a mechanism by name (see `regard list`), or none."""
+    hidden: int = left_open()
+    """The width of the recurrent state in each direction."""
+    layers: int = 1
+    """Recurrent layers."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": 100, "layers": 1})
+
+    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
+        from regard.models.tagger import RecurrentTagger
+
+        return RecurrentTagger(
+            sizes,
+            embedding=self.embedding,
+            characters=self.characters,
+            hidden=self.hidden,
+            layers=self.layers,
+            cell=self.cell,
+            attention=None if self.attention == NO_ATTENTION else self.attention,
+            crf=self.output == "crf",
+            scheme=scheme,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class TransformerTaggerOptions(TaggerOptions):
+    """Layers of self-attention over the words  (Vaswani et al. 2017)."""
+
+    attention: str = "scaled-dot"
+    """The attention of all heads: a mechanism by name (see `regard list`)."""
+    width: int = 128
+    """The width of the states."""
+    layers: int = 2
+    """Layers of self-attention."""
+    heads: int = 4
+    """Heads per layer."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"width": 128, "layers": 2, "heads": 4})
+
+    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
+        from regard.models.tagger import TransformerTagger
+
+        return TransformerTagger(
+            sizes,
+            embedding=self.embedding,
+            characters=self.characters,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            attention=self.attention,
+            crf=self.output == "crf",
+            scheme=scheme,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class WindowTaggerOptions(TaggerOptions):
+    """A word and its two neighbours, without attention: a baseline  (Collobert et al. 2011)."""
+
+    hidden: int = left_open()
+    """The width of the hidden layer."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": 200})
+
+    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
+        from regard.models.tagger import WindowTagger
+
+        return WindowTagger(
+            sizes,
+            embedding=self.embedding,
+            characters=self.characters,
+            hidden=self.hidden,
+            crf=self.output == "crf",
+            scheme=scheme,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateTags:
+    """Options of `regard evaluate` for taggers."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without a test file, test is the same as valid."""
+    test: Path | None = None
+    """Other tagged sentences, in the format of --train."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictTags:
+    """Options of `regard predict` for taggers."""
+
+    paths: int = 1
+    """Also give this many best sequences of tags with their probabilities, in JSON."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "paths")
+
+
+@dataclass(frozen=True)
+class ServeTags:
+    """Limits of `regard serve` for taggers."""
+
+    characters: int = left_open("4,000")
+    """Characters per text, at most."""
+    body: int = left_open("1,000,000")
+    """Bytes per request, at most."""
+
+
+@dataclass(frozen=True)
+class Tag(TaskConfig):
+    """Tag words: a file of tagged sentences, or an embedded data set, trains a model with any attention and a CRF."""
+
+    name: ClassVar[str] = "tag"
+    summary: ClassVar[str] = "tag words and spans: your own CoNLL columns, CoNLL-U or seq.in/seq.out, or fields of CLDR"
+    unit: ClassVar[str] = "words"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "fields"
+    budgets: ClassVar[dict[str, Budget]] = {"fields": Budget(minutes=4.0), "files": Budget(minutes=10.0)}
+    metrics: ClassVar[dict[str, bool]] = {
+        "strict f1": True,
+        "lenient f1": True,
+        "precision": True,
+        "recall": True,
+        "accuracy": True,
+        "nll": False,
+        "intent accuracy": True,
+    }
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 3e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 200,
+        "save_every": 500,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "fields": {
+            "embedding": 64,
+            "hidden": 64,
+            "dropout": 0.1,
+            "word_dropout": 0.0,
+            "batch": 1024,
+            "words": "punctuation",
+        },
+        "files": {
+            "embedding": 100,
+            "hidden": 128,
+            "dropout": 0.5,
+            "word_dropout": 0.1,
+            "batch": 512,
+            "words": "spaces",
+        },
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "recurrent": RecurrentTaggerOptions,
+        "transformer": TransformerTaggerOptions,
+        WINDOW: WindowTaggerOptions,
+    }
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = (
+        "Mechanisms by name, as `regard list` has them; none leaves the attention of a recurrent tagger out. "
+        "A tagger with a window of three words is always compared with them."
+    )
+    run_files: ClassVar[tuple[str, ...]] = ("tags.json",)
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateTags
+    Predict: ClassVar[type] = PredictTags
+    Serve: ClassVar[type] = ServeTags
+
+    data: Literal["fields"] | None = None
+    """An embedded data set that needs no file: dates, numbers and currencies whose place decides how to read them."""
+    train: Path | None = None
+    """Your own sentences: a file of columns, a .conllu, or a folder of seq.in, seq.out and label. .gz is unpacked."""
+    valid: Path | None = None
+    """Sentences to choose the best checkpoint by, in the format of --train; if left out, a share of its sentences."""
+    test: Path | None = None
+    """Sentences that only `regard evaluate` reads; if left out, those of --valid."""
+    column: int | None = None
+    """The column of tags, counted from 1, or from the end with -1; if left out, the last, in CoNLL-U the fourth."""
+    word_column: int = 1
+    """The column of words, counted from 1."""
+    scheme: Literal["auto", "IOB1", "IOB2", "BIOES", "BILOU", "none"] = "auto"
+    """How tags write spans: auto finds it in the training sentences; none has tags without prefixes."""
+    words: Literal["spaces", "punctuation"] = left_open()
+    """How `regard predict` splits a text into words: at spaces, or also before and after punctuation."""
+
+    vocabulary: int = 30_000
+    """The largest number of word vectors; words that occur once share one."""
+    max_length: int = 2000
+    """Sentences of more words are an error: none is dropped or cut off."""
+    model: TaggerOptions = left_open()
+    """A recurrent or Transformer encoder with attention, or a window of three words."""
+    word_dropout: float = left_open()
+    """The share of words whose vector is that of unknown words in training."""
+
+    batch: int = left_open()
+    """Words per batch, padding included, at most."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the training sentences that is held out to validate on."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout, and which sentences are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        super().__post_init__()
+        self._check_files_given(["valid", "test", "column"], "sentences", "train")
+        check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 2000, "batch": 512})
+        check_at_least(self, 0, {"seed": 0})
+        check_share(self, {"word_dropout": 0.1})
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these attentions, and a window of three words."""
+        if self.model_name == WINDOW:
+            raise ValueError(
+                f"--model {WINDOW} does not attend, so there is nothing to compare; leave --model out: "
+                "a window is always compared"
+            )
+        attending = super().variants([value for value in values if value != WINDOW])
+        model = self.model
+        own = WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
+        return {**attending, WINDOW: replace(self, model=own)}
+
+    def cli_arguments(self) -> list[str]:
+        return ["--model", WINDOW] if self.model_name == WINDOW else super().cli_arguments()
+
+    def next_command(self, run: str) -> str:
+        return f"regard predict {run}"
+
+    def load(self) -> TagTask:
+        from regard.tasks.tag.task import TagTask
+
+        return TagTask(self)

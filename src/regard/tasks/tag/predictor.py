@@ -1,0 +1,365 @@
+"""TagPredictor: text in, its words with their tags, and spans with their probabilities, out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.common.eval_mode import eval_mode
+from regard.common.suggestions import known
+from regard.common.tag_schemes import OUTSIDE, TaggedSpan
+from regard.common.wording import plural
+from regard.data.text.tagged import TaggedSentence
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.kernels import crf
+from regard.layers.crf_search import best_paths, span_probabilities
+from regard.models.tagger import Tagger, TaggerOutput
+from regard.recording.recording import Recording
+from regard.tasks.tag.data import TagVocabulary, WordEncoder, split_words
+from regard.tasks.tag.options import PredictTags, Tag
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.recording.figures import draw_recording
+from regard.viz.show import show
+
+# stands for the words of a text that has none
+_NOTHING = ("",)
+# labels that are compared with the predicted one of a span, beside no span at all
+_RIVALS = 3
+
+
+class Tagging(NamedTuple):
+    """The best tags of a sentence, and its intent."""
+
+    tags: list[str]
+    intent: str | None
+
+
+@dataclass(frozen=True)
+class PredictedSpan:
+    """A span of the best tags: its place in words and in characters, its probability, and the best other reading.
+
+    The runner-up is another label of the same words, or O for no span at them, with its probability.
+    """
+
+    label: str
+    words: tuple[int, int]
+    characters: tuple[int, int]
+    text: str
+    probability: float
+    runner_up: tuple[str, float]
+
+
+@dataclass(frozen=True)
+class TagOutput:
+    """The words of a text with their tags and the probability of each, its spans, and its intent."""
+
+    words: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[PredictedSpan, ...]
+    intent: tuple[str, float] | None = None
+    paths: tuple[tuple[tuple[str, ...], float], ...] = ()
+
+
+class TagPredictor(Predictor[str, TagOutput]):
+    """text -> words -> tags and spans, in batches of texts of similar length."""
+
+    model: Tagger
+
+    def __init__(self, model: Tagger, vocabulary: TagVocabulary, config: Tag, *, batch: int = 64) -> None:
+        self.model, self.vocabulary, self.config, self.batch = model, vocabulary, config, batch
+        self.encoder, self.scheme = WordEncoder(vocabulary), vocabulary.tag_scheme
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        self._check_length(argument)
+        return argument
+
+    def _check_length(self, text: str) -> None:
+        count = len(split_words(text, self.config.words)[0])
+        if count > self.config.max_length:
+            raise ValueError(
+                f"the text {text[:30] + '…'!r} has {count:,} words, more than max_length={self.config.max_length:,} of "
+                "this run; split it into sentences, one per line"
+            )
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[TagOutput]:
+        options = PredictTags() if options is None else options
+        for text in inputs:
+            self._check_length(text)
+        with observe():
+            return self.outputs(inputs, options.paths)
+
+    @torch.no_grad()
+    def outputs(self, texts: Sequence[str], paths: int = 1) -> list[TagOutput]:
+        """The output of every text."""
+        split = [split_words(text, self.config.words) for text in texts]
+        found: list[TagOutput | None] = [None] * len(texts)
+        for index, mask, output in self._batches([words for words, _ in split]):
+            emissions, potentials = output.emissions.cpu().double(), self._potentials(output)
+            best, scores = best_paths(emissions, mask, potentials, paths)
+            shares = (scores - crf.nll(emissions, None, mask, potentials).unsqueeze(1)).exp()
+            marginals = self._marginals(emissions, mask, potentials)
+            named = [
+                [self.vocabulary.tags[n] for n in row[0][: len(split[k][0])]]
+                for k, row in zip(index, best.tolist(), strict=True)
+            ]
+            spans = self._spans(emissions, mask, potentials, named, marginals)
+            intents = None if output.intents is None else output.intents.cpu().double().softmax(-1)
+            for row, k in enumerate(index):
+                words, offsets = split[k]
+                of_tags = marginals[row].gather(-1, best[row, 0].unsqueeze(-1)).squeeze(-1)[: len(words)]
+                several = [
+                    (tuple(self.vocabulary.tags[n] for n in path[: len(words)]), share)
+                    for path, share in zip(best[row].tolist(), shares[row].tolist(), strict=True)
+                    if share > 0
+                ]
+                found[k] = TagOutput(
+                    words,
+                    offsets,
+                    tuple(named[row]),
+                    tuple(of_tags.tolist()),
+                    tuple(
+                        _placed(span, probability, rival, texts[k], offsets) for span, probability, rival in spans[row]
+                    ),
+                    None if intents is None else self._intent(intents[row]),
+                    tuple(several) if paths > 1 else (),
+                )
+        return [each for each in found if each is not None]
+
+    def tag_words(
+        self, sentences: Sequence[Sequence[str]], done: Callable[[int], object] | None = None
+    ) -> list[Tagging]:
+        """The best tags and the intent of sentences that are words already."""
+        found: list[Tagging | None] = [None] * len(sentences)
+        count = 0
+        with torch.no_grad():
+            for index, mask, output in self._batches(sentences):
+                path, _ = crf.viterbi(output.emissions.cpu(), mask, self._potentials(output, double=False))
+                intents = None if output.intents is None else output.intents.argmax(-1).tolist()
+                for row, (k, numbers) in enumerate(zip(index, path.tolist(), strict=True)):
+                    tags = [self.vocabulary.tags[n] for n in numbers[: len(sentences[k])]]
+                    found[k] = Tagging(tags, None if intents is None else self.vocabulary.intents[intents[row]])
+                count += len(index)
+                if done is not None:
+                    done(count)
+        return [each for each in found if each is not None]
+
+    def _batches(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], Tensor, TaggerOutput]]:
+        """The outputs of the model in batches of similar length, with the numbers of their sentences and their masks.
+
+        A sentence without words is read as one unknown word, and its mask is empty.
+        """
+        order = sorted(range(len(sentences)), key=lambda n: (len(sentences[n]), n))
+        outputs = []
+        with eval_mode(self.model):
+            for start in range(0, len(order), self.batch):
+                index = order[start : start + self.batch]
+                inputs = self.encoder.inputs([sentences[n] or _NOTHING for n in index])
+                lengths = torch.tensor([len(sentences[n]) for n in index])
+                mask = torch.arange(inputs.words.shape[1]) < lengths.unsqueeze(1)
+                outputs.append((index, mask, self.model(inputs.to(self.device))))
+        return outputs
+
+    def _potentials(self, output: TaggerOutput, double: bool = True) -> crf.Potentials:
+        scores = [score.cpu() for score in self.model.potentials(output.emissions)]
+        return crf.Potentials(*(score.to(torch.float64 if double else output.emissions.dtype) for score in scores))
+
+    @staticmethod
+    def _marginals(emissions: Tensor, mask: Tensor, potentials: crf.Potentials) -> Tensor:  # "b t k"
+        with torch.enable_grad():
+            leaf = emissions.detach().requires_grad_()
+            return torch.autograd.grad(crf.nll(leaf, None, mask, potentials).sum(), leaf)[0]
+
+    def _spans(
+        self,
+        emissions: Tensor,
+        mask: Tensor,
+        potentials: crf.Potentials,
+        tags: Sequence[Sequence[str]],
+        marginals: Tensor,
+    ) -> list[list[tuple[TaggedSpan, float, tuple[str, float]]]]:
+        """The spans of the best tags, each with its probability and its runner-up."""
+        of_tags = [self.scheme.label(tag) for tag in self.scheme.tags]
+        labels = sorted({*of_tags} - {""})
+        outside = [OUTSIDE] if OUTSIDE in self.scheme.tags else []
+        belongs = [[label == of_tag for of_tag in of_tags] for label in labels]
+        member = torch.tensor(belongs, dtype=torch.float64)  # l k
+        asked: list[list[TaggedSpan]] = []
+        found = [self.scheme.spans(row) for row in tags]
+        for row, spans in enumerate(found):
+            asked.append([])
+            for span in spans:
+                # the labels whose tags have most of the probability of these words
+                shares = (marginals[row, span.start : span.end] @ member.mT).mean(0)
+                likely = [labels[n] for n in shares.argsort(descending=True).tolist() if labels[n] != span.label]
+                asked[-1] += [span, *(span._replace(label=label) for label in [*outside, *likely[:_RIVALS]])]
+        values = span_probabilities(emissions, asked, mask, potentials, self.scheme)
+        answers = []
+        for spans, queried, probabilities in zip(found, asked, values, strict=True):
+            pairs = list(zip(queried, probabilities, strict=True))
+            size = len(pairs) // len(spans) if spans else 0
+            groups = [pairs[n * size : (n + 1) * size] for n in range(len(spans))]
+            answers.append([_ranked(group) for group in groups])
+        return answers
+
+    def _intent(self, shares: Tensor) -> tuple[str, float]:
+        n = int(shares.argmax())
+        return self.vocabulary.intents[n], float(shares[n])
+
+    def text(self, output: TagOutput) -> str:
+        parts = [] if output.intent is None else [f"{output.intent[0]} {100 * output.intent[1]:.1f} %"]
+        for span in output.spans:
+            label, share = span.runner_up
+            parts.append(f"{span.label}: {span.text} {100 * span.probability:.1f} % (else {label} {100 * share:.1f} %)")
+        return "\t".join(parts) or "no spans"
+
+    def json(self, output: TagOutput) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "words": [
+                {"word": word, "start": start, "end": end, "tag": tag, "probability": share}
+                for word, (start, end), tag, share in zip(
+                    output.words, output.offsets, output.tags, output.probabilities, strict=True
+                )
+            ],
+            "spans": [
+                {
+                    "label": span.label,
+                    "text": span.text,
+                    "start": span.characters[0],
+                    "end": span.characters[1],
+                    "probability": span.probability,
+                    "runner_up": {"label": span.runner_up[0], "probability": span.runner_up[1]},
+                }
+                for span in output.spans
+            ],
+        }
+        if output.intent is not None:
+            found["intent"] = {"label": output.intent[0], "probability": output.intent[1]}
+        if output.paths:
+            found["paths"] = [{"tags": list(tags), "probability": share} for tags, share in output.paths]
+        return found
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p(tags | words), of tags separated by spaces, one per word."""
+        split = [split_words(text, self.config.words)[0] for text in inputs]
+        tags = [target.split() for target in targets]
+        for words, row in zip(split, tags, strict=True):
+            if len(words) != len(row):
+                raise ValueError(
+                    f"target must have one tag per word, got {len(row)} for {len(words)} words of {words!r}"
+                )
+            for tag in row:
+                known("tag", tag, self.vocabulary.tags)
+        return self._nll(split, tags)
+
+    def _nll(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]]) -> Tensor:  # -> "b"
+        inputs = self.encoder.inputs([words or _NOTHING for words in sentences])
+        gold, mask = torch.zeros_like(inputs.words), torch.zeros_like(inputs.words, dtype=torch.bool)
+        for n, row in enumerate(tags):
+            gold[n, : len(row)] = torch.tensor([self.vocabulary.tags.index(tag) for tag in row], dtype=torch.int64)
+            mask[n, : len(row)] = True
+        with eval_mode(self.model):
+            emissions = self.model(inputs.to(self.device)).emissions
+            potentials = self.model.potentials(emissions)
+        return crf.nll(emissions, gold.to(self.device), mask.to(self.device), potentials)
+
+    @torch.no_grad()
+    def mean_nll(self, sentences: Sequence[TaggedSentence]) -> float:
+        """−log p of the tags per word."""
+        total = sum(
+            float(self._nll([s.words for s in part], [s.tags for s in part]).sum())
+            for part in (sentences[n : n + self.batch] for n in range(0, len(sentences), self.batch))
+        )
+        return total / max(1, sum(map(len, sentences)))
+
+    @property
+    def embedding(self) -> nn.Module:
+        return self.model.words
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        split = [split_words(text, self.config.words)[0] or _NOTHING for text in inputs]
+        return self.model.words(self.encoder.inputs(split).words.to(self.device))
+
+    # The attention behind the tags
+
+    def check_attends(self, what: str) -> None:
+        if not self.model.attends or getattr(self.model, "attention", True) is None:
+            raise ValueError(f"{what} needs attention, and this tagger has none; leave {what} out")
+
+    def label(self, recording: Recording, given: str, output: TagOutput) -> Recording:
+        """Rows are words with their tags and probabilities, columns are words."""
+        rows = [
+            word if tag == OUTSIDE else f"{word} {tag} {100 * share:.0f} %"
+            for word, tag, share in zip(output.words, output.tags, output.probabilities, strict=True)
+        ]
+        about = {**recording.about, "text": given, "said": self.text(output).replace("\t", ", "), "keys": "words"}
+        return replace(recording, queries=tuple(rows), keys=tuple(output.words), about=about)
+
+    def draw(self, recording: Recording, given: str, output: TagOutput, path: Path) -> Path:
+        """The attention of every word, beside its tag and the probability of it."""
+        if path.suffix not in SUFFIXES:
+            return show(recording).save(path)
+        return draw_recording(recording, path, what="map", layer=len(recording) - 1)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        if picture is not None:
+            self.check_attends("--picture")
+        return TaggingSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {"run": run, "step": step, "tags": self.vocabulary.tags, "max_length": self.config.max_length}
+        return TextEndpoint(
+            self, limits, name=Tag.name, title=f"Tag texts with {run}", options=PredictTags, about=about
+        )
+
+
+class TaggingSession(PredictionSession):
+    """Counts texts without words."""
+
+    def __init__(self, predictor: TagPredictor, options: Any, picture: Path | None) -> None:
+        super().__init__(predictor, options, picture)
+        self.num_empty = 0
+
+    def add(self, inputs: Sequence[str], outputs: Sequence[TagOutput], first: int) -> None:
+        super().add(inputs, outputs, first)
+        self.num_empty += sum(not output.words for output in outputs)
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        if self.num_empty:
+            notes.append(f"{plural(self.num_empty, 'text')} {'is' if self.num_empty == 1 else 'are'} empty")
+        if self.picture is not None:
+            notes.append(f"the attention is drawn in {self.picture}")
+        return notes
+
+
+def _ranked(group: Sequence[tuple[TaggedSpan, float]]) -> tuple[TaggedSpan, float, tuple[str, float]]:
+    """The predicted span, which comes first, its probability, and the likeliest of the others."""
+    (span, probability), *others = group
+    rival = max(others, key=lambda pair: pair[1], default=(span._replace(label=OUTSIDE), 0.0))
+    return span, probability, (rival[0].label, rival[1])
+
+
+def _placed(
+    span: TaggedSpan, probability: float, rival: tuple[str, float], text: str, offsets: Sequence[tuple[int, int]]
+) -> PredictedSpan:
+    place = offsets[span.start][0], offsets[span.end - 1][1]
+    return PredictedSpan(span.label, (span.start, span.end), place, text[slice(*place)], probability, rival)

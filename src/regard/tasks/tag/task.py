@@ -1,0 +1,226 @@
+"""The task tag: its training problem and its evaluation."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from regard.common.tag_schemes import TagScheme
+from regard.common.wording import plural
+from regard.data.text.batching import plan_batches
+from regard.data.text.tagged import TaggedSentence
+from regard.inference.evaluation import Evaluation
+from regard.kernels import crf
+from regard.metrics.classification import accuracy, accuracy_interval
+from regard.metrics.spans import count_malformed, span_scores
+from regard.models.tagger import Tagger, TaggerInputs, TaggerSizes
+from regard.tasks.base import Progress, Task
+from regard.tasks.tag.data import TagBatch, TagVocabulary, WordEncoder, read, read_file
+from regard.tasks.tag.options import EvaluateTags, Tag
+from regard.tasks.tag.predictor import Tagging, TagPredictor
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+
+_SAMPLES = 5
+
+
+class PlannedSentences(NamedTuple):
+    """The sentences of a batch, and the seed of the words that are dropped from them."""
+
+    seed: tuple[int, int, int]
+    rows: NDArray[np.int64]  # "b"
+
+
+@dataclass(frozen=True, eq=False)
+class TagProblem(TrainingProblem[Tagger, TagBatch]):
+    """−log p(tags | words) of every sentence, and of its intent."""
+
+    task: Tag
+    vocabulary: TagVocabulary
+    encoder: WordEncoder
+    train: Sequence[TaggedSentence]
+    valid: Sequence[TaggedSentence]
+    summary: str
+    unit: str = "words"
+
+    @staticmethod
+    def of(task: Tag, folder: Path, new: bool) -> "TagProblem":
+        splits = read(task)
+        # a run that was killed while it read its data has nothing to load yet
+        if new or not TagVocabulary.saved(folder):
+            vocabulary = TagVocabulary.of(task, splits)
+            vocabulary.write(folder)
+        else:
+            vocabulary = TagVocabulary.read(folder)
+            vocabulary.check_same(splits, folder)
+        longest = max(map(len, splits.train))
+        scheme = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
+        summary = f"{len(splits.train):,} sentences to train on, the longest of {plural(longest, 'word')}, "
+        summary += f"{len(splits.valid):,} to validate, {len(vocabulary.tags)} tags{scheme}, "
+        summary += f"{len(vocabulary.words):,} words"
+        if vocabulary.intents:
+            summary += f", {len(vocabulary.intents)} intents"
+        return TagProblem(task, vocabulary, WordEncoder(vocabulary), splits.train, splits.valid, summary)
+
+    def build_model(self) -> Tagger:
+        return self.task.model.build(self.vocabulary.sizes, self.vocabulary.tag_scheme)
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedSentences]:
+        lengths = np.array([len(sentence) for sentence in self.train])
+        batches = plan_batches((lengths,), self.task.batch, self.task.seed, epoch)
+        return [PlannedSentences((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+
+    def load_batch(self, planned: PlannedSentences, rank: int, world: int) -> TagBatch | None:
+        rows = planned.rows[rank::world]
+        if not len(rows):
+            return None
+        sentences = [self.train[n] for n in rows]
+        count = sum(map(len, sentences))
+        rng = np.random.default_rng([*planned.seed, rank])
+        dropped = rng.random(count) < self.task.word_dropout if self.task.word_dropout else None
+        return to_batch(sentences, self.vocabulary, self.encoder, dropped)
+
+    def num_terms(self, batch: TagBatch) -> int:
+        return int(batch.inputs.lengths.sum())
+
+    def loss(self, model: Tagger, batch: TagBatch) -> Loss:
+        emissions, intents = model(batch.inputs)
+        emissions = emissions.float()
+        total = crf.nll(emissions, batch.tags, batch.mask, model.potentials(emissions)).sum()
+        sums: dict[str, Any] = {}
+        if intents is not None and batch.intents is not None:
+            total = total + F.cross_entropy(intents.float(), batch.intents, reduction="sum")
+        return Loss(total, self.num_terms(batch), sums)
+
+    def validate(self, model: Tagger) -> ValidationResult:
+        predictor = TagPredictor(model, self.vocabulary, self.task)
+        found = predictor.tag_words([sentence.words for sentence in self.valid])
+        scores, _ = score(found, self.valid, self.vocabulary.tag_scheme)
+        scores["nll"] = predictor.mean_nll(self.valid)
+        sample = predictor.text(predictor.outputs([self.valid[0].text])[0])
+        return ValidationResult(scores, "strict f1", True, sample)
+
+    def locate(self, planned: Sequence[PlannedSentences]) -> str:
+        """The number of the sentences of these batches, and the beginning of the first."""
+        index = np.concatenate([each.rows for each in planned])
+        return f"{len(index)} sentences of {self.task.dataset_label}, the first {self.train[index[0]].text[:60]!r}"
+
+
+def to_batch(
+    sentences: Sequence[TaggedSentence],
+    vocabulary: TagVocabulary,
+    encoder: WordEncoder,
+    dropped: NDArray[np.bool_] | None = None,
+) -> TagBatch:
+    """The tensors of tagged sentences."""
+    inputs = encoder.inputs([sentence.words for sentence in sentences], dropped)
+    numbers = {tag: n for n, tag in enumerate(vocabulary.tags)}
+    tags = np.zeros(inputs.words.shape, np.int64)
+    for n, sentence in enumerate(sentences):
+        tags[n, : len(sentence)] = [numbers[tag] for tag in sentence.tags]
+    intents = None
+    if vocabulary.intents:
+        intents = torch.tensor([vocabulary.intents.index(str(sentence.intent)) for sentence in sentences])
+    return TagBatch(inputs, torch.from_numpy(tags), intents)
+
+
+class TagTask(Task[Tag, TagPredictor]):
+    """Trains, loads and evaluates taggers."""
+
+    def prepare(self, folder: Path, new: bool) -> TagProblem:
+        return TagProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        words = torch.tensor([[5, 6, 7], [5, 8, 0]])
+        inputs = TaggerInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
+        with torch.random.fork_rng(devices=[]):
+            model = self.config.model.build(TaggerSizes(11, 9, 3), TagScheme("IOB2", ["O", "B-X", "I-X"]))
+            model(inputs)
+
+    def predictor(self, folder: Path) -> TagPredictor:
+        vocabulary = TagVocabulary.read(folder)
+        model = self.config.model.build(vocabulary.sizes, vocabulary.tag_scheme)
+        return TagPredictor(model, vocabulary, self.config)
+
+    def example(self, folder: Path) -> str:
+        return read(self.config).valid[0].text
+
+    def evaluate(self, predictor: TagPredictor, folder: Path, options: EvaluateTags, progress: Progress) -> Evaluation:
+        sentences, split = self._sentences(predictor, folder, options)
+        progress(0, len(sentences))
+        start = time.perf_counter()
+        found = predictor.tag_words(
+            [sentence.words for sentence in sentences], lambda done: progress(done, len(sentences))
+        )
+        seconds = time.perf_counter() - start
+        scheme = predictor.vocabulary.tag_scheme
+        scores, intervals = score(found, sentences, scheme)
+        scores["nll"] = predictor.mean_nll(sentences)
+        malformed = count_malformed([each.tags for each in found], scheme)
+        notes = [
+            "strict f1 leaves malformed spans out, lenient f1 reads them as conlleval; precision and recall are strict",
+            f"{malformed:,} of {len(found):,} predicted sequences {'is' if malformed == 1 else 'are'} malformed",
+        ]
+        predictions = [" ".join(each.tags) for each in found]
+        step = max(1, len(found) // _SAMPLES)
+        samples = [_sample(sentences[n], found[n], scheme) for n in range(0, len(found), step)[:_SAMPLES]]
+        facts = {"malformed": malformed, "scheme": predictor.vocabulary.scheme}
+        return Evaluation(
+            scores, len(sentences), "sentences", split, seconds, predictions, samples, notes, facts, intervals
+        )
+
+    def _sentences(
+        self, predictor: TagPredictor, folder: Path, options: EvaluateTags
+    ) -> tuple[Sequence[TaggedSentence], str]:
+        """The sentences to tag, and their name."""
+        config, vocabulary = self.config, predictor.vocabulary
+        path = options.test or (config.test if options.split == "test" else None) or config.valid
+        if path is not None:
+            sentences = read_file(config, path)
+            vocabulary.check(sentences, path)
+            return sentences, str(path)
+        splits = read(config)
+        if config.dataset != "files":
+            part = "test" if options.split == "test" else "validation"
+            return splits.test if part == "test" else splits.valid, f"the {part} sentences of {config.dataset}"
+        vocabulary.check_held_out(splits.valid, folder)
+        none = ", which has no test sentences" if options.split == "test" else ""
+        return splits.valid, f"the validation sentences of {folder}{none}"
+
+
+def score(
+    found: Sequence[Tagging], sentences: Sequence[TaggedSentence], scheme: TagScheme
+) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    """Span scores, the accuracy of tags and that of intents, in percent, and 95 % intervals."""
+    predicted, right = [each.tags for each in found], [sentence.tags for sentence in sentences]
+    strict, lenient = (span_scores(predicted, right, scheme, reading) for reading in ("strict", "lenient"))
+    flat, gold = np.concatenate([*map(np.array, predicted)]), np.concatenate([*map(np.array, right)])
+    scores = {
+        "strict f1": strict.f1,
+        "lenient f1": lenient.f1,
+        "precision": strict.precision,
+        "recall": strict.recall,
+        "accuracy": accuracy(flat, gold),
+    }
+    intervals = {"strict f1": strict.interval, "lenient f1": lenient.interval}
+    intents = [(each.intent, sentence.intent) for each, sentence in zip(found, sentences, strict=True) if each.intent]
+    if intents:
+        guesses, truths = zip(*intents, strict=True)
+        scores["intent accuracy"] = accuracy(guesses, truths)
+        intervals["intent accuracy"] = accuracy_interval(guesses, truths)
+    return scores, intervals
+
+
+def _sample(sentence: TaggedSentence, found: Tagging, scheme: TagScheme) -> str:
+    def named(tags: Sequence[str]) -> str:
+        spans = scheme.spans(tags)
+        return ", ".join(f"{label}: {' '.join(sentence.words[a:b])}" for a, b, label in spans) or "no spans"
+
+    got, want = named(found.tags), named(sentence.tags)
+    text = sentence.text if len(sentence.text) <= 100 else sentence.text[:99] + "…"
+    return f"{text} → {got}" + ("" if got == want else f"   right: {want}")

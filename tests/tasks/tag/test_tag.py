@@ -1,0 +1,194 @@
+"""The task tag: answers that do not depend on the batch, offsets, spans, bad input."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.cli.main import main
+from regard.tasks.tag.data import split_words
+from regard.tasks.tag.options import Tag
+from regard.tasks.tag.predictor import TagPredictor
+from regard.training.config import TrainingConfig
+from regard.training.fit import fit
+
+CITIES = ["Rome", "Oslo", "New York", "Rio", "Los Angeles", "Bern"]
+SMALL = {"embedding": 8, "characters": 6, "hidden": 8, "batch": 128, "dropout": 0.0}
+
+
+def sentences(count: int, seed: int = 0) -> list[tuple[list[str], list[str]]]:
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        words, tags = ["we", "fly", *["very"] * draw.randrange(3), "to"], []
+        tags = ["O"] * len(words)
+        for n, word in enumerate(draw.choice(CITIES).split()):
+            words.append(word)
+            tags.append("I-CITY" if n else "B-CITY")
+        found.append(([*words, "today"], [*tags, "O"]))
+    return found
+
+
+def write(path: Path, count: int, seed: int = 0) -> Path:
+    blocks = ["\n".join(f"{w}\t{t}" for w, t in zip(*pair, strict=True)) for pair in sentences(count, seed)]
+    path.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tag")
+    write(folder / "train.tsv", 80)
+    write(folder / "valid.tsv", 20, 1)
+    task = Tag.of(train=folder / "train.tsv", valid=folder / "valid.tsv", **SMALL)
+    training = TrainingConfig(steps=60, lr=2e-2, warmup=5, threads=1, device="cpu", schedule="constant")
+    *_, last = fit(task, folder / "run", training)
+    assert last.reason == "done"
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def predictor(run: Path) -> TagPredictor:
+    return regard.load(run, device="cpu")  # type: ignore[return-value]
+
+
+def test_spans_have_offsets_probabilities_and_runners_up(predictor: TagPredictor) -> None:
+    text = "we  fly to\tLos Angeles today"
+    (output,) = predictor.predict([text])
+    assert output.tags == ("O", "O", "O", "B-CITY", "I-CITY", "O")
+    (span,) = output.spans
+    assert (span.label, span.text) == ("CITY", "Los Angeles")
+    assert text[slice(*span.characters)] == "Los Angeles"
+    assert span.runner_up[0] == "O"
+    assert span.runner_up[1] < span.probability <= 1
+    assert span.probability > 0.5
+    assert predictor.text(output).startswith("CITY: Los Angeles ")
+    found = predictor.json(output)
+    assert found["spans"][0]["start"] == text.index("Los")
+    assert [word["word"] for word in found["words"]] == text.split()
+
+
+def test_an_answer_does_not_depend_on_the_batch(predictor: TagPredictor) -> None:
+    texts = [" ".join(words) for words, _ in sentences(64, 7)] + ["", "unseen words only"]
+    together = predictor.predict(texts)
+    order = random.Random(1).sample(range(len(texts)), len(texts))
+    shuffled = dict(zip(order, predictor.predict([texts[n] for n in order]), strict=True))
+    for n, text in enumerate(texts):
+        for other in (predictor.predict([text])[0], shuffled[n]):
+            assert other.tags == together[n].tags
+            assert other.probabilities == pytest.approx(together[n].probabilities, abs=1e-5)
+            for mine, theirs in zip(other.spans, together[n].spans, strict=True):
+                assert mine.probability == pytest.approx(theirs.probability, abs=1e-5)
+                assert mine.runner_up[1] == pytest.approx(theirs.runner_up[1], abs=1e-5)
+
+
+def test_several_paths(predictor: TagPredictor, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["predict", str(run), "we fly to Rome today", "", "--paths", "3", "--json"]) == 0
+    first, empty = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    shares = [path["probability"] for path in first["paths"]]
+    assert len(shares) == 3
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= 1
+    assert first["paths"][0]["tags"] == [word["tag"] for word in first["words"]]
+    assert empty["words"] == empty["spans"] == []
+
+
+def test_evaluation_names_both_readings(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["scores"]["strict f1"] > 80
+    assert found["scores"]["strict f1"] == found["scores"]["lenient f1"]  # the crf writes no malformed sequence
+    assert found["malformed"] == 0
+
+
+@pytest.mark.parametrize("output", ["crf", "softmax"])
+def test_untrained_models_and_malformed_sequences(output: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "train.tsv", 30)
+    task = Tag.of(train=path, output=output, **SMALL)
+    task.prepare(tmp_path)
+    predictor = task.load().predictor(tmp_path)
+    # scores of nothing but noise
+    torch.manual_seed(0)
+    torch.nn.init.normal_(predictor.model.words.weight, std=3.0)
+    torch.nn.init.normal_(predictor.model.emission.weight, std=30.0)
+    found = predictor.tag_words([words for words, _ in sentences(40, 3)])
+    broken = sum(predictor.scheme.violation(each.tags) is not None for each in found)
+    assert (broken == 0) == (output == "crf")
+
+
+def test_words_are_split_with_their_places() -> None:
+    text = "Paid 1,234.5 on 03/04/2025 (it's ok)."
+    words, offsets = split_words(text, "punctuation")
+    assert words == ("Paid", "1,234.5", "on", "03", "/", "04", "/", "2025", "(", "it's", "ok", ")", ".")
+    assert [text[a:b] for a, b in offsets] == list(words)
+    assert split_words(text, "spaces")[0] == tuple(text.split())
+
+
+def test_parts_of_speech_and_intents(tmp_path: Path) -> None:
+    (tmp_path / "seq.in").write_text("play a song\nstop\nplay it\nstop now\n" * 3)
+    (tmp_path / "seq.out").write_text("VERB DET NOUN\nVERB\nVERB PRON\nVERB ADV\n" * 3)
+    (tmp_path / "label").write_text("play\nstop\nplay\nstop\n" * 3)
+    task = Tag.of(train=tmp_path, valid=tmp_path, **SMALL)
+    *_, last = fit(task, tmp_path / "run", TrainingConfig(steps=40, lr=2e-2, warmup=5, threads=1, device="cpu"))
+    predictor = regard.load(tmp_path / "run", device="cpu")
+    (output,) = predictor.predict(["play a song"])
+    assert output.intent[0] == "play"
+    assert [span.label for span in output.spans] == ["VERB", "DET", "NOUN"]
+    assert last.reason == "done"
+
+
+BAD = {
+    "columns": ("a\tO\nb\n", "train.tsv:2: a line must have 2 columns"),
+    "forbidden": ("a\tO\nb\tI-X\n\nc\tB-X\nd\tO\n\nd\tO\n", "forbids the tag"),
+    "encoding": (b"a\tO\n\xff\tO\n", "UTF-8"),
+    "long": ("a\tO\n" * 2001 + "\nb\tO\n", "more than --max-length 2,000; put an empty line between sentences"),
+    "one tag": ("a\tO\nb\tO\n\nc\tO\n", "has one tag, 'O', so there is nothing to learn; name another --column"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_one_sentence(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, error = BAD[name]
+    path = tmp_path / "train.tsv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    options = ["--scheme", "IOB2"] if name == "forbidden" else []
+    args = ["train", "tag", "--train", str(path), "--out", str(tmp_path / "run"), "--steps", "1", *options]
+    assert main(args) == 2
+    said = capsys.readouterr().err
+    assert error in said
+    assert "Traceback" not in said
+
+
+def test_bad_input_of_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.tsv"
+    other.write_text("Rome\tB-TOWN\n", encoding="utf-8")
+    assert main(["evaluate", str(run), "--test", str(other), "--out", str(tmp_path / "out.txt")]) == 2
+    assert "other.tsv:1: unknown tag 'B-TOWN'" in capsys.readouterr().err
+    assert not (tmp_path / "out.txt").exists()
+    assert main(["predict", str(run), "word " * 100_000]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "has 100,000 words, more than max_length=2,000 of this run; split it into sentences" in said.err
+    window = tmp_path / "window"
+    assert main(["train", "tag", "--train", str(run.parent / "train.tsv"), "--model", "window", "--steps", "1",
+                 "--embedding", "4", "--hidden", "4", "--threads", "1", "--out", str(window)]) == 0  # fmt: skip
+    capsys.readouterr()
+    assert main(["predict", str(window), "we fly", "--picture", str(tmp_path / "a.png")]) == 2
+    assert "--picture needs attention, and this tagger has none" in capsys.readouterr().err
+
+
+def test_the_loss_wants_one_tag_per_word(predictor: TagPredictor) -> None:
+    with pytest.raises(ValueError, match="target must have one tag per word, got 1 for 2 words"):
+        predictor.loss(["we fly"], ["O"])
+    with pytest.raises(ValueError, match="unknown tag 'B-X'"):
+        predictor.loss(["we"], ["B-X"])
+
+
+def test_a_window_cannot_be_compared_with_itself() -> None:
+    with pytest.raises(ValueError, match="--model window does not attend"):
+        Tag.of(model="window").variants(["dot"])
