@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
 # pages whose commands run: these are small on purpose
 COMMANDED = {
-    ROOT / f"docs/guides/{name}.md" for name in ("translate", "classify-text", "images", "glimpses", "captions", "gan")
+    ROOT / f"docs/guides/{name}.md"
+    for name in ("translate", "classify-text", "tag", "images", "glimpses", "captions", "gan")
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
