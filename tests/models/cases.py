@@ -51,6 +51,7 @@ TRANSFORMERS |= {
     "entmax, rotary, post": transformer(attention="entmax", positions="rotary", norm="post"),
     "window, learned, post": transformer(attention="window", positions="learned", norm="post"),
     "additive, learned": transformer(attention="additive", positions="learned"),
+    "silu, uneven sides, no scale": transformer(activation=nn.functional.silu, layers=3, decoder_layers=1, scale=1.0),
 }
 ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS}
 

@@ -97,6 +97,6 @@ def test_what_is_wrong_is_told() -> None:
         ValueError, match="attention must be one layer, or one per head for 3 heads, got 2; add or drop some"
     ):
         transformer(attention=["dot", "entmax"])()
-    for size in ("width", "layers", "heads", "feed", "longest"):
+    for size in ("width", "layers", "heads", "feed", "longest", "decoder_layers"):
         with pytest.raises(ValueError, match=f"{size} must be a whole number, 1 or more, for Transformer, got 0"):
             transformer(**{size: 0})()
