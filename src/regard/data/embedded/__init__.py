@@ -68,6 +68,9 @@ TAGGED = {
     "fields": "dates, numbers and currencies in running text -> how the place named reads it (CLDR, babel); to tag",
 }
 
+# descriptions of running text that needs no download; `embedded.manual` reads it
+RUNNING_TEXTS = {"manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)"}
+
 # descriptions of image data that needs no download; the tasks that use it load it
 PICTURES = {
     "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",

@@ -8,7 +8,9 @@ PAD, BOS, EOS and UNK are 0, 1, 2, 3, and no text is ever encoded as one of the 
 vocabulary for two languages is trained on the lines of both.
 """
 
+import codecs
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +34,10 @@ _SPLIT_PATTERN = (
     r"| ?[^\s\p{L}\p{N}]+"
     r"|\s+(?!\S)|\s+"
 )
+
+# running text is encoded in pieces: the library's memory grows with the longest
+_CHUNK = 1 << 16
+_LINE_STARTS = re.compile(r"(?<=\S\n)(?=\S)")
 
 
 @final
@@ -101,6 +107,24 @@ class Tokenizer:
             return [[number(character, UNK) for character in line] for line in lines]
         return [[number(word, UNK) for word in line.split(" ")] if line else [] for line in lines]
 
+    def encode_text(self, text: str) -> list[int]:
+        """The ids of running text, line breaks included; bpe puts no space before it."""
+        if self._bpe is None:
+            return self.encode([text])[0]
+        chunks = [*_chunks(text)]
+        with _utf8_errors(chunks):
+            encodings = self._bpe.encode_batch_fast(chunks, add_special_tokens=False)
+        return [token for encoding in encodings for token in encoding.ids]
+
+    def decode_text(self, ids: Iterable[int]) -> str:
+        """The text of these ids of running text: decode_text(encode_text(x)) == x."""
+        stream = self.text_decoder()
+        return "".join([*map(stream.add, ids), stream.finish()])
+
+    def text_decoder(self) -> "TextDecoder":
+        """A decoder of running text that takes one id at a time."""
+        return TextDecoder(self)
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids. PAD, BOS and EOS are dropped, UNK becomes ⁇."""
         if self._bpe is None:
@@ -147,6 +171,39 @@ class Tokenizer:
                 yield unknown
             elif n not in (PAD, BOS, EOS):
                 yield self._text_of(n)
+
+
+@final
+class TextDecoder:
+    """Running text, id by id: the bytes of an unfinished character are held back until it is whole."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._is_first = True
+
+    def add(self, token: int) -> str:
+        """The text that this id completes."""
+        (piece,) = [*self.tokenizer._texts([token])] or [b"" if self.tokenizer.kind == "bpe" else ""]
+        if isinstance(piece, bytes):
+            return self._utf8.decode(piece)
+        space = "" if self._is_first or self.tokenizer.kind != "words" else " "
+        self._is_first = False
+        return space + piece
+
+    def finish(self) -> str:
+        """A character that was cut off, as �."""
+        return self._utf8.decode(b"", True)
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """Pieces of about `_CHUNK` characters; no token crosses from the end of a line to the first letter of the next."""
+    start = 0
+    for boundary in _LINE_STARTS.finditer(text):
+        if boundary.start() - start >= _CHUNK:
+            yield text[start : boundary.start()]
+            start = boundary.start()
+    yield text[start:]
 
 
 def _format_error(text: str) -> ValueError:
