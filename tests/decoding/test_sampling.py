@@ -114,3 +114,40 @@ def test_a_draw_never_leaves_what_is_kept() -> None:
 def test_what_cannot_be_drawn_is_said(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         go(sample, Toy.random(7, 0), [1], [3], **options)
+
+
+def test_min_p_keeps_a_share_of_the_greatest() -> None:
+    log_p = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
+    values, ids = truncated(log_p, 1.0, None, None, 0.25)
+    assert ids is None
+    torch.testing.assert_close(values.exp(), torch.tensor([[0.5, 0.3, 0.15, 0.0]]) / 0.95)
+    assert truncated(log_p, 1.0, None, None, 1.0)[0].exp().tolist() == [[1.0, 0.0, 0.0, 0.0]]
+
+
+def test_a_penalty_of_repetition_also_counts_the_prompt() -> None:
+    toy = Toy.random(7, 4)
+    chance = torch.rand(len(SENTENCES), 1, max(LIMITS), dtype=torch.float64)
+    options: dict[str, Any] = {"chance": chance, "repetition_penalty": 1e6}
+    plain = go(sample, toy, SENTENCES, LIMITS, chance=chance)
+    assert go(sample, toy, SENTENCES, LIMITS, chance=chance, repetition_penalty=1.0) == plain
+    toy.logits -= toy.logits.max() + 1  # all negative: a token that was seen is all but impossible
+    for sentence, limit, found in zip(
+        SENTENCES, LIMITS, go(sample, toy, SENTENCES, LIMITS, prompts=[[5]] * 7, **options), strict=True
+    ):
+        tokens = said(found[0])
+        assert len(set(tokens)) == len(tokens), (sentence, limit)
+        assert 5 not in tokens
+        assert found[0].log_prob == pytest.approx(toy.alone(sentence, tokens)[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_p": 1.5}, r"min_p must be from 0 to 1, got 1\.5"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty must be"),
+        ({"repetition_penalty": 2.0, "prompts": [[1]]}, "prompts must be one per sentence, 7, got 1"),
+    ],
+)
+def test_wrong_options_of_the_samplers_are_errors(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        go(sample, Toy.random(7, 4), SENTENCES, LIMITS, **options)

@@ -1,6 +1,7 @@
 """The loop that greedy search and sampling share: every path of a sentence continues on its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,18 @@ MIN_ALIVE = 3 / 4
 # -> the tokens "r n" and log p of each
 Choose = Callable[[Step, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
+# the sentences "r" and their tokens "r n" -> the paths "r n" that end with them
+Stop = Callable[[Tensor, Tensor], Tensor]
+
+
+class PathStep(NamedTuple):
+    """One token of every path of the sentences that are not finished."""
+
+    rows: Tensor  # the sentences, "r"
+    tokens: Tensor  # "r n"
+    log_prob: Tensor  # of each path so far, "r n"
+    alive: Tensor  # bool "r n": whether the token continues an unfinished path
+
 
 def decode_paths(
     decoder: Decoder,
@@ -26,7 +39,32 @@ def decode_paths(
     limits: Tensor,
     forbidden: Sequence[int],
 ) -> list[list[Hypothesis]]:
-    """`count` paths per sentence, whose tokens `choose` picks.
+    """`count` paths per sentence, whose tokens `choose` picks."""
+    history = [*path_steps(decoder, state, choose, count, bos, eos, limits, forbidden)]
+    b, device = len(limits), limits.device
+    paths = torch.full((b, count, len(history)), eos, device=device)
+    log_prob = history[0].log_prob.new_empty(b, count)
+    for t, (at, token, sums, _) in enumerate(history):
+        paths[at, :, t], log_prob[at] = token, sums
+    return [
+        [_hypothesis(path[:limit], eos, lp) for path, lp in zip(sentence, lps, strict=True)]
+        for sentence, lps, limit in zip(paths.tolist(), log_prob.tolist(), limits.tolist(), strict=True)
+    ]
+
+
+@torch.no_grad()
+def path_steps(
+    decoder: Decoder,
+    state: DecodingState,
+    choose: Choose,
+    count: int,
+    bos: int | Tensor,
+    eos: int,
+    limits: Tensor,
+    forbidden: Sequence[int],
+    stop: Stop | None = None,
+) -> Iterator[PathStep]:
+    """The tokens of `decode_paths`, step by step; `stop` ends paths before their limit.
 
     Finished sentences leave the batch and nothing is padded: the paths of a sentence do not depend on the others.
     """
@@ -35,7 +73,6 @@ def decode_paths(
     rows = torch.arange(b, device=device)  # the sentence of each row of the batch
     tokens, total = first_tokens(bos, limits), torch.zeros(b, 1, device=device)
     alive = torch.ones(b, 1, dtype=torch.bool, device=device)
-    history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r", tokens "r n", log p so far "r n"
     for t in range(1, int(limits.max()) + 1):
         step = decoder.step(tokens, state)
         state = step.state
@@ -43,8 +80,10 @@ def decode_paths(
         if t == 1 and count > 1:
             state = state.reorder(torch.zeros(b, count, dtype=torch.long, device=device))
         total = total + log_p.masked_fill(~alive, 0)
-        history.append((rows, tokens, total))
+        yield PathStep(rows, tokens, total, alive.expand_as(tokens))
         alive = alive & (tokens != eos) & (limits[rows] > t).unsqueeze(-1)
+        if stop is not None:
+            alive = alive & ~stop(rows, tokens)
         unfinished = alive.any(-1)
         left = int(unfinished.sum())
         if not left:
@@ -53,15 +92,6 @@ def decode_paths(
             index = unfinished.nonzero().squeeze(-1)
             state = state.select_sentences(index)
             rows, tokens, total, alive = (part[index] for part in (rows, tokens, total, alive))
-
-    paths = torch.full((b, count, len(history)), eos, device=device)
-    log_prob = history[0][2].new_empty(b, count)
-    for t, (at, token, sums) in enumerate(history):
-        paths[at, :, t], log_prob[at] = token, sums
-    return [
-        [_hypothesis(path[:limit], eos, lp) for path, lp in zip(sentence, lps, strict=True)]
-        for sentence, lps, limit in zip(paths.tolist(), log_prob.tolist(), limits.tolist(), strict=True)
-    ]
 
 
 def _hypothesis(path: list[int], eos: int, log_prob: float) -> Hypothesis:
