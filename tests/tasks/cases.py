@@ -54,6 +54,13 @@ CASES: dict[str, Case] = {
         ("dot", "entmax"),
         ("good", "bad"),
     ),
+    "language-model": Case(
+        "--train LINES --width 8 --heads 2 --layers 1 --segment 24 --batch 3 --valid-tokens 30",
+        ("a good film", "bad"),
+        ("dot", "entmax"),
+        (" it was", " a"),
+        "--tokens 8",
+    ),
 }
 
 
@@ -73,6 +80,7 @@ def write_files(folder: Path) -> None:
         for trip in trips
     ]
     (folder / "columns.tsv").write_text("".join("\n".join(row) + "\n\n" for row in rows))
+    (folder / "lines.txt").write_text("".join(f"{line[::-1]}\n" for line in texts))
 
 
 def with_paths(arguments: str, folder: Path) -> list[str]:
@@ -83,6 +91,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "CAPTIONS": "captions.tsv",
         "TEXTS": "texts.txt",
         "COLUMNS": "columns.tsv",
+        "LINES": "lines.txt",
     }
     return [str(folder / paths[word]) if word in paths else word for word in arguments.split()]
 

@@ -12,8 +12,11 @@ from regard.cli.output import note
 _CHUNK = 1024
 
 
-def input_lines(words: Sequence[str], file: Path | None) -> Iterator[list[str]]:
-    """The lines, in chunks that are predicted together; "-" is stdin, which is also read if there are no words."""
+def input_lines(words: Sequence[str], file: Path | None, *, split_words: bool = True) -> Iterator[list[str]]:
+    """The lines, in chunks that are predicted together; "-" is stdin, which is also read if there are no words.
+
+    A word with line breaks is several lines if `split_words`.
+    """
     if file is not None:
         from regard.data.text.pairs import read_lines
 
@@ -21,7 +24,7 @@ def input_lines(words: Sequence[str], file: Path | None) -> Iterator[list[str]]:
         while chunk := list(islice(lines, _CHUNK)):
             yield chunk
     elif words and list(words) != ["-"]:
-        yield [line for text in words for line in text.split("\n")]
+        yield [line for text in words for line in (text.split("\n") if split_words else [text])]
     elif words or not sys.stdin.isatty():
         yield from _piped()
     else:

@@ -17,6 +17,7 @@ VERBS = {
     "train": "train a model on your own files or on an embedded data set; resume with --resume",
     "predict": "predict with a trained model: translations, classes, captions, samples",
     "translate": "predict with a trained translator: text in, one line of text per line out",
+    "generate": "predict with a trained language model: a prompt in, its continuation out as it is sampled",
     "record": "record the attention of a run, or of a model of transformers, on a text or an image",
     "view": "show a recording, or the attention of a run: terminal, figure, page",
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
@@ -103,7 +104,13 @@ def _options(verb: str) -> list[type]:
         return [TrainingConfig, *TASKS.values()]
     from regard.cli.run_options import LoadOptions
 
-    nested = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "serve": "Serve"}.get(verb)
+    nested = {
+        "evaluate": "Evaluate",
+        "predict": "Predict",
+        "translate": "Predict",
+        "generate": "Predict",
+        "serve": "Serve",
+    }.get(verb)
     further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]
     return [options_class(verb), *further]
 

@@ -1,12 +1,14 @@
 """LanguageModel: the base class of models that predict the next token, for training, evaluation and generation."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
+from regard.attn.kv_cache import Segment
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
 from regard.decoding.protocol import LazyLogits, Step
@@ -43,6 +45,18 @@ class LanguageModel(nn.Module, ABC):
         """The inputs of the vocabulary layer at every token, "b t" -> "b t d", and the memory for the next segment."""
 
     @abstractmethod
+    def init_memory(self, keep: int | None = None) -> Any:
+        """The memory before the first segment; `keep` tokens instead of the constructor's."""
+
+    @abstractmethod
+    def memory_tensors(self, memory: Any) -> Sequence[Tensor]:  # "b m d" each
+        """The tensors of a memory, for a file."""
+
+    @abstractmethod
+    def memory_of(self, tensors: Sequence[Tensor]) -> Any:
+        """The memory with these tensors, which `memory_tensors` returned, and the constructor's length."""
+
+    @abstractmethod
     def init_state(self, tokens: Tensor, lengths: Tensor | None = None) -> Any:  # "b t", "b"
         """The state after these tokens, with one hypothesis per row: rows may be padded behind `lengths`."""
 
@@ -77,6 +91,12 @@ class TransformerLanguageModel(LanguageModel):
     def init_memory(self, keep: int | None = None) -> Memory:
         """The memory before the first segment; `keep` tokens instead of the constructor's."""
         return self.stack.init_memory(keep)
+
+    def memory_tensors(self, memory: Memory) -> Sequence[Tensor]:
+        return [segment.states for segment in memory if segment.states is not None]
+
+    def memory_of(self, tensors: Sequence[Tensor]) -> Memory:
+        return tuple(Segment(self.stack.memory, states) for states in tensors)
 
     def hidden_states(
         self,

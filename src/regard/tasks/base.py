@@ -76,6 +76,7 @@ class TaskConfig(ABC):
     # Where a task differs from most
     training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
+    has_line_breaks: ClassVar[bool] = False  # whether an input of text may have several lines
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # of `regard predict --picture`
     is_served: ClassVar[bool] = False  # by `regard serve`; the endpoint of its predictor has the path
     # Further options of `regard evaluate`, `regard predict` and `regard serve`

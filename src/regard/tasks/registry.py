@@ -8,6 +8,7 @@ from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.language_model.options import LanguageModelConfig
 from regard.tasks.tag.options import Tag
 from regard.tasks.translate.options import Translate
 from regard.training.run_folder import RECORD, RunRecord
@@ -20,6 +21,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "generate-image": GenerateImage,
     "classify-text": ClassifyText,
     "tag": Tag,
+    "language-model": LanguageModelConfig,
 }
 
 # the names that run.json of version 1 has for tasks

@@ -56,7 +56,7 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
             f"use regard predict {options.run}"
         )
     of_task = config.Predict(**options.task)
-    _check(options, config, of_task)
+    check_inputs(options, config, of_task)
     loaded = run_options.load(options.run, options.load)
     predictor = loaded.predictor
     session = predictor.session(of_task, options.picture)
@@ -85,10 +85,12 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
 
 def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
     """The arguments that name inputs, in chunks that are predicted together."""
-    return input_lines(options.inputs, options.file) if config.input_kind == "text" else iter([list(options.inputs)])
+    if config.input_kind == "text":
+        return input_lines(options.inputs, options.file, split_words=not config.has_line_breaks)
+    return iter([list(options.inputs)])
 
 
-def _check(options: PredictOptions, config: TaskConfig, of_task: Any) -> None:
+def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> None:
     """Raises before a model is loaded for inputs that are missing or clash, and files that cannot be written."""
     if config.input_kind == "text":
         if options.inputs and options.file is not None:

@@ -1,0 +1,177 @@
+"""Continuations of prompts, token by token: the streamed text is the whole text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
+from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.paths import PathStep
+from regard.decoding.prompts import prompt_batch
+from regard.decoding.sampling import sample_steps
+from regard.decoding.sliding import SlidingDecoder
+from regard.models.language_model import LanguageModel
+from regard.tasks.language_model.options import GenerateText
+
+_FORBIDDEN = (PAD, BOS, UNK)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A generated text, without its prompt."""
+
+    text: str
+    tokens: tuple[int, ...]
+    log_prob: float  # of the tokens, under the model's own distribution
+    finished: bool  # whether a stop word or the end of a document ended it, not the limit
+
+
+@dataclass(frozen=True)
+class EncodedPrompt:
+    """The tokens of a prompt that the model reads, and counts for notes."""
+
+    tokens: tuple[int, ...]
+    num_unknown: int = 0
+    num_dropped: int = 0  # tokens before those that the model reads
+
+
+def encode_prompt(tokenizer: Tokenizer, text: str, longest: int | None) -> EncodedPrompt:
+    """An empty prompt begins a document: it is the end of the one before."""
+    tokens = tokenizer.encode_text(text) or [EOS]
+    dropped = 0 if longest is None else max(len(tokens) - longest, 0)
+    return EncodedPrompt(tuple(tokens[dropped:]), tokens.count(UNK), dropped)
+
+
+class TextStream:
+    """The text of one continuation as its tokens come, up to the first stop word.
+
+    Text that may turn out to be the beginning of a stop word is held back, as are the bytes of half a character.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+        self.decoder, self.stop = tokenizer.text_decoder(), tuple(stop)
+        self.pending, self.is_stopped = "", False
+
+    def add(self, token: int) -> str:
+        """The text that is certain after this token; none after a stop word."""
+        return "" if self.is_stopped else self._release(self.decoder.add(token), False)
+
+    def finish(self) -> str:
+        """The rest of the text, if no stop word ended it."""
+        return "" if self.is_stopped else self._release(self.decoder.finish(), True)
+
+    def _release(self, text: str, is_last: bool) -> str:
+        self.pending += text
+        if ends := [n for word in self.stop if (n := self.pending.find(word)) >= 0]:
+            self.is_stopped = True
+            released, self.pending = self.pending[: min(ends)], ""
+            return released
+        # the longest end of the text that a stop word begins with
+        held = 0 if is_last else max((_overlap(self.pending, word) for word in self.stop), default=0)
+        cut = len(self.pending) - held
+        released, self.pending = self.pending[:cut], self.pending[cut:]
+        return released
+
+
+def _overlap(text: str, word: str) -> int:
+    """The number of letters at the end of the text that begin the word."""
+    return next((n for n in range(min(len(word) - 1, len(text)), 0, -1) if text.endswith(word[:n])), 0)
+
+
+@dataclass
+class _Draft:
+    """A continuation that is being written."""
+
+    stream: TextStream
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    log_prob: float = 0.0
+    is_ended: bool = False
+
+    def add(self, token: int, log_prob: float) -> str:
+        self.log_prob = log_prob
+        if token == EOS:
+            self.is_ended = True
+            return ""
+        self.tokens.append(token)
+        released = self.stream.add(token)
+        self.text += released
+        return released
+
+    def finish(self) -> str:
+        rest = self.stream.finish()
+        self.text += rest
+        return rest
+
+    @property
+    def continuation(self) -> Continuation:
+        finished = self.is_ended or self.stream.is_stopped
+        return Continuation(self.text, tuple(self.tokens), self.log_prob, finished)
+
+
+@dataclass(frozen=True)
+class StreamedText:
+    """Text that one continuation gains; the last of them has the whole continuation."""
+
+    row: int
+    text: str
+    whole: Continuation | None = None
+
+
+def generate_stream(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    prompts: Sequence[EncodedPrompt],
+    seeds: Sequence[tuple[int, ...]],
+    options: GenerateText,
+    longest: int | None,
+) -> Iterator[StreamedText]:
+    """The continuations of prompts, in pieces as they are sampled; row n draws from a generator of seeds[n].
+
+    `longest` is the number of tokens that the model reads at once, beyond which its context slides; None: any.
+    """
+    device = next(model.parameters()).device
+    batch = prompt_batch([prompt.tokens for prompt in prompts])
+    chances = [np.random.default_rng(seed).random(options.tokens) for seed in seeds]
+    drafts = [_Draft(TextStream(tokenizer, options.stop)) for _ in prompts]
+    is_greedy = options.temperature == 0
+
+    def stop(rows: Tensor, tokens: Tensor) -> Tensor:
+        return torch.tensor([[drafts[n].stream.is_stopped] for n in rows.tolist()], device=tokens.device)
+
+    if longest is None:
+        decoder, state = model, model.init_state(batch.tokens.to(device), batch.lengths.to(device))
+    else:
+        decoder = SlidingDecoder(model, longest)  # type: ignore[assignment]
+        state = decoder.init_state([prompt.tokens[:-1] for prompt in prompts], device)  # type: ignore[arg-type]
+    steps = sample_steps(
+        decoder,
+        state,
+        bos=batch.last.to(device),
+        eos=EOS,
+        limits=torch.full((len(prompts),), options.tokens, device=device),
+        chance=torch.from_numpy(np.stack(chances)).unsqueeze(1).to(device),
+        forbidden=_FORBIDDEN,
+        temperature=1.0 if is_greedy else options.temperature,
+        top_k=1 if is_greedy else options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        prompts=[prompt.tokens for prompt in prompts],
+        stop=stop,
+    )
+    for step in steps:
+        yield from _released(step, drafts)
+    for n, draft in enumerate(drafts):
+        rest = draft.finish()
+        yield StreamedText(n, rest, draft.continuation)
+
+
+def _released(step: PathStep, drafts: Sequence[_Draft]) -> Iterator[StreamedText]:
+    rows, tokens, sums, alive = (part.flatten().tolist() for part in step)
+    for row, token, log_prob, is_alive in zip(rows, tokens, sums, alive, strict=True):
+        if is_alive and (released := drafts[row].add(token, log_prob)):
+            yield StreamedText(row, released)

@@ -1,0 +1,258 @@
+"""The options of the task language-model and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import (
+    check_at_least,
+    check_choices,
+    check_positive,
+    check_seed,
+    check_share,
+    check_split,
+)
+from regard.common.option_fields import left_open, option, resolve
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.models.language_model import LanguageModel
+    from regard.tasks.language_model.task import LanguageModelTask
+
+# the number of different bytes, and of special tokens
+_BYTES, _SPECIAL = 256, 4
+
+
+@dataclass(frozen=True)
+class LanguageModelOptions(ModelOptions):
+    """Options that all language models have."""
+
+    attention: str | None = left_open("that of the paper")
+    """A mechanism by name (see `regard list`)."""
+    width: int = left_open()
+    """The width of embeddings and layers."""
+    layers: int = left_open()
+    """The number of layers."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"width": 128, "layers": 4})
+        check_share(self, {"dropout": 0.1})
+
+    @property
+    @abstractmethod
+    def has_memory(self) -> bool:
+        """Whether the model carries a memory from segment to segment."""
+
+    @abstractmethod
+    def build(self, vocabulary: int, segment: int) -> LanguageModel:
+        """The model for segments of this many tokens."""
+
+
+@dataclass(frozen=True)
+class GPT2Options(LanguageModelOptions):
+    """A pre-norm Transformer  (Radford et al. 2019)."""
+
+    heads: int = left_open()
+    """Heads per layer."""
+    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] | None = left_open(
+        "learned, or relative with a memory"
+    )
+    """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
+    memory: int = 0
+    """Tokens before a segment that it attends to, as in Transformer-XL; 0 has none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"heads": 4})
+        check_at_least(self, 0, {"memory": 128})
+        resolve(self, {"positions": "relative" if self.memory else "learned"})
+
+    @property
+    def has_memory(self) -> bool:
+        return self.memory > 0
+
+    def build(self, vocabulary: int, segment: int) -> LanguageModel:
+        from regard.models.gpt2 import GPT2
+
+        return GPT2(
+            vocabulary,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            longest=segment,
+            positions=self.positions,
+            memory=self.memory,
+            attention=self.attention,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateLanguageModel:
+    """Options of `regard evaluate` for language models."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own text; without a test file, test is the same as valid."""
+    test: tuple[Path, ...] = ()
+    """Other text files."""
+    window: int = left_open("the --segment of the training")
+    """Tokens that the model reads at once."""
+    stride: int = left_open("half of the window, or the window with a memory")
+    """Tokens by which the window moves on; the tokens of each window that were not scored before are scored."""
+    memory: int | None = None
+    """Tokens of memory, where the model has one; if left out, as many as in training."""
+    picture: Path | None = option(None, metavar="FILE")
+    """Draw the loss against the number of tokens before, within a window: .png, .svg or .pdf."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+        check_positive(self, "window", "stride", "memory")
+        if self.window is not None and self.stride is not None and self.stride > self.window:
+            raise ValueError(
+                f"--stride {self.stride} exceeds --window {self.window}, so tokens would be left out; "
+                f"try --stride {self.window}"
+            )
+
+
+@dataclass(frozen=True)
+class GenerateText:
+    """Options of `regard generate`."""
+
+    tokens: int = 200
+    """Tokens to generate, at most."""
+    count: int = 1
+    """Texts per prompt."""
+    temperature: float = 0.8
+    """Divides the logits; below 1 is more certain, 0 takes the likeliest token."""
+    top_k: int | None = None
+    """Sample from this many likeliest tokens."""
+    top_p: float | None = None
+    """Sample from the fewest likeliest tokens that have this probability together."""
+    min_p: float | None = None
+    """Sample from tokens with at least this share of the probability of the likeliest."""
+    repetition_penalty: float | None = None
+    """Divides positive logits of tokens that the text has already, and multiplies negative ones; 1 changes nothing."""
+    stop: tuple[str, ...] = ()
+    """Words that end a text; they are not part of it."""
+    seed: int = 0
+    """Determines, with the number of the prompt, which tokens are sampled."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "tokens", "count", "top_k")
+        check_seed(self)
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"--temperature must be 0 or more and finite, got {self.temperature}; try 0.8")
+        for name, example in (("top_p", 0.9), ("min_p", 0.05)):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                dashed = name.replace("_", "-")
+                raise ValueError(f"--{dashed} must be above 0 and at most 1, got {value}; try --{dashed} {example}")
+        if self.repetition_penalty is not None and not 0 < self.repetition_penalty < float("inf"):
+            raise ValueError(
+                f"--repetition-penalty must be above 0 and finite, got {self.repetition_penalty}; "
+                "try --repetition-penalty 1.1"
+            )
+        if "" in self.stop:
+            raise ValueError("--stop '' would end every text at once; name a word, or leave it out")
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(TaskConfig):
+    """Model running text: files of text, or the Python manual, train a model that continues a prompt."""
+
+    name: ClassVar[str] = "language-model"
+    summary: ClassVar[str] = "predict the next token of running text: your own files, or the Python manual"
+    unit: ClassVar[str] = "tokens"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "manual"
+    budgets: ClassVar[dict[str, Budget]] = {"manual": Budget(minutes=5.0), "files": Budget(minutes=5.0)}
+    metrics: ClassVar[dict[str, bool]] = {"nll": False, "perplexity": False, "bits per character": False}
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 1e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 250,
+        "save_every": 250,
+        "betas": (0.9, 0.99),
+        "weight_decay": 0.1,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        dataset: {"tokens": "characters", "width": 128, "layers": 4, "heads": 4, "dropout": 0.0}
+        for dataset in ("manual", "files")
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"gpt2": GPT2Options}
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
+    run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json")
+    has_line_breaks: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateLanguageModel
+    Predict: ClassVar[type] = GenerateText
+
+    data: Literal["manual"] | None = None
+    """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic."""
+    train: tuple[Path, ...] = ()
+    """Your own text: one or more files, each a document; .gz is unpacked."""
+    valid: tuple[Path, ...] = ()
+    """Text to choose the best checkpoint by; if left out, the end of the training text."""
+    test: tuple[Path, ...] = ()
+    """Text that only `regard evaluate` reads; if left out, that of --valid."""
+
+    tokens: Literal["characters", "bytes", "bpe"] = left_open()
+    """The kind of tokens."""
+    vocabulary: int = 8000
+    """The largest number of different tokens; bytes have 260 in any case."""
+    segment: int = 128
+    """Tokens per row of a batch, and the longest context of a model without a memory."""
+    model: LanguageModelOptions = left_open()
+    """The architecture."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
+
+    batch: int = 16
+    """Rows of text per batch."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the text, at its end, that is held out to validate on."""
+    valid_tokens: int = 20_000
+    """Tokens of the held-out text that validations in training score; `regard evaluate` scores all."""
+    seed: int = 0
+    """Determines initial weights, the order of batches and dropout."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            object.__setattr__(self, name, tuple(map(Path, getattr(self, name))))
+        super().__post_init__()
+        self._check_files_given(["valid", "test"], "text", "train")
+        check_at_least(self, 1, {"vocabulary": 8000, "segment": 128, "batch": 16, "valid_tokens": 20_000})
+        check_at_least(self, 0, {"seed": 0})
+        check_share(self, {"smoothing": 0.1})
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The largest number of tokens, special ones included."""
+        return _BYTES + _SPECIAL if self.tokens == "bytes" else self.vocabulary
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def next_command(self, run: str) -> str:
+        return f'regard predict {run} "The "'
+
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
+        # a second or so per megabyte
+        return f"reading {self.dataset_label}, {size:,.0f} megabytes" if size >= 5 else ""
+
+    def load(self) -> LanguageModelTask:
+        from regard.tasks.language_model.task import LanguageModelTask
+
+        return LanguageModelTask(self)

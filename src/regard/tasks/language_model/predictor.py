@@ -1,0 +1,216 @@
+"""LanguageModelPredictor: a prompt in, its continuations out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.common.eval_mode import eval_mode
+from regard.common.wording import plural
+from regard.data.text.special_tokens import EOS
+from regard.data.text.tokenizer import Tokenizer
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.models.language_model import LanguageModel
+from regard.recording.recording import Recording
+from regard.tasks.language_model.generation import (
+    Continuation,
+    EncodedPrompt,
+    StreamedText,
+    encode_prompt,
+    generate_stream,
+)
+from regard.tasks.language_model.options import GenerateText, LanguageModelConfig
+
+# texts that are generated together
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class GeneratedTexts:
+    """The continuations of one prompt."""
+
+    prompt: str
+    encoded: EncodedPrompt
+    continuations: tuple[Continuation, ...]
+    has_slid: bool = False  # whether a text grew past the context of the model
+
+
+class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
+    """prompt -> tokens -> sampled tokens -> text; a text depends on the prompt, its number and the seed alone."""
+
+    input_key: ClassVar[str] = "prompt"
+    model: LanguageModel
+
+    def __init__(self, model: LanguageModel, tokenizer: Tokenizer, config: LanguageModelConfig) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        # a model without a memory reads as many tokens as in training
+        self.longest = None if config.model.has_memory else config.segment
+
+    # Generation
+
+    def read(self, argument: str) -> str:
+        return argument
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[GeneratedTexts]:
+        options = GenerateText() if options is None else options
+        encoded = [encode_prompt(self.tokenizer, text, self.longest) for text in inputs]
+        rows = [(n, k) for n in range(len(inputs)) for k in range(options.count)]
+        continuations: dict[int, list[Continuation]] = {n: [] for n in range(len(inputs))}
+        for start in range(0, len(rows), _BATCH):
+            part = rows[start : start + _BATCH]
+            prompts, seeds = [encoded[n] for n, _ in part], [(options.seed, first + n, k) for n, k in part]
+            for piece in self._stream(prompts, seeds, options):
+                if piece.whole is not None:
+                    continuations[part[piece.row][0]].append(piece.whole)
+        outputs = [self.output(text, continuations[n]) for n, text in enumerate(inputs)]
+        if observe is not nullcontext:
+            with observe():
+                # what was read and written, once more: a pass in which every token attends to those before it
+                self._read_again(outputs)
+        return outputs
+
+    def output(self, prompt: str, continuations: Sequence[Continuation]) -> GeneratedTexts:
+        """The output for a prompt with these continuations."""
+        encoded = encode_prompt(self.tokenizer, prompt, self.longest)
+        most = max(len(each.tokens) for each in continuations)
+        has_slid = self.longest is not None and len(encoded.tokens) + most > self.longest + 1
+        return GeneratedTexts(prompt, encoded, tuple(continuations), has_slid)
+
+    def stream(self, prompt: str, options: GenerateText, *, number: int = 0) -> Iterator[StreamedText]:
+        """The first text that `predict` gives for this prompt, in pieces as they are sampled."""
+        encoded = encode_prompt(self.tokenizer, prompt, self.longest)
+        return self._stream([encoded], [(options.seed, number, 0)], options)
+
+    def _stream(
+        self, prompts: Sequence[EncodedPrompt], seeds: Sequence[tuple[int, ...]], options: GenerateText
+    ) -> Iterator[StreamedText]:
+        with eval_mode(self.model):
+            yield from generate_stream(self.model, self.tokenizer, prompts, seeds, options, self.longest)
+
+    @torch.no_grad()
+    def _read_again(self, outputs: Sequence[GeneratedTexts]) -> None:
+        with eval_mode(self.model):
+            for output in outputs:
+                tokens = torch.tensor([self.tokens_read(output)], device=self.device)
+                self.model.hidden_states(tokens)
+
+    def tokens_read(self, output: GeneratedTexts) -> list[int]:
+        """The tokens of the prompt and of its first continuation: the last ones, if the model cannot read all."""
+        tokens = [*output.encoded.tokens, *output.continuations[0].tokens]
+        return tokens if self.longest is None else tokens[-self.longest :]
+
+    def text(self, output: GeneratedTexts) -> str:
+        """Prompt and continuation in one line; line breaks are written as \\n."""
+        texts = (output.prompt + each.text for each in output.continuations)
+        return "\t".join(text.replace("\\", "\\\\").replace("\n", "\\n") for text in texts)
+
+    def json(self, output: GeneratedTexts) -> dict[str, Any]:
+        return {
+            "texts": [
+                {
+                    "text": each.text,
+                    "tokens": len(each.tokens),
+                    "log_prob": each.log_prob,
+                    "finished": each.finished,
+                }
+                for each in output.continuations
+            ]
+        }
+
+    def sample_line(self, prompt: str, tokens: int) -> str:
+        """A short continuation by the likeliest tokens, as a line."""
+        (output,) = self.predict([prompt], GenerateText(tokens=tokens, temperature=0))
+        return f"{prompt} → {output.continuations[0].text}".replace("\n", "\\n")
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p(target | prompt), the sum over the tokens of the target."""
+        prompts = [encode_prompt(self.tokenizer, text, None).tokens for text in inputs]
+        ends = [self.tokenizer.encode_text(target) for target in targets]
+        rows = [[*prompt, *end] for prompt, end in zip(prompts, ends, strict=True)]
+        longest = max(map(len, rows))
+        for row in rows:
+            if self.longest is not None and len(row) > self.longest + 1:
+                raise ValueError(
+                    f"a prompt and its target have {len(row)} tokens, and this model reads {self.longest}; "
+                    "shorten one of them"
+                )
+        # padding stands behind the text, where no token attends to it
+        tokens = torch.tensor([[*row, *[EOS] * (longest - len(row))] for row in rows], device=self.device)
+        is_target = torch.zeros_like(tokens, dtype=torch.bool)
+        for n, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
+            is_target[n, len(prompt) : len(row)] = True
+        with eval_mode(self.model):
+            logits = self.model.logits(self.model.hidden_states(tokens[:, :-1]).states)
+        nll = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
+        return (nll * is_target[:, 1:]).sum(1)
+
+    @property
+    def embedding(self) -> nn.Module | None:
+        embedding: nn.Module | None = getattr(self.model, "embedding", None)
+        return embedding
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        assert self.embedding is not None
+        prompts = [encode_prompt(self.tokenizer, text, self.longest).tokens for text in inputs]
+        longest = max(map(len, prompts))
+        tokens = torch.tensor([[*prompt, *[EOS] * (longest - len(prompt))] for prompt in prompts], device=self.device)
+        return self.embedding(tokens)
+
+    # The context of each token
+
+    def label(self, recording: Recording, given: str, output: GeneratedTexts) -> Recording:
+        """Rows are tokens and columns those before them; the text is the prompt with its first continuation."""
+        pieces = tuple(self.tokenizer.pieces(self.tokens_read(output)))
+        about = {**recording.about, "text": given, "said": output.continuations[0].text, "keys": "tokens"}
+        return replace(recording, queries=pieces, keys=pieces, about=about)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return GenerationSession(self, options, picture)
+
+
+class GenerationSession(PredictionSession):
+    """Counts unknown tokens, prompts that are longer than the context, and texts that grew past it."""
+
+    predictor: LanguageModelPredictor
+
+    def __init__(self, predictor: LanguageModelPredictor, options: Any, picture: Path | None) -> None:
+        super().__init__(predictor, options, picture)
+        self.num_unknown = self.num_cut = self.num_slid = 0
+
+    def add(self, inputs: Sequence[str], outputs: Sequence[GeneratedTexts], first: int) -> None:
+        super().add(inputs, outputs, first)
+        self.num_unknown += sum(output.encoded.num_unknown for output in outputs)
+        self.num_cut += sum(output.encoded.num_dropped > 0 for output in outputs)
+        self.num_slid += sum(output.has_slid for output in outputs)
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        if self.num_unknown:
+            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
+            count = plural(self.num_unknown, "token")
+            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
+        context = self.predictor.longest
+        if self.num_cut:
+            notes.append(
+                f"{plural(self.num_cut, 'prompt')} had more than the {context} tokens that the model reads; "
+                "only the last of them were read"
+            )
+        if self.num_slid:
+            notes.append(
+                f"{plural(self.num_slid, 'text')} grew past the {context} tokens that the model reads at once; each "
+                "time it was full, the older half of the context was dropped"
+            )
+        if self.picture is not None:
+            notes.append(f"the attention is drawn in {self.picture}")
+        return notes

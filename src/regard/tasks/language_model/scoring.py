@@ -1,0 +1,122 @@
+"""−log p of every token of a text, each scored once, with a stated window and stride or with a memory.
+
+perplexity = exp(Σ −log p / tokens)        bits per character = Σ −log p / (characters · ln 2)
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.common.eval_mode import eval_mode
+from regard.models.language_model import LanguageModel
+
+# tokens that are scored in one batch
+_BATCH_TOKENS = 4096
+
+
+class TokenScores(NamedTuple):
+    """−log p of all tokens but the first, and how many tokens of its window stand before each."""
+
+    nll: NDArray[np.float64]  # "n"
+    context: NDArray[np.int64]  # "n"
+
+
+def windows(length: int, window: int, stride: int) -> list[tuple[int, int, int]]:
+    """(start, first, end): each reads the tokens from start to before end and scores those after first up to end.
+
+    The first window scores all its tokens, the others their last `stride`; the last one ends with the text.
+    """
+    found, first = [], 0
+    while first < length - 1:
+        end = min(window if not first else first + stride, length - 1)
+        found.append((max(end - window, 0), first, end))
+        first = end
+    return found
+
+
+@torch.no_grad()
+def score_tokens(
+    model: LanguageModel,
+    stream: NDArray[np.int32],
+    *,
+    window: int,
+    stride: int,
+    has_memory: bool,
+    memory: int | None = None,
+    done: Callable[[int], object] = lambda _: None,
+) -> TokenScores:  # "n+1" -> "n" each
+    """`memory` tokens instead of the constructor's, for a model that has one; then windows do not overlap.
+
+    `done` is called with the number of tokens that are scored.
+    """
+    tokens = torch.from_numpy(stream).long()
+    scores = TokenScores(np.empty(len(stream) - 1), np.empty(len(stream) - 1, np.int64))
+    with eval_mode(model):
+        if has_memory:
+            _score_segments(model, tokens, window, memory, scores, done)
+        else:
+            _score_windows(model, tokens, windows(len(stream), window, stride), scores, done)
+    return scores
+
+
+def _score_segments(
+    model: LanguageModel,
+    tokens: Tensor,
+    window: int,
+    keep: int | None,
+    scores: TokenScores,
+    done: Callable[[int], object],
+) -> None:
+    device = next(model.parameters()).device
+    memory = None if keep is None else model.init_memory(keep)
+    for _, start, end in windows(len(tokens), window, window):
+        output = model.hidden_states(tokens[None, start:end].to(device), memory)
+        memory = output.memory
+        _, nll = model.token_loss(output.states[0], tokens[start + 1 : end + 1].to(device))
+        scores.nll[start:end] = nll.cpu().double().numpy()
+        scores.context[start:end] = np.arange(1, end - start + 1)
+        done(end)
+
+
+def _score_windows(
+    model: LanguageModel,
+    tokens: Tensor,
+    spans: list[tuple[int, int, int]],
+    scores: TokenScores,
+    done: Callable[[int], object],
+) -> None:
+    device = next(model.parameters()).device
+    size = max(_BATCH_TOKENS // (spans[0][2] - spans[0][0]), 1)
+    for n in range(0, len(spans), size):
+        batch = spans[n : n + size]
+        ids = torch.stack([tokens[start : end + 1] for start, _, end in batch]).to(device)  # "b t+1"
+        states = model.hidden_states(ids[:, :-1]).states
+        is_new = torch.zeros_like(ids[:, 1:], dtype=torch.bool)
+        for row, (_, first, end) in enumerate(batch):
+            is_new[row, ids.shape[1] - 1 - (end - first) :] = True
+        _, nll = model.token_loss(states[is_new], ids[:, 1:][is_new])
+        first, end = batch[0][1], batch[-1][2]
+        scores.nll[first:end] = nll.cpu().double().numpy()
+        scores.context[first:end] = is_new.nonzero()[:, 1].cpu().numpy() + 1
+        done(end)
+
+
+def summarize(scores: TokenScores, characters: int) -> dict[str, float]:
+    """The mean −log p of a token, its exponential, and bits per character of the text."""
+    total = float(scores.nll.sum())
+    mean = total / len(scores.nll)
+    # an untrained model may be worse than any float
+    perplexity = math.exp(mean) if mean < 700 else math.inf
+    return {"nll": mean, "perplexity": perplexity, "bits per character": total / (characters * math.log(2))}
+
+
+def loss_by_context(scores: TokenScores) -> list[float]:
+    """The mean −log p of tokens with 1, 2, … tokens of the window before them; NaN if no token was scored there."""
+    counts = np.bincount(scores.context)[1:]
+    sums = np.bincount(scores.context, scores.nll)[1:]
+    return [float(total / count) if count else math.nan for total, count in zip(sums, counts, strict=True)]
