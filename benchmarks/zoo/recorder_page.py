@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 VERDICTS = {
     "exact": "every eager weight is in a recorded map, and every map is among the eager weights",
-    "assembled": "attention computed in pieces, recorded as one map with the same weights in every row",
-    "warned": "some attention is not recorded, and a warning names its module",
+    "assembled": "attention computed in pieces, recorded as one map; every row of eager weights occurs in it, by rank",
+    "certified": "the eager implementation reports no weights; P·V of every map equals the output of its module",
+    "warned": "a warning names a module whose attention, or whose softmax, is not recorded",
     "no attention": "the class forms no attention weights, and a warning says that none were recorded",
     "WRONG": "a map is missing or wrong without a warning",
 }
@@ -38,14 +39,18 @@ INTRO = """\
 `python -m benchmarks.zoo.recorder_sweep` builds a tiny model with random weights of every class in the model mappings
 of transformers, by shrinking its default configuration, records one call of it by [record](guides/record.md), and
 compares the maps with the weights that its eager implementation forms: those that its eager functions return, those in
-its outputs, and every softmax. Weights differ if they are more than 0.001 apart.
+its outputs, and every softmax.
+
+Weights are equal if they are at most 0.001 apart. A mean over heads counts as its map, and so does a row of zeros for a
+query that may attend to nothing, where an implementation reports NaN or even weights. Reported tensors whose rows sum
+neither to 1 nor to 0 are no attention weights and are not compared.
 """
 
 
 def page(sweep: "Sweep") -> str:
     """The whole page."""
     outcomes = sweep.outcomes
-    counts = Counter(outcome.verdict for outcome in outcomes)
+    counts = Counter(shown_verdict(outcome) for outcome in outcomes)
     built = [outcome for outcome in outcomes if outcome.verdict != "not built"]
     rows = [[verdict, f"{counts[verdict]:,}", text] for verdict, text in VERDICTS.items()]
     other = sorted(o.name for o in built if not o.is_comparable)
@@ -57,7 +62,7 @@ def page(sweep: "Sweep") -> str:
         measured.table(["verdict", "classes", "meaning"], rows),
         f"In {len(other)} classes the two implementations of transformers have different outputs, so that the maps are "
         f"compared with the weights of the default one, written out: {', '.join(other) or 'none'}.\n",
-        "## Assembled and warned\n",
+        "## Assembled, certified and warned\n",
         measured.table(["type", "verdict", "classes", "warning"], noted(built)),
         "## Not built\n",
         "Classes that need a package that is not installed, inputs that the sweep does not know, or sizes that depend "
@@ -67,12 +72,18 @@ def page(sweep: "Sweep") -> str:
     return "\n".join(parts)
 
 
+def shown_verdict(outcome: Outcome) -> str:
+    """The verdict; maps that could not be compared with eager weights have only their certificates."""
+    is_uncompared = outcome.verdict in ("exact", "assembled") and not outcome.eager
+    return "certified" if is_uncompared else outcome.verdict
+
+
 def noted(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """One row per model type whose attention is assembled or missing."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
-        if outcome.verdict in ("assembled", "warned", "WRONG"):
-            groups.setdefault((outcome.model_type, outcome.verdict), []).append(outcome)
+        if (verdict := shown_verdict(outcome)) in ("assembled", "certified", "warned", "WRONG"):
+            groups.setdefault((outcome.model_type, verdict), []).append(outcome)
     return [
         [model_type, verdict, str(len(group)), _short(group[0].reason)]
         for (model_type, verdict), group in sorted(groups.items())
