@@ -18,11 +18,11 @@ from regard.inference.endpoint import Endpoint, Schema, Unpack
 from regard.inference.limits import Limits
 from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError, error_body
-from regard.serve.http.allowed_hosts import names
 from regard.serve.http.body_models import ErrorAnswer, validate
 from regard.serve.http.json_body import read
 from regard.serve.http.metrics import CONTENT_TYPE, Metrics
 from regard.serve.http.security_middleware import Log, SecurityMiddleware
+from regard.serve.http.trusted_host import allowed_names
 from regard.serve.pages import assets
 
 _ERRORS = {
@@ -70,7 +70,9 @@ def build(
     _answer_head(app)
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     app.state.batcher, app.state.metrics = batcher, metrics
-    return SecurityMiddleware(app, names=names(host, allowed), paths=paths, limits=limits, metrics=metrics, log=log)
+    return SecurityMiddleware(
+        app, names=allowed_names(host, allowed), paths=paths, limits=limits, metrics=metrics, log=log
+    )
 
 
 def _routes(

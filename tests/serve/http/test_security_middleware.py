@@ -3,7 +3,8 @@
 import pytest
 from tests.serve.conftest import Gated, get, visit
 
-from regard.serve.http.allowed_hosts import loopback, names
+from regard.serve.http.trusted_host import allowed_names
+from regard.viz.html.security import is_loopback
 
 SAID = {"content-type": "application/json"}
 
@@ -44,7 +45,7 @@ def test_a_wildcard_allows_subdomains(gated: Gated) -> None:
     assert asked(gated, {"host": "alook.example"}, allowed=("*.look.example",))[0] == 403
     for name in ("*", "look.*", "a*.example", "*.*.example"):
         with pytest.raises(ValueError, match=r"may have '\*\.' at its beginning only, got .*; try '\*\.example\.org'"):
-            names("127.0.0.1", (name,))
+            allowed_names("127.0.0.1", (name,))
 
 
 @pytest.mark.parametrize(
@@ -92,11 +93,11 @@ def test_every_answer_is_strict(path: str, gated: Gated) -> None:
 
 
 def test_loopback() -> None:
-    assert all(map(loopback, ["127.0.0.1", "127.3.2.1", "::1", "localhost", "LOCALHOST"]))
-    assert not any(map(loopback, ["0.0.0.0", "::", "10.0.0.1", "example.org", ""]))
-    assert names("127.0.0.2", ()) == {"localhost", "127.0.0.1", "::1", "127.0.0.2"}
-    assert names("10.0.0.1", ()) is None
-    assert names("10.0.0.1", ("a",)) == {"10.0.0.1", "a"}
+    assert all(map(is_loopback, ["127.0.0.1", "127.3.2.1", "::1", "localhost", "LOCALHOST"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "10.0.0.1", "example.org", ""]))
+    assert allowed_names("127.0.0.2", ()) == {"localhost", "127.0.0.1", "::1", "127.0.0.2"}
+    assert allowed_names("10.0.0.1", ()) is None
+    assert allowed_names("10.0.0.1", ("a",)) == {"10.0.0.1", "a"}
 
 
 def test_a_line_a_request_without_its_text(gated: Gated) -> None:

@@ -67,8 +67,8 @@ def run(args: Sequence[str]) -> int:
             f"{options.run} is a run of {config.name}, which is not served; "
             f"use {config.next_command(shlex.quote(str(options.run)))}"
         )
-    from regard.serve.http.allowed_hosts import loopback
     from regard.serve.server import address, listen, serve
+    from regard.viz.html.security import is_loopback
 
     limits = _limits(options, of_task)
     loaded = run_options.load(options.run, options.load)
@@ -76,7 +76,7 @@ def run(args: Sequence[str]) -> int:
     with listen(options.host, options.port) as socket:
 
         def ready() -> None:
-            if not loopback(options.host):
+            if not is_loopback(options.host):
                 _note(
                     f"--host {options.host} lets in everyone who reaches this machine, without a password and "
                     "unencrypted; put a proxy with both in front of it, or leave --host out"

@@ -1,9 +1,11 @@
-"""TrustedHost: whether the Host header of a request names this service, by the rules of starlette."""
+"""TrustedHost: whether the Host header of a request names this service; the host names that a service answers to."""
 
 from collections.abc import Collection
 
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import Message, Receive, Scope, Send
+
+from regard.viz.html.security import LOCAL_NAMES, is_loopback
 
 _ACCEPTED = "regard.trusted_host"
 
@@ -37,3 +39,14 @@ async def _receive_nothing() -> Message:
 
 async def _discard(message: Message) -> None:
     """Drops a part of the answer of the middleware."""
+
+
+def allowed_names(host: str, allowed: Collection[str]) -> frozenset[str] | None:
+    """The names of a service that listens at `host`, or None for any name; "*.example.org" allows all subdomains."""
+    for name in allowed:
+        if "*" in name.removeprefix("*."):
+            raise ValueError(f"an allowed host may have '*.' at its beginning only, got {name!r}; try '*.example.org'")
+    if not is_loopback(host) and not allowed:
+        return None
+    local = (*LOCAL_NAMES, host) if is_loopback(host) else (host,)
+    return frozenset(name.lower().strip("[]") for name in (*local, *allowed))

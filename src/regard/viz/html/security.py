@@ -14,6 +14,14 @@ SECURITY_HEADERS = {
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 def host_name(header: str) -> str:
     """The name or address in a Host header, in lower case and without its port; "" if the header is malformed."""
     try:
