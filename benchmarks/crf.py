@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks import machine, report
 from benchmarks.table import HEADINGS, Case, Row, absent, gain, line, summary
 from benchmarks.timing import Effort, Timed, backward, compare
-from regard.kernels import crf
+from regard.kernels import crf, native_library
 
 # batch, length, tags: the speed-up of loss and gradient that each form must reach
 LOSS = {(64, 100, 20): (6, 12), (16, 400, 40): (12, 40), (1, 1000, 20): (12, 40)}
@@ -39,6 +39,11 @@ def _package(potentials: crf.Potentials) -> Any:
     return layer
 
 
+def _forms() -> dict[str, bool]:
+    """The forms that this machine can run."""
+    return {name: native for name, native in MINE.items() if not native or native_library.library() is not None}
+
+
 def loss(effort: Effort) -> Iterator[Row]:
     """the loss of a batch with all gradients, in torch and native"""
     for shape, bounds in LOSS.items():
@@ -52,9 +57,11 @@ def viterbi(effort: Effort) -> Iterator[Row]:
 
 
 def _rows(case: str, timed: Timed | None, bounds: tuple[int, int]) -> Iterator[Row]:
-    for name, bound in zip(MINE, bounds, strict=True):
+    for (name, native), bound in zip(MINE.items(), bounds, strict=True):
         if timed is None:
             yield absent(case, f"{name} : {PEER}", "pytorch-crf is not installed: pip install regard[bench]")
+        elif native and (reason := native_library.unavailable_reason()) is not None:
+            yield absent(case, f"{name} : {PEER}", reason)
         else:
             yield gain(case, timed, name, PEER, bound)
 
@@ -66,7 +73,7 @@ def _loss(shape: tuple[int, int, int], effort: Effort) -> Timed | None:
         return None
     calls: dict[str, Callable[[], object]] = {
         name: backward(partial(crf.nll, emissions, tags, mask, potentials, native), [emissions, *potentials])
-        for name, native in MINE.items()
+        for name, native in _forms().items()
     }
     leaves = [emissions, package.transitions, package.start_transitions, package.end_transitions]
     calls[PEER] = backward(lambda: -package(emissions, tags, mask, reduction="none"), leaves)
@@ -84,7 +91,7 @@ def _viterbi(shape: tuple[int, int, int], effort: Effort) -> Timed | None:
     def ours(native: bool) -> list[list[int]]:
         return crf.viterbi(emissions, mask, potentials, native)[0].tolist()
 
-    calls: dict[str, Callable[[], object]] = {name: partial(ours, native) for name, native in MINE.items()}
+    calls: dict[str, Callable[[], object]] = {name: partial(ours, native) for name, native in _forms().items()}
     calls[PEER] = lambda: package.decode(emissions, mask)
     assert all(call() == calls[PEER]() for call in calls.values())
     return compare(calls, effort, threads=1)

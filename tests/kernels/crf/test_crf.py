@@ -151,6 +151,7 @@ def test_masked_values_are_not_read(native: bool) -> None:
     assert grad.isfinite().all()
 
 
+@pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 def test_threads_do_not_change_the_gradient() -> None:
     emissions, tags, potentials = chain(64, 60, 20, torch.float32)
     inputs = [x.requires_grad_() for x in (emissions, *potentials)]
@@ -158,11 +159,11 @@ def test_threads_do_not_change_the_gradient() -> None:
     try:
         for count in (1, 3):
             torch.set_num_threads(count)
-            found.append(torch.autograd.grad(crf.nll(emissions, tags, None, potentials).sum(), inputs))
+            found.append(torch.autograd.grad(crf.nll(emissions, tags, None, potentials, True).sum(), inputs))
     finally:
         torch.set_num_threads(threads)
     for first, second in zip(*found, strict=True):
-        torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-6)
+        assert torch.equal(first, second)
 
 
 def test_every_way_to_call() -> None:

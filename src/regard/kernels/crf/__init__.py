@@ -10,6 +10,7 @@ native kernels where they run, True requires them, False uses torch. Inputs are 
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from regard.kernels.crf import compute
@@ -39,7 +40,10 @@ def nll(
 
             return custom_ops.nll(emissions, tags, mask, *potentials, native)[0]
         case _:
-            return NllFunction.apply(emissions, tags, mask, *potentials, resolve_native(native, emissions, *potentials))
+            # torch.no_grad is not visible inside a Function
+            need_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (emissions, *potentials))
+            runs_native = resolve_native(native, emissions, *potentials)
+            return NllFunction.apply(emissions, tags, mask, *potentials, runs_native, need_grad)
 
 
 def viterbi(

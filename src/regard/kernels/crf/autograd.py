@@ -24,8 +24,8 @@ class NllFunction(Function):
         start: Tensor,
         end: Tensor,
         native: bool,
+        need_grad: bool,
     ) -> Tensor:
-        need_grad = any(ctx.needs_input_grad)
         with autocast_disabled(emissions.device):
             out, messages = compute.forward(emissions, tags, mask, transitions, start, end, native, need_grad)
         if need_grad:
@@ -46,7 +46,7 @@ class NllFunction(Function):
             else:
                 chain = (emissions, tags, mask, transitions, start, end, compute.Messages(*messages))
                 found = list(compute.backward(*chain, grad, ctx.native))
-        return found[0], None, None, *found[1:], None
+        return found[0], None, None, *found[1:], None, None
 
 
 def _of_floats(needs: tuple[bool, ...]) -> tuple[bool, ...]:
