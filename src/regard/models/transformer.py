@@ -11,11 +11,13 @@ from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.multihead import MultiHead
+from regard.attn.native_heads import can_step, has_plain_calls
 from regard.attn.terms.mask import BooleanMask, Causal, Lengths
 from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
+from regard.layers.length_groups import length_groups
 from regard.layers.native_decoder import encode_position, native_step, stack_caches
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import Activation, DecoderLayer, EncoderLayer
@@ -144,11 +146,30 @@ class Transformer(EncoderDecoder):
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
         self._check_length("source", source.shape[1])
+        if not self.training and can_step(source) and has_plain_calls(self.encoder):
+            groups = length_groups(lengths, source.shape[1])
+            if len(groups) > 1:
+                return self._encode_groups(source, lengths, groups)
+        return self._encode(source, lengths)
+
+    def _encode(self, source: Tensor, lengths: Tensor) -> Tensor:
         x = self.dropout(self.source_place(self.scale * self.source(source)))
         mask = Lengths(lengths)
         for layer in self.encoder:
             x = layer(x, mask).out
         return self.source_norm(x)
+
+    def _encode_groups(self, source: Tensor, lengths: Tensor, groups: list[Tensor]) -> Tensor:
+        """The same for groups of sentences of similar length, so that less padding is computed; padding is zero."""
+        encoded = None
+        for index in groups:
+            some = lengths[index]
+            x = self._encode(source[index, : max(int(some.max()), 1)], some)
+            if encoded is None:
+                encoded = x.new_zeros(*source.shape, x.shape[-1])
+            encoded[index, : x.shape[1]] = x
+        assert encoded is not None
+        return encoded
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         self._check_length("target", target.shape[1])
