@@ -125,8 +125,8 @@ class KVCache:
 
 
 def _grow(old: Tensor, length: int) -> Tensor:
-    """A tensor of twice the needed length that starts with `old`."""
-    new = old.new_zeros(*old.shape[:-2], max(2 * length, 16), old.shape[-1])
+    """A tensor of twice the needed length that starts with `old`; the rest is undefined and never read."""
+    new = old.new_empty(*old.shape[:-2], max(2 * length, 16), old.shape[-1])
     new[..., : old.shape[-2], :] = old
     return new
 

@@ -75,34 +75,38 @@ def beam(
         ends, going, slot, token = _continuations(log_p, candidates, end, log_prob, eos, size - 1, greedy_first)
 
         penalty = _penalty(t, length_penalty)
-        bonus = torch.zeros_like(ends) if covered is None else coverage * _coverage(covered, source_lengths, rows)
+        bonus = None if covered is None else coverage * _coverage(covered, source_lengths, rows)
         if t == 1:
             longest = going.new_tensor([_penalty(n, length_penalty) for n in spans])
         if bool((ends > -torch.inf).any()):
             slots = torch.arange(ends.shape[1], device=device).expand_as(ends)
-            finished.add(rows, ends / penalty + bonus, ends, t, slots, torch.full_like(slots, eos))
+            scores = ends / penalty if bonus is None else ends / penalty + bonus
+            finished.add(rows, scores, ends, t, slots, torch.full_like(slots, eos))
         if t in spans:
             over = (limits[rows] == t).unsqueeze(-1)
             cut, going = going.masked_fill(~over, -torch.inf), going.masked_fill(over, -torch.inf)
-            finished.add(rows, cut / penalty + bonus.gather(1, slot), cut, t, slot, token)
-        bound = going / longest[rows].clamp(min=_penalty(t + 1, length_penalty)).unsqueeze(-1)
-        alive = bound > finished.score[rows, -1:]
-        log_prob = going.masked_fill(~alive, -torch.inf)
-
-        columns = alive.any(0).tolist()
-        if not any(columns):
-            break
-        greedy_first = greedy_first and columns[0]
-        if not all(columns):
-            log_prob, slot, token = (part[:, columns] for part in (log_prob, slot, token))
+            scores = cut / penalty if bonus is None else cut / penalty + bonus.gather(1, slot)
+            finished.add(rows, scores, cut, t, slot, token)
+        log_prob, unfinished = going, None
+        # as long as no sentence is finished, only the impossible ones are given up
+        if not finished.is_empty or bool((going == -torch.inf).any()):
+            bound = going / longest[rows].clamp(min=_penalty(t + 1, length_penalty)).unsqueeze(-1)
+            alive = bound > finished.score[rows, -1:]
+            log_prob = going.masked_fill(~alive, -torch.inf)
+            columns = alive.any(0).tolist()
+            if not any(columns):
+                break
+            greedy_first = greedy_first and columns[0]
+            if not all(columns):
+                log_prob, slot, token = (part[:, columns] for part in (log_prob, slot, token))
+            unfinished = alive.any(1)
         history.append((rows, slot, token))
-        unfinished = alive.any(1)
-        if int(unfinished.sum()) < MIN_ALIVE * len(rows):
+        if unfinished is not None and int(unfinished.sum()) < MIN_ALIVE * len(rows):
             index = unfinished.nonzero().squeeze(-1)
             state = state.select_sentences(index)
             rows, log_prob, slot, token = (part[index] for part in (rows, log_prob, slot, token))
             covered = None if covered is None else covered[index]
-        if slot.shape != tokens.shape or bool((slot != torch.arange(slot.shape[1], device=device)).any()):
+        if slot.shape != tokens.shape or slot.shape[1] > 1:
             state = state.reorder(slot)
             covered = None if covered is None else covered[torch.arange(len(rows), device=device).unsqueeze(-1), slot]
         tokens = token
@@ -138,9 +142,11 @@ class FinishedHypotheses:
         self.score = torch.full((b, nbest), -torch.inf, device=device)
         self.log_prob = self.score.clone()
         self.last = torch.zeros(b, nbest, 3, dtype=torch.long, device=device)  # step, slot before it, token
+        self.is_empty = True
 
     def add(self, rows: Tensor, score: Tensor, log_prob: Tensor, t: int, slot: Tensor, token: Tensor) -> None:
         """Those of "r m" compete whose log p is not minus infinity; of equals the earlier one stays ahead."""
+        self.is_empty = False
         self.score, self.log_prob = self.score.to(score.dtype), self.log_prob.to(score.dtype)
         score = torch.cat((self.score[rows], score.masked_fill(log_prob == -torch.inf, -torch.inf)), 1)
         log_prob = torch.cat((self.log_prob[rows], log_prob), 1)

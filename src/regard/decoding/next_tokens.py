@@ -59,7 +59,7 @@ def _scatter(values: Tensor, index: Tensor | None, alive: Tensor, fill: float) -
     """Values of the hypotheses at `index` of all that there are; None: of every one."""
     if index is not None:
         values = values.new_full((alive.numel(), *values.shape[1:]), fill).index_copy_(0, index, values)
-    return values.unflatten(0, alive.shape)
+    return values.view(*alive.shape, *values.shape[1:])
 
 
 def _check_logits(step: Step, alive: Tensor, eos: int, forbidden: Sequence[int]) -> None:

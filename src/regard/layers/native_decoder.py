@@ -1,5 +1,6 @@
 """One token per hypothesis through all layers of a Transformer decoder in one native call."""
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -65,15 +66,16 @@ def stack_caches(caches: Sequence[KVCache | None]) -> KVCache | None:  # "b h m 
 
 def encode_position(x: Tensor, place: nn.Module, position: int) -> Tensor:  # "b n d" -> "b n d"
     """`place` added to tokens that all have one position; of sinusoids a table is kept."""
-    if type(place) is Sinusoidal and position < _LONGEST and can_step(x) and x.dtype == torch.float32:
-        table = derived((place,), _sinusoids)
-        if x.device == table.device:
+    if type(place) is Sinusoidal and position < _LONGEST and x.dtype == torch.float32 and can_step(x):
+        table = _sinusoids(place.dim)
+        if x.device == table.device and not place._forward_hooks and not place._forward_pre_hooks:
             return x + table[position]
     return place(x, torch.full((x.shape[1],), position, device=x.device))
 
 
-def _sinusoids(place: Sinusoidal) -> Tensor:
-    return place.encoding(torch.arange(_LONGEST)).float()
+@functools.cache
+def _sinusoids(dim: int) -> Tensor:  # "p d"
+    return Sinusoidal(dim).encoding(torch.arange(_LONGEST)).float()
 
 
 def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:

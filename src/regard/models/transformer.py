@@ -206,7 +206,8 @@ class Transformer(EncoderDecoder):
     def step(self, tokens: Tensor, state: TransformerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         time = len(state.counts)
         self._check_length("target", time + 1)
-        state = replace(state, counts=(*state.counts, tokens.shape[1]), paths=_longer_paths(state, tokens))
+        counts, paths = (*state.counts, tokens.shape[1]), _longer_paths(state, tokens)
+        state = TransformerState(state.lengths, state.sources, state.pasts, counts, paths, state.count)
         x = self.scale * self.target(tokens)
         if not isinstance(self.target_place, nn.Identity):
             x = encode_position(x, self.target_place, time)
@@ -220,7 +221,9 @@ class Transformer(EncoderDecoder):
         stepped = native_step(self.decoder, self.target_norm, x, past, state.sources, state.paths, state.lengths)
         if stepped is None:
             return None
-        return Step(LazyLogits.of(self.output, stepped[0]), replace(state, pasts=stepped[1]))
+        out, pasts = stepped
+        state = TransformerState(state.lengths, state.sources, pasts, state.counts, state.paths, state.count)
+        return Step(LazyLogits.of(self.output, out), state)
 
     def _layer_by_layer(self, x: Tensor, state: TransformerState, weights: bool) -> Step:
         """A step of which `state` already has the counts and paths, but not the keys."""

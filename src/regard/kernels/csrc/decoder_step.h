@@ -48,7 +48,19 @@ TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_ro
                                      i64 width, REAL *s, REAL *out) {
     const i64 whole = width / LANES * LANES;
     REAL most = (REAL)-INFINITY;
-    for (i64 j = 0; j < count; j++) {
+    i64 j = 0;
+    for (; whole == width && j + 4 <= count; j += 4) {
+        const REAL *k0 = keys + (index ? index[j] : j) * key_row, *k1 = keys + (index ? index[j + 1] : j + 1) * key_row;
+        const REAL *k2 = keys + (index ? index[j + 2] : j + 2) * key_row, *k3 = keys + (index ? index[j + 3] : j + 3) * key_row;
+        VEC s0 = ALL(0), s1 = ALL(0), s2 = ALL(0), s3 = ALL(0);
+        for (i64 i = 0; i < whole; i += LANES) {
+            const VEC value = LOAD(q + i);
+            s0 += value * LOAD(k0 + i), s1 += value * LOAD(k1 + i), s2 += value * LOAD(k2 + i), s3 += value * LOAD(k3 + i);
+        }
+        NAME(sum_four)(s0, s1, s2, s3, s + j);
+        for (int n = 0; n < 4; n++) most = s[j + n] > most ? s[j + n] : most;
+    }
+    for (; j < count; j++) {
         const REAL *key = keys + (index ? index[j] : j) * key_row;
         VEC sums = ALL(0);
         REAL sum = 0;
@@ -59,7 +71,7 @@ TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_ro
     }
     VEC totals = ALL(0);
     REAL total = 0;
-    i64 j = 0;
+    j = 0;
     /* e^x need not be exact below the last bit of any sum; NaN stays NaN */
     for (; j + LANES <= count; j += LANES) {
         const VEC share = NAME(exponential)(MAXIMUM(ALL(LOWEST), LOAD(s + j) - most));

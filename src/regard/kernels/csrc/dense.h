@@ -31,6 +31,22 @@ TARGET static INLINE REAL NAME(add_lanes)(VEC x) {
 #define SUM(x) NAME(total)(x)
 #endif
 
+/* the sums of four vectors at once */
+#if X86 && LEVEL && !DOUBLE
+TARGET static INLINE void NAME(sum_four)(VEC a, VEC b, VEC c, VEC d, REAL *to) {
+#if LEVEL == 2
+#define HALVES(x) _mm256_add_ps(_mm512_castps512_ps256((__m512)(x)), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd((__m512)(x)), 1)))
+#else
+#define HALVES(x) ((__m256)(x))
+#endif
+    const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(HALVES(a), HALVES(b)), _mm256_hadd_ps(HALVES(c), HALVES(d)));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1)));
+#undef HALVES
+}
+#else
+TARGET static INLINE void NAME(sum_four)(VEC a, VEC b, VEC c, VEC d, REAL *to) { to[0] = SUM(a), to[1] = SUM(b), to[2] = SUM(c), to[3] = SUM(d); }
+#endif
+
 /* products of `words` rows of weights and `vectors` LANES of x; both are constants where this is inlined */
 TARGET static INLINE void NAME(multiply)(const REAL *const *w, const REAL *x, i64 d, const int words, const int vectors, VEC *c) {
     VEC sums[2 * WORDS];
