@@ -1,5 +1,7 @@
 """Groups of similar length hold every sentence once, and encode as one batch does."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ def test_groups_hold_every_sentence_once() -> None:
     groups = length_groups(lengths, 30)
     assert len(groups) == 4
     assert torch.cat(groups).sort().values.tolist() == list(range(len(lengths)))
-    for shorter, longer in zip(groups, groups[1:], strict=False):
+    for shorter, longer in itertools.pairwise(groups):
         assert int(lengths[shorter].max()) <= int(lengths[longer].min())
 
 
