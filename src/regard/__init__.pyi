@@ -99,6 +99,7 @@ from .models.bert import BERT as BERT, BERTClassifier as BERTClassifier, BERTMas
 from .models.gpt2 import GPT2 as GPT2
 from .models.llama import Llama as Llama
 from .models.pretrained.loading import load_pretrained as load_pretrained, save_pretrained as save_pretrained
+from .models.recurrent_language_model import RecurrentLanguageModel as RecurrentLanguageModel
 from .models.transformer_xl import TransformerXL as TransformerXL
 from .models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 from .recording.analysis.words import Words as Words

@@ -9,13 +9,12 @@ from tests.models.cases import HEADS
 from torch import nn
 
 from regard.layers.position_choices import POSITIONS
-from regard.models import GPT2, Llama, TransformerXL
-from regard.models.language_model import TransformerLanguageModel
+from regard.models import GPT2, Llama, RecurrentLanguageModel, TransformerXL
 
 # sizes that share no factor: a swapped axis must fail
 B, T, V = 3, 7, 19
 
-Make = Callable[[], TransformerLanguageModel]
+Make = Callable[[], Any]
 SIZES = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "dropout": 0.0}
 
 
@@ -29,6 +28,10 @@ def xl(**choices: Any) -> Make:
 
 def llama(**choices: Any) -> Make:
     return functools.partial(Llama, V, **{**SIZES, **choices})
+
+
+def recurrent(**choices: Any) -> Make:
+    return functools.partial(RecurrentLanguageModel, V, **{"width": 10, "hidden": 9, "dropout": 0.0, **choices})
 
 
 WITHOUT_MEMORY: dict[str, Make] = {f"gpt2, {name}": gpt2(positions=name) for name in POSITIONS}
@@ -51,10 +54,15 @@ WITH_MEMORY: dict[str, Make] = {
     "xl, adaptive": xl(cutoffs=[5, 11], div=2),
     "xl, entmax": xl(attention="entmax"),
 }
-ALL: dict[str, Make] = {**WITHOUT_MEMORY, **WITH_MEMORY}
+RECURRENT: dict[str, Make] = {
+    "recurrent": recurrent(),
+    "recurrent, entmax, gru": recurrent(attention="entmax", cell="gru", layers=2, memory=3),
+    "recurrent, none": recurrent(attention="none"),
+}
+ALL: dict[str, Make] = {**WITHOUT_MEMORY, **WITH_MEMORY, **RECURRENT}
 
 
-def built(make: Make) -> TransformerLanguageModel:
+def built(make: Make) -> Any:
     """With large weights and biases that are not zero: what is lost must be missed."""
     torch.manual_seed(1)
     model = make()

@@ -7,9 +7,10 @@ from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.convnet import ConvNet
 from regard.models.gpt2 import GPT2
 from regard.models.hierarchical import HierarchicalAttention
-from regard.models.language_model import TransformerLanguageModel
+from regard.models.language_model import LanguageModel
 from regard.models.llama import Llama
 from regard.models.ram import RAM
+from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.row_reader import RowReader
 from regard.models.sagan import SelfAttentionGAN
 from regard.models.self_attentive import SelfAttentive
@@ -21,10 +22,11 @@ from regard.models.transformer_xl import TransformerXL
 from regard.models.vit import ViT, ViTClassifier
 
 TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer]] = {"seq2seq": Seq2Seq, "transformer": Transformer}
-LANGUAGE_MODELS: dict[str, type[TransformerLanguageModel]] = {
+LANGUAGE_MODELS: dict[str, type[LanguageModel]] = {
     "gpt2": GPT2,
     "transformer-xl": TransformerXL,
     "llama": Llama,
+    "recurrent-language-model": RecurrentLanguageModel,
 }
 MODELS: dict[str, type[nn.Module]] = {
     **TRANSLATORS,
@@ -58,6 +60,7 @@ __all__ = [
     "ConvNet",
     "HierarchicalAttention",
     "Llama",
+    "RecurrentLanguageModel",
     "RowReader",
     "SelfAttentionGAN",
     "SelfAttentive",

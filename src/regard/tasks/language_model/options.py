@@ -94,6 +94,83 @@ class GPT2Options(LanguageModelOptions):
 
 
 @dataclass(frozen=True)
+class TransformerXLOptions(LanguageModelOptions):
+    """A Transformer with a memory of the segments before, and relative positions  (Dai et al. 2019)."""
+
+    heads: int = left_open()
+    """Heads per layer."""
+    memory: int = 128
+    """Tokens before a segment that it attends to; 0 has none."""
+    same_length: bool = False
+    """Whether every token attends to as many tokens, those of the memory."""
+    clamp: int | None = None
+    """Longer distances count as this one."""
+    norm: Literal["post", "pre"] = "post"
+    """Layer norm behind each sublayer, as in the paper, or before it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"heads": 4, "clamp": 400})
+        check_at_least(self, 0, {"memory": 128})
+
+    @property
+    def has_memory(self) -> bool:
+        return self.memory > 0
+
+    def build(self, vocabulary: int, segment: int) -> LanguageModel:
+        from regard.models.transformer_xl import TransformerXL
+
+        return TransformerXL(
+            vocabulary,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            memory=self.memory,
+            same_length=self.same_length,
+            clamp=self.clamp,
+            norm=self.norm,
+            attention=self.attention,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class RecurrentOptions(LanguageModelOptions):
+    """A recurrent network that attends to the keys of its own past  (Daniluk et al. 2017); none does not attend."""
+
+    layers: int = 1
+    """The number of layers."""
+    hidden: int | None = left_open("three times the width")
+    """The width of the recurrent state: keys, values and predictions have a third each."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+    memory: int = 15
+    """Tokens before each that it attends to."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": 384, "memory": 15})
+
+    @property
+    def has_memory(self) -> bool:
+        return True
+
+    def build(self, vocabulary: int, segment: int) -> LanguageModel:
+        from regard.models.recurrent_language_model import RecurrentLanguageModel
+
+        return RecurrentLanguageModel(
+            vocabulary,
+            width=self.width,
+            hidden=self.hidden,
+            layers=self.layers,
+            cell=self.cell,
+            memory=self.memory,
+            attention=self.attention,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
 class EvaluateLanguageModel:
     """Options of `regard evaluate` for language models."""
 
@@ -187,7 +264,11 @@ class LanguageModelConfig(TaskConfig):
         dataset: {"tokens": "characters", "width": 128, "layers": 4, "heads": 4, "dropout": 0.0}
         for dataset in ("manual", "files")
     }
-    models: ClassVar[dict[str, type[ModelOptions]]] = {"gpt2": GPT2Options}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "gpt2": GPT2Options,
+        "transformer-xl": TransformerXLOptions,
+        "recurrent": RecurrentOptions,
+    }
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json")
