@@ -114,6 +114,43 @@ def test_every_call_is_joined_and_counted() -> None:
     assert [m.call for m in recording] == [0, 1]
 
 
+@pytest.mark.parametrize("go_on", [lambda out, q: out * q.sigmoid(), lambda out, q: out + q, lambda out, q: 1 - out])
+def test_pieces_are_joined_though_the_module_goes_on(go_on: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """A gate or a residual connection behind the blocks, in the same module."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return go_on(torch.cat([(block @ k.mT).softmax(-1) @ v for block in q.chunk(2, 2)], 2), q)
+
+    model, x = model_and_input(attend)
+    with torch.no_grad(), regard.record(model) as recording:
+        model(x)
+    (joined,) = recording
+    assert joined.captured_from == "pieces"
+    assert joined.verified
+    q, k, _ = model.layer.heads(x)
+    torch.testing.assert_close(joined.weights.dense(), (q @ k.mT).softmax(-1), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["whole first second", "first whole second", "first second whole"])
+def test_calls_are_numbered_without_gaps_beside_joined_pieces(order: str) -> None:
+    """A module that attends as a whole and in pieces, in any order, has one number per map."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        reads = {}
+        for name in order.split():
+            rows = {"whole": slice(None), "first": slice(L // 2), "second": slice(L // 2, None)}[name]
+            values = v + 1 if name == "whole" else v
+            reads[name] = (q[:, :, rows] @ k.mT).softmax(-1) @ values
+        return torch.cat([reads["first"], reads["second"]], -2) * reads["whole"].tanh()
+
+    model, x = model_and_input(attend)
+    with torch.no_grad(), regard.record(model) as recording:
+        for _ in range(2):
+            model(x)
+    assert sorted(m.captured_from for m in recording) == ["pieces"] * 2 + ["softmax"] * 2
+    assert [m.call for m in recording] == [0, 1, 2, 3]
+
+
 def test_some_rows_and_heads_of_a_joined_map() -> None:
     model, x = model_and_input(band)
     with torch.no_grad(), regard.record(model, rows=[3, 11], heads=[2]) as recording:

@@ -67,6 +67,7 @@ class Combined(NamedTuple):
 
     node: LinearNode
     out: Tensor
+    earlier: tuple["Combined", ...] = ()  # the tensors of the same reads that it was computed from, the latest first
 
 
 class LinearTape:
@@ -121,14 +122,16 @@ class LinearTape:
     def take(self, call: int) -> list[Combined]:
         """The results of value reads inside a module that ended, the most combined first, each read once."""
         self._nodes.pop(call, None)
-        combined = [c for c in self._combined.pop(call, []) if not c.node.is_consumed]
+        noted = self._combined.pop(call, [])
+        combined = [c for c in noted if not c.node.is_consumed]
         combined.sort(key=lambda c: -len(c.node.products))
         seen: set[int] = set()
         groups = []
         for c in combined:
-            reads = {id(product) for product in c.node.products}
+            reads = _reads(c)
             if not reads & seen:
-                groups.append(c)
+                earlier = tuple(other for other in reversed(noted) if other is not c and _reads(other) == reads)
+                groups.append(c._replace(earlier=earlier))
             seen |= reads
         return groups
 
@@ -164,6 +167,11 @@ class LinearTape:
             is_result = node is not None and bool(node.products)
             return node if is_result else argument if func in _FACTORS else _zeros_like(argument)
         return LinearNode(None, values=argument) if node is None else node
+
+
+def _reads(combined: Combined) -> set[int]:
+    """Identifies the value reads of a result."""
+    return {id(product) for product in combined.node.products}
 
 
 def leaves_of(node: LinearNode) -> list[Tensor]:

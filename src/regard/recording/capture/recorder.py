@@ -167,19 +167,20 @@ class Recorder:
     def join_pieces(self, frame: ModuleFrame, groups: Sequence[Combined]) -> None:
         """Replaces attention that a module computed in pieces by one map each; names the module if that fails."""
         parts = [pieces.pieces_of(combined, groups) for combined in groups]
-        joined_any = False
+        joined_any, names = False, set[str]()
         for combined, part in zip(groups, parts, strict=True):
-            can_join = bool(part) or pieces.may_be_in_pieces(combined)
             joined = None
-            if can_join and not pieces.is_split(combined, groups):
-                joined = self._joined_map(frame, combined)
+            if not pieces.is_split(combined, groups):
+                # a module may go on with the result, as by a gate or a residual connection
+                results = [each for each in (combined, *combined.earlier) if part or pieces.may_be_in_pieces(each)]
+                joined = next((m for each in results if (m := self._joined_map(frame, each)) is not None), None)
             if joined is not None:
-                self._remove(combined.node.products)
+                names |= self._remove(combined.node.products)
                 self._keep_joined(frame, joined)
                 joined_any = True
                 continue
             padded, is_missing = pieces.rearranged(combined)
-            self._remove([*part, *padded])
+            names |= self._remove([*part, *padded])
             if part or is_missing:
                 self.unjoined[frame.name] = None
             for product in combined.node.products:
@@ -189,13 +190,22 @@ class Recorder:
             # a complete map beside pieces has no cached keys before it
             beside = {id(product.recorded_map) for combined in groups for product in combined.node.products}
             self.maps[:] = [replace(m, step=0) if id(m) in beside else m for m in self.maps]
+        if names:
+            self._number_calls(names)
 
-    def _remove(self, products: Sequence[ValueProduct]) -> None:
+    def _remove(self, products: Sequence[ValueProduct]) -> set[str]:
+        """Removes the maps of these reads; the names of their modules."""
         removed = {id(product.recorded_map) for product in products}
-        for recorded_map in self.maps:
-            if id(recorded_map) in removed:
-                self._calls[recorded_map.name] -= 1
+        names = {m.name for m in self.maps if id(m) in removed}
         self.maps[:] = [m for m in self.maps if id(m) not in removed]
+        return names
+
+    def _number_calls(self, names: set[str]) -> None:
+        """Numbers the maps of these modules again, in their order: a removed one leaves a gap."""
+        self._calls |= dict.fromkeys(names, -1)
+        for n, recorded_map in enumerate(self.maps):
+            if recorded_map.name in names and recorded_map.call != (call := self._next_call(recorded_map.name)):
+                self.maps[n] = replace(recorded_map, call=call)
 
     def _keep_joined(self, frame: ModuleFrame, joined: pieces.JoinedMap) -> None:
         q, k = joined.weights.shape[-2:]
