@@ -1,5 +1,6 @@
 """Models that cannot fit are refused on the meta device, for every task and model."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_a_model_that_fits_is_not_refused(task: str, model: str) -> None:
 def test_a_model_of_too_many_parts() -> None:
     config = TASKS["translate"].of(model="transformer", layers=10**9, width=4, heads=2)
     with pytest.raises(
-        ValueError, match="layers=1000000000 makes a model that has more than 10,000 weights; try layer"
+        ValueError, match="layers=1000000000 makes a model that has more than 10,000 tensors of weights; try layer"
     ):
         config.load().check_options()
 
@@ -68,7 +69,33 @@ def test_a_mistake_of_the_model_is_left_to_its_construction() -> None:
     check_model_fits(build, Toy(), torch.device("cpu"))
 
 
+class Sized:
+    """A task of another author, which is no dataclass."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Options without a default."""
+
+    dim: int
+    model: Any = None
+
+
+@pytest.mark.parametrize("task", [Sized(13), Needed(13), Needed(13, Sized(5)), Needed(13, Needed(5))])
+def test_a_task_without_defaults_is_trained_and_refused(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert largest_option(task) is None
+    check_model_fits(lambda: torch.nn.Linear(3, 5), task, torch.device("cpu"))
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    message = "^the task makes a model of 101 parameters; training it, .* are available; make it smaller$"
+    with pytest.raises(ValueError, match=message):
+        check_model_fits(lambda: torch.nn.Linear(100, 1), task, torch.device("cpu"))
+
+
 def test_the_option_that_is_furthest_from_its_default() -> None:
     assert largest_option(Toy(dim=1300)) == ("dim", 1300, 13)
+    assert largest_option(Needed(13, Toy(dim=1300))) == ("dim", 1300, 13)
     config = TASKS["translate"].of(model="transformer", max_length=10**6, feed=1000)
     assert largest_option(config) == ("max_length", 10**6, 200)

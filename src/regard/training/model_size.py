@@ -1,7 +1,7 @@
 """The memory of a model before it is built: its constructor runs on the meta device, where tensors have no data."""
 
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -23,8 +23,8 @@ class _TooLarge(Exception):
 def check_model_fits(build: Callable[[], object], task: Any, device: torch.device, processes: int = 1) -> None:
     """Raises if the model that `build` makes cannot be trained in the memory of the device, or of as many of them.
 
-    `task` is a dataclass of options, perhaps with a `model` of further ones; the error names one of them. An error of
-    `build` itself is left to the call that builds the model.
+    If `task` is a dataclass of options, perhaps with a `model` of further ones, the error names one of them. An error
+    of `build` itself is left to the call that builds the model.
     """
     tensors = parameters = parameter_bytes = other_bytes = 0
 
@@ -61,28 +61,46 @@ def check_model_fits(build: Callable[[], object], task: Any, device: torch.devic
     finally:
         for handle in handles:
             handle.remove()
-    name, value, default = largest_option(task)
-    way_out = f"try {name}={default if default < value else max(1, value // 2)}"
+    cause, way_out = "the task", "make it smaller"
+    if (option := largest_option(task)) is not None:
+        name, value, default = option
+        cause, way_out = f"{name}={value}", f"try {name}={default if default < value else max(1, value // 2)}"
     if overflows or tensors > _MOST_TENSORS:
-        size = "weights of more numbers than 64 bits count" if overflows else f"more than {_MOST_TENSORS:,} weights"
-        raise ValueError(f"{name}={value} makes a model that has {size}; {way_out}")
+        many = f"more than {_MOST_TENSORS:,} tensors of weights"
+        size = "weights of more numbers than 64 bits count" if overflows else many
+        raise ValueError(f"{cause} makes a model that has {size}; {way_out}")
     memory.check_fits(
         (_COPIES * parameter_bytes + other_bytes) // processes,
-        f"{name}={value} makes a model of {parameters:,} parameters; training it, with gradients and AdamW's moments,",
+        f"{cause} makes a model of {parameters:,} parameters; training it, with gradients and AdamW's moments,",
         way_out,
         None if device.type != "cuda" else torch.cuda.mem_get_info(device)[0],
     )
 
 
-def largest_option(task: Any) -> tuple[str, int, int]:
-    """The whole number among the options of a task and its model that exceeds its default most, and the default."""
+def largest_option(task: Any) -> tuple[str, int, int] | None:
+    """The whole number among the options of a task and its model that exceeds its default most, and the default.
+
+    None if no whole number has a default.
+    """
     model: Any = getattr(task, "model", None)
-    default = type(task)(model=type(model)()) if is_dataclass(type(model)) else type(task)()
+    given = {"model": type(model)()} if _has_defaults(model) else {}
+    default = type(task)(**given) if _has_defaults(task, given) else None
+    pairs: list[tuple[Any, Any]] = [(task, default), (model, getattr(default, "model", given.get("model")))]
     found = {}
-    for options, defaults in ((task, default), (model, getattr(default, "model", None))):
-        for item in fields(options) if is_dataclass(options) else ():
+    for options, defaults in pairs:
+        for item in fields(options) if is_dataclass(options) and type(options) is type(defaults) else ():
             pair = getattr(options, item.name), getattr(defaults, item.name)
             if item.name != "seed" and all(type(value) is int and value > 0 for value in pair):
                 found[item.name] = pair
+    if not found:
+        return None
     name = max(found, key=lambda name: found[name][0] / found[name][1])
     return name, *found[name]
+
+
+def _has_defaults(options: Any, given: Collection[str] = ()) -> bool:
+    """Whether a dataclass can be built from the options that are given, and defaults of all others."""
+    if not is_dataclass(options):
+        return False
+    needed = {item.name for item in fields(options) if item.init and item.default is item.default_factory is MISSING}
+    return needed <= set(given) <= {item.name for item in fields(options)}
