@@ -1,5 +1,6 @@
 """Pairs from files: what a line is, and sentences that name the file and the line of what is wrong."""
 
+import bz2
 import gzip
 import random
 import tracemalloc
@@ -72,11 +73,16 @@ def test_bad_bytes_are_found(tmp_path: Path) -> None:
     for start, kind in (
         (b"\x89PNG\r\n\x1a\n", "a PNG image"),
         (b"\x1f\x8b\x08", "packed by gzip and has no suffix"),
+        (b"GIF89a\x01", "a GIF image"),
+        (bz2.compress(b"a\tb\n"), "packed by bzip2"),
     ):
         picture = put(tmp_path / "picture.tsv", start)
         told([picture], f"picture.tsv is {kind}.*, not text; name a text file in UTF-8")
         with pytest.raises(ValueError, match=f"is {kind}.*, not text"):
             list(read_lines(picture, on_latin1=lambda number: None))
+    # letters that begin names are text
+    for text in ("BZhang", "GIF8"):
+        assert read_pairs([put(tmp_path / "names.tsv", f"{text}\tb\n")]).source[0] == text
 
 
 def test_files_of_unequal_length(tmp_path: Path) -> None:

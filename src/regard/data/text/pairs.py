@@ -14,15 +14,16 @@ from regard.data.text.lines import HELD, Lines
 MAX_LINE = 1 << 24
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _ZERO_BYTES = "UTF-16 or of no text; convert text, as in: iconv -f utf16le -t utf8, or name a text file"
-# the first bytes of files that are no text
+# the first bytes of files that are no text, as many as no text begins with
 _SIGNATURES = {
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
-    b"GIF8": "a GIF image",
+    b"GIF87a": "a GIF image",
+    b"GIF89a": "a GIF image",
     b"PK\x03\x04": "a ZIP archive or an office document",
     b"%PDF-": "a PDF document",
     b"\x1f\x8b": "packed by gzip and has no suffix .gz",
-    b"BZh": "packed by bzip2",
+    b"BZh91AY&SY": "packed by bzip2",
     b"\xfd7zXZ": "packed by xz",
     b"\x28\xb5\x2f\xfd": "packed by zstd",
 }
