@@ -7,7 +7,7 @@
 A task that has an endpoint is served by the same app: its path, its page, its limits, its batches.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,10 @@ Unpack = Callable[[Any, Callable[[], bool]], Any]
 
 
 class EndpointRequest(Protocol):
-    """A request that was understood."""
+    """A request that was understood.
+
+    One whose `is_streamed` is true is answered by the pieces of `stream`, if the endpoint has that method.
+    """
 
     @property
     def count(self) -> int:
@@ -43,6 +46,13 @@ class Schema:
     summary: str
     request: "type[BaseModel]"  # a subclass of regard.serve.http.body_models.RequestModel
     answer: "type[BaseModel]"
+
+
+class StreamingEndpoint(Protocol):
+    """An endpoint that can give an answer in pieces."""
+
+    def stream(self, request: Any) -> Iterator[dict[str, object]]:
+        """The pieces of the answer, as JSON, each when it is computed; other requests are answered in between."""
 
 
 class Endpoint(Protocol):

@@ -18,6 +18,7 @@ from regard.inference.endpoint import Endpoint, Schema, Unpack
 from regard.inference.limits import Limits
 from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError, error_body
+from regard.serve.event_stream import event_stream
 from regard.serve.http.body_models import ErrorAnswer, validate
 from regard.serve.http.json_body import read
 from regard.serve.http.metrics import CONTENT_TYPE, Metrics
@@ -90,6 +91,8 @@ def _routes(
         endpoint_request = endpoint.read(
             validate(schema.request, await read(request, limits, schema.request.model_fields))
         )
+        if getattr(endpoint_request, "is_streamed", False):
+            return event_stream(batcher, endpoint_request, limits.seconds)
         return _json(
             await _answer_in_time(
                 request, _answer(endpoint_request, endpoint.unpack, batcher, unpack_pool), limits.seconds

@@ -5,12 +5,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
-from regard.inference.endpoint import Endpoint, EndpointRequest
+from regard.inference.endpoint import Endpoint, EndpointRequest, StreamingEndpoint
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 
@@ -25,6 +26,8 @@ class Job:
 
     request: EndpointRequest
     answer: "Future[bytes]" = field(default_factory=Future)
+    emit: Callable[[bytes], object] | None = None  # gets the pieces of an answer that is streamed; `answer` is its end
+    is_cancelled: bool = False
 
 
 class Batcher:
@@ -34,6 +37,8 @@ class Batcher:
     arrived again, at most a quarter of the time that the last batch took: clients that were answered together ask again
     together, and the first of them would otherwise be answered alone, in the time that all of them need.
 
+    Streamed answers take turns: after every batch each of them advances by one piece.
+
     A context manager: on exit it answers the requests that still wait, and ends.
     """
 
@@ -42,6 +47,7 @@ class Batcher:
         self.waiting = 0  # sentences or images
         self._unpacking = 0  # of those that wait
         self._jobs: deque[Job] = deque()
+        self._streams: list[tuple[Job, Iterator[dict[str, object]]]] = []  # of the thread
         self._ready = threading.Condition()
         self._is_stopping = False
         self._expected_requests, self._max_wait = 1, 0.0  # in the next batch; and in seconds
@@ -61,9 +67,9 @@ class Batcher:
     def is_alive(self) -> bool:
         return self._thread.is_alive() and not self._is_stopping
 
-    def submit(self, request: EndpointRequest) -> Job:
-        """Queues a request; RequestError if too many wait."""
-        job = Job(request)
+    def submit(self, request: EndpointRequest, emit: Callable[[bytes], object] | None = None) -> Job:
+        """Queues a request, to be streamed to `emit` if it is given; RequestError if too many wait."""
+        job = Job(request, emit=emit)
         with self._ready:
             self._reserve(request.count)
             self._jobs.append(job)
@@ -95,6 +101,7 @@ class Batcher:
 
     def cancel(self, job: Job) -> None:
         """Removes a job from the queue, or drops its answer if it is already running."""
+        job.is_cancelled = True
         with self._ready:
             if job in self._jobs:
                 self._jobs.remove(job)
@@ -102,16 +109,37 @@ class Batcher:
         job.answer.cancel()
 
     def _run(self) -> None:
-        while jobs := self._next_jobs():
-            self._answer(jobs)
+        while (jobs := self._next_jobs()) or self._streams:
+            if whole := [job for job in jobs if job.emit is None]:
+                self._answer(whole)
+            endpoint = cast(StreamingEndpoint, self.endpoint)
+            self._streams += [(job, endpoint.stream(job.request)) for job in jobs if job.emit is not None]
+            self._streams = [(job, pieces) for job, pieces in self._streams if self._advance(job, pieces)]
+
+    def _advance(self, job: Job, pieces: Iterator[dict[str, object]]) -> bool:
+        """Sends the next piece of a streamed answer; returns whether there may be another."""
+        start = time.perf_counter()
+        assert job.emit is not None
+        try:
+            piece = None if job.is_cancelled else next(pieces, None)
+            if piece is not None:
+                job.emit(_json(piece))
+        except Exception as error:
+            self._fail(job, error)
+            return False
+        self.metrics.busy(time.perf_counter() - start)
+        if piece is None:
+            job.answer.set_result(b"")
+        return piece is not None
 
     def _next_jobs(self) -> list[Job]:
-        """The next batch: the oldest job and as many of the following ones as fit; none at the end."""
+        """The next batch: the oldest job and as many of the following ones as fit; none at the end, or if none waits
+        while answers are streamed."""
         with self._ready:
             jobs: list[Job] = []
             while not jobs:
                 while not self._jobs:
-                    if self._is_stopping:
+                    if self._is_stopping or self._streams:
                         return []
                     self._ready.wait()
                 self._wait_for_more()
@@ -130,6 +158,7 @@ class Batcher:
             len(self._jobs) < self._expected_requests
             and self.waiting - self._unpacking < self.batch
             and not self._is_stopping
+            and not self._streams
         ):
             if not self._ready.wait(deadline - time.perf_counter()):
                 return
@@ -138,10 +167,7 @@ class Batcher:
         start = time.perf_counter()
         try:
             # encoded in this thread too: a long answer must not block the event loop
-            bodies = [
-                json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-                for answer in self.endpoint.answer([job.request for job in jobs])
-            ]
+            bodies = [_json(answer) for answer in self.endpoint.answer([job.request for job in jobs])]
             assert len(bodies) == len(jobs)
         except Exception as error:
             if len(jobs) > 1:
@@ -149,12 +175,7 @@ class Batcher:
                 for job in jobs:
                     self._answer([job])
                 return
-            if isinstance(error, RequestError):  # the endpoint refused the request
-                jobs[0].answer.set_exception(error)
-                return
-            _log.error("a request failed", exc_info=error)
-            sentence = "the model failed on this request, which is a fault of the service; see its log"
-            jobs[0].answer.set_exception(RequestError(500, sentence))
+            self._fail(jobs[0], error)
             return
         count, seconds = sum(job.request.count for job in jobs), time.perf_counter() - start
         self._expected_requests, self._max_wait = (
@@ -164,3 +185,15 @@ class Batcher:
         self.metrics.batch(count, seconds)
         for job, answer in zip(jobs, bodies, strict=True):
             job.answer.set_result(answer)
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        if isinstance(error, RequestError):  # the endpoint refused the request
+            job.answer.set_exception(error)
+            return
+        _log.error("a request failed", exc_info=error)
+        sentence = "the model failed on this request, which is a fault of the service; see its log"
+        job.answer.set_exception(RequestError(500, sentence))
+
+
+def _json(answer: Mapping[str, object]) -> bytes:
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

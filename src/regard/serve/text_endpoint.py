@@ -163,7 +163,7 @@ class TextEndpoint:
         try:
             return TextRequest(texts, self._options(given), body.attention)
         except ValueError as error:
-            raise _request_error(error) from error
+            raise option_error(error) from error
 
     def answer(self, requests: Sequence[TextRequest]) -> list[dict[str, object]]:
         answers: list[list[dict[str, Any]]] = [[] for _ in requests]
@@ -190,14 +190,14 @@ class TextEndpoint:
         try:
             return self.predictor.predict(texts, options)
         except ValueError as error:
-            raise _request_error(error) from error
+            raise option_error(error) from error
 
     def _attended(self, text: str, options: Any) -> dict[str, Any]:
         """The answer about one text with its maps; a recording has the labels of one text alone."""
         try:
             output, recording = labelled_recording(self.predictor, text, options)
         except (ValueError, MemoryError) as error:
-            raise _request_error(error) from error
+            raise option_error(error) from error
         (written,) = self._settle([output], [text], options)
         return {**written, "attention": _maps(recording)}
 
@@ -232,6 +232,6 @@ def _is_json(hint: Any) -> bool:
     return hint in (bool, int, float, str, NoneType) or get_origin(hint) is Literal
 
 
-def _request_error(error: Exception) -> RequestError:
+def option_error(error: Exception) -> RequestError:
     """The sentence of a predictor, whose options have dashes on the command line."""
     return RequestError(422, re.sub("--([a-z][a-z-]*)", lambda match: match[1].replace("-", "_"), str(error)))

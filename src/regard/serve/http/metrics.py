@@ -38,6 +38,10 @@ class Metrics:
         self._requests.labels(path, str(status)).inc()
         self._seconds.observe(seconds)
 
+    def busy(self, seconds: float) -> None:
+        """Counts the time of a piece of a streamed answer."""
+        self._busy.inc(seconds)
+
     def batch(self, count: int, seconds: float) -> None:
         """Counts one call of the model with `count` inputs."""
         self._batches.observe(count)

@@ -241,6 +241,18 @@ class GenerateText:
 
 
 @dataclass(frozen=True)
+class ServeLanguageModel:
+    """Limits of `regard serve` for language models."""
+
+    tokens: int = left_open("1,000")
+    """Tokens per generated text, at most."""
+    characters: int = left_open("4,000")
+    """Characters per prompt, at most."""
+    body: int = left_open("1,000,000")
+    """Bytes per request, at most."""
+
+
+@dataclass(frozen=True)
 class LanguageModelConfig(TaskConfig):
     """Model running text: files of text, or the Python manual, train a model that continues a prompt."""
 
@@ -273,8 +285,10 @@ class LanguageModelConfig(TaskConfig):
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json")
     has_line_breaks: ClassVar[bool] = True
+    is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateLanguageModel
     Predict: ClassVar[type] = GenerateText
+    Serve: ClassVar[type] = ServeLanguageModel
 
     data: Literal["manual"] | None = None
     """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic."""
@@ -326,7 +340,7 @@ class LanguageModelConfig(TaskConfig):
         return f"{self.model_name} on {self.dataset_label}"
 
     def next_command(self, run: str) -> str:
-        return f'regard predict {run} "The "'
+        return f'regard generate {run} "The "'
 
     def preparation_notice(self, folder: Path, new: bool) -> str:
         size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6

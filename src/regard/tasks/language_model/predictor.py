@@ -14,6 +14,8 @@ from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural
 from regard.data.text.special_tokens import EOS
 from regard.data.text.tokenizer import Tokenizer
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.language_model import LanguageModel
 from regard.recording.recording import Recording
@@ -60,21 +62,25 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[GeneratedTexts]:
         options = GenerateText() if options is None else options
-        encoded = [encode_prompt(self.tokenizer, text, self.longest) for text in inputs]
-        rows = [(n, k) for n in range(len(inputs)) for k in range(options.count)]
-        continuations: dict[int, list[Continuation]] = {n: [] for n in range(len(inputs))}
-        for start in range(0, len(rows), _BATCH):
-            part = rows[start : start + _BATCH]
-            prompts, seeds = [encoded[n] for n, _ in part], [(options.seed, first + n, k) for n, k in part]
-            for piece in self._stream(prompts, seeds, options):
-                if piece.whole is not None:
-                    continuations[part[piece.row][0]].append(piece.whole)
-        outputs = [self.output(text, continuations[n]) for n, text in enumerate(inputs)]
+        outputs = self.generate([(text, first + n) for n, text in enumerate(inputs)], options)
         if observe is not nullcontext:
             with observe():
                 # what was read and written, once more: a pass in which every token attends to those before it
                 self._read_again(outputs)
         return outputs
+
+    def generate(self, prompts: Sequence[tuple[str, int]], options: GenerateText) -> list[GeneratedTexts]:
+        """The continuations of prompts with their numbers, by which tokens are sampled."""
+        encoded = [encode_prompt(self.tokenizer, text, self.longest) for text, _ in prompts]
+        rows = [(n, k) for n in range(len(prompts)) for k in range(options.count)]
+        continuations: dict[int, list[Continuation]] = {n: [] for n in range(len(prompts))}
+        for start in range(0, len(rows), _BATCH):
+            part = rows[start : start + _BATCH]
+            seeds = [(options.seed, prompts[n][1], k) for n, k in part]
+            for piece in self._stream([encoded[n] for n, _ in part], seeds, options):
+                if piece.whole is not None:
+                    continuations[part[piece.row][0]].append(piece.whole)
+        return [self.output(text, continuations[n]) for n, (text, _) in enumerate(prompts)]
 
     def output(self, prompt: str, continuations: Sequence[Continuation]) -> GeneratedTexts:
         """The output for a prompt with these continuations."""
@@ -177,6 +183,12 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return GenerationSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.tasks.language_model.endpoint import GenerateEndpoint
+
+        return GenerateEndpoint(self, limits, run=run, step=step)
 
 
 class GenerationSession(PredictionSession):

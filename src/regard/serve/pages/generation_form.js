@@ -1,0 +1,78 @@
+// The form of a page about language models: a prompt is continued, and the text is shown as it is sampled.
+// Only this service is asked, and nothing is kept.
+const text = make("textarea", { id: "text", rows: "5", dir: "auto", lang: "", spellcheck: "false", autocomplete: "off" });
+const number = (id, title, attributes) => [make("label", { for: id }, title), make("input", { id, type: "number", ...attributes })];
+const form = make(
+  "form",
+  { class: "card", id: "ask" },
+  make("h2", {}, make("label", { for: "text" }, "Prompt")),
+  text,
+  make(
+    "div",
+    { class: "asked" },
+    ...number("tokens", "Tokens", { min: "1", max: String(data.most), value: String(data.tokens) }),
+    ...number("temperature", "Temperature", { min: "0", max: "5", step: "0.1", value: "0.8" }),
+    ...number("seed", "Seed", { min: "0", value: "0" }),
+    make("button", { type: "submit" }, "Generate"),
+  ),
+  wrong,
+  outcome,
+);
+const prompt = make("strong", {});
+const continuation = make("span", { id: "continuation" });
+const generated = make("p", { id: "generated", dir: "auto", lang: "" }, prompt, continuation);
+generated.style.whiteSpace = "pre-wrap";
+const results = make("section", { class: "card", id: "results", "aria-label": "text" }, generated);
+results.hidden = true;
+document.getElementById("page").append(make("h1", {}, data.title), form, results);
+
+function take(event) {
+  if (event.error) complain(event.error);
+  else if (event.answers) {
+    const [answer] = event.answers[0].texts;
+    outcome.textContent = `${answer.tokens} tokens${answer.finished ? ", ended by itself" : ""}`;
+  } else continuation.append(event.text);
+}
+
+// Server-sent events: "data: JSON", then an empty line.
+async function takeAll(reader, isCurrent) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done || !isCurrent()) return;
+    const events = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+    rest = events.pop();
+    events.forEach((event) => take(JSON.parse(event.slice("data: ".length))));
+  }
+}
+
+async function generate() {
+  cancel(form);
+  const mine = (underWay = new AbortController());
+  const isCurrent = () => mine === underWay;
+  const value = (id) => Number(document.getElementById(id).value);
+  const request = { text: text.value, tokens: value("tokens"), temperature: value("temperature"), seed: value("seed"), stream: true };
+  form.setAttribute("aria-busy", "true");
+  try {
+    const headers = { "Content-Type": "application/json" };
+    const response = await fetch(`/v1/${data.task}`, { method: "POST", headers, body: JSON.stringify(request), signal: mine.signal });
+    if (!isCurrent()) return;
+    if (!response.ok) return complain((await response.json()).error);
+    wrong.textContent = outcome.textContent = "";
+    prompt.textContent = text.value;
+    continuation.replaceChildren();
+    results.hidden = false;
+    await takeAll(response.body.getReader(), isCurrent);
+  } catch (error) {
+    if (isCurrent() && error.name !== "AbortError") complain("The service does not answer; is it still running?");
+  } finally {
+    if (isCurrent()) form.removeAttribute("aria-busy");
+  }
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  generate();
+});
+text.focus();

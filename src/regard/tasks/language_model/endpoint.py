@@ -1,0 +1,187 @@
+"""GenerateEndpoint: a language model behind HTTP, a prompt in, its continuations out, whole or as they are sampled."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from regard.inference.double_precision import in_double
+from regard.inference.endpoint import PageSpec, Schema
+from regard.inference.limits import Limits
+from regard.serve.errors import RequestError
+from regard.serve.http.body_models import AnswerModel, Field, limited
+from regard.serve.http.text_body import TextBody
+from regard.serve.rounding import rounded, settle
+from regard.serve.text_endpoint import option_error
+from regard.tasks.language_model.options import GenerateText
+
+if TYPE_CHECKING:
+    from regard.tasks.language_model.predictor import GeneratedTexts, LanguageModelPredictor
+
+# tokens per text, where neither a request nor the service says how many
+_TOKENS, _MOST_TOKENS = 200, 1000
+_STOP_WORDS = 8
+
+
+class GenerateBody(TextBody):
+    """The body of POST /v1/generate."""
+
+    example: ClassVar[dict[str, Any]] = {"text": "The ", "tokens": 100, "top_p": 0.9, "stream": True}
+
+    tokens: Annotated[int, Field(default=_TOKENS, ge=1, description="Tokens to generate, at most.")]
+    count: Annotated[int, Field(default=1, ge=1, description="Continuations per text.")]
+    temperature: Annotated[float, Field(default=0.8, ge=0, description="Divides the logits; 0 takes the likeliest.")]
+    top_k: Annotated[int | None, Field(default=None, description="Sample from this many likeliest tokens.")]
+    top_p: Annotated[float | None, Field(default=None, description="Sample from the nucleus of this probability.")]
+    min_p: Annotated[float | None, Field(default=None, description="The least share of the greatest probability.")]
+    repetition_penalty: Annotated[float | None, Field(default=None, description="Of tokens that the text has.")]
+    stop: Annotated[
+        list[str], Field(default_factory=list, max_length=_STOP_WORDS, description="Words that end a text.")
+    ]
+    seed: Annotated[int, Field(default=0, description="Determines what is sampled.")]
+    stream: Annotated[
+        bool,
+        Field(
+            default=False,
+            description=(
+                'Whether to send server-sent events: {"text": …} for every piece, in the end {"answers": …}; '
+                "for one text with one continuation."
+            ),
+        ),
+    ]
+
+
+class ContinuationAnswer(AnswerModel):
+    """One continuation."""
+
+    text: Annotated[str, Field(description="Without the prompt.")]
+    tokens: int
+    log_prob: Annotated[float, Field(description="The natural logarithm of its probability, under the model itself.")]
+    finished: Annotated[bool, Field(description="Whether a stop word or the end of a document ended it.")]
+
+
+class PromptAnswer(AnswerModel):
+    """The continuations of one text."""
+
+    texts: list[ContinuationAnswer]
+    unknown: Annotated[int, Field(description="Tokens of the prompt that are not in the vocabulary.")]
+    dropped: Annotated[int, Field(description="Tokens of the prompt before those that the model can read.")]
+
+
+class GenerateAnswer(AnswerModel):
+    """The answer of POST /v1/generate."""
+
+    answers: Annotated[list[PromptAnswer], Field(description="One per text, in their order.")]
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """Prompts to continue, and how."""
+
+    texts: tuple[str, ...]
+    options: GenerateText
+    is_streamed: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.texts) * self.options.count
+
+
+class GenerateEndpoint:
+    """Answers of `LanguageModelPredictor.generate`, many requests at a time; streams take turns, token by token."""
+
+    name = "generate"
+    unit = "texts"
+    unpack = None
+
+    def __init__(self, predictor: "LanguageModelPredictor", limits: Limits, *, run: str, step: int) -> None:
+        self.predictor, self.limits, self.run, self.step = in_double(predictor), limits, run, step
+        self.tokens = limits.tokens or _MOST_TOKENS
+
+    @property
+    def page(self) -> PageSpec:
+        title = f"Generate with {self.run}"
+        data = {
+            "task": self.name,
+            "title": title,
+            "tokens": min(_TOKENS, self.tokens),
+            "most": self.tokens,
+            "shown": {},
+        }
+        return PageSpec(title, "text/tinted_text", "generation_form", data)
+
+    @property
+    def schema(self) -> Schema:
+        body = limited(
+            GenerateBody,
+            texts=Field(max_length=self.limits.texts),
+            tokens=Field(default=min(_TOKENS, self.tokens), le=self.tokens),
+            count=Field(le=self.limits.texts),
+        )
+        return Schema("Continue one text or several", body, GenerateAnswer)
+
+    def model_info(self) -> dict[str, object]:
+        limits, predictor = self.limits, self.predictor
+        return {
+            "task": "language-model",
+            "run": self.run,
+            "step": self.step,
+            "model": type(predictor.model).__name__.lower(),
+            "parameters": sum(p.numel() for p in predictor.model.parameters()),
+            "vocabulary": len(predictor.tokenizer),
+            "context": predictor.longest,
+            "limits": {
+                "texts": limits.texts,
+                "characters": limits.characters,
+                "tokens": self.tokens,
+                "body": limits.body,
+                "seconds": limits.seconds,
+            },
+        }
+
+    def read(self, body: GenerateBody) -> GenerateRequest:
+        texts = tuple(text for _, text in body.checked(self.limits))
+        if len(texts) * body.count > self.limits.texts:
+            raise RequestError(
+                422,
+                f"{len(texts)} texts with count={body.count} are more than the {self.limits.texts} continuations "
+                "per request; ask for fewer",
+            )
+        if body.stream and len(texts) * body.count > 1:
+            raise RequestError(422, "stream is for one text with count=1; leave it out, or send several requests")
+        names = {item.name for item in fields(GenerateText)}
+        given = {name: getattr(body, name) for name in names} | {"stop": tuple(body.stop)}
+        try:
+            return GenerateRequest(texts, GenerateText(**given), body.stream)
+        except ValueError as error:
+            raise option_error(error) from error
+
+    def answer(self, requests: Sequence[GenerateRequest]) -> list[dict[str, object]]:
+        answers: list[list[dict[str, object]]] = [[] for _ in requests]
+        for options in dict.fromkeys(request.options for request in requests):  # in order, each once
+            group = [n for n, request in enumerate(requests) if request.options == options]
+            prompts = [(text, number) for n in group for number, text in enumerate(requests[n].texts)]
+            written = iter(self._generate(prompts, options))
+            for n in group:
+                answers[n] = [next(written) for _ in requests[n].texts]
+        return [{"answers": each} for each in answers]
+
+    def _generate(self, prompts: Sequence[tuple[str, int]], options: GenerateText) -> list[dict[str, Any]]:
+        def alone(n: int) -> "GeneratedTexts":
+            (output,) = self.predictor.generate([prompts[n]], options)
+            return output
+
+        outputs = self.predictor.generate(prompts, options)
+        return [written for _, written in settle(outputs, self._written, alone)]
+
+    def stream(self, request: GenerateRequest) -> Iterator[dict[str, object]]:
+        """{"text": …} for each piece of the text, then the answer."""
+        (prompt,) = request.texts
+        for piece in self.predictor.stream(prompt, request.options):
+            if piece.text:
+                yield {"text": piece.text}
+            if piece.whole is not None:
+                yield {"answers": [rounded(self._written(self.predictor.output(prompt, [piece.whole])))]}
+
+    def _written(self, output: "GeneratedTexts") -> dict[str, Any]:
+        counts = {"unknown": output.encoded.num_unknown, "dropped": output.encoded.num_dropped}
+        return {**self.predictor.json(output), **counts}

@@ -1,0 +1,117 @@
+"""A language model over HTTP: streamed text is whole text, answers do not depend on other requests."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+from tests.serve.conftest import post, read, visit
+from tests.tasks.language_model.test_generation import PROMPTS, predictor
+
+from regard.inference.limits import Limits
+from regard.serve.event_stream import event_stream
+from regard.tasks.language_model.endpoint import GenerateEndpoint
+
+BODY: dict[str, Any] = {"tokens": 25, "temperature": 1.5, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> GenerateEndpoint:
+    return GenerateEndpoint(predictor("bytes"), Limits(tokens=40), run="tiny", step=2)
+
+
+def events(response: httpx.Response) -> list[dict[str, Any]]:
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.text.endswith("\n\n")
+    return [json.loads(event.removeprefix("data: ")) for event in response.text.split("\n\n")[:-1]]
+
+
+def test_streamed_text_is_the_whole_text(endpoint: GenerateEndpoint) -> None:
+    async def act(client: httpx.AsyncClient) -> list[httpx.Response]:
+        bodies = [{"text": prompt, **BODY, "stop": ["at"]} for prompt in PROMPTS]
+        # all at once: streams take turns with each other and with whole answers
+        return await asyncio.gather(
+            *(client.post("/v1/generate", json={**body, "stream": True}) for body in bodies),
+            *(client.post("/v1/generate", json=body) for body in bodies),
+        )
+
+    answers = visit(endpoint, act)
+    for streamed, whole in zip(answers[:4], answers[4:], strict=True):
+        *pieces, last = events(streamed)
+        assert last == whole.json()
+        assert "".join(piece["text"] for piece in pieces) == last["answers"][0]["texts"][0]["text"]
+
+
+def test_requests_are_answered_as_if_alone(endpoint: GenerateEndpoint) -> None:
+    bodies: list[dict[str, Any]] = [
+        {"texts": PROMPTS, **BODY},
+        {"text": "the c", **BODY, "count": 3},
+        {"text": "the c", **BODY},
+        {"text": "", "tokens": 5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.2},
+    ]
+    requests = [read(endpoint, body) for body in bodies]
+    together = endpoint.answer(requests)
+    assert together == [endpoint.answer([request])[0] for request in requests]
+    answers: Any = [each["answers"] for each in together]
+    assert answers[0][0] == answers[2][0]
+    assert answers[1][0]["texts"][0] == answers[2][0]["texts"][0]
+    assert [len(each[0]["texts"]) for each in answers] == [1, 3, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({"text": "a", "tokens": 41}, "tokens must be a whole number from 1 to 40, got 41"),
+        ({"text": "a", "top_p": 2.0}, "top_p must be above 0 and at most 1, got 2.0; try top_p 0.9"),
+        ({"texts": ["a", "b"], "stream": True}, "stream is for one text with count=1"),
+        ({"text": "a", "count": 2, "stream": True}, "stream is for one text with count=1"),
+        ({"texts": ["a", "b"], "count": 20}, "2 texts with count=20 are more than the 32 continuations"),
+        ({"text": "a" * 4001}, "text must have at most 4000 characters"),
+        ({"text": "a", "colour": 1}, "unknown field 'colour'"),
+    ],
+)
+def test_wrong_requests(endpoint: GenerateEndpoint, body: dict[str, Any], sentence: str) -> None:
+    answer = post(endpoint, body)
+    assert answer.status_code == 422
+    assert sentence in answer.json()["error"]
+
+
+class Failing(GenerateEndpoint):
+    def stream(self, request: Any) -> Any:
+        yield {"text": "a"}
+        raise RuntimeError("it does not go down")
+
+
+def test_a_failure_or_the_end_of_time_is_an_event(endpoint: GenerateEndpoint) -> None:
+    failing = Failing(predictor(), Limits(), run="tiny", step=2)
+    first, second = events(post(failing, {"text": "a", "stream": True}))
+    assert first == {"text": "a"}
+    assert "fault of the service" in second["error"]
+    (late,) = events(post(endpoint, {"text": "a", "stream": True}, Limits(seconds=1e-9)))
+    assert "no end of the answer within 1e-09 seconds" in late["error"]
+
+
+def test_a_client_that_leaves_ends_the_stream(endpoint: GenerateEndpoint) -> None:
+    async def act(client: httpx.AsyncClient) -> None:
+        app: Any = client._transport.app.app  # type: ignore[attr-defined]
+        response = event_stream(app.state.batcher, read(endpoint, {"text": "a", **BODY, "stream": True}), 30)
+        assert (await anext(response.body_iterator)).startswith(b"data: ")  # type: ignore[arg-type,union-attr]
+        await response.body_iterator.aclose()  # type: ignore[attr-defined]
+        answer = await client.post("/v1/generate", json={"text": "a", **BODY})
+        assert answer.status_code == 200
+        while app.state.batcher._streams:
+            await asyncio.sleep(0)
+
+    visit(endpoint, act)
+
+
+def test_the_model_is_described(endpoint: GenerateEndpoint) -> None:
+    assert endpoint.model_info()["limits"] == {
+        "texts": 32,
+        "characters": 4000,
+        "tokens": 40,
+        "body": 1_000_000,
+        "seconds": 30.0,
+    }
+    assert endpoint.model_info()["context"] == 16
