@@ -2,7 +2,8 @@
 
 Both forms scale: alpha_t = (alpha_{t-1} E) ∘ x_t with E = exp(T − max T) and x = exp(e − max e), divided by its sum now
 and then. The form in torch runs both directions in one product: w_t = (w_{t+1} Eᵀ) ∘ x_t is the same recursion from the
-end. Where a share could underflow (scores of a spread above 80 in float32), both fall back to logarithms.
+end. Where a share could underflow (scores of a spread above 80 in float32, of 34 with constraints), float32 is computed
+in float64, and what that cannot hold in logarithms.
 """
 
 import math
@@ -20,7 +21,9 @@ SCALED, LOGS = 0, 1  # how a sequence was computed; the native kernel has furthe
 class Messages(NamedTuple):
     """The values of a forward pass that its backward pass reads: in the positions that are kept, without gaps."""
 
-    alpha: Tensor  # "b t r" of the native kernel, r is k rounded up to a multiple of 16; "b t k" in torch
+    alpha: (
+        Tensor  # "b t r" of the native kernel, r is k rounded up to a multiple of 16; "b t k" in torch, maybe float64
+    )
     other: Tensor  # the same: x of the native kernel, w in torch
     state: Tensor  # "b", uint8
 
@@ -144,9 +147,11 @@ def _torch_forward(
         return emissions.new_zeros(len(emissions)), Messages(nothing, nothing, state)
     kept, gold, lengths, _ = compact_if_needed(emissions, tags, mask)
     scaled = _scaled(kept, lengths, *scores, need_grad)
+    if scaled is None and kept.dtype == torch.float32 and kept.device.type != "mps":
+        scaled = _scaled(kept.double(), lengths, transitions.double(), start.double(), end.double(), need_grad)
     if scaled is None:
         return plain_nll(emissions, tags, mask, *scores), Messages(nothing, nothing, state.fill_(LOGS))
-    out, alpha, w = scaled
+    out, alpha, w = scaled[0].to(emissions.dtype), *scaled[1:]
     if gold is not None:
         out = out - path_scores(kept, gold, lengths, *scores)
     return out, Messages(nothing if alpha is None else alpha, nothing if w is None else w, state)
@@ -249,10 +254,11 @@ def _torch_backward(
     b, t, k = emissions.shape
     _, gold, lengths, order = compact_if_needed(emissions, tags, mask)
     alpha, w = messages.alpha[..., :k], messages.other[..., :k]
-    pairs = _exponentials(transitions, None).values
-    first = _exponentials(torch.stack([start, end]), 1).values[0]
+    dtype, grad = alpha.dtype, grad.to(alpha.dtype)
+    pairs = _exponentials(transitions.to(dtype), None).values
+    first = _exponentials(torch.stack([start, end]).to(dtype), 1).values[0]
     # the share of every tag at its position: (alpha_{t-1} E) ∘ w_t, divided by its sum
-    share = emissions.new_empty(b, t, k)
+    share = emissions.new_empty(b, t, k, dtype=dtype)
     share[:, 0] = first
     share[:, 1:] = alpha[:, :-1] @ pairs
     total = share.mul_(w).sum(-1, keepdim=True)
@@ -276,7 +282,8 @@ def _torch_backward(
     of_start, of_end = share[:, 0].sum(0), share.gather(1, last).squeeze(1).sum(0)
     if order is not None:
         share = torch.zeros_like(share).scatter_(1, order.unsqueeze(-1).expand(b, t, k), share)
-    return share, of_pairs, of_start, of_end
+    own = emissions.dtype
+    return share.to(own), of_pairs.to(own), of_start.to(own), of_end.to(own)
 
 
 def _torch_viterbi(

@@ -24,6 +24,10 @@ def nll(
     out, (alpha, other, state) = compute.forward(emissions, tags, mask, transitions, start, end, runs_native)
     if runs_native:
         return out, alpha, other, state
+    if alpha.dtype != emissions.dtype:
+        # an operator returns one dtype: the backward pass computes these sequences again
+        alpha, state = alpha[..., :0].to(emissions.dtype), torch.full_like(state, compute.LOGS)
+        other = alpha
     # whether the operator runs native is not known when it is traced, so both forms return the same shapes
     pad = (0, compute.room(emissions.shape[-1]) - alpha.shape[-1])
     return out, F.pad(alpha, pad).contiguous(), F.pad(other, pad).contiguous(), state

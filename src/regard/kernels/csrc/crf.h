@@ -1,7 +1,8 @@
 /* Linear-chain conditional random field: log partition, its gradient, and the best path. See simd_instance.h for the macros.
  *
  * Scaled form: alpha_t = (alpha_{t-1} E) x_t with E = e^{T - max T} and x = e^{e - max e}, divided by its sum one step later, so that the sum is
- * not awaited. Where a share of alpha could underflow, the sequence is computed again in logarithms, which costs an exponential per pair of tags. */
+ * not awaited. Where a share of alpha could underflow, the sequence is computed again: floats in doubles, and what these cannot hold in logarithms,
+ * which cost an exponential per pair of tags. Both keep log alpha, relative to its maximum at every position. */
 
 #if DOUBLE
 #define SPREAD 690.0              /* of scores: without forbidden pairs no share of alpha is below e^-SPREAD */
@@ -100,6 +101,13 @@ TARGET static int NAME(crf_prepare)(const void *context, i64 begin, i64 end) {
         }
     }
     t->top = top, t->top_start = edge[0], t->top_end = edge[1];
+#if !DOUBLE
+    double *wide = t->wide;
+    for (i64 i = 0; i < k; i++) {
+        for (i64 j = 0; j < k; j++) wide[i * room + j] = wide[(k + j) * room + i] = exp(scores[i * k + j] - top);
+        wide[2 * k * room + i] = exp(edges[0][i] - edge[0]), wide[(2 * k + 1) * room + i] = exp(edges[1][i] - edge[1]);
+    }
+#endif
     return 0;
 }
 
@@ -116,18 +124,96 @@ TARGET static double NAME(log_sum)(const REAL *a, const REAL *b, i64 k, i64 stri
     return top + log(sum);
 }
 
+/* subtracts the maximum, which it returns; 0 where all are -inf */
+TARGET static double NAME(subtract_most)(REAL *row, i64 k) {
+    REAL most = (REAL)-INFINITY;
+    for (i64 j = 0; j < k; j++) most = row[j] > most ? row[j] : most;
+    if (most == (REAL)-INFINITY) return 0;
+    for (i64 j = 0; j < k; j++) row[j] -= most;
+    return most;
+}
+
 /* log Z of one sequence in logarithms; alpha becomes log alpha */
 TARGET static double NAME(crf_logs)(const crf *t, i64 n) {
     const i64 k = t->k, room = t->room;
     const REAL *raw = (const REAL *)t->constants + 2 * k * room, *start = raw + (k + 2) * room, *last = NULL;
     REAL *alpha = (REAL *)t->alpha + n * t->t * room;
+    double sum = 0;
     for (i64 at = 0; at < t->t; at++) {
         if (t->mask && !t->mask[n * t->t + at]) continue;
         const REAL *e = (const REAL *)t->e + (n * t->t + at) * k;
         for (i64 j = 0; j < k; j++) alpha[j] = e[j] + (last ? (REAL)NAME(log_sum)(last, raw + j, k, room) : start[j]);
+        sum += NAME(subtract_most)(alpha, k);
         last = alpha, alpha += room;
     }
-    return last ? NAME(log_sum)(last, start + room, k, 1) : 0;
+    return last ? sum + NAME(log_sum)(last, start + room, k, 1) : 0;
+}
+
+#if !DOUBLE
+/* e^(e - max e) of one position in doubles; returns the maximum, or NaN */
+TARGET static double NAME(crf_wide_row)(const float *e, i64 k, double *x, double *spread) {
+    double most = -INFINITY, least = INFINITY;
+    for (i64 j = 0; j < k; j++) {
+        if (e[j] != e[j]) return NAN;
+        most = e[j] > most ? e[j] : most;
+        if (e[j] != -INFINITY) least = e[j] < least ? e[j] : least;
+    }
+    if (most - least > *spread) *spread = most - least;
+    for (i64 j = 0; j < k; j++) x[j] = exp(e[j] - most);
+    return most;
+}
+#endif
+
+/* log Z of one sequence of floats, scaled in doubles; alpha becomes log alpha. Sets *again if doubles cannot hold it either. */
+TARGET static double NAME(crf_wide)(const crf *t, i64 n, int *again) {
+#if DOUBLE
+    (void)t, (void)n;
+    *again = 1;
+    return 0;
+#else
+    const i64 k = t->k, room = t->room;
+    const double *matrix = t->wide, *start = matrix + 2 * k * room, *end = start + room;
+    float *alpha = (float *)t->alpha + n * t->t * room;
+    double *rows_ = malloc((size_t)(3 * room) * sizeof(double)), *last = rows_, *now = rows_ + room, *x = now + room;
+    double sum = t->top_start + t->top_end, spread = 0, smallest = INFINITY, total = 0;
+    i64 count = 0;
+    *again = !rows_;
+    for (i64 at = 0; rows_ && at < t->t; at++) {
+        if (t->mask && !t->mask[n * t->t + at]) continue;
+        const double most = NAME(crf_wide_row)((const float *)t->e + (n * t->t + at) * k, k, x, &spread);
+        if (most - most != 0 || t->spread + spread > 300.0) {
+            *again = 1;
+            break;
+        }
+        for (i64 j = 0; j < k; j++) now[j] = count ? 0 : start[j];
+        for (i64 i = 0; count && i < k; i++) {
+            const double a = last[i];
+            for (i64 j = 0; j < k; j++) now[j] += a * matrix[i * room + j];
+        }
+        total = 0;
+        for (i64 j = 0; j < k; j++) now[j] *= x[j], total += now[j];
+        sum += most + (count ? t->top : 0);
+        if (!(total > 0)) {
+            *again = 1;
+            break;
+        }
+        double largest = 0;
+        for (i64 j = 0; j < k; j++) {
+            now[j] /= total, largest = now[j] > largest ? now[j] : largest;
+            if (now[j] > 0 && now[j] < smallest) smallest = now[j];
+        }
+        sum += log(total);
+        for (i64 j = 0; j < k; j++) alpha[j] = (float)log(now[j] / largest);
+        double *other = now;
+        now = last, last = other;
+        alpha += room, count++;
+    }
+    double z = 0;
+    for (i64 j = 0; rows_ && count && j < k; j++) z += last[j] * end[j];
+    if (count && (!(z > 0) || smallest < 1e-150)) *again = 1;
+    free(rows_);
+    return count ? sum + log(z) : 0;
+#endif
 }
 
 /* log Z of one sequence in the scaled form; sets *again if a share of alpha may have been lost */
@@ -212,9 +298,11 @@ TARGET static int NAME(crf_forward)(const void *context, i64 begin, i64 end) {
     const crf *t = context;
     for (i64 n = begin; n < end; n++) {
         int again = 0;
+        unsigned char state = CRF_SCALED;
         double z = NAME(crf_scaled)(t, n, &again);
-        if (again) z = NAME(crf_logs)(t, n);
-        t->state[n] = z != z ? CRF_NAN : z == -INFINITY ? CRF_NO_PATH : again ? CRF_LOGS : CRF_SCALED;
+        if (again) z = NAME(crf_wide)(t, n, &again), state = CRF_WIDE;
+        if (again) z = NAME(crf_logs)(t, n), state = CRF_LOGS;
+        t->state[n] = z != z ? CRF_NAN : z == -INFINITY ? CRF_NO_PATH : state;
         if (t->y) z -= NAME(crf_score)(t, n);
         if (z != z) t->state[n] = CRF_NAN;
         ((REAL *)t->out)[n] = (REAL)z;
@@ -280,7 +368,43 @@ TARGET static void NAME(crf_backward_logs)(const crf *t, i64 n, i64 count, const
             if (edges && c == count - 1) edges[k + j] += de[j];
             w[j] = e[j] + beta[j];
         }
+        NAME(subtract_most)(w, k);
     }
+}
+
+/* the same for a sequence that crf_wide computed */
+TARGET static void NAME(crf_backward_wide)(const crf *t, i64 n, i64 count, const i64 *at, REAL *sums, REAL *edges, double *rows_) {
+#if DOUBLE
+    (void)t, (void)n, (void)count, (void)at, (void)sums, (void)edges, (void)rows_;
+#else
+    const i64 k = t->k, room = t->room;
+    const double *matrix = t->wide, *transposed = matrix + k * room, *end = matrix + (2 * k + 1) * room;
+    double *beta = rows_, *w = rows_ + room, *x = w + room, *a = x + room, spread = 0;
+    const double g = ((const float *)t->g)[n];
+    for (i64 c = count - 1; c >= 0; c--) {
+        const float *alpha = (const float *)t->alpha + (n * t->t + c) * room;
+        float *de = (float *)t->de + (n * t->t + at[c]) * k;
+        double sum = 0;
+        for (i64 j = 0; j < k; j++) beta[j] = c == count - 1 ? end[j] : 0, a[j] = exp(alpha[j]);
+        for (i64 i = 0; c < count - 1 && i < k; i++) {
+            const double v = w[i];
+            for (i64 j = 0; j < k; j++) beta[j] += v * transposed[i * room + j];
+        }
+        for (i64 j = 0; j < k; j++) sum += a[j] * beta[j];
+        for (i64 i = 0; sums && c < count - 1 && i < k; i++) {
+            const double v = g * a[i] / sum;
+            for (i64 j = 0; j < k; j++) sums[i * k + j] += (float)(v * matrix[i * room + j] * w[j]);
+        }
+        NAME(crf_wide_row)((const float *)t->e + (n * t->t + at[c]) * k, k, x, &spread);
+        for (i64 j = 0; j < k; j++) {
+            const double b = beta[j] / sum, share = g * a[j] * b;
+            de[j] = (float)share;
+            if (edges && c == 0) edges[j] += (float)share;
+            if (edges && c == count - 1) edges[k + j] += (float)share;
+            w[j] = a[j] > 0 ? x[j] * b : 0;
+        }
+    }
+#endif
 }
 
 /* One block of sequences per item: the gradients of T, start and end of a block are (k + 2, k), or not wanted if NULL */
@@ -288,9 +412,10 @@ TARGET static int NAME(crf_backward)(const void *context, i64 begin, i64 end) {
     const crf *t = context;
     const i64 k = t->k, room = t->room;
     REAL *scratch = malloc((size_t)((k + 2) * room) * sizeof(REAL)), *pairs = scratch + 2 * room, *w = scratch + room;
+    double *wide = malloc((size_t)(4 * room) * sizeof(double));
     i64 *at = malloc((size_t)(t->t + 1) * sizeof(i64));
-    if (!scratch || !at) {
-        free(scratch), free(at);
+    if (!scratch || !at || !wide) {
+        free(scratch), free(at), free(wide);
         return 1;
     }
     for (i64 block = begin; block < end; block++) {
@@ -306,6 +431,7 @@ TARGET static int NAME(crf_backward)(const void *context, i64 begin, i64 end) {
                 else memset(de + i * k, 0, (size_t)k * sizeof(REAL));
             }
             if (t->state[n] == CRF_SCALED) NAME(crf_backward_scaled)(t, n, count, at, sums ? pairs : NULL, edges, scratch, w);
+            else if (t->state[n] == CRF_WIDE) NAME(crf_backward_wide)(t, n, count, at, sums, edges, wide);
             else if (t->state[n] == CRF_LOGS) NAME(crf_backward_logs)(t, n, count, at, sums, edges, scratch, w);
             else {
                 const REAL fill = t->state[n] == CRF_NAN ? (REAL)NAN : 0;
@@ -325,7 +451,7 @@ TARGET static int NAME(crf_backward)(const void *context, i64 begin, i64 end) {
         for (i64 i = 0; sums && i < k; i++)
             for (i64 j = 0; j < k; j++) sums[i * k + j] += pairs[i * room + j] * ((const REAL *)t->constants)[i * room + j];
     }
-    free(scratch), free(at);
+    free(scratch), free(at), free(wide);
     return 0;
 }
 

@@ -143,12 +143,12 @@ typedef struct {
 
 /* Conditional random field. Rows of alpha, x and the constants have `room` elements, a multiple of 16, of which k are used; rows of alpha and x
  * belong to the positions that are kept, without gaps. The constants are filled by crf_prepare. */
-enum { CRF_SCALED, CRF_LOGS, CRF_NO_PATH, CRF_NAN };
+enum { CRF_SCALED, CRF_LOGS, CRF_NO_PATH, CRF_NAN, CRF_WIDE };
 typedef struct {
     const void *e, *transitions, *start, *end, *g; /* (n, t, k), (k, k), (k), (k), (n) */
     const i64 *y;                   /* (n, t) gold tags, or NULL */
     const unsigned char *mask;      /* (n, t); 0 skips a position; NULL keeps all */
-    void *constants;                /* (3 k + 4, room) */
+    void *constants, *wide;         /* (3 k + 4, room), and E, its transpose, e^start, e^end as doubles (2 k + 2, room), for floats */
     void *alpha, *x, *out;          /* (n, t, room), (n, t, room), (n) */
     unsigned char *state;           /* (n): one of CRF_… */
     void *de, *dt;                  /* (n, t, k), (blocks, k + 2, k) or NULL */
@@ -425,10 +425,14 @@ static int run_crf(const kernel kernels[3][2], crf *t, int wide, int most, i64 i
     const int level = widest(most);
     t->room = (t->k + 15) / 16 * 16;
     t->constants = malloc((size_t)((3 * t->k + 4) * t->room) * (wide ? 8 : 4));
-    if (!t->constants) return 1;
+    t->wide = wide ? NULL : malloc((size_t)((2 * t->k + 2) * t->room) * sizeof(double));
+    if (!t->constants || !(wide || t->wide)) {
+        free(t->constants), free(t->wide);
+        return 1;
+    }
     CRF_PREPARE[level][!!wide](t, 0, 1);
     const int failed = run(kernels[level][!!wide], t, items, (double)t->n * t->t * t->k * (t->k + 8), grain, threads);
-    free(t->constants);
+    free(t->constants), free(t->wide);
     return failed;
 }
 
