@@ -106,6 +106,19 @@ def test_pieces_are_joined_to_one_map(
     torch.testing.assert_close(joined.weights.dense(), want, rtol=0.0, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("attend", [band, query_blocks, halves])
+def test_pieces_of_every_type_are_joined(attend: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    """Each piece is rounded by itself, so that the output differs from that of the whole."""
+    for seed in range(5):
+        model, x = model_and_input(attend)
+        torch.manual_seed(seed)
+        with torch.no_grad(), regard.record(model.to(dtype)) as recording:
+            model(torch.randn_like(x).to(dtype))
+        assert [m.captured_from for m in recording] == ["pieces"]
+        assert recording[0].verified
+
+
 def test_every_call_is_joined_and_counted() -> None:
     model, x = model_and_input(band)
     with torch.no_grad(), regard.record(model) as recording:

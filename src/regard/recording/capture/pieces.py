@@ -14,6 +14,9 @@ from torch import Tensor
 
 from regard.recording.capture.linear_tape import Combined, ValueProduct, leaves_of, replay
 
+# the share of the greatest output by which that of the right layout may differ
+_TOLERANCE = 1e-3
+
 
 class ValueLayout(NamedTuple):
     """The axes of a tensor of values: heads are blocks of `width` along `feature`, or an axis of their own."""
@@ -104,14 +107,18 @@ def join(combined: Combined, check_size: Callable[[int], None]) -> JoinedMap | N
     probes = [
         _probe(combined, leaf, layout) for leaf, layout in zip(leaves, layouts, strict=True) if layout is not None
     ]
+    # every piece of a half type was rounded by itself
+    wide = torch.promote_types(combined.out.dtype, torch.float32)
+    tolerance = max(_TOLERANCE, 4 * torch.finfo(combined.out.dtype).eps)
     for as_rows in _row_layouts(combined.out, batch, heads, width):
         out = as_rows(combined.out).detach()
         parts = [
             torch.cat([as_rows(column) for column in columns], -1)[..., : v.shape[-2]]
             for columns, v in zip(probes, values, strict=True)
         ]
-        total = sum(p @ v for p, v in zip(parts, values, strict=True))
-        if isinstance(total, Tensor) and torch.allclose(total, out, rtol=1e-3, atol=1e-3 * float(out.abs().max())):
+        total = sum(p.to(wide) @ v.to(wide) for p, v in zip(parts, values, strict=True))
+        atol = tolerance * float(out.abs().max())
+        if isinstance(total, Tensor) and torch.allclose(total, out.to(wide), rtol=tolerance, atol=atol):
             return _merge(parts, values, combined.out, as_rows, out)
     return None
 
