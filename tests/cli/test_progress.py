@@ -121,6 +121,19 @@ def test_set_up_says_that_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
         assert threading.active_count() == before
 
 
+def test_other_processes_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They receive no events, however long the training takes."""
+
+    def silent() -> Iterator[Event]:
+        assert threading.active_count() == before
+        yield from ()
+
+    monkeypatch.setenv("RANK", "1")
+    before = threading.active_count()
+    with screen(io.StringIO()) as shown:
+        assert show_events(silent(), shown) is None
+
+
 def test_progress_by_time_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line after half a minute without any; on a terminal every report moves the bar."""
 

@@ -149,7 +149,9 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
     stopped = None
     has_summary = False
     with contextlib.closing(events), _DelayedLine(screen) as delayed:  # type: ignore[type-var]
-        delayed.schedule("preparing the data and the model")
+        # the other processes of a training receive no event that would end the line
+        if is_main_process():
+            delayed.schedule("preparing the data and the model")
         for event in events:
             delayed.cancel()
             if isinstance(event, Prepared | Started):
