@@ -121,6 +121,34 @@ def test_set_up_says_that_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
         assert threading.active_count() == before
 
 
+def test_slow_steps_and_validations_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No event comes meanwhile; on a terminal the bar moves, and no line is due."""
+
+    def slow() -> Iterator[Event]:
+        for event, text in (
+            (STARTED, "still at step 0"),
+            (Warned("slow"), "still at step 0"),
+            (STEPPED, "still at step 5"),
+        ):
+            yield event
+            before = out.getvalue()
+            while not isinstance(out, Terminal) and f"{text} (0:00)\n" not in out.getvalue()[len(before) :]:
+                time.sleep(0.01)
+        yield EVENTS[-1]
+
+    monkeypatch.setattr(progress, "_INTERVAL", 0.05)
+    monkeypatch.setattr(progress, "clock", lambda seconds: "0:00")
+    out = io.StringIO()
+    with screen(out) as shown:
+        assert show_events(slow(), shown) == EVENTS[-1]
+    assert out.getvalue().splitlines()[0] == start_line(STARTED)
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with screen(out) as shown:
+        show_events(slow(), shown)
+    assert "still at" not in out.getvalue()
+
+
 def test_other_processes_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """They receive no events, however long the training takes."""
 

@@ -147,6 +147,7 @@ def screen(out: TextIO | None = None) -> Screen:
 def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
     """Shows the events until the end and returns the last; None in a process that receives no events."""
     stopped = None
+    step: int | None = None
     has_summary = False
     with contextlib.closing(events), _DelayedLine(screen) as delayed:  # type: ignore[type-var]
         # the other processes of a training receive no event that would end the line
@@ -179,6 +180,10 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
                 stopped = event
             else:
                 assert isinstance(event, Saved)  # every validation saves, so it is not worth a line
+            step = getattr(event.progress if isinstance(event, InterimReport) else event, "step", step)
+            # no event comes within a slow step or a validation; on a terminal the bar moves
+            if step is not None and stopped is None and isinstance(screen, ProgressLines):
+                delayed.schedule(f"still at step {step:,}", said=True)
     return stopped
 
 
