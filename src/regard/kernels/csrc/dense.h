@@ -119,7 +119,7 @@ UNROLLED
 }
 
 /* the same in panels of 2 LANES rows, of which the last one may be half full */
-TARGET static void NAME(dense_many)(const REAL *w, const REAL *b, i64 out, i64 in, const REAL *x, REAL *y, i64 rows, const int mode) {
+TARGET COMPILED_ONCE static void NAME(dense_many)(const REAL *w, const REAL *b, i64 out, i64 in, const REAL *x, REAL *y, i64 rows, const int mode) {
     for (i64 first = 0; first < out; first += CHUNK) {
         const i64 last = out - first < CHUNK ? out : first + CHUNK;
         for (i64 row = 0; row < rows; row += 2 * LANES) {
@@ -143,7 +143,8 @@ TARGET static void NAME(dense_many)(const REAL *w, const REAL *b, i64 out, i64 i
     }
 }
 
-TARGET static void NAME(dense)(const void *weight, const void *bias, i64 out, i64 in, const REAL *x, REAL *y, i64 rows, i64 p, const int mode) {
+TARGET COMPILED_ONCE static void NAME(dense)(const void *weight, const void *bias, i64 out, i64 in, const REAL *x, REAL *y, i64 rows, i64 p,
+                                             const int mode) {
     const REAL *w = weight, *b = bias;
     enum { OUTS = LEVEL == 2 ? 4 : 2 };
     if (p > 1) NAME(dense_many)(w, b, out, in, x, y, rows, mode);

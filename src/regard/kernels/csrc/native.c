@@ -32,6 +32,12 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define VECTORS 1
 #define INLINE inline __attribute__((always_inline))
+/* GCC would compile a long function once per constant argument of its callers, which takes long */
+#ifdef __clang__
+#define COMPILED_ONCE __attribute__((noinline))
+#else
+#define COMPILED_ONCE __attribute__((noinline, noclone))
+#endif
 #define LOWEST_BIT(bits) __builtin_ctzll(bits)
 #define PREFETCH(p) __builtin_prefetch(p, 0, 2)
 #if defined(__clang__)
@@ -44,6 +50,7 @@
 #else
 #define VECTORS 0
 #define INLINE inline
+#define COMPILED_ONCE
 #define LOWEST_BIT(bits) lowest_bit(bits)
 #define PREFETCH(p) ((void)(p))
 static int lowest_bit(uint64_t bits) {
