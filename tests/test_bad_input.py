@@ -11,6 +11,7 @@ import regard
 from regard import Attention, KVCache, Learnable, MultiHead, Need
 from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.losses import Baseline, doubly_stochastic, frobenius_penalty, linear_cross_entropy, reinforce
+from regard.losses.adaptive_softmax import AdaptiveSoftmax
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -459,6 +460,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: regard.losses.frobenius_penalty(t(3)),
         ["weights must be (…, hops, tokens)", "got (3)", "Need(weights=True)"],
     ),
+    "cutoffs that do not increase": (
+        ValueError,
+        lambda: AdaptiveSoftmax(8, 20, [5, 5]),
+        ["cutoffs must increase", "20 words", "got [5, 5]", "try cutoffs=[2]"],
+    ),
     "positions of floats": (TypeError, call(positions=(t(3), t(5))), ["positions", "float32"]),
 }
 
@@ -485,7 +491,7 @@ SOURCES = (
     "attn/maps",
     "attn/multihead.py",
     "attn/nonfinite.py",
-    "attn/resolve.py",
+    "attn/call_builder.py",
     "attn/terms",
     "common/suggestions.py",
     "losses",

@@ -4,9 +4,9 @@ from torch import Tensor, nn
 
 from regard.attn import checks, observer
 from regard.attn.call import Attended, AttentionCall, AttentionInputs, Need, Terms
+from regard.attn.call_builder import build_call
 from regard.attn.functional import set_rows_nan
 from regard.attn.kv_cache import KVCache
-from regard.attn.resolve import resolve
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.position import Positions
 from regard.attn.terms.read import entropy, weighted_sum
@@ -25,11 +25,11 @@ class _Bare(Score):
 _BARE = Terms(_Bare())
 
 
-def resolve_bare(
+def build_bare_call(
     q: Tensor, k: Tensor | KVCache, v: Tensor | None, mask: Mask | Tensor | None, positions: Positions | None = None
 ) -> tuple[AttentionCall, Tensor | None]:
     """The call without projections, and the rows that see a NaN or inf (None: no row)."""
-    return resolve(AttentionInputs(q, k, v, mask, positions), _BARE)
+    return build_call(AttentionInputs(q, k, v, mask, positions), _BARE)
 
 
 def score_pairs(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"

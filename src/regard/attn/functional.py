@@ -8,9 +8,9 @@ from torch import Tensor
 from regard.attn import backends, checks, observer
 from regard.attn.backends import fused
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms
+from regard.attn.call_builder import build_call
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import LazyMap
-from regard.attn.resolve import resolve
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
@@ -89,10 +89,10 @@ def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) ->
             return Attended(out)
     attention_observer = observer.current_observer()
     if attention_observer is None:
-        call, nonfinite_rows = resolve(inputs, terms)
+        call, nonfinite_rows = build_call(inputs, terms)
     else:
         with attention_observer.muted():
-            call, nonfinite_rows = resolve(inputs, terms)
+            call, nonfinite_rows = build_call(inputs, terms)
     if need is not NOTHING:
         _check_need(call)
     result = (
@@ -145,7 +145,7 @@ def explain(
 
 def explain_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> str:
     """`explain` with its arguments in two values."""
-    call, _ = resolve(inputs, terms, read_values=False)
+    call, _ = build_call(inputs, terms, read_values=False)
     q = inputs.q
     parts = [repr(call.score), repr(call.normalize), repr(call.read)]
     if call.bias is not None:

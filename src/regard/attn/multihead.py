@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from regard.attn import checks, native_heads, observer
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
+from regard.attn.call_builder import check_positions
 from regard.attn.functional import set_rows_nan
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.nonfinite import finite, zero_nonfinite
-from regard.attn.resolve import check_positions
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
 from regard.attn.terms.position import Positions, Rotary
 from regard.kernels.dispatch import is_autocasting, values_are_readable

@@ -14,7 +14,7 @@ import regard
 from regard import Learnable
 from regard.attn.backends import BACKENDS
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms
-from regard.attn.resolve import resolve
+from regard.attn.call_builder import build_call
 from regard.attn.terms.position import Positions
 
 # sizes that share no factor: a swapped axis must fail
@@ -222,7 +222,7 @@ def resolved(
     **terms: Any,
 ) -> AttentionCall:
     """The call of these arguments, named as `regard.attend` names them."""
-    return resolve(AttentionInputs(q, k, v, mask, positions, need), Terms.with_defaults(**terms))[0]
+    return build_call(AttentionInputs(q, k, v, mask, positions, need), Terms.with_defaults(**terms))[0]
 
 
 def willing(q: Tensor, k: Any, v: Tensor | None = None, *, need: Need = NOTHING, **terms: Any) -> list[str]:

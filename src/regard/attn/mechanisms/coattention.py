@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
-from regard.attn.explicit_weights import no_values, read_by_weights, resolve_bare, score_pairs, whole_mask
+from regard.attn.explicit_weights import build_bare_call, no_values, read_by_weights, score_pairs, whole_mask
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
@@ -41,8 +41,8 @@ def pair_scores(
     back: Mask | Tensor | None,
     positions: Positions | None,
 ) -> PairScores:
-    q_to_k, q_to_k_nonfinite = resolve_bare(q, k, None, mask, positions)
-    k_to_q, k_to_q_nonfinite = resolve_bare(k, q, None, back, None if positions is None else positions[::-1])
+    q_to_k, q_to_k_nonfinite = build_bare_call(q, k, None, mask, positions)
+    k_to_q, k_to_q_nonfinite = build_bare_call(k, q, None, back, None if positions is None else positions[::-1])
     score.check(q, k)
     # the keys of either direction have their masked non-finite numbers zeroed
     scores = score_pairs(score, score.queries(k_to_q.keys), score.keys(q_to_k.keys))

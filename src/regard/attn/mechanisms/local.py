@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs
-from regard.attn.explicit_weights import read_by_weights, resolve_bare, score_matrix, whole_mask
+from regard.attn.explicit_weights import build_bare_call, read_by_weights, score_matrix, whole_mask
 from regard.attn.functional import attend
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import LocalGaussian
@@ -57,7 +57,7 @@ class Local(AttentionModule):
             window = window if mask is None else window & mask
             score, normalize = self.score, self.normalize
             return attend(q, k, v, score=score, mask=window, normalize=normalize, positions=(i, j), need=need)
-        call, nonfinite_rows = resolve_bare(q, k, v, mask, (i, j))
+        call, nonfinite_rows = build_bare_call(q, k, v, mask, (i, j))
         allowed = whole_mask(call)
         key_positions = insert_head_axes(j.unsqueeze(-2), len(call.batch) + 2)  # (*b, 1, k)
         centre = self.place.centre(q, _end(key_positions, allowed))  # (*b, q, 1)

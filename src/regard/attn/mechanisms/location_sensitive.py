@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
-from regard.attn.explicit_weights import check_one_step, read_by_weights, resolve_bare, score_pairs, whole_mask
+from regard.attn.explicit_weights import build_bare_call, check_one_step, read_by_weights, score_pairs, whole_mask
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
@@ -74,14 +74,14 @@ class LocationAttention(AttentionModule):
         """One step, and the history with it."""
         check_one_step(q)
         self.score.check(q, None)
-        call, nonfinite_rows = resolve_bare(q, memory, None, mask, positions)
+        call, nonfinite_rows = build_bare_call(q, memory, None, mask, positions)
         weights = self._weights(self.score.queries(q), call.keys, whole_mask(call), history)
         after = history.after(weights.squeeze(-2).to(history.cumulative.dtype))
         return read_by_weights(call, weights, nonfinite_rows, need, self), after
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
         q, k, v, mask, positions, need = inputs
-        call, nonfinite_rows = resolve_bare(q, k, v, mask, positions)
+        call, nonfinite_rows = build_bare_call(q, k, v, mask, positions)
         self.score.check(q, None if isinstance(k, KVCache) else call.keys)
         keys = call.keys if isinstance(k, KVCache) else self.score.keys(call.keys)
         queries, allowed = self.score.queries(q), whole_mask(call)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
-from regard.attn.explicit_weights import check_one_step, read_by_weights, resolve_bare, score_pairs, whole_mask
+from regard.attn.explicit_weights import build_bare_call, check_one_step, read_by_weights, score_pairs, whole_mask
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
@@ -144,7 +144,7 @@ class Monotonic(AttentionModule):
     ) -> tuple[Attended, Tensor]:  # "*b 1 d", "*b k" -> "*b 1 v"
         """One step, and the state after it; a step past the last key reads zeros, as do all later steps."""
         check_one_step(q)
-        call, nonfinite_rows = resolve_bare(q, memory, None, mask, positions)
+        call, nonfinite_rows = build_bare_call(q, memory, None, mask, positions)
         energies, scores = self._energies(call, is_cached=True)
         allowed = whole_mask(call)
         state = self._after(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
@@ -154,7 +154,7 @@ class Monotonic(AttentionModule):
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
         """Computes all energies at once, then runs step after step."""
         q, k, v, mask, positions, need = inputs
-        call, nonfinite_rows = resolve_bare(q, k, v, mask, positions)
+        call, nonfinite_rows = build_bare_call(q, k, v, mask, positions)
         energies, scores = self._energies(call, is_cached=isinstance(k, KVCache))
         allowed = whole_mask(call)
         state = _start((*call.batch, energies.shape[-1]), energies)

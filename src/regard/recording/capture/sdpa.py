@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn.call import MIX, NOTHING, SOFTMAX, AttentionCall
+from regard.attn.call_builder import batch_of
 from regard.attn.maps.attention_map import LazyMap
-from regard.attn.resolve import batch_of
 from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import BooleanMask, Causal, Mask
 from regard.attn.terms.score import Dot

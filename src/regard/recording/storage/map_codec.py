@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall, AttentionInputs, Terms
+from regard.attn.call_builder import build_call
 from regard.attn.call_slicing import SelectedMask
 from regard.attn.maps.attention_map import AttentionMap, DenseMap, LazyMap, SnapshotMap
-from regard.attn.resolve import resolve
 from regard.attn.terms.bias import ALiBi, Bias, T5Buckets, TensorBias
 from regard.attn.terms.mask import (
     And,
@@ -205,7 +205,7 @@ def _decode_call(encoded: Mapping[str, Any], get: Get) -> AttentionCall:
     )
     bias = None if encoded["bias"] is None else _decode_bias(encoded["bias"], get, batch)
     terms = Terms(Dot(encoded["scale"]), bias, Softmax(encoded["temperature"]))
-    call, _ = resolve(inputs, terms, read_values=False)
+    call, _ = build_call(inputs, terms, read_values=False)
     return call
 
 

@@ -16,7 +16,7 @@ from regard.attn.terms.score import Score
 from regard.kernels.dispatch import is_autocasting, values_are_readable
 
 
-def resolve(inputs: AttentionInputs, terms: Terms, read_values: bool = True) -> tuple[AttentionCall, Tensor | None]:
+def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) -> tuple[AttentionCall, Tensor | None]:
     """The checked call, and the rows that see a NaN or inf (None: no row; unknown with read_values=False).
 
     Every attention runs this function. It is kept short because the checks can take longer than a small attention.
