@@ -28,9 +28,12 @@ TASK_OF_GUIDE = {
     "glimpses": "glimpse",
     "captions": "caption",
     "gan": "generate-image",
+    "language-model": "language-model",
 }
 # verbs that read a run, and the name of the dataclass with their options of a task
-NESTED = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "serve": "Serve"}
+NESTED = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "generate": "Predict", "serve": "Serve"}
+# verbs for the runs of one task
+TASK_OF_VERB = {"translate": "translate", "generate": "language-model"}
 COMMANDS = sorted({(command, page.stem) for page in PAGES for command in shown(page)})
 
 
@@ -41,7 +44,8 @@ def parse_with_run(verb: str, words: Sequence[str], page: str) -> None:
     from regard.cli.run_options import LoadOptions
     from regard.tasks.registry import TASKS
 
-    names = ["translate"] if verb == "translate" else [TASK_OF_GUIDE[page]] if page in TASK_OF_GUIDE else TASKS
+    owner = TASK_OF_VERB.get(verb, TASK_OF_GUIDE.get(page))
+    names = TASKS if owner is None else [owner]
     options = options_class(verb)
     errors = []
     for name in names:

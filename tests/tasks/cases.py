@@ -55,7 +55,7 @@ CASES: dict[str, Case] = {
         ("good", "bad"),
     ),
     "language-model": Case(
-        "--train LINES --width 8 --heads 2 --layers 1 --segment 24 --batch 3 --valid-tokens 30",
+        "--train LINES --model transformer-xl --memory 9 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
         ("a good film", "bad"),
         ("dot", "entmax"),
         (" it was", " a"),

@@ -1,0 +1,136 @@
+"""Language models: `python -m benchmarks.text.language_model --shakespeare FILE`, or `--war-and-peace FILE`.
+
+Shakespeare: a GPT of 4 layers of width 128 on characters, scored on the last tenth. War and Peace: Transformer-XL with
+a memory of 128 characters against the same model without one, segments of 128 characters, scored on the same
+characters. `python -m benchmarks.robustness.kills --tasks language-model --kills 20` kills a training with a memory.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measured import About
+from benchmarks.spent import Spent
+from benchmarks.table import Bound
+from benchmarks.training import Say, Unfinished, train
+from benchmarks.vision.result import ROOT, Result, Row
+from regard.inference.evaluation import Evaluation
+from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
+from regard.tasks.loading import load_run
+from regard.training.config import TrainingConfig
+
+RESULTS = ROOT / "benchmarks" / "results" / "text"
+MEMORY = 128
+
+SAID = {
+    "shakespeare": """\
+The first nine tenths of the plays train a GPT of 4 layers of width 128, 4 heads, segments of 64 characters; the last
+tenth selects the best weights by its first 20,000 characters and is scored whole, each character once.
+""",
+    "war-and-peace": f"""\
+Transformer-XL of 4 layers of width 128 on characters, in segments of 128: with a memory of {MEMORY} characters, and
+without one. Both are trained for the same time and scored on the last tenth, segment by segment, each character once.
+""",
+}
+DATA: dict[str, dict[str, dict[str, Any]]] = {
+    "shakespeare": {"gpt2": {"model": "gpt2", "positions": "rotary", "segment": 64, "batch": 12}},
+    "war-and-peace": {
+        f"memory {memory}": {"model": "transformer-xl", "memory": memory, "segment": 128, "batch": 12, "norm": "pre"}
+        for memory in (MEMORY, 0)
+    },
+}
+LR = {"shakespeare": 2e-3, "war-and-peace": 1e-3}
+MINUTES = {"shakespeare": 5.0, "war-and-peace": 30.0}
+
+
+def score(
+    name: str, task: LanguageModelConfig, training: TrainingConfig, run: Path, say: Say
+) -> tuple[Evaluation, float | None]:
+    """Trains to the end of `training`; the scores of the held-out text, and the CPU seconds."""
+    train(name, task, training, run, say)
+    loaded = load_run(run, device="cpu")
+    # without overlap, so that models with and without a memory are scored on the same segments
+    options = EvaluateLanguageModel(window=task.segment, stride=task.segment)
+    evaluation = task.load().evaluate(loaded.predictor, run, options, lambda done, count: None)
+    say(f"{name}: {dict(evaluation.scores)}")
+    spent = Spent.of(run)
+    return evaluation, None if spent is None else spent.seconds
+
+
+def rows_of(name: str, found: dict[str, tuple[Evaluation, float | None]], training: TrainingConfig) -> list[Row]:
+    threads = f"{training.threads} thread{'s' * (training.threads != 1)}"
+    how = f"{training.minutes:g} minutes, {threads}"
+    rows = []
+    for model, (evaluation, cpu) in found.items():
+        nats, bits = evaluation.scores["nll"], evaluation.scores["bits per character"]
+        bound = Bound("most", 1.85) if name == "shakespeare" else None
+        unit = f"nats per character of {evaluation.count:,}"
+        rows.append(Row(f"{name}, {model}", nats, unit, bound, how, cpu, digits=3, beside=f"{bits:.3f} bits"))
+    if name == "war-and-peace":
+        with_memory, without = (evaluation.scores["nll"] for evaluation, _ in found.values())
+        gain = without - with_memory
+        rows.append(Row(f"{name}, gain of the memory", gain, "nats per character", Bound("least", 0.03), how, digits=3))
+    return rows
+
+
+def run(
+    name: str, path: Path, training: TrainingConfig, runs: Path, results: Path, say: Say, options: dict[str, Any]
+) -> Path:
+    tasks = {
+        model: LanguageModelConfig.of(**{"train": (path,), "tokens": "characters", **choices, **options})
+        for model, choices in DATA[name].items()
+    }
+    found = {
+        model: score(f"{name}, {model}", task, training, runs / f"{name}-{model.replace(' ', '-')}", say)
+        for model, task in tasks.items()
+    }
+    rows = rows_of(name, found, training)
+    for row in rows:
+        say(" | ".join(row.cells()))
+    command = f"python -m benchmarks.text.language_model --{name} FILE --minutes {training.minutes:g}"
+    settings = {
+        # the files without their paths
+        "tasks": {model: {**task.to_json(), "train": name} for model, task in tasks.items()},
+        "training": asdict(training),
+        "scores": {model: dict(evaluation.scores) for model, (evaluation, _) in found.items()},
+    }
+    title = {"shakespeare": "Shakespeare", "war-and-peace": "War and Peace"}[name]
+    about = About.now()
+    return Result(name, title, SAID[name], rows, commands=[command], settings=settings, about=about).write(results)
+
+
+def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **options: Any) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.text.language_model", description=__doc__)
+    parser.add_argument("--shakespeare", type=Path, metavar="FILE", help="the plays as one text, plain or .gz")
+    parser.add_argument("--war-and-peace", type=Path, metavar="FILE", help="the novel as one text, plain or .gz")
+    parser.add_argument("--minutes", type=float, help="minutes per training (5 or 30)")
+    parser.add_argument("--lr", type=float, help="the peak of the learning rate (2e-3 or 1e-3)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
+    parser.add_argument(
+        "--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="folder for the runs (%(default)s)"
+    )
+    given = parser.parse_args(arguments)
+    if (given.shakespeare is None) == (given.war_and_peace is None):
+        parser.error("give --shakespeare FILE or --war-and-peace FILE")
+    name = "shakespeare" if given.war_and_peace is None else "war-and-peace"
+    training = TrainingConfig(**{**LanguageModelConfig.training, "minutes": MINUTES[name], "lr": LR[name]})
+    chosen = {"minutes": given.minutes, "lr": given.lr, "threads": given.threads}
+    training = replace(training, **{key: value for key, value in chosen.items() if value is not None})
+    try:
+        path = given.shakespeare or given.war_and_peace
+
+        def say(text: str) -> None:
+            print(text, flush=True)
+
+        print("written:", run(name, path, training, given.runs, results, say, options))
+    except (Unfinished, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""The benchmark of language models: its scores, its bounds, its file."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks.text import language_model
+from benchmarks.vision.result import Result
+
+SMALL = {"width": 4, "heads": 2, "layers": 1, "segment": 16, "batch": 2, "valid_tokens": 20}
+
+
+@pytest.mark.parametrize("name", ["shakespeare", "war-and-peace"])
+def test_scores_and_bounds(name: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat on the mat.\n" * 20)
+    args = [f"--{name}", str(tmp_path / "text.txt"), "--minutes", "0.0005", "--runs", str(tmp_path / "runs")]
+    assert language_model.main(args, tmp_path / "results", **SMALL) == 0
+    found = Result.read(tmp_path / "results" / f"{name}.json")
+    if name == "shakespeare":
+        assert [row.what for row in found.rows] == ["shakespeare, gpt2"]
+        assert str(found.rows[0].bound) == str(language_model.Bound("most", 1.85))
+    else:
+        with_memory, without, gain = (row.value for row in found.rows)
+        assert gain == pytest.approx(without - with_memory)
+        assert found.rows[0].unit == found.rows[1].unit == "nats per character of 48"
+    assert str(tmp_path) not in (tmp_path / "results" / f"{name}.json").read_text()
+
+
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        language_model.main([])
+    assert "give --shakespeare FILE or --war-and-peace FILE" in capsys.readouterr().err
+    assert language_model.main(["--shakespeare", str(tmp_path / "none.txt")]) == 1
+    assert "there is no file" in capsys.readouterr().err
