@@ -178,7 +178,7 @@ def _key_value_heads(default: Any, declared: Mapping[str, Any]) -> dict[str, int
 
 def _shrink_value(name: str, value: Any) -> Any:
     """A smaller value of a field; None to leave it."""
-    if name in KINDS and isinstance(value, list | tuple) and value:
+    if name in KINDS and isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
         return list(dict.fromkeys(value))[:4]
     if isinstance(value, bool) or value is None:
         return None

@@ -20,6 +20,7 @@ RESULT = recorder_sweep.RESULTS / "recorder.json"
         ("BertModel", "exact"),
         ("LlamaForCausalLM", "exact"),
         ("T5Model", "exact"),
+        ("GPTNeoModel", "exact"),
         ("ViTModel", "exact"),
         ("LongformerModel", "assembled"),
         ("LEDModel", "assembled"),
