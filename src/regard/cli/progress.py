@@ -165,7 +165,7 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
                     delayed.schedule(trial_line(event))
             elif isinstance(event, Ahead):
                 screen.print_line(event.text)
-                delayed.schedule(event.text, said=True)
+                delayed.schedule(event.text, is_printed=True)
             elif isinstance(event, StepLogged):
                 screen.show_step(event)
             elif isinstance(event, InterimReport):
@@ -183,7 +183,7 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
             step = getattr(event.progress if isinstance(event, InterimReport) else event, "step", step)
             # no event comes within a slow step or a validation; on a terminal the bar moves
             if step is not None and stopped is None and isinstance(screen, ProgressLines):
-                delayed.schedule(f"still at step {step:,}", said=True)
+                delayed.schedule(f"still at step {step:,}", is_printed=True)
     return stopped
 
 
@@ -210,17 +210,17 @@ class _DelayedLine:
     def __exit__(self, *_: object) -> None:
         self.cancel()
 
-    def schedule(self, text: str, said: bool = False) -> None:
-        """`said`: the line is on the screen already."""
+    def schedule(self, text: str, is_printed: bool = False) -> None:
+        """`is_printed`: the line is on the screen already."""
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._announce, args=(text, said, self._done), daemon=True)
+        self._thread = threading.Thread(target=self._announce, args=(text, is_printed, self._done), daemon=True)
         self._thread.start()
 
-    def _announce(self, text: str, said: bool, done: threading.Event) -> None:
+    def _announce(self, text: str, is_printed: bool, done: threading.Event) -> None:
         start = time.monotonic()
-        while not done.wait(_INTERVAL if said else _PATIENCE):
-            self._screen.print_line(f"{text} ({clock(time.monotonic() - start)})" if said else text)
-            said = True
+        while not done.wait(_INTERVAL if is_printed else _PATIENCE):
+            self._screen.print_line(f"{text} ({clock(time.monotonic() - start)})" if is_printed else text)
+            is_printed = True
 
     def cancel(self) -> None:
         self._done.set()

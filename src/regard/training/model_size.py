@@ -86,16 +86,16 @@ def largest_option(task: Any) -> tuple[str, int, int] | None:
     given = {"model": type(model)()} if _has_defaults(model) else {}
     default = type(task)(**given) if _has_defaults(task, given) else None
     pairs: list[tuple[Any, Any]] = [(task, default), (model, getattr(default, "model", given.get("model")))]
-    found = {}
+    sizes = {}
     for options, defaults in pairs:
         for item in fields(options) if is_dataclass(options) and type(options) is type(defaults) else ():
             pair = getattr(options, item.name), getattr(defaults, item.name)
             if item.name != "seed" and all(type(value) is int and value > 0 for value in pair):
-                found[item.name] = pair
-    if not found:
+                sizes[item.name] = pair
+    if not sizes:
         return None
-    name = max(found, key=lambda name: found[name][0] / found[name][1])
-    return name, *found[name]
+    name = max(sizes, key=lambda name: sizes[name][0] / sizes[name][1])
+    return name, *sizes[name]
 
 
 def _has_defaults(options: Any, given: Collection[str] = ()) -> bool:

@@ -157,7 +157,9 @@ def _other_tasks(flag: str, prog: str) -> list[str]:
         task: [config, *config.models.values()] if nested is None else [getattr(config, nested)]
         for task, config in TASKS.items()
     }
-    return [task for task, several in owners.items() if name in {item.name for one in several for item in fields(one)}]
+    return [
+        task for task, options in owners.items() if name in {item.name for owner in options for item in fields(owner)}
+    ]
 
 
 def _check_count(option: Option, texts: Sequence[str]) -> None:

@@ -176,7 +176,7 @@ def _reads(combined: Combined) -> set[int]:
 
 def leaves_of(node: LinearNode) -> list[Tensor]:
     """The tensors of values that a node depends on."""
-    found: dict[int, Tensor] = {}
+    leaves: dict[int, Tensor] = {}
     stack, seen = [node], set()
     while stack:
         current = stack.pop()
@@ -184,9 +184,9 @@ def leaves_of(node: LinearNode) -> list[Tensor]:
             continue
         seen.add(id(current))
         if current.func is None and current.values is not None:
-            found[id(current.values)] = current.values
+            leaves[id(current.values)] = current.values
         stack += current.parents
-    return list(found.values())[::-1]
+    return list(leaves.values())[::-1]
 
 
 def replay(node: LinearNode, leaves: dict[int, Tensor], dtype: torch.dtype | None = None) -> Tensor:

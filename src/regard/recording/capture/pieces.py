@@ -230,7 +230,7 @@ def _covers_values(product: ValueProduct) -> bool:
 
 def _ids(product: ValueProduct, leaf: Tensor) -> Tensor | None:  # -> "n k v"
     """The places in `leaf` of the numbers that a read takes as values, from 1 on; 0 for numbers from elsewhere."""
-    dtype = torch.float64 if leaf.numel() < 1 << 52 else leaf.dtype
+    dtype = torch.float64  # holds every number of a place
     places = torch.empty_strided(leaf.shape, leaf.stride(), dtype=dtype, device=leaf.device)
     places.copy_(torch.arange(1, leaf.numel() + 1, dtype=dtype, device=leaf.device).view(leaf.shape))
     read = replay(product.values, {id(leaf): places}, dtype)
