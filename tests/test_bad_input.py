@@ -465,6 +465,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: AdaptiveSoftmax(8, 20, [5, 5]),
         ["cutoffs must increase", "20 words", "got [5, 5]", "try cutoffs=[2]"],
     ),
+    "smoothing of an adaptive softmax": (
+        ValueError,
+        lambda: AdaptiveSoftmax(8, 20, [5]).token_loss(t(3, 8), torch.arange(3), smoothing=0.1),
+        ["smoothing must be 0", "got 0.1", "build it without cutoffs"],
+    ),
     "positions of floats": (TypeError, call(positions=(t(3), t(5))), ["positions", "float32"]),
 }
 
