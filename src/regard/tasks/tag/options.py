@@ -204,7 +204,7 @@ class Tag(TaskConfig):
             "hidden": 64,
             "dropout": 0.1,
             "word_dropout": 0.0,
-            "batch": 1024,
+            "batch": 512,
             "words": "punctuation",
         },
         "files": {
