@@ -174,4 +174,6 @@ def test_options_that_are_not_typed_are_those_of_the_dataclass(name: str) -> Non
 @pytest.mark.parametrize("task", TASKS)
 def test_help_says_what_a_batch_counts(regard: Regard, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert re.search(r"--batch INT (Tokens|Images|Rows of text) per batch", plain(regard("train", task, "--help").out))
+    assert re.search(
+        r"--batch INT (Tokens|Words|Images|Rows of text) per batch", plain(regard("train", task, "--help").out)
+    )

@@ -71,6 +71,15 @@ def test_spans_have_offsets_probabilities_and_runners_up(predictor: TagPredictor
     assert [word["word"] for word in found["words"]] == text.split()
 
 
+@pytest.mark.parametrize(("batch", "count"), [(8, 1), (9, 0)])
+def test_a_batch_below_the_longest_sentence_gives_a_warning(tmp_path: Path, batch: int, count: int) -> None:
+    data = tmp_path / "train.tsv"
+    data.write_text("".join(f"w{n}\tO\n" for n in range(8)) + "\nw1\tO\n\nw2\tB-CITY\n")
+    problem = Tag.of(train=data, valid=data, **{**SMALL, "batch": batch}).prepare(tmp_path)
+    assert len(problem.warnings()) == count
+    assert all(text.startswith("--batch 8 is less than the longest sample, of 9 tokens") for text in problem.warnings())
+
+
 def test_an_answer_does_not_depend_on_the_batch(predictor: TagPredictor) -> None:
     texts = [" ".join(words) for words, _ in sentences(64, 7)] + ["", "unseen words only"]
     together = predictor.predict(texts)

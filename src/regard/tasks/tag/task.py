@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regard.common.tag_schemes import TagScheme
 from regard.common.wording import plural
-from regard.data.text.batching import plan_batches
+from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.tagged import TaggedSentence
 from regard.inference.evaluation import Evaluation
 from regard.kernels import crf
@@ -70,9 +70,14 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     def build_model(self) -> Tagger:
         return self.task.model.build(self.vocabulary.sizes, self.vocabulary.tag_scheme)
 
+    def warnings(self) -> Sequence[str]:
+        return long_sample_warnings([self._lengths()], self.task.batch)
+
+    def _lengths(self) -> NDArray[np.integer]:  # "n"
+        return np.array([len(sentence) for sentence in self.train])
+
     def plan_epoch(self, epoch: int) -> Sequence[PlannedSentences]:
-        lengths = np.array([len(sentence) for sentence in self.train])
-        batches = plan_batches((lengths,), self.task.batch, self.task.seed, epoch)
+        batches = plan_batches((self._lengths(),), self.task.batch, self.task.seed, epoch)
         return [PlannedSentences((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def load_batch(self, planned: PlannedSentences, rank: int, world: int) -> TagBatch | None:
