@@ -10,24 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.text.running_text import read_documents, token_stream
+from regard.data.text.running_text import token_stream
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.language_model import LanguageModel
+from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
-from regard.tasks.language_model.data import (
-    PlannedSegments,
-    RunningTextFacts,
-    SegmentBatch,
-    check_held_out,
-    load_segments,
-    num_rows,
-    plan_segments,
-    read,
-    train_tokenizer,
-)
+from regard.tasks.language_model.data import PlannedSegments, SegmentBatch, load_segments, num_rows, plan_segments
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 from regard.tasks.language_model.predictor import LanguageModelPredictor
 from regard.tasks.language_model.row_memory import RowMemory
@@ -162,7 +153,7 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
         if options.picture is not None:
             check_figure_path(options.picture)
         window, stride, has_memory = self._window(options)
-        documents, split = self._documents(folder, options)
+        documents, split = evaluation_documents(self.config, folder, options)
         stream = token_stream(predictor.tokenizer, documents)
         count, characters = len(stream) - 1, sum(map(len, documents))
         progress(0, count)
@@ -222,16 +213,3 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
 
     def _memory(self, options: EvaluateLanguageModel) -> int | None:
         return getattr(self.config.model, "memory", None) if options.memory is None else options.memory
-
-    def _documents(self, folder: Path, options: EvaluateLanguageModel) -> tuple[list[str], str]:
-        """The text to score, and its name."""
-        config = self.config
-        if options.test:
-            return read_documents(options.test), " ".join(map(str, options.test))
-        if config.test and options.split == "test":
-            return read_documents(config.test), f"the test text of {folder}"
-        documents = read_documents(config.valid) if config.valid else read(config).valid
-        if not config.valid:
-            check_held_out(documents, folder)
-        none = ", which has no test text" if options.split == "test" else ""
-        return documents, f"the validation text of {folder}{none}"
