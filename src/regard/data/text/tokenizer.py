@@ -137,6 +137,11 @@ class Tokenizer:
         """The text of each id for display: ▁ starts a word of bpe, ␣ is a space, � part of a character."""
         return [_LABELS[n] if n in _LABELS else _display(self._text_of(n)) for n in ids]
 
+    def token_text(self, n: int) -> str:
+        """The text of one id, with its spaces; a part of a character has � in place of it."""
+        text = self._text_of(n)
+        return text if isinstance(text, str) else text.decode("utf-8", "replace")
+
     def to_json(self) -> str:
         """The vocabulary as text; the same vocabulary gives the same text."""
         content = {"tokenizer": json.loads(self._bpe.to_str())} if self._bpe else {"vocabulary": list(self._id_texts)}
