@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.text import classify
+from benchmarks.text import classify, masked_lm
 from benchmarks.vision.result import Result
 
 SMALL = {"width": 4, "hidden": 3, "batch": 256}
@@ -42,3 +42,16 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "give --trec FOLDER or --documents" in capsys.readouterr().err
     assert classify.main(["--trec", str(tmp_path)]) == 1
     assert "TREC.train.all" in capsys.readouterr().err
+
+
+def test_masked_tokens_beside_unigrams_and_bigrams(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("the cat sat on the mat.\nthe dog sat on the log.\n" * 20)
+    args = ["--text", str(tmp_path / "book.txt"), "--minutes", "0.001", "--threads", "1", "--runs", str(tmp_path)]
+    sizes = {"width": 8, "layers": 1, "heads": 2, "segment": 16, "vocabulary": 290}
+    assert masked_lm.main(args, tmp_path, **sizes) == 0
+    found = Result.read(tmp_path / "masked-lm.json")
+    assert [row.what.split(", ")[1] for row in found.rows] == ["BERT", "unigram", "bigram", "two-sided bigram"]
+    assert found.rows[0].bound is not None
+    assert found.rows[0].bound.value == max(row.value for row in found.rows[1:3])
+    assert str(tmp_path) not in (tmp_path / "masked-lm.json").read_text()
+    assert masked_lm.main(["--text", str(tmp_path / "missing.txt")], tmp_path) == 1

@@ -29,7 +29,17 @@ PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.
 # pages whose commands run: these are small on purpose
 COMMANDED = {
     ROOT / f"docs/guides/{name}.md"
-    for name in ("translate", "classify-text", "tag", "language-model", "images", "glimpses", "captions", "gan")
+    for name in (
+        "translate",
+        "classify-text",
+        "tag",
+        "language-model",
+        "masked-lm",
+        "images",
+        "glimpses",
+        "captions",
+        "gan",
+    )
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

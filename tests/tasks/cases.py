@@ -61,6 +61,12 @@ CASES: dict[str, Case] = {
         (" it was", " a"),
         "--tokens 8",
     ),
+    "masked-lm": Case(
+        "--train LINES --tokens characters --width 8 --heads 2 --layers 1 --segment 24 --batch 3 --valid-tokens 60",
+        ("a g[MASK]od film", "ba[MASK] [MASK]"),
+        ("dot", "entmax"),
+        ("o", "d a"),
+    ),
 }
 
 

@@ -102,10 +102,10 @@ def check_beam(options: Any) -> None:
     resolve(options, {"length_penalty": 1.0})
 
 
-def check_top(options: Any, classes: int) -> None:
-    """Raises for more classes to print than there are."""
-    if options.top > classes:
-        raise ValueError(f"--top {options.top} exceeds the {classes} classes of this run; try --top {classes}")
+def check_top(options: Any, count: int, nouns: str = "classes") -> None:
+    """Raises for more classes, or other things, to print than there are."""
+    if options.top > count:
+        raise ValueError(f"--top {options.top} exceeds the {count} {nouns} of this run; try --top {count}")
 
 
 def check_split(options: Any) -> None:

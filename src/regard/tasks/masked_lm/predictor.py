@@ -1,0 +1,250 @@
+"""MaskedLMPredictor: a text with masks in, the candidates for each mask out."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn.terms.mask import Lengths
+from regard.common.eval_mode import eval_mode
+from regard.common.option_checks import check_top
+from regard.common.wording import plural
+from regard.data.text.masking import mask_token
+from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK
+from regard.data.text.tokenizer import Tokenizer
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.models.bert import BERTMaskedLM
+from regard.recording.recording import Recording
+from regard.tasks.masked_lm.options import PredictMasked
+
+# the mask as a user types it
+MASK = "[MASK]"
+# texts per batch
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class EncodedMasks:
+    """The tokens of a text between begin and end, and its masks among them.
+
+    With bpe a space before a mask belongs to the masked token, as it does to the tokens of words.
+    """
+
+    tokens: tuple[int, ...]
+    places: tuple[int, ...]
+    has_space: tuple[bool, ...]
+
+    @property
+    def num_unknown(self) -> int:
+        return self.tokens.count(UNK)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token in place of a mask, its text for display, and its probability."""
+
+    token: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class FilledText:
+    """The candidates for each mask of a text, the likeliest first, and the text with the likeliest ones."""
+
+    encoded: EncodedMasks
+    candidates: tuple[tuple[Candidate, ...], ...]
+    filled: str
+
+
+class MaskedLMPredictor(Predictor[str, FilledText]):
+    """text -> tokens and masks -> the probability of every token in place of each mask."""
+
+    model: BERTMaskedLM
+
+    def __init__(self, model: BERTMaskedLM, tokenizer: Tokenizer, *, longest: int) -> None:
+        """`longest` is the number of tokens that the model reads at once, begin and end included."""
+        self.model, self.tokenizer, self.longest = model, tokenizer, longest
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        return argument
+
+    def encode(self, text: str) -> EncodedMasks:
+        """The tokens of a text; raises if it has no mask, or more tokens than the model reads."""
+        parts = text.split(MASK)
+        if len(parts) == 1:
+            raise ValueError(f'the text {_start(text)!r} has no {MASK}; mark the token to guess: "the {MASK} sat"')
+        tokens, places, spaces = [BOS], [], []
+        for n, part in enumerate(parts):
+            if n:
+                places.append(len(tokens))
+                tokens.append(mask_token(self.tokenizer))
+            is_last = n == len(parts) - 1
+            has_space = not is_last and self.tokenizer.kind == "bpe" and part.endswith(" ")
+            if not is_last:
+                spaces.append(has_space)
+            tokens += self.tokenizer.encode_text(part[:-1] if has_space else part)
+        tokens.append(EOS)
+        if len(tokens) > self.longest:
+            raise ValueError(
+                f"the text {_start(text)!r} has {len(tokens)} tokens, begin and end included, and this model reads "
+                f"{self.longest}; shorten it"
+            )
+        return EncodedMasks(tuple(tokens), tuple(places), tuple(spaces))
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[FilledText]:
+        options = PredictMasked() if options is None else options
+        check_top(options, len(self.tokenizer) - SPECIAL, "tokens")
+        encoded = [self.encode(text) for text in inputs]
+        outputs: list[FilledText | None] = [None] * len(inputs)
+        # texts of similar length together, so that little padding is computed
+        order = sorted(range(len(inputs)), key=lambda n: len(encoded[n].tokens))
+        with observe():
+            for start in range(0, len(order), _BATCH):
+                index = order[start : start + _BATCH]
+                with torch.no_grad():
+                    logits = self._logits([encoded[n] for n in index])
+                for n, rows in zip(index, logits, strict=True):
+                    outputs[n] = self._filled(inputs[n], encoded[n], rows, options.top)
+        return [output for output in outputs if output is not None]
+
+    def _logits(self, encoded: Sequence[EncodedMasks]) -> list[Tensor]:  # "m v" each
+        """The logits at the masks of each text."""
+        tokens, lengths = self._pad(encoded)
+        is_masked = torch.zeros_like(tokens, dtype=torch.bool)
+        for row, each in enumerate(encoded):
+            is_masked[row, list(each.places)] = True
+        is_ragged = len(set(lengths.tolist())) > 1
+        with eval_mode(self.model):
+            states = self.model.encoder(tokens, Lengths(lengths) if is_ragged else None)
+            logits = self.model.output(self.model.head(states[is_masked]))
+        return list(logits.split([len(each.places) for each in encoded]))
+
+    def _pad(self, encoded: Sequence[EncodedMasks]) -> tuple[Tensor, Tensor]:  # -> "b t", "b"
+        lengths = [len(each.tokens) for each in encoded]
+        rows = [[*each.tokens, *[PAD] * (max(lengths) - len(each.tokens))] for each in encoded]
+        return torch.tensor(rows, device=self.device), torch.tensor(lengths, device=self.device)
+
+    def _filled(self, text: str, encoded: EncodedMasks, logits: Tensor, top: int) -> FilledText:  # logits "m v"
+        """Candidates are tokens of text alone; their probabilities are among all tokens."""
+        probabilities = logits.cpu().double().softmax(-1)[:, SPECIAL : len(self.tokenizer)]
+        best = probabilities.topk(top, -1)
+        candidates = tuple(
+            tuple(
+                Candidate(SPECIAL + n, self._display(SPECIAL + n, has_space), p)
+                for n, p in zip(tokens, row, strict=True)
+            )
+            for tokens, row, has_space in zip(
+                best.indices.tolist(), best.values.tolist(), encoded.has_space, strict=True
+            )
+        )
+        first, *others = text.split(MASK)
+        filled = first
+        for each, has_space, part in zip(candidates, encoded.has_space, others, strict=True):
+            filled = (filled[:-1] if has_space else filled) + self.tokenizer.token_text(each[0].token) + part
+        return FilledText(encoded, candidates, filled)
+
+    def _display(self, token: int, has_space: bool) -> str:
+        """A token as it reads in place of the mask: ## joins a letter to the word before the space."""
+        (piece,) = self.tokenizer.pieces([token])
+        if not has_space:
+            return piece
+        return piece.removeprefix("▁") if piece.startswith("▁") else f"##{piece}" if piece[0].isalnum() else piece
+
+    def text(self, output: FilledText) -> str:
+        """Candidates with probabilities, separated by tabs; " | " separates masks."""
+        return " | ".join(
+            "\t".join(f"{each.text} {100 * each.probability:.1f} %" for each in candidates)
+            for candidates in output.candidates
+        )
+
+    def json(self, output: FilledText) -> dict[str, Any]:
+        masks = [
+            [{"token": each.text, "probability": each.probability} for each in candidates]
+            for candidates in output.candidates
+        ]
+        return {"masks": masks, "filled": output.filled}
+
+    def summary(self, output: FilledText) -> str:
+        return output.filled
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """Σ −log p(token) over the masks of each text; a target has one token per mask, separated by white space."""
+        encoded = [self.encode(text) for text in inputs]
+        right = [self._target_tokens(each, target) for each, target in zip(encoded, targets, strict=True)]
+        losses = [
+            -logits.log_softmax(-1).gather(-1, torch.tensor(tokens, device=self.device)[:, None]).sum()
+            for logits, tokens in zip(self._logits(encoded), right, strict=True)
+        ]
+        return torch.stack(losses)
+
+    def _target_tokens(self, encoded: EncodedMasks, target: str) -> list[int]:
+        words = [target] if len(encoded.places) == 1 else target.split()
+        ids = [
+            self.tokenizer.encode_text(f" {word}" if has_space else word)
+            for word, has_space in zip(words, encoded.has_space, strict=False)
+        ]
+        if len(words) != len(encoded.places) or any(len(each) != 1 for each in ids):
+            raise ValueError(
+                f"target {target!r} must have one token of the vocabulary per {MASK}, {len(encoded.places)} in all; "
+                f"write {MASK} once per token"
+            )
+        return [token for (token,) in ids]
+
+    @property
+    def embedding(self) -> nn.Module | None:
+        return self.model.encoder.embedding
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        tokens, _ = self._pad([self.encode(text) for text in inputs])
+        return self.model.encoder.embedding(tokens)
+
+    # The attention behind a guess
+
+    def label(self, recording: Recording, given: str, output: FilledText) -> Recording:
+        """Rows and columns are the tokens of the text."""
+        mask = mask_token(self.tokenizer)
+        pieces = tuple(MASK if token == mask else self.tokenizer.pieces([token])[0] for token in output.encoded.tokens)
+        about = {**recording.about, "text": given, "said": self.text(output).replace("\t", ", "), "keys": "tokens"}
+        return replace(recording, queries=pieces, keys=pieces, about=about)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return MaskedSession(self, options, picture)
+
+
+class MaskedSession(PredictionSession):
+    """Counts unknown tokens."""
+
+    def __init__(self, predictor: MaskedLMPredictor, options: Any, picture: Path | None) -> None:
+        super().__init__(predictor, options, picture)
+        self.num_unknown = 0
+
+    def add(self, inputs: Sequence[str], outputs: Sequence[FilledText], first: int) -> None:
+        super().add(inputs, outputs, first)
+        self.num_unknown += sum(output.encoded.num_unknown for output in outputs)
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        if self.num_unknown:
+            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
+            count = plural(self.num_unknown, "token")
+            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
+        if self.picture is not None:
+            notes.append(f"the attention is drawn in {self.picture}")
+        return notes
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
