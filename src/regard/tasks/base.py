@@ -7,7 +7,7 @@ problem, `predictor.py` its Predictor. Outside of the folder it is one line in `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -324,6 +324,11 @@ class LabelledImageConfig(TaskConfig):
             object.__setattr__(self, "train", Path(self.train))
         super().__post_init__()
         self._check_files_given(["size"], "images", "train=FOLDER")
+
+
+def as_paths(value: str | Path | Iterable[str | Path]) -> tuple[Path, ...]:
+    """One path or several, as a tuple."""
+    return (Path(value),) if isinstance(value, str | Path) else tuple(map(Path, value))
 
 
 def _is_given(value: object) -> bool:

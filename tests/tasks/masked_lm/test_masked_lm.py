@@ -190,3 +190,8 @@ def test_single_tokens_and_whole_words_are_chosen() -> None:
     edges = np.flatnonzero(letters[1:] & letters[:-1])
     assert (words[edges] == words[edges + 1]).all()
     assert not (tokens[edges] == tokens[edges + 1]).all()
+
+
+def test_one_file_needs_no_tuple(text: Path) -> None:
+    for train in (text, str(text), [text]):
+        assert MaskedLM.of(train=train).train == (text,)

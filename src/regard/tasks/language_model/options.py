@@ -16,7 +16,7 @@ from regard.common.option_checks import (
     check_split,
 )
 from regard.common.option_fields import left_open, option, resolve
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.base import Budget, ModelOptions, TaskConfig, as_paths
 
 if TYPE_CHECKING:
     from regard.models.language_model import LanguageModel
@@ -321,7 +321,7 @@ class LanguageModelConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         for name in ("train", "valid", "test"):
-            object.__setattr__(self, name, tuple(map(Path, getattr(self, name))))
+            object.__setattr__(self, name, as_paths(getattr(self, name)))
         super().__post_init__()
         self._check_files_given(["valid", "test"], "text", "train")
         check_at_least(self, 1, {"vocabulary": 8000, "segment": 128, "batch": 16, "valid_tokens": 20_000})

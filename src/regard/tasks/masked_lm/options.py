@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
 from regard.common.option_fields import at_least, left_open
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.base import Budget, ModelOptions, TaskConfig, as_paths
 
 if TYPE_CHECKING:
     from regard.models.bert import BERTMaskedLM
@@ -153,7 +153,7 @@ class MaskedLM(TaskConfig):
 
     def __post_init__(self) -> None:
         for name in ("train", "valid", "test"):
-            object.__setattr__(self, name, tuple(map(Path, getattr(self, name))))
+            object.__setattr__(self, name, as_paths(getattr(self, name)))
         super().__post_init__()
         self._check_files_given(["valid", "test"], "text", "train")
         check_at_least(self, 1, {"vocabulary": 4000, "batch": 16, "valid_tokens": 20_000})
