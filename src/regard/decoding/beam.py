@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
+from regard.decoding.margins import Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, impossible, top_tokens
 from regard.decoding.paths import MIN_ALIVE
 from regard.decoding.protocol import AligningDecoder, Decoder, DecodingState, Hypothesis
@@ -56,6 +57,7 @@ def beam(
     greedy_first = True  # slot 0 is that of the greedy hypothesis
     covered = torch.zeros(b, 1, 1, device=device) if coverage else None  # "r n s"
     history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r"; the slot before "r n"; the token "r n"
+    margins = Margins(b, device)
     for t in range(1, max(spans) + 1):
         if coverage:
             step = cast(AligningDecoder, decoder).step(tokens, state, weights=True)
@@ -66,13 +68,16 @@ def beam(
             what = f"a beam of {size:,} hypotheses"
             check_search_fits(step, size, max(spans), BYTES_PER_TOKEN, what, "take a smaller beam, such as 5")
             finished = FinishedHypotheses(b, nbest, device)
-        # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others
-        log_p, candidates, end = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, size + 1)
+        # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others; and
+        # the next one, for the margin
+        log_p, candidates, end = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, size + 2)
         if covered is not None:
             if step.weights is None:
                 raise ValueError(f"coverage={coverage} needs the weights of attention, but decoder.step gave none")
             covered = covered + step.weights
-        ends, going, slot, token = _continuations(log_p, candidates, end, log_prob, eos, size - 1, greedy_first)
+        ends, going, slot, token, decisions = _continuations(
+            log_p, candidates, end, log_prob, eos, size - 1, greedy_first
+        )
 
         penalty = _penalty(t, length_penalty)
         bonus = None if covered is None else coverage * _coverage(covered, source_lengths, rows)
@@ -81,17 +86,21 @@ def beam(
         if bool((ends > -torch.inf).any()):
             slots = torch.arange(ends.shape[1], device=device).expand_as(ends)
             scores = ends / penalty if bonus is None else ends / penalty + bonus
-            finished.add(rows, scores, ends, t, slots, torch.full_like(slots, eos))
+            decisions.append(finished.add(rows, scores, ends, t, slots, torch.full_like(slots, eos)))
         if t in spans:
             over = (limits[rows] == t).unsqueeze(-1)
             cut, going = going.masked_fill(~over, -torch.inf), going.masked_fill(over, -torch.inf)
             scores = cut / penalty if bonus is None else cut / penalty + bonus.gather(1, slot)
-            finished.add(rows, scores, cut, t, slot, token)
-        log_prob, unfinished = going, None
+            decisions.append(finished.add(rows, scores, cut, t, slot, token))
+        alive = unfinished = None
         # as long as no sentence is finished, only the impossible ones are given up
         if not finished.is_empty or bool((going == -torch.inf).any()):
             bound = going / longest[rows].clamp(min=_penalty(t + 1, length_penalty)).unsqueeze(-1)
             alive = bound > finished.score[rows, -1:]
+            decisions.append((bound, finished.score[rows, -1:]))
+        margins.add(rows, *decisions)
+        log_prob = going
+        if alive is not None:
             log_prob = going.masked_fill(~alive, -torch.inf)
             columns = alive.any(0).tolist()
             if not any(columns):
@@ -110,14 +119,16 @@ def beam(
             state = state.reorder(slot)
             covered = None if covered is None else covered[torch.arange(len(rows), device=device).unsqueeze(-1), slot]
         tokens = token
-    return finished.hypotheses(history, eos)
+    return finished.hypotheses(history, eos, margins)
 
 
 def _continuations(
     log_p: Tensor, candidates: Tensor, end: Tensor, log_prob: Tensor, eos: int, others: int, greedy_first: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # "r n k", "r n k", "r n", "r n" -> "r n", then "r m" each
-    """log p of hypotheses that end here (or minus infinity), and of the continued ones, with their slot and token."""
-    k = log_p.shape[-1]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
+    # "r n k", "r n k", "r n", "r n" -> "r n", then "r m" each
+    """log p of hypotheses that end here (or minus infinity), and of the continued ones, with their slot and token; and
+    the decisions."""
+    k, decisions = log_p.shape[-1], []
     end = end + log_prob
     counts = torch.zeros_like(end, dtype=torch.bool)
     going, index = end[:, :0], end[:, :0].long()  # "r m", and the index in "n k"
@@ -125,14 +136,18 @@ def _continuations(
     if greedy_first:
         # the first is the most probable before the sums are made, which may round two tokens to one
         counts[:, :1] = candidates[:, 0, :1] == eos
+        decisions.append(consecutive(log_p[:, 0] + log_prob[:, :1], 1))
         going, index = sums[:, 0, :1].clone(), torch.zeros_like(candidates[:, 0, :1])
         sums[:, 0, 0] = -torch.inf
     if others:
         # of equals the first slot's, then the more probable
-        rest, rest_index = (part[:, :others] for part in sums.flatten(1).sort(dim=1, descending=True, stable=True))
+        ranked, order = sums.flatten(1).sort(dim=1, descending=True, stable=True)
+        rest, rest_index = ranked[:, :others], order[:, :others]
         counts |= end >= rest[:, -1:]
+        decisions += [(end, rest[:, -1:]), consecutive(ranked[:, others - 1 :], 1)]
         going, index = torch.cat((going, rest), 1), torch.cat((index, rest_index), 1)
-    return end.masked_fill(~counts, -torch.inf), going, index // k, candidates.flatten(1).gather(1, index)
+    token = candidates.flatten(1).gather(1, index)
+    return end.masked_fill(~counts, -torch.inf), going, index // k, token, decisions
 
 
 class FinishedHypotheses:
@@ -144,8 +159,11 @@ class FinishedHypotheses:
         self.last = torch.zeros(b, nbest, 3, dtype=torch.long, device=device)  # step, slot before it, token
         self.is_empty = True
 
-    def add(self, rows: Tensor, score: Tensor, log_prob: Tensor, t: int, slot: Tensor, token: Tensor) -> None:
-        """Those of "r m" compete whose log p is not minus infinity; of equals the earlier one stays ahead."""
+    def add(
+        self, rows: Tensor, score: Tensor, log_prob: Tensor, t: int, slot: Tensor, token: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Those of "r m" compete whose log p is not minus infinity; of equals the earlier one stays ahead. Returns the
+        decisions of the ranking."""
         self.is_empty = False
         self.score, self.log_prob = self.score.to(score.dtype), self.log_prob.to(score.dtype)
         score = torch.cat((self.score[rows], score.masked_fill(log_prob == -torch.inf, -torch.inf)), 1)
@@ -155,8 +173,11 @@ class FinishedHypotheses:
         order = order[:, : self.score.shape[1]]
         self.score[rows], self.log_prob[rows] = score[:, : order.shape[1]], log_prob.gather(1, order)
         self.last[rows] = last.take_along_dim(order.unsqueeze(-1), 1)
+        return consecutive(score, order.shape[1])
 
-    def hypotheses(self, history: list[tuple[Tensor, Tensor, Tensor]], eos: int) -> list[list[Hypothesis]]:
+    def hypotheses(
+        self, history: list[tuple[Tensor, Tensor, Tensor]], eos: int, margins: Margins
+    ) -> list[list[Hypothesis]]:
         """The sentences, traced back from slot to slot."""
         step, start, last = self.last.unbind(-1)  # "b k"
         path = last.new_zeros(*last.shape, len(history))
@@ -169,12 +190,12 @@ class FinishedHypotheses:
             path[rows, :, t] = token.gather(1, index)
             slot[rows] = before.gather(1, index)
         hypotheses = []
-        for paths, lasts, scores, sums in zip(
-            *(part.tolist() for part in (path, self.last, self.score, self.log_prob)), strict=True
+        for paths, lasts, scores, sums, margin in zip(
+            *(part.tolist() for part in (path, self.last, self.score, self.log_prob, margins.smallest)), strict=True
         ):
             hypotheses.append(
                 [
-                    Hypothesis(tuple(p[: t - 1]) + (() if token == eos else (token,)), lp, score, token == eos)
+                    Hypothesis(tuple(p[: t - 1]) + (() if token == eos else (token,)), lp, score, token == eos, margin)
                     for p, (t, _, token), score, lp in zip(paths, lasts, scores, sums, strict=True)
                     if score > -torch.inf
                 ]

@@ -8,11 +8,13 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from regard.decoding.next_tokens import check_possible, top_tokens
+from regard.decoding.margins import Margins, consecutive
+from regard.decoding.next_tokens import check_arguments, check_possible, top_tokens
 from regard.decoding.paths import decode_paths
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
 
@@ -29,11 +31,18 @@ def greedy(
 ) -> list[Hypothesis]:  # bos, limits "b"
     """y_t = argmax p(y | y_<t); of equals the lowest id."""
 
+    check_arguments(limits, eos, forbidden)
+    margins = Margins(len(limits), limits.device)
+
     def choose(step: Step, alive: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        log_p, tokens, _ = top_tokens(step, alive, rows, t, eos, forbidden, 1)
-        tokens, log_p = tokens.squeeze(-1), log_p.squeeze(-1)
+        log_p, tokens, _ = top_tokens(step, alive, rows, t, eos, forbidden, 2)
+        margins.add(rows, consecutive(log_p.squeeze(1), 1))
+        tokens, log_p = tokens[..., 0], log_p[..., 0]
         check_possible(log_p, alive)
         return tokens, log_p
 
     paths = decode_paths(decoder, state, choose, 1, bos, eos, limits, forbidden)
-    return [hypothesis for (hypothesis,) in paths]
+    return [
+        replace(hypothesis, margin=margin)
+        for (hypothesis,), margin in zip(paths, margins.smallest.tolist(), strict=True)
+    ]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.decoding.beam import BYTES_PER_TOKEN, FinishedHypotheses, check_sizes
+from regard.decoding.margins import Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, top_tokens
 from regard.decoding.paths import MIN_ALIVE
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis
@@ -41,6 +42,7 @@ def normalized_beam(
     rows = torch.arange(b, device=device)  # the sentence of each row of the batch
     tokens, log_prob = first_tokens(bos, limits), torch.zeros(b, 1, device=device)
     history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r"; the slot before "r n"; the token "r n"
+    margins = Margins(b, device)
     for t in range(1, int(limits.max()) + 1):
         step = decoder.step(tokens, state)
         state = step.state
@@ -48,21 +50,27 @@ def normalized_beam(
             what = f"a beam of {size:,} hypotheses"
             check_search_fits(step, size, int(limits.max()), BYTES_PER_TOKEN, what, "take a smaller beam, such as 4")
             finished = FinishedHypotheses(b, size, device)
-        log_p, candidates, _ = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, 2 * size)
+        # the most that could be kept, of which half end, and the next one, for the margin
+        most = 2 * size + 1
+        log_p, candidates, _ = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, most)
         k, sums = log_p.shape[-1], (log_p + log_prob.unsqueeze(-1)).flatten(1)
-        sums, index = (part[:, : 2 * size] for part in sums.sort(dim=1, descending=True, stable=True))
+        sums, index = (part[:, :most] for part in sums.sort(dim=1, descending=True, stable=True))
         slot, token = index // k, candidates.flatten(1).gather(1, index)
 
         is_end = token == eos
+        decisions = [consecutive(sums[:, size - 1 :], 1)]
         ends = (is_end | (limits[rows] == t).unsqueeze(-1)) & (torch.arange(sums.shape[1], device=device) < size)
         if bool(ends.any()):
             ended = sums.masked_fill(~ends, -torch.inf)
-            finished.add(rows, ended / t**length_penalty, ended, t, slot, token)
+            decisions.append(finished.add(rows, ended / t**length_penalty, ended, t, slot, token))
 
         going, order = sums.masked_fill(is_end, -torch.inf).sort(dim=1, descending=True, stable=True)
+        decisions.append(consecutive(going[:, size - 1 :], 1))
         log_prob, order = going[:, :size], order[:, :size]
         slot, token = slot.gather(1, order), token.gather(1, order)
-        goes_on = (log_prob[:, 0] / t**length_penalty > finished.score[rows, -1]) & (limits[rows] > t)
+        best, worst = log_prob[:, :1] / t**length_penalty, finished.score[rows, -1:]
+        margins.add(rows, *decisions, (best, worst))
+        goes_on = (best > worst).squeeze(1) & (limits[rows] > t)
         if not bool(goes_on.any()):
             break
         log_prob = log_prob.masked_fill(~goes_on.unsqueeze(-1), -torch.inf)
@@ -72,4 +80,4 @@ def normalized_beam(
             state = state.select_sentences(kept)
             rows, log_prob, slot, token = (part[kept] for part in (rows, log_prob, slot, token))
         state, tokens = state.reorder(slot), token
-    return [hypotheses[:nbest] for hypotheses in finished.hypotheses(history, eos)]
+    return [hypotheses[:nbest] for hypotheses in finished.hypotheses(history, eos, margins)]

@@ -4,7 +4,7 @@ A decoder follows n hypotheses for each of b sentences, and stores once what the
 first state is made is left to the model: an encoder-decoder makes it from a source, a language model from a prompt.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self
 
 from torch import Tensor, nn
@@ -79,3 +79,5 @@ class Hypothesis:
     log_prob: float  # Σ log p(token) under the decoder, EOS included where it was reached
     score: float  # what a beam ranks by; log_prob elsewhere
     finished: bool  # EOS was reached within the limit
+    # of the closest decision of its search, see `Margins`; 0 where the search does not measure it
+    margin: float = field(default=0.0, compare=False)

@@ -137,4 +137,9 @@ def run_search(
 def _with_beam_score(hypothesis: Hypothesis, length_penalty: float) -> Hypothesis:
     """With the score that a beam gives: log p / ((5 + |y|) / 6)^α, where |y| counts the end of the sentence."""
     length = len(hypothesis.tokens) + hypothesis.finished
-    return replace(hypothesis, score=hypothesis.log_prob / ((5 + length) / 6) ** length_penalty)
+    return replace(hypothesis, score=beam_score(hypothesis.log_prob, length, length_penalty))
+
+
+def beam_score(log_prob: float, length: int, length_penalty: float) -> float:
+    """The score of a beam without coverage, where `length` counts the end of the sentence."""
+    return log_prob / ((5 + length) / 6) ** length_penalty
