@@ -4,8 +4,9 @@
 
 `regard serve RUN` runs in a separate process on this machine. Each client sends its next request as soon as it has an
 answer: one sentence, beam 5, every eighth with its alignment; or, for a run of an image task, one image, every eighth
-with its maps. Every answer is compared with the output of the model for the same input alone, computed beforehand. Then
-the same clients alternate between a service with batching and one without.
+with its maps. Every answer must be the same JSON as the answer to the same request alone, computed beforehand. Then the
+same clients alternate between a service with batching and one without. Before that, in this process: the changes of
+numbers by their batch, compared with the bounds of `regard.serve.rounding`, and the cost of answers that have none.
 """
 
 import argparse
@@ -36,96 +37,48 @@ from benchmarks.measured import About
 from benchmarks.report import RESULTS
 from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summary
 from benchmarks.timing import Spread, spread
-from regard.decoding.search import Beam
 from regard.inference.limits import Limits
-from regard.inference.predictor import predict_recorded
-from regard.recording.record import record
+from regard.serve.http.body_models import validate
+from regard.serve.rounding import noise_of
 from regard.tasks._image_data import read_pixels
-from regard.tasks._image_endpoint import ImageEndpoint
-from regard.tasks._image_maps import spatial_maps
 from regard.tasks._image_predictors import ImageInput, ImagePredictor
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.registry import read_config
-from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.task import read
 
-SENTENCES, PICTURES, LOOKED, ROUNDS = 400, 200, 8, 3
+SENTENCES, PICTURES, ATTENDED, ROUNDS, BATCH = 384, 192, 8, 3, 32
 # suffixes of the names of result files, by task
 NAMES = {"translate": "", "classify-image": "-pictures", "glimpse": "-glimpses", "caption": "-captions"}
-# the tolerance of scores and weights
-SLACK = 1e-4
-GAIN = Bound("least", 3)
+GAIN, COST = Bound("least", 3), Bound("most", 1.25)
 
 HOW = """\
 Clients and service run on the same machine, over loopback, with persistent connections; a client sends its next request
 as soon as it has an answer. A request has one sentence, beam 5; every eighth asks for the alignment. Every answer is
-compared with the output for the same sentence alone, computed beforehand: text, score and weights, within 1e-4. "One by
-one" is the same service with `--batch 1`; both services alternate, and the ratio is computed within each round.
+compared with the answer to the same request alone, computed beforehand, and must be the same JSON. "One by one" is the
+same service with `--batch 1`; both services alternate, and the ratio is computed within each round. The cost of equal
+answers is the CPU time of the endpoint in this process, divided by that of a search whose numbers are not settled.
 """
 HOW_SEEN = """\
 Clients and service run on the same machine, over loopback, with persistent connections; a client sends its next
 request as soon as it has an answer. A request has one image, 96 by 64 pixels of noise as PNG; every eighth asks for
-the attention maps. Every answer is compared with the output for the same image alone, computed beforehand: the
-caption, and within 1e-4 probabilities, locations of glimpses and weights. "One by one" is the same service with
-`--batch 1`; both services alternate, and the ratio is computed within each round.
+the attention maps. Every answer is compared with the answer to the same request alone, computed beforehand, and must be
+the same JSON. "One by one" is the same service with `--batch 1`; both services alternate, and the ratio is computed
+within each round. The cost of equal answers is the CPU time of the endpoint in this process, divided by that of
+predictions whose numbers are not settled.
 """
 
 
 @dataclass(frozen=True, eq=False)
-class Right:
-    """A request with a text, and the right answer."""
+class Exchange:
+    """A request, and the answer to it alone."""
 
-    body: bytes
-    text: str
-    score: float
-    weights: torch.Tensor | None
-    path = "/v1/translate"
-
-    def agrees(self, answer: dict[str, list[dict[str, list[dict[str, object]]]]]) -> bool:
-        found = answer["answers"][0]["translations"][0]
-        same = found["text"] == self.text and abs(float(str(found["score"])) - self.score) < SLACK
-        if not same or self.weights is None:
-            return same and "alignment" not in found
-        looked = torch.tensor(found["alignment"]["weights"])  # type: ignore[call-overload,index]
-        return looked.shape == self.weights.shape and bool((looked - self.weights).abs().max() < SLACK)
-
-
-@dataclass(frozen=True, eq=False)
-class RightImage:
-    """A request with an image, and the right answer: the output of the model as JSON, and its maps if asked for."""
-
-    body: bytes
     path: str
-    output: dict[str, Any]
-    maps: tuple[torch.Tensor, ...] | None
+    body: bytes
+    answer: dict[str, Any]
 
     def agrees(self, answer: Any) -> bool:
-        (found,) = answer["answers"]
-        same = (
-            found.keys() - {"maps"} == self.output.keys()
-            and found.get("text") == self.output.get("text")
-            and found.get("words") == self.output.get("words")
-            and _near(_probabilities(found), _probabilities(self.output))
-            and _near(_places(found), _places(self.output))
-        )
-        if not same or self.maps is None:
-            return same and "maps" not in found
-        maps = [torch.tensor(each["weights"]) for each in found["maps"]]
-        return len(maps) == len(self.maps) and all(_near(a, b) for a, b in zip(maps, self.maps, strict=True))
-
-
-def _probabilities(output: dict[str, Any]) -> torch.Tensor:
-    """Of the classes in the order of their names: classes of nearly equal probability may be in either order."""
-    rows = sorted((each["name"], each["probability"]) for each in output.get("classes", ()))
-    return torch.tensor([probability for _, probability in rows])
-
-
-def _places(output: dict[str, Any]) -> torch.Tensor:
-    return torch.tensor([(place["x"], place["y"]) for place in output.get("path", ())])
-
-
-def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and bool(((a - b).abs() < SLACK).all())
+        """Whether an answer is the same JSON, in every digit and in the same order."""
+        return json.dumps(answer) == json.dumps(self.answer)
 
 
 @dataclass
@@ -150,48 +103,95 @@ class Load:
         return sum(number for status, number in self.statuses.items() if status >= 500)
 
 
-def answers(run: Path) -> "Sequence[Right | RightImage]":
-    """Requests, and the answer that the run gives to each alone."""
-    if (name := read_config(run).name) not in NAMES:
-        raise ValueError(f"it is a run of {name}, which is not measured; name a run of {', '.join(NAMES)}")
-    loaded = load_run(run, "best", "cpu")
-    torch.set_num_threads(1)
-    predictor = loaded.predictor
-    return _image_answers(predictor) if isinstance(predictor, ImagePredictor) else _translations(loaded)
+class Served:
+    """The endpoint of a run in this process, and requests to it: bodies and the inputs in them, with no attention."""
+
+    def __init__(self, run: Path) -> None:
+        if (name := read_config(run).name) not in NAMES:
+            raise ValueError(f"it is a run of {name}, which is not measured; name a run of {', '.join(NAMES)}")
+        self.loaded = load_run(run, "best", "cpu")
+        torch.set_num_threads(1)
+        self.predictor = self.loaded.predictor
+        self.endpoint: Any = self.predictor.endpoint(Limits(), run=run.name, step=0)
+        is_image = isinstance(self.predictor, ImagePredictor)
+        self.bodies, self.inputs = _images(self.predictor) if is_image else _sentences(self.loaded)
+
+    def request(self, body: dict[str, Any]) -> Any:
+        request = self.endpoint.read(validate(self.endpoint.schema.request, body))
+        return request if self.endpoint.unpack is None else self.endpoint.unpack(request, lambda: False)
+
+    def exchanges(self) -> list[Exchange]:
+        """The requests, every eighth with its attention, and the answer to each alone."""
+        detail = "maps" if isinstance(self.predictor, ImagePredictor) else "alignment"
+        exchanges = []
+        for n, plain in enumerate(self.bodies):
+            body = {**plain, detail: self.endpoint.attends and n % ATTENDED == 0}
+            (answer,) = self.endpoint.answer([self.request(body)])
+            exchanges.append(Exchange(f"/v1/{self.endpoint.name}", json.dumps(body).encode(), answer))
+        return exchanges
+
+    def predict(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the endpoint computes, without the law: outputs as JSON that depend on the batch."""
+        return [self.predictor.json(output) for output in self.predictor.predict(inputs)]
 
 
-def _image_answers(predictor: ImagePredictor[Any]) -> list[RightImage]:
-    stats, draw, made = predictor.stats, np.random.default_rng(0), []
-    attends = ImageEndpoint(predictor, Limits(), run="", step=0).attends
-    for n in range(PICTURES):
+def _images(predictor: ImagePredictor[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+    stats, draw, bodies, inputs = predictor.stats, np.random.default_rng(0), [], []
+    for _ in range(PICTURES):
         held = io.BytesIO()
         Image.fromarray(draw.integers(0, 256, (64, 96, 3), np.uint8)).save(held, "PNG")
-        given = ImageInput(read_pixels(held.getvalue(), stats))
-        asked = attends and n % LOOKED == 0
-        maps = None
-        if asked:
-            (output,), recording = predict_recorded(predictor, [given], record=lambda: record(predictor.model))
-            maps = tuple(each.weights for each in spatial_maps(recording, 0))
-        else:
-            (output,) = predictor.predict([given])
-        body = {"image": base64.b64encode(held.getvalue()).decode(), "maps": asked}
+        bodies.append({"image": base64.b64encode(held.getvalue()).decode()})
         if stats.classes:
-            body["top"] = len(stats.classes)
-        answer = predictor.answer(output, max(len(stats.classes), 1))
-        made.append(RightImage(json.dumps(body).encode(), f"/v1/{predictor.served_as}", answer, maps))
-    return made
+            bodies[-1]["top"] = len(stats.classes)
+        inputs.append(ImageInput(read_pixels(held.getvalue(), stats)))
+    return bodies, inputs
 
 
-def _translations(loaded: LoadedRun) -> list[Right]:
-    translator = loaded.predictor
-    assert isinstance(translator, Translator)
-    made = []
-    for n, text in enumerate(read(loaded.config).test.source[:SENTENCES]):  # type: ignore[arg-type]
-        ((best,),) = translator.translate([text], Beam(5))
-        looked = translator.attends and n % LOOKED == 0
-        weights = translator.align([text], [best])[0].weights if looked else None
-        made.append(Right(json.dumps({"text": text, "alignment": looked}).encode(), best.text, best.score, weights))
-    return made
+def _sentences(loaded: LoadedRun) -> tuple[list[dict[str, Any]], list[Any]]:
+    texts = list(read(loaded.config).test.source[:SENTENCES])  # type: ignore[arg-type]
+    return [{"text": text} for text in texts], texts
+
+
+def _cost(served: Served) -> Row:
+    """The CPU time of batches of the endpoint, divided by that of the predictor alone; the order alternates."""
+    requests = [served.request(body) for body in served.bodies]
+    ratios = []
+    for start in range(0, max(1, len(requests) - BATCH + 1), BATCH):
+        part = slice(start, start + BATCH)
+        ways = [lambda at=part: served.endpoint.answer(requests[at]), lambda at=part: served.predict(served.inputs[at])]
+        took = [0.0, 0.0]
+        for n in (0, 1, 1, 0):
+            before = time.process_time()
+            ways[n]()
+            took[n] += time.process_time() - before
+        ratios.append(took[0] / took[1])
+    clock = f"CPU time, n = {len(ratios)} batches"
+    return Row(
+        f"batches of {BATCH}", "answers : outputs that depend on the batch", "× the time", spread(ratios), COST, clock
+    )
+
+
+def _noise(served: Served) -> Row:
+    """The largest change of a number between a batch and the input alone, as a share of the bound on it."""
+    shares = [0.0]
+    for start in range(0, len(served.inputs), BATCH):
+        inputs = served.inputs[start : start + BATCH]
+        for given, together in zip(inputs, served.predict(inputs), strict=True):
+            (alone,) = served.predict([given])
+            shares += _changes(together, alone, "")
+    return amount(f"batches of {BATCH}", "change of numbers by the batch : bound", None, max(shares), 1)
+
+
+def _changes(a: Any, b: Any, name: str) -> Iterator[float]:
+    """|a − b| of each pair of numbers, as a share of the bound; nothing where the outputs are not the same."""
+    if isinstance(a, float) and isinstance(b, float):
+        yield abs(a - b) / max(noise_of(b, name), 1e-300)
+    elif isinstance(a, dict) and isinstance(b, dict) and list(a) == list(b):
+        for key in a:
+            yield from _changes(a[key], b[key], key)
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for one, other in zip(a, b, strict=True):
+            yield from _changes(one, other, name)
 
 
 @contextmanager
@@ -219,9 +219,7 @@ def processor_time(pid: int) -> float:
     return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _client(
-    port: int, right: "Sequence[Right | RightImage]", numbers: "count[int]", until: float, load: Load
-) -> None:
+async def _client(port: int, right: Sequence[Exchange], numbers: "count[int]", until: float, load: Load) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     start = 0.0
     while start < until:
@@ -239,7 +237,7 @@ async def _client(
     await writer.wait_closed()
 
 
-async def _clients(port: int, right: "Sequence[Right | RightImage]", clients: int, seconds: float) -> Load:
+async def _clients(port: int, right: Sequence[Exchange], clients: int, seconds: float) -> Load:
     found, numbers = Load(), count()
     start = time.perf_counter()
     await asyncio.gather(*(_client(port, right, numbers, start + seconds, found) for _ in range(clients)))
@@ -247,7 +245,7 @@ async def _clients(port: int, right: "Sequence[Right | RightImage]", clients: in
     return found
 
 
-def under_load(at: tuple[int, int], right: "Sequence[Right | RightImage]", clients: int, seconds: float) -> Load:
+def under_load(at: tuple[int, int], right: Sequence[Exchange], clients: int, seconds: float) -> Load:
     port, pid = at
     before = processor_time(pid)
     found = asyncio.run(_clients(port, right, clients, seconds))
@@ -256,7 +254,10 @@ def under_load(at: tuple[int, int], right: "Sequence[Right | RightImage]", clien
 
 
 def measure(run: Path, clients: int, seconds: float) -> Iterator[Row]:
-    right = answers(run)
+    served = Served(run)
+    yield _noise(served)
+    yield _cost(served)
+    right = served.exchanges()
     with service(run) as together, service(run, "--batch", "1") as alone:
         for at in (together, alone):  # warm
             under_load(at, right, clients, min(2.0, seconds))
@@ -267,7 +268,7 @@ def measure(run: Path, clients: int, seconds: float) -> Iterator[Row]:
                 at: under_load(at, right, clients, seconds / 4) for at in ((together, alone), (alone, together))[n % 2]
             }
             rounds.append((ways[together], ways[alone]))
-        yield _gained(rounds, clients, GAIN if isinstance(right[0], Right) else None)
+        yield _gained(rounds, clients, GAIN if served.endpoint.name == "translate" else None)
 
 
 def _stood(load: Load, clients: int) -> Iterator[Row]:

@@ -34,7 +34,7 @@ PICTURES = [packed(drawn(n), kind) for n, kind in enumerate(["PNG", "JPEG", "PNG
 def probabilities(made: ImageEndpoint, data: bytes) -> dict[str, float]:
     """The probabilities of the classes of one image."""
     model, stats = made.predictor.model, made.predictor.stats
-    (row,) = class_probabilities(model, lambda x: model(x.double()), read_pixels(data, stats)[None], stats)
+    (row,) = class_probabilities(model, model, read_pixels(data, stats)[None], stats)
     return dict(zip(stats.classes, row.tolist(), strict=True))
 
 
@@ -49,7 +49,7 @@ def test_many_at_once_have_each_their_own_answer() -> None:
         assert got.status_code == 200
         (one,) = got.json()["answers"]
         wanted = probabilities(made, data)
-        assert {row["name"]: row["probability"] for row in one["classes"]} == pytest.approx(wanted, abs=1e-6)
+        assert {row["name"]: row["probability"] for row in one["classes"]} == pytest.approx(wanted, abs=5.1e-4)
         assert [row["probability"] for row in one["classes"]] == sorted(
             (row["probability"] for row in one["classes"]), reverse=True
         )
@@ -68,7 +68,7 @@ def test_maps_are_what_the_gates_weighed_by() -> None:
         )
         for look, m in zip(one["maps"], recording, strict=True):
             wanted = m.weights.dense().mean((0, 1, 2)).reshape(1, *(m.grid or ()))
-            torch.testing.assert_close(torch.tensor(look["weights"], dtype=torch.float64), wanted, atol=1e-6, rtol=0)
+            torch.testing.assert_close(torch.tensor(look["weights"]), wanted, atol=1e-6, rtol=0)
             assert (look["kind"], look["verified"]) == ("gate", True)
 
 
@@ -185,7 +185,7 @@ def test_images_are_recorded_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
     body = {"images": [sent(data) for data in PICTURES], "maps": True}
     whole = post(made, body).json()
     # SimAM keeps a weight per channel and patch: those of two images fit, not of five
-    monkeypatch.setattr("regard.tasks._image_endpoint._BUDGET", 2 * 8 * (4 * 77 + 8 * 24) + 1)
+    monkeypatch.setattr("regard.tasks._image_endpoint._BUDGET", 2 * 4 * (4 * 77 + 8 * 24) + 1)
     assert post(made, body).json() == whole
 
 
@@ -336,10 +336,10 @@ def test_a_path_of_glimpses() -> None:
     got = post(made, {"images": [sent(data) for data in PICTURES], "maps": True}).json()["answers"]
     stats, model = made.predictor.stats, made.predictor.model
     pixels = np.stack([read_pixels(data, stats) for data in PICTURES])
-    looked = model.look(image_tensor(pixels, stats).double())  # type: ignore[operator]
+    looked = model.look(image_tensor(pixels, stats))  # type: ignore[operator]
     for n, one in enumerate(got):
         assert [[2 * place["x"] - 1, 2 * place["y"] - 1] for place in one["path"]] == [
-            pytest.approx(place, abs=1e-6) for place in looked.places[n].tolist()
+            pytest.approx(place, abs=1.1e-3) for place in looked.places[n].tolist()
         ]
         (look,) = one["maps"]
         assert (look["kind"], look["verified"]) == ("glimpse", True)
@@ -380,7 +380,7 @@ def test_a_run_is_served(tmp_path: Path) -> None:
     try:
         with httpx.Client(base_url=service.address, timeout=60) as client:
             got = client.post("/v1/classify", json={"image": SMALL, "maps": True, "top": 10}).json()["answers"][0]
-            assert sum(row["probability"] for row in got["classes"]) == pytest.approx(1)
+            assert sum(row["probability"] for row in got["classes"]) == pytest.approx(1, abs=5e-3)
             assert [look["name"] for look in got["maps"]] == ["blocks.0.gate"]
             # a picture may be larger than a text
             large = client.post("/v1/classify", json={"image": "A" * 7_000_000})

@@ -1,6 +1,10 @@
 """An answer does not depend on its batch: the law for every endpoint, digit by digit, and the cases that need care."""
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +13,21 @@ import torch
 from tests.serve import pictures, texts
 from tests.serve.conftest import LINES, read
 from tests.serve.pictures import drawn, packed, sent
+from torch import Tensor, nn
 
+from regard.cli.main import main
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.search import Beam
+from regard.decoding.search import Greedy
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
-from regard.serve.rounding import DIGITS, TOLERANCE, is_clear, rounded, settle
+from regard.inference.margins import ranking_margin
+from regard.serve import rounding
+from regard.serve.rounding import NOISE, is_clear, noise_of, rounded, settle
 from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks._text_generation import GeneratedText
+from regard.tasks.loading import load_run
+from regard.tasks.registry import TASKS
+from regard.tasks.translate import endpoint as translate_endpoint
 from regard.tasks.translate.endpoint import TranslateEndpoint
 from regard.tasks.translate.options import Seq2SeqOptions, TransformerOptions
 from regard.tasks.translate.predictor import Translator
@@ -34,9 +46,9 @@ def image(made: Callable[[], Any]) -> Callable[[], ImageEndpoint]:
     return lambda: ImageEndpoint(made(), Limits(), run="tiny", step=1)
 
 
-LONGER = [*LINES[:11], *(" ".join(LINES[n : n + 4]) for n in range(9)), "a", ""]
+LONGER = [*LINES[:40], *(" ".join(LINES[n : n + 4]) for n in range(22)), "a", ""]
 TEXTS = [{"text": text} for text in LONGER]
-IMAGES = [{"image": sent(packed(drawn(n)))} for n in range(17)]
+IMAGES = [{"image": sent(packed(drawn(n)))} for n in range(64)]
 ENDPOINTS: dict[str, tuple[Callable[[], Endpoint], list[dict[str, Any]]]] = {
     "seq2seq": (
         lambda: translator(Seq2SeqOptions(width=16, hidden=24, dropout=0.0)),
@@ -51,56 +63,187 @@ ENDPOINTS: dict[str, tuple[Callable[[], Endpoint], list[dict[str, Any]]]] = {
 DETAIL = {"seq2seq": "alignment", "transformer": "alignment", "texts": "attention"}
 
 
-@pytest.mark.parametrize("name", ENDPOINTS)
-def test_an_answer_does_not_depend_on_its_batch(name: str) -> None:
-    make, bodies = ENDPOINTS[name]
-    endpoint, random = make(), np.random.default_rng(7)
-    bodies = [{**body, DETAIL.get(name, "maps"): n % 5 == 0} for n, body in enumerate(bodies)]
+def requests_of(endpoint: Endpoint, bodies: Sequence[dict[str, Any]]) -> list[Any]:
     requests = [read(endpoint, body) for body in bodies]
     if endpoint.unpack is not None:
         requests = [endpoint.unpack(request, lambda: False) for request in requests]
-    alone = [endpoint.answer([request])[0] for request in requests]
-    for size in (2, 5, len(requests)):
+    return requests
+
+
+def differences(endpoint: Endpoint, bodies: Sequence[dict[str, Any]], sizes: Sequence[int] = (2, 3, 7, 20, 64)) -> int:
+    """The number of answers that are not those of the same request alone, in batches of these sizes in any order."""
+    requests, random = requests_of(endpoint, bodies), np.random.default_rng(7)
+    alone, different = [json.dumps(endpoint.answer([request])[0]) for request in requests], 0
+    for size in sizes:
         chosen = random.permutation(len(requests))[:size]
-        assert endpoint.answer([requests[n] for n in chosen]) == [alone[n] for n in chosen]
+        answers = endpoint.answer([requests[n] for n in chosen])
+        different += sum(json.dumps(answer) != alone[n] for answer, n in zip(answers, chosen, strict=True))
+    return different
 
 
-def test_scores_of_float32_depend_on_the_batch() -> None:
-    """Why the model of an endpoint is in float64: in float32 a seventh decimal changes."""
-    served = translator(Seq2SeqOptions(width=16, hidden=24, dropout=0.0)).translator
-    assert served.dtype == torch.float64
-    served.model.float()
-    together = [hypothesis.log_prob for (hypothesis,) in served.translate(LONGER[:-1], Beam(5))]
-    alone = [served.translate([text], Beam(5))[0][0].log_prob for text in LONGER[:-1]]
-    assert rounded(together) != rounded(alone)
-    assert together == pytest.approx(alone, abs=1e-4)
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_an_answer_does_not_depend_on_its_batch(name: str) -> None:
+    make, bodies = ENDPOINTS[name]
+    detail = DETAIL.get(name, "maps")
+    assert differences(make(), [{**body, detail: n % 8 == 0} for n, body in enumerate(bodies)]) == 0
 
 
-STEP = 10.0**-DIGITS
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("settled")
+    words = [re.sub(" ", " x ", line) for line in LINES]
+    (folder / "texts.tsv").write_text("".join(f"{'good' if n % 3 else 'bad'}\t{w}\n" for n, w in enumerate(words)))
+    (folder / "lines.txt").write_text("\n".join(words) + "\n")
+    sentences = ("\n".join(f"{w} {'B-PLACE' if w in 'bd' else 'O'}" for w in line.split()) for line in words)
+    (folder / "columns.conll").write_text("\n\n".join(sentences) + "\n")
+    return folder
+
+
+TEXT_RUNS = {
+    "classify-text": "--train {}/texts.tsv --width 5 --hidden 6 --hops 2 --feed 7",
+    "tag": "--train {}/columns.conll --embedding 5 --characters 4 --hidden 6",
+    "language-model": "--train {}/lines.txt --width 8 --heads 2 --layers 1 --segment 24 --valid-tokens 30",
+}
+
+
+@pytest.mark.parametrize("task", TEXT_RUNS)
+def test_the_law_of_texts(task: str, files: Path) -> None:
+    threads = torch.get_num_threads()
+    try:
+        options = [
+            *TEXT_RUNS[task].format(files).split(),
+            "--batch",
+            "3" if task == "language-model" else "64",
+            "--threads",
+            "1",
+            "--steps",
+            "2",
+        ]
+        assert main(["train", task, *options, "--out", str(files / task)]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    made = load_run(files / task, "best", "cpu").predictor.endpoint(Limits(), run="tiny", step=2)
+    bodies = [{**body, "tokens": 9} for body in TEXTS[:20]] if task == "language-model" else TEXTS
+    assert differences(made, bodies) == 0
+
+
+def test_every_served_task_keeps_the_law() -> None:
+    served = {name for name, task in TASKS.items() if task.is_served}
+    assert served == {*TEXT_RUNS, "translate", "classify-image", "glimpse", "caption"}
+
+
+@contextmanager
+def noise(layer: nn.Module, size: float) -> Iterator[None]:
+    """Changes the logits of a layer in batches of more than one input: another machine, another order of sums."""
+    random = torch.Generator().manual_seed(3)
+
+    def change(module: nn.Module, inputs: Any, logits: Tensor) -> Tensor:
+        return logits if len(logits) == 1 else logits + size * torch.rand(logits.shape, generator=random)
+
+    hook = layer.register_forward_hook(change)
+    yield
+    hook.remove()
+
+
+def tie(layer: nn.Linear) -> None:
+    """Makes the last two classes or tokens equally probable, and more probable than the others."""
+    with torch.no_grad():
+        layer.weight[-1] = layer.weight[-2]
+        layer.bias[-2:] = layer.bias.max() + 9
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("name", ["seq2seq", "transformer"])
+def test_tied_tokens_are_decided_alone(name: str, beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails without the second computation: then the noise of the batch decides."""
+    served = ENDPOINTS[name][0]()
+    assert isinstance(served, TranslateEndpoint)
+    tie(served.translator.model.output)
+    bodies = [{"text": text, "beam": beam} for text in LONGER[:20]]
+    with noise(served.translator.model.output, 1e-6):
+        assert differences(served, bodies, (20,)) == 0
+        monkeypatch.setattr(translate_endpoint, "NOISE", -1.0)
+        assert differences(served, bodies, (20,)) > 0
+
+
+def final_layer(model: nn.Module) -> nn.Linear:
+    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+
+
+@pytest.mark.parametrize("name", ["texts", "classes", "captions"])
+def test_tied_outputs_are_decided_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, bodies = ENDPOINTS[name]
+    served: Any = make()
+    model = served.predictor.model
+    layer = model.output if name == "captions" else final_layer(model)
+    tie(layer)
+    with noise(layer, 1e-6):
+        assert differences(served, bodies[:20], (20,)) == 0
+        monkeypatch.setattr(rounding, "NOISE", -1.0)
+        assert differences(served, bodies[:20], (20,)) > 0
+
+
+def test_a_log_prob_at_the_end_of_an_interval_is_computed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search of two batches may give either number; the pass over the translation alone gives one."""
+    served = translator(Seq2SeqOptions(width=16, hidden=24, dropout=0.0))
+    ((found,),) = served.translator.translate(["a b"], Greedy())
+    exact = served.translator.log_prob("a b", found)
+    assert exact == pytest.approx(found.log_prob, abs=noise_of(exact, "log_prob"))
+
+    def answers() -> list[Any]:
+        near = [GeneratedText(found.text, found.tokens, x, 0.0, found.finished) for x in (-0.0125001, -0.0124999)]
+        return [served._translation("a b", hypothesis, Greedy()) for hypothesis in near]
+
+    first, second = answers()
+    assert first == second
+    assert first["log_prob"] == rounded(exact, "log_prob")
+    monkeypatch.setattr(translate_endpoint, "is_clear", lambda *_: True)
+    first, second = answers()
+    assert first["log_prob"] != second["log_prob"]
 
 
 @pytest.mark.parametrize(
     ("value", "clear"),
-    [(0.25, True), (3.5 * STEP, False), (3.5 * STEP + 2 * TOLERANCE, True), (-3.5 * STEP - TOLERANCE / 2, False),
-     (0.0, True), (1, True), ("a", True), ([0.25, 3.5 * STEP], False), ({"log_prob": 3.5 * STEP}, False),
-     ({"a": 0.25, "b": 0.25 - TOLERANCE / 2}, False), ({"a": 0.25, "b": 0.2}, True),
-     ([{"score": -1.0}, {"score": -1.0}], False), ([{"x": 0.5}, {"x": 0.5}], True)],
+    [(0.25, True), (0.0035, False), (0.0035 * (1 + 1e-5), True), (0.0, True), (1, True), ("a", True), (None, True),
+     ([0.25, 0.0035], False), ({"log_prob": -2.125}, False), ({"log_prob": -2.1251}, True), (float("inf"), True),
+     ({"path": [{"x": 0.0125, "y": 0.2}]}, False), ({"path": [{"x": 0.01251, "y": 0.2}]}, True)],
 )  # fmt: skip
 def test_clear(value: Any, clear: bool) -> None:
     assert is_clear(value) == clear
 
 
+@pytest.mark.parametrize(
+    ("value", "short"),
+    [({"log_prob": -9.1373}, {"log_prob": -9.14}), ({"score": -23.46}, {"score": -23.5}),
+     ({"score": -0.0004}, {"score": 0}), ({"log_prob": -1234.4}, {"log_prob": -1234.0}),
+     ({"a": 0.12346}, {"a": 0.123}), ([0.9996], [1.0]), ("a", "a")],
+)  # fmt: skip
+def test_rounded(value: Any, short: Any) -> None:
+    assert rounded(value) == short
+    assert str(rounded(-0.0)) == "0.0"
+
+
 def test_an_unclear_output_is_computed_alone() -> None:
-    """The end of an interval of rounding lies between the number of the batch and that of the input alone."""
-    alone, calls = [0.25, 3.5 * STEP + TOLERANCE / 3, 0.125], []
+    """The end of an interval of rounding lies between the number of the batch and that of the input alone; the third
+    output has no margin."""
+    alone, calls = [0.25, 0.0035000001, 0.125], []
 
     def compute(n: int) -> float:
         calls.append(n)
         return alone[n]
 
-    together = [0.25 + TOLERANCE / 3, 3.5 * STEP - TOLERANCE / 3, 0.125]
-    found = settle(together, lambda number: {"score": number, "text": "a"}, compute)
-    assert calls == [1]
-    assert [output for output, _ in found] == [together[0], alone[1], together[2]]
-    assert [written for _, written in found] == [{"score": round(number, DIGITS), "text": "a"} for number in alone]
-    assert round(together[1], DIGITS) != round(alone[1], DIGITS)
+    together = [0.25, 0.0034999999, 0.5]
+    margins = dict(zip(together, (1.0, 1.0, NOISE / 2), strict=True))
+    found = settle(together, lambda number: {"p": number, "text": "a"}, compute, margins.__getitem__)
+    assert calls == [1, 2]
+    assert found == [{"p": round(number, 3), "text": "a"} for number in alone]
+    assert round(together[1], 3) != round(alone[1], 3)
+
+
+def test_ranking_margin() -> None:
+    assert ranking_margin([0.5, 0.4, 0.1], 1) == pytest.approx(0.2)
+    assert ranking_margin([0.5, 0.4, 0.4], 1) == pytest.approx(0.2)
+    assert ranking_margin([0.5, 0.4, 0.4], 2) == 0
+    assert ranking_margin([0.5, 0.5, 0.0, 0.0], 1) == 0
+    assert ranking_margin([1.0, 0.0, 0.0], 3) == 1
+    assert ranking_margin([1.0], 1) == float("inf")

@@ -88,8 +88,8 @@ def test_together_as_alone(translating: Make, loaded: LoadedRun) -> None:
             assert [each["text"] for each in translations] == [hypothesis.text for hypothesis in hypotheses]
             assert [each["finished"] for each in translations] == [hypothesis.finished for hypothesis in hypotheses]
             for each, hypothesis in zip(translations, hypotheses, strict=True):
-                assert each["score"] == pytest.approx(hypothesis.score, abs=1e-5)
-                assert each["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-5)
+                assert each["score"] == pytest.approx(hypothesis.score, rel=5e-3, abs=1e-3)
+                assert each["log_prob"] == pytest.approx(hypothesis.log_prob, rel=5e-3, abs=5e-4)
                 if not request.alignment:
                     assert "alignment" not in each
                     continue

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.common.option_fields import at_least
 from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, Predictor
 from regard.models.bag_of_words import BagOfWords
 from regard.models.self_attentive import SelfAttentive
@@ -34,6 +35,7 @@ class PredictLabels:
 @dataclass(frozen=True)
 class Labels:
     probabilities: dict[str, float]
+    margin: float
 
 
 class TextClassifier(Predictor[str, Labels]):
@@ -74,7 +76,7 @@ class TextClassifier(Predictor[str, Labels]):
 
     def _labels(self, row: Sequence[float], options: PredictLabels) -> Labels:
         order = sorted(zip(CLASSES, row, strict=True), key=lambda item: item[1], reverse=options.order == "descending")
-        return Labels(dict(order[: options.top]))
+        return Labels(dict(order[: options.top]), ranking_margin([share for _, share in order], options.top))
 
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:
         raise NotImplementedError
@@ -84,6 +86,9 @@ class TextClassifier(Predictor[str, Labels]):
 
     def json(self, output: Labels) -> dict[str, Any]:
         return {"classes": output.probabilities}
+
+    def margin(self, output: Labels) -> float:
+        return output.margin
 
     def label(self, recording: Recording, given: str, output: Labels) -> Recording:
         hops = tuple(f"hop {n + 1}" for n in range(2))

@@ -7,6 +7,7 @@ outputs, recording = predict_recorded(predictor, ["ein Hund"])     the same outp
 predictor.loss(["ein Hund"], ["a dog"]).sum().backward()           gradients for attacks and attributions
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -71,6 +72,11 @@ class Predictor(ABC, Generic[Input, Output]):
     @abstractmethod
     def json(self, output: Output) -> dict[str, Any]:
         """The output as values of JSON."""
+
+    def margin(self, output: Output) -> float:
+        """How close the closest decision behind the output came to another, relative to the size of its scores: where
+        it is within the noise of float32, the output may depend on the other inputs. Infinite: nothing was decided."""
+        return math.inf
 
     def summary(self, output: Output) -> str:
         """The output in a few words, beside a recording."""

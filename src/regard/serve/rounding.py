@@ -1,72 +1,98 @@
 """settle: answers that do not depend on the batch in which they were computed.
 
-The numbers of an answer are rounded to DIGITS decimals. Computed in float64, two batches give numbers that differ by
-about 1e-14; rounded, they are equal unless the end of an interval of rounding lies between them. So an output with a
-number that is closer than TOLERANCE to such an end, or as close to the next one in a ranking, is computed again, alone:
-every answer is the rounded answer of the input alone, as long as batches change no number by more than TOLERANCE.
+A matrix product of float32 sums in an order that depends on the number of rows, so the last digits of a number depend
+on its batch. The numbers of an answer are rounded; two batches then give equal numbers unless the end of an interval of
+rounding lies between them. So an output is computed again, alone, if a number is closer than the noise to such an end,
+or if a decision behind it was as close (`Predictor.margin`). Every answer is the rounded answer of the input alone, as
+long as batches change no number by more than the noise.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 Output = TypeVar("Output")
 
-DIGITS = 7
-# relative to the number, absolute below 1
-TOLERANCE = 1e-12
-# the names of numbers by which a list is sorted
-_RANKED = ("probability", "score")
+# The bound on changes of the scores behind a decision, relative to their size. `python -m benchmarks.serving` compares
+# the bounds with the changes of a run.
+NOISE = 2e-5
+# decimals of attention weights, which are computed for one input at a time
+WEIGHT_DECIMALS = 7
+
+
+class Precision(NamedTuple):
+    """How a number is rounded: to this many decimals and significant digits; its batch changes it by at most `noise`
+    times the sum of its size and `floor`."""
+
+    decimals: int
+    digits: int
+    noise: float
+    floor: float
+
+
+# probabilities, whose noise is that of their logarithm
+_SHARE = Precision(decimals=3, digits=3, noise=1.5e-6, floor=0.0)
+# sums over tokens
+_SUM = Precision(decimals=3, digits=3, noise=NOISE, floor=0.1)
+# shares of width and height
+_LOCATION = Precision(decimals=3, digits=3, noise=1.5e-6, floor=0.1)
+_NAMED = {"log_prob": _SUM, "score": _SUM, "x": _LOCATION, "y": _LOCATION}
 
 
 def settle(
-    outputs: Sequence[Output], write: Callable[[Output], dict[str, Any]], alone: Callable[[int], Output]
-) -> list[tuple[Output, dict[str, Any]]]:
-    """Each output with its JSON, rounded; `alone(n)` computes output n without the others, and is rarely called."""
+    outputs: Sequence[Output],
+    write: Callable[[Output], dict[str, Any]],
+    alone: Callable[[int], Output],
+    margin: Callable[[Output], float],
+) -> list[dict[str, Any]]:
+    """The JSON of each output, rounded; `alone(n)` computes output n without the others, and is rarely called."""
     settled = []
     for n, output in enumerate(outputs):
         written = write(output)
-        if not is_clear(written):
-            output = alone(n)
-            written = write(output)
-        settled.append((output, rounded(written)))
+        if margin(output) <= NOISE or not is_clear(written):
+            written = write(alone(n))
+        settled.append(rounded(written))
     return settled
 
 
-def rounded(value: Any) -> Any:
-    """JSON with all its numbers rounded."""
+def rounded(value: Any, name: str = "") -> Any:
+    """JSON with all its numbers rounded; `name` is the one under which the value stands."""
     if isinstance(value, float):
-        return round(value, DIGITS)
+        # a sum, because −0.0 + 0.0 is 0.0
+        return round(value, _decimals(value, _NAMED.get(name, _SHARE))) + 0.0 if math.isfinite(value) else value
     if isinstance(value, Mapping):
-        return {name: rounded(item) for name, item in value.items()}
+        return {key: rounded(item, key) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
+        return [rounded(item, name) for item in value]
     return value
 
 
-def is_clear(value: Any) -> bool:
-    """Whether a change of each number by TOLERANCE changes neither a rounded number nor the order of a ranking."""
+def is_clear(value: Any, name: str = "") -> bool:
+    """Whether a change of each number by its noise changes no rounded number."""
     if isinstance(value, float):
-        return _is_inside(value)
+        return _is_inside(value, name)
     if isinstance(value, Mapping):
-        return all(map(is_clear, value.values())) and _are_apart(list(value.values()))
+        return all(is_clear(item, key) for key, item in value.items())
     if isinstance(value, list | tuple):
-        rankings = ([item[name] for item in value if isinstance(item, Mapping) and name in item] for name in _RANKED)
-        return all(map(is_clear, value)) and all(map(_are_apart, rankings))
+        return all(is_clear(item, name) for item in value)
     return True
 
 
-def _is_inside(number: float) -> bool:
+def noise_of(number: float, name: str) -> float:
+    """The most that a batch changes a number of this name by."""
+    precision = _NAMED.get(name, _SHARE)
+    return precision.noise * (abs(number) + precision.floor)
+
+
+def _decimals(number: float, precision: Precision) -> int:
+    before_point = math.floor(math.log10(abs(number))) + 1 if number else 0
+    return max(0, min(precision.decimals, precision.digits - before_point))
+
+
+def _is_inside(number: float, name: str) -> bool:
     """Whether a number is not at the end of an interval of rounding."""
     if not math.isfinite(number):
         return True
-    scaled = abs(number) * 10**DIGITS
-    return abs(scaled - math.floor(scaled) - 0.5) > TOLERANCE * max(1.0, abs(number)) * 10**DIGITS
-
-
-def _are_apart(numbers: Sequence[Any]) -> bool:
-    """Whether no number of a ranking is as large as the next one, up to TOLERANCE; other values are no ranking."""
-    if not all(isinstance(number, float) for number in numbers):
-        return True
-    return all(abs(a - b) > TOLERANCE * max(1.0, abs(a)) for a, b in pairwise(numbers))
+    scale = 10.0 ** _decimals(number, _NAMED.get(name, _SHARE))
+    scaled = abs(number) * scale
+    return abs(scaled - math.floor(scaled) - 0.5) > noise_of(number, name) * scale

@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.inference.double_precision import in_double
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.inference.predictor import Predictor, labelled_recording
@@ -23,7 +22,7 @@ from regard.recording.recording import Recording
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, limited, with_fields
 from regard.serve.http.text_body import TextBody
-from regard.serve.rounding import DIGITS, settle
+from regard.serve.rounding import WEIGHT_DECIMALS, settle
 from regard.viz.text import labels
 
 # weights in one answer: about ten bytes each
@@ -98,7 +97,7 @@ class TextEndpoint:
         view: str = "text/tinted_text",
         form: str = "text_form",
     ) -> None:
-        self.predictor, self.limits, self.name, self.options = in_double(predictor), limits, name, options
+        self.predictor, self.limits, self.name, self.options = predictor, limits, name, options
         self.facts, self.title, self.view, self.form = dict(about), title, view, form
         # whether a model attends does not depend on the text
         with warnings.catch_warnings():
@@ -184,7 +183,7 @@ class TextEndpoint:
             (output,) = self._predict([texts[n]], options)
             return output
 
-        return [written for _, written in settle(outputs, self.predictor.json, alone)]
+        return settle(outputs, self.predictor.json, alone, self.predictor.margin)
 
     def _predict(self, texts: Sequence[str], options: Any) -> list[Any]:
         try:
@@ -220,7 +219,7 @@ def _maps(recording: Recording) -> list[dict[str, object]]:
         if queries is not None:
             written["queries"] = [labels.visible_label(token) for token in queries]
         written["keys"] = [labels.visible_label(token) for token in keys]
-        weights = weights.reshape(-1, *weights.shape[-2:]).cpu().double().round(decimals=DIGITS)
+        weights = weights.reshape(-1, *weights.shape[-2:]).cpu().double().round(decimals=WEIGHT_DECIMALS)
         maps.append({**written, "weights": weights.tolist()})
     return maps
 

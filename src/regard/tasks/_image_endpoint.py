@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from regard.common import image_files
-from regard.inference.double_precision import in_double
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.inference.predictor import predict_recorded
 from regard.recording.record import NO_ATTENTION, record
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited
-from regard.serve.rounding import DIGITS, settle
+from regard.serve.rounding import WEIGHT_DECIMALS, settle
 from regard.tasks._image_data import read_pixels
 from regard.tasks._image_maps import SpatialMap, spatial_maps
 from regard.tasks._image_predictors import ImageInput, ImagePredictor
@@ -136,7 +135,7 @@ class ImageEndpoint:
     unit = "pictures"
 
     def __init__(self, predictor: ImagePredictor[Any], limits: Limits, *, run: str, step: int) -> None:
-        self.predictor, self.limits, self.run, self.step = in_double(predictor), limits, run, step
+        self.predictor, self.limits, self.run, self.step = predictor, limits, run, step
         # whether a model attends to patches does not depend on the image
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
@@ -221,37 +220,36 @@ class ImageEndpoint:
 
     def answer(self, requests: Sequence[DecodedImages]) -> list[dict[str, object]]:
         inputs = [given for request in requests if not request.maps for given in request.inputs]
-        plain = iter(self._settle(self.predictor.predict(inputs), inputs) if inputs else [])
+        plain = iter(self.predictor.predict(inputs) if inputs else [])
         answers = []
         for request in requests:
-            each = [self._answer_with_maps(given) if request.maps else next(plain) for given in request.inputs]
-            answers.append([_cut(answer, request.top) for answer in each])
+            if request.maps:
+                each = [self._answer_with_maps(given, request.top) for given in request.inputs]
+            else:
+                each = self._settle([next(plain) for _ in request.inputs], request.inputs, request.top)
+            answers.append(each)
         return [{"answers": each} for each in answers]
 
-    def _settle(self, outputs: Sequence[Any], inputs: Sequence[ImageInput]) -> list[dict[str, Any]]:
-        """The answers about outputs, with all classes: those beyond `top` are part of the ranking."""
-
+    def _settle(self, outputs: Sequence[Any], inputs: Sequence[ImageInput], top: int) -> list[dict[str, Any]]:
         def alone(n: int) -> Any:
             (output,) = self.predictor.predict([inputs[n]])
             return output
 
-        most = max(1, len(self.predictor.stats.classes))
-        return [answer for _, answer in settle(outputs, lambda output: self.predictor.answer(output, most), alone)]
+        predictor = self.predictor
+        return settle(
+            outputs, lambda output: predictor.answer(output, top), alone, lambda output: predictor.margin(output, top)
+        )
 
-    def _answer_with_maps(self, given: ImageInput) -> dict[str, Any]:
+    def _answer_with_maps(self, given: ImageInput, top: int) -> dict[str, Any]:
         """One image at a time: two equal weights of a hard attention must not be told apart by their batch."""
         output, maps = self._recorded(given)
-        (answer,) = self._settle([output], [given])
+        (answer,) = self._settle([output], [given], top)
         return {**answer, "maps": [_map_answer(each) for each in maps]}
 
     def _recorded(self, given: ImageInput) -> tuple[Any, tuple[SpatialMap, ...]]:
         model = self.predictor.model
         (output,), recording = predict_recorded(self.predictor, [given], record=lambda: record(model, budget=_BUDGET))
         return output, spatial_maps(recording, 0)
-
-
-def _cut(answer: dict[str, Any], top: int) -> dict[str, Any]:
-    return {**answer, "classes": answer["classes"][:top]} if "classes" in answer else answer
 
 
 def _check_wanted(over: Callable[[], bool]) -> None:
@@ -281,5 +279,5 @@ def _map_answer(spatial_map: SpatialMap) -> dict[str, object]:
         "name": spatial_map.name,
         "kind": spatial_map.kind,
         "verified": spatial_map.verified,
-        "weights": spatial_map.weights.cpu().double().round(decimals=DIGITS).tolist(),
+        "weights": spatial_map.weights.cpu().double().round(decimals=WEIGHT_DECIMALS).tolist(),
     }

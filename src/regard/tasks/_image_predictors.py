@@ -19,6 +19,7 @@ from regard.common.option_checks import check_top
 from regard.common.suggestions import known
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor, predict_recorded
 from regard.recording.recording import Recording
 from regard.recording.run import PIXELS, pixel_size
@@ -106,6 +107,10 @@ class ImagePredictor(Predictor[ImageInput, Output]):
     def answer(self, output: Output, top: int) -> dict[str, Any]:
         """The output as a part of an answer over HTTP, with at most `top` classes."""
 
+    @abstractmethod
+    def margin(self, output: Output, top: int = 1) -> float:
+        """The margin of an answer with at most `top` classes."""
+
 
 @dataclass(frozen=True)
 class ImageClassification:
@@ -165,6 +170,9 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
     def answer(self, output: ImageClassification, top: int) -> dict[str, Any]:
         classes = [{"name": name, "probability": probability} for name, probability in output.classes[:top]]
         return {"classes": classes, **_path(output)}
+
+    def margin(self, output: ImageClassification, top: int = 1) -> float:
+        return ranking_margin([probability for _, probability in output.classes[: top + 1]], top)
 
 
 def ranked_classes(classes: Sequence[str], logits: Tensor) -> list[tuple[str, float]]:  # "k"

@@ -3,6 +3,7 @@
 −log p(y | x) = −Σ_t log p(y_t | y_<t, x), by teacher forcing.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,11 +31,13 @@ class GeneratedText:
     log_prob: float
     score: float
     finished: bool  # whether it ended within the limit of tokens
+    margin: float = field(default=math.inf, compare=False)  # of the closest decision of its search
 
     @staticmethod
     def of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> "GeneratedText":
         text = tokenizer.decode(hypothesis.tokens)
-        return GeneratedText(text, hypothesis.tokens, hypothesis.log_prob, hypothesis.score, hypothesis.finished)
+        tokens, log_prob, score = hypothesis.tokens, hypothesis.log_prob, hypothesis.score
+        return GeneratedText(text, tokens, log_prob, score, hypothesis.finished, hypothesis.margin)
 
     @property
     def with_eos(self) -> list[int]:

@@ -129,6 +129,9 @@ class Captioner(ImagePredictor[ImageCaptions]):
         words = [labels.visible_label(token.removeprefix("▁")) for token in output.tokens]
         return {"text": output.best.text, "words": words}
 
+    def margin(self, output: ImageCaptions, top: int = 1) -> float:
+        return output.best.margin
+
     # Gradients
 
     def tensor_loss(self, x: Tensor, targets: Sequence[str]) -> Tensor:

@@ -21,6 +21,7 @@ from regard.common.wording import plural
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.recording.analysis.derived_maps import derive
@@ -128,6 +129,9 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
 
     def json(self, output: TextClasses) -> dict[str, Any]:
         return {"classes": dict(output.probabilities)}
+
+    def margin(self, output: TextClasses) -> float:
+        return ranking_margin([probability for _, probability in output.probabilities], len(self.classes))
 
     # Gradients
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from regard.inference.double_precision import in_double
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, limited
 from regard.serve.http.text_body import TextBody
-from regard.serve.rounding import rounded, settle
+from regard.serve.rounding import rounded
 from regard.serve.text_endpoint import option_error
 from regard.tasks.language_model.options import GenerateText
 
@@ -94,7 +93,7 @@ class GenerateEndpoint:
     unpack = None
 
     def __init__(self, predictor: "LanguageModelPredictor", limits: Limits, *, run: str, step: int) -> None:
-        self.predictor, self.limits, self.run, self.step = in_double(predictor), limits, run, step
+        self.predictor, self.limits, self.run, self.step = predictor, limits, run, step
         self.tokens = limits.tokens or _MOST_TOKENS
 
     @property
@@ -166,12 +165,9 @@ class GenerateEndpoint:
         return [{"answers": each} for each in answers]
 
     def _generate(self, prompts: Sequence[tuple[str, int]], options: GenerateText) -> list[dict[str, Any]]:
-        def alone(n: int) -> "GeneratedTexts":
-            (output,) = self.predictor.generate([prompts[n]], options)
-            return output
-
-        outputs = self.predictor.generate(prompts, options)
-        return [written for _, written in settle(outputs, self._written, alone)]
+        # one prompt at a time: sampling reports no margin, so the noise of a batch could change a token
+        outputs = [self.predictor.generate([prompt], options)[0] for prompt in prompts]
+        return [rounded(self._written(output)) for output in outputs]
 
     def stream(self, request: GenerateRequest) -> Iterator[dict[str, object]]:
         """{"text": …} for each piece of the text, then the answer."""

@@ -1,8 +1,9 @@
 """TagPredictor: text in, its words with their tags, and spans with their probabilities, out."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from regard.common.wording import plural
 from regard.data.text.tagged import TaggedSentence
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.kernels import crf
 from regard.layers.crf_search import best_paths, span_probabilities
@@ -53,6 +55,7 @@ class PredictedSpan:
     text: str
     probability: float
     runner_up: tuple[str, float]
+    margin: float = field(default=math.inf, compare=False)  # between the runner-up and the next one
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class TagOutput:
     spans: tuple[PredictedSpan, ...]
     intent: tuple[str, float] | None = None
     paths: tuple[tuple[tuple[str, ...], float], ...] = ()
+    margin: float = field(default=math.inf, compare=False)  # of the closest decision, relative to its scores
 
 
 class TagPredictor(Predictor[str, TagOutput]):
@@ -107,7 +111,11 @@ class TagPredictor(Predictor[str, TagOutput]):
         found: list[TagOutput | None] = [None] * len(texts)
         for index, mask, output in self._batches([words for words, _ in split]):
             emissions, potentials = output.emissions.cpu().double(), self._potentials(output)
-            best, scores = best_paths(emissions, mask, potentials, paths)
+            # one path more than asked for, for the margin
+            best, scores = best_paths(emissions, mask, potentials, paths + 1)
+            gaps = (scores[:, :-1] - scores[:, 1:]).nan_to_num(nan=torch.inf, posinf=torch.inf).amin(1)
+            margins = (gaps / (1 + emissions.abs().amax((1, 2)))).tolist()
+            best, scores = best[:, :paths], scores[:, :paths]
             shares = (scores - crf.nll(emissions, None, mask, potentials).unsqueeze(1)).exp()
             marginals = self._marginals(emissions, mask, potentials)
             named = [
@@ -130,10 +138,12 @@ class TagPredictor(Predictor[str, TagOutput]):
                     tuple(named[row]),
                     tuple(of_tags.tolist()),
                     tuple(
-                        _placed(span, probability, rival, texts[k], offsets) for span, probability, rival in spans[row]
+                        _placed(span, probability, rivals, texts[k], offsets)
+                        for span, probability, rivals in spans[row]
                     ),
                     None if intents is None else self._intent(intents[row]),
                     tuple(several) if paths > 1 else (),
+                    min(margins[row], math.inf if intents is None else _margin(intents[row])),
                 )
         return [each for each in found if each is not None]
 
@@ -188,8 +198,8 @@ class TagPredictor(Predictor[str, TagOutput]):
         potentials: crf.Potentials,
         tags: Sequence[Sequence[str]],
         marginals: Tensor,
-    ) -> list[list[tuple[TaggedSpan, float, tuple[str, float]]]]:
-        """The spans of the best tags, each with its probability and its runner-up."""
+    ) -> list[list[tuple[TaggedSpan, float, list[tuple[str, float]]]]]:
+        """The spans of the best tags, each with its probability and its rivals, the likeliest first."""
         of_tags = [self.scheme.label(tag) for tag in self.scheme.tags]
         labels = sorted({*of_tags} - {""})
         outside = [OUTSIDE] if OUTSIDE in self.scheme.tags else []
@@ -249,6 +259,9 @@ class TagPredictor(Predictor[str, TagOutput]):
         if output.paths:
             found["paths"] = [{"tags": list(tags), "probability": share} for tags, share in output.paths]
         return found
+
+    def margin(self, output: TagOutput) -> float:
+        return min([output.margin, *(span.margin for span in output.spans)])
 
     # Gradients
 
@@ -351,15 +364,25 @@ class TaggingSession(PredictionSession):
         return notes
 
 
-def _ranked(group: Sequence[tuple[TaggedSpan, float]]) -> tuple[TaggedSpan, float, tuple[str, float]]:
-    """The predicted span, which comes first, its probability, and the likeliest of the others."""
+def _ranked(group: Sequence[tuple[TaggedSpan, float]]) -> tuple[TaggedSpan, float, list[tuple[str, float]]]:
+    """The predicted span, which comes first, its probability, and the others, the likeliest first."""
     (span, probability), *others = group
-    rival = max(others, key=lambda pair: pair[1], default=(span._replace(label=OUTSIDE), 0.0))
-    return span, probability, (rival[0].label, rival[1])
+    rivals = [(rival.label, share) for rival, share in others] or [(OUTSIDE, 0.0)]
+    return span, probability, sorted(rivals, key=lambda pair: -pair[1])
+
+
+def _margin(shares: Tensor) -> float:  # "k"
+    """The margin of the likeliest of all classes."""
+    return ranking_margin(shares.topk(min(2, len(shares))).values.tolist(), 1)
 
 
 def _placed(
-    span: TaggedSpan, probability: float, rival: tuple[str, float], text: str, offsets: Sequence[tuple[int, int]]
+    span: TaggedSpan,
+    probability: float,
+    rivals: Sequence[tuple[str, float]],
+    text: str,
+    offsets: Sequence[tuple[int, int]],
 ) -> PredictedSpan:
     place = offsets[span.start][0], offsets[span.end - 1][1]
-    return PredictedSpan(span.label, (span.start, span.end), place, text[slice(*place)], probability, rival)
+    margin = ranking_margin([share for _, share in rivals], 1)
+    return PredictedSpan(span.label, (span.start, span.end), place, text[slice(*place)], probability, rivals[0], margin)

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from regard.decoding.search import Beam, Greedy, Search
-from regard.inference.double_precision import in_double
+from regard.decoding.search import Beam, Greedy, beam_score
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, limited
 from regard.serve.http.text_body import TextBody
-from regard.serve.rounding import DIGITS, settle
+from regard.serve.rounding import NOISE, WEIGHT_DECIMALS, is_clear, rounded
 from regard.tasks._text_generation import GeneratedText, TokenAlignment
 from regard.viz.text import labels
 
@@ -79,7 +78,7 @@ class TranslateRequest:
     """Texts to translate, and how."""
 
     texts: tuple[str, ...]
-    search: Search
+    search: Greedy | Beam
     alignment: bool
 
     @property
@@ -95,7 +94,7 @@ class TranslateEndpoint:
     unpack = None
 
     def __init__(self, translator: "Translator", limits: Limits, *, run: str, step: int) -> None:
-        self.translator, self.limits, self.run, self.step = in_double(translator), limits, run, step
+        self.translator, self.limits, self.run, self.step = translator, limits, run, step
         self.attends = translator.attends
         self.tokens = limits.tokens or translator.max_length
         if translator.longest is not None and self.tokens >= translator.longest:
@@ -184,35 +183,45 @@ class TranslateEndpoint:
             group = [n for n, request in enumerate(requests) if request.search == search]
             found = iter(self._translate([text for n in group for text in requests[n].texts], search))
             for n in group:
-                answers[n] = [self._answer(text, next(found), requests[n].alignment) for text in requests[n].texts]
+                request = requests[n]
+                answers[n] = [self._answer(text, next(found), search, request.alignment) for text in request.texts]
         return [{"answers": each} for each in answers]
 
-    def _translate(self, texts: Sequence[str], search: Search) -> list[tuple[list[GeneratedText], dict[str, Any]]]:
-        def alone(n: int) -> list[GeneratedText]:
-            (hypotheses,) = self.translator.translate([texts[n]], search)
-            return hypotheses
-
-        return settle(self.translator.translate(texts, search), _written, alone)
+    def _translate(self, texts: Sequence[str], search: Greedy | Beam) -> list[list[GeneratedText]]:
+        """The translations of each text, computed alone where a decision of the search was within the noise."""
+        found = self.translator.translate(texts, search)
+        return [
+            hypotheses if hypotheses[0].margin > NOISE else self.translator.translate([text], search)[0]
+            for text, hypotheses in zip(texts, found, strict=True)
+        ]
 
     def _answer(
-        self, text: str, translations: tuple[list[GeneratedText], dict[str, Any]], alignment: bool
+        self, text: str, hypotheses: Sequence[GeneratedText], search: Greedy | Beam, alignment: bool
     ) -> dict[str, object]:
-        hypotheses, written = translations
+        translations = [self._translation(text, hypothesis, search) for hypothesis in hypotheses]
         if alignment:
-            for hypothesis, translation in zip(hypotheses, written["translations"], strict=True):
+            for hypothesis, translation in zip(hypotheses, translations, strict=True):
                 # one at a time: two equal weights of a hard attention must not be told apart by their batch
                 (aligned,) = self.translator.align([text], [hypothesis])
                 translation["alignment"] = _aligned(aligned)
-        return {"source": text, "unknown": self.translator.num_unknown(text), **written}
+        return {"source": text, "unknown": self.translator.num_unknown(text), "translations": translations}
 
+    def _translation(self, text: str, hypothesis: GeneratedText, search: Greedy | Beam) -> dict[str, object]:
+        """The log p of the search, rounded; of a pass over this translation alone, if it is not clear how to round it.
 
-def _written(hypotheses: Sequence[GeneratedText]) -> dict[str, Any]:
-    return {"translations": [hypothesis.json() for hypothesis in hypotheses]}
+        The score follows from the rounded log p: as a number of its own it would be unclear as often again.
+        """
+        log_prob = hypothesis.log_prob
+        if not is_clear(log_prob, "log_prob"):
+            log_prob = self.translator.log_prob(text, hypothesis)
+        log_prob = rounded(log_prob, "log_prob")
+        score = beam_score(log_prob, len(hypothesis.with_eos), search.length_penalty)
+        return {**hypothesis.json(), "score": rounded(score, "score"), "log_prob": log_prob}
 
 
 def _aligned(aligned: TokenAlignment) -> dict[str, object]:
     return {
         "source": [labels.visible_label(token) for token in aligned.source],
         "target": [labels.visible_label(token) for token in aligned.target],
-        "weights": aligned.weights.cpu().double().round(decimals=DIGITS).tolist(),
+        "weights": aligned.weights.cpu().double().round(decimals=WEIGHT_DECIMALS).tolist(),
     }

@@ -161,6 +161,20 @@ class Translator(Predictor[str, Translation]):
     def json(self, output: Translation) -> dict[str, Any]:
         return {"translations": [hypothesis.json() for hypothesis in output.hypotheses]}
 
+    def margin(self, output: Translation) -> float:
+        return output.best.margin
+
+    @torch.no_grad()
+    def log_prob(self, line: str, translation: GeneratedText) -> float:
+        """log p(translation | line), alone in its batch, in one pass over all tokens."""
+        if not translation.with_eos:
+            return 0.0
+        source, lengths = (t.to(self.device) for t in source_batch(self.vocabularies.source.encode([line])))
+        target = torch.tensor([translation.with_eos], device=self.device)
+        with eval_mode(self.model):
+            output = self.model.teacher_force(source, lengths, shift_right([translation.with_eos]).to(self.device))
+            return -float(negative_log_likelihood(output, target, self.model.output))
+
     def num_unknown(self, line: str) -> int:
         """The tokens of a line that are not in the vocabulary."""
         return self.vocabularies.source.encode([line])[0].count(UNK)
