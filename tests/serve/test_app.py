@@ -47,8 +47,11 @@ def test_right_answers_found_together(translating: Make, loaded: LoadedRun, monk
         return await asyncio.gather(*asking), (await client.get("/metrics")).text
 
     answers, metrics = visit(translating(batch=23), act)
-    assert sum(calls) == len(LINES) == 60
-    assert len(calls) <= 4
+    # texts whose decisions were close are translated again, alone
+    batches = [size for size in calls if size > 1]
+    assert sum(batches) == len(LINES) == 60
+    assert len(batches) <= 3
+    assert calls.count(1) <= 3
     assert max(calls) == 23
     for line, answer in zip(LINES, answers, strict=True):
         assert answer.status_code == 200
