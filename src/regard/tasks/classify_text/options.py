@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
 from regard.common.option_fields import at_least, left_open
+from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
@@ -180,16 +181,6 @@ class PredictTextClasses:
 
 
 @dataclass(frozen=True)
-class ServeTextClasses:
-    """Limits of `regard serve` for classifiers of texts."""
-
-    characters: int = left_open("4,000")
-    """Characters per text, at most."""
-    body: int = left_open("1,000,000")
-    """Bytes per request, at most."""
-
-
-@dataclass(frozen=True)
 class ClassifyText(TaskConfig):
     """Classify texts: a file of labelled lines, or an embedded data set, trains a model with any attention."""
 
@@ -231,7 +222,7 @@ class ClassifyText(TaskConfig):
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTextClasses
     Predict: ClassVar[type] = PredictTextClasses
-    Serve: ClassVar[type] = ServeTextClasses
+    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["phrases", "documents"] | None = None
     """An embedded data set that needs no file: phrases -> their language, reports -> the outcome in one sentence."""

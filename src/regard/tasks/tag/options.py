@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
 from regard.common.option_fields import left_open
+from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
@@ -163,16 +164,6 @@ class PredictTags:
 
 
 @dataclass(frozen=True)
-class ServeTags:
-    """Limits of `regard serve` for taggers."""
-
-    characters: int = left_open("4,000")
-    """Characters per text, at most."""
-    body: int = left_open("1,000,000")
-    """Bytes per request, at most."""
-
-
-@dataclass(frozen=True)
 class Tag(TaskConfig):
     """Tag words: a file of tagged sentences, or an embedded data set, trains a model with any attention and a CRF."""
 
@@ -231,7 +222,7 @@ class Tag(TaskConfig):
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTags
     Predict: ClassVar[type] = PredictTags
-    Serve: ClassVar[type] = ServeTags
+    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["fields"] | None = None
     """An embedded data set that needs no file: dates, numbers and currencies whose place decides how to read them."""
