@@ -48,10 +48,9 @@ def test_right_answers_found_together(translating: Make, loaded: LoadedRun, monk
 
     answers, metrics = visit(translating(batch=23), act)
     # texts whose decisions were close are translated again, alone
-    batches = [size for size in calls if size > 1]
-    assert sum(batches) == len(LINES) == 60
-    assert len(batches) <= 3
-    assert calls.count(1) <= 3
+    again = sum(calls) - len(LINES)
+    assert 0 <= again <= calls.count(1) <= 3
+    assert len(calls) - again <= 4
     assert max(calls) == 23
     for line, answer in zip(LINES, answers, strict=True):
         assert answer.status_code == 200
@@ -60,7 +59,7 @@ def test_right_answers_found_together(translating: Make, loaded: LoadedRun, monk
         assert one["translations"][0]["text"] == translate(loaded.predictor, [line], Beam(3))[0][0].text
     found = samples(metrics)
     assert found["regard_requests_total", 'path="/v1/translate",status="200"'] == 60
-    assert found["regard_batch_sentences_count", ""] == len(calls)
+    assert found["regard_batch_sentences_count", ""] == len(calls) - again
     assert found["regard_batch_sentences_sum", ""] == 60
     assert found["regard_waiting_sentences", ""] == 0
 
