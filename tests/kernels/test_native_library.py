@@ -30,7 +30,7 @@ def test_another_interface_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_library, "ABI", 99)
     why = native_library.load_library(Path(native_library.__file__).parent)
     assert isinstance(why, str)
-    assert "has interface 7, this regard needs 99; reinstall regard" in why
+    assert "has interface 8, this regard needs 99; reinstall regard" in why
 
 
 def test_the_library_or_the_reason() -> None:

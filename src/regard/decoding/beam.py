@@ -1,5 +1,6 @@
 """Beam search over a whole batch at once."""
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
@@ -7,11 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
-from regard.decoding.margins import Margins, consecutive
+from regard.decoding.margins import Decision, Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, impossible, top_tokens
 from regard.decoding.paths import MIN_ALIVE
 from regard.decoding.protocol import AligningDecoder, Decoder, DecodingState, Hypothesis
 from regard.decoding.search_memory import check_search_fits
+from regard.kernels.continuations import continuations
 
 # log p, id and sum of a candidate token, and the sum and index that sorting gives
 BYTES_PER_TOKEN = 4 + 8 + 4 + 4 + 8
@@ -57,7 +59,7 @@ def beam(
     greedy_first = True  # slot 0 is that of the greedy hypothesis
     covered = torch.zeros(b, 1, 1, device=device) if coverage else None  # "r n s"
     history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r"; the slot before "r n"; the token "r n"
-    margins = Margins(b, device)
+    margins, alive = Margins(b, device), None  # alive: all
     for t in range(1, max(spans) + 1):
         if coverage:
             step = cast(AligningDecoder, decoder).step(tokens, state, weights=True)
@@ -70,20 +72,21 @@ def beam(
             finished = FinishedHypotheses(b, nbest, device)
         # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others; and
         # the next one, for the margin
-        log_p, candidates, end = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, size + 2)
+        log_p, candidates, end = top_tokens(step, tokens.shape, alive, rows, t, eos, forbidden, size + 2)
         if covered is not None:
             if step.weights is None:
                 raise ValueError(f"coverage={coverage} needs the weights of attention, but decoder.step gave none")
             covered = covered + step.weights
-        ends, going, slot, token, decisions = _continuations(
+        ends, going, slot, token, margin, has_ends, has_impossible = continuations(
             log_p, candidates, end, log_prob, eos, size - 1, greedy_first
         )
+        decisions: list[Decision] = []
 
         penalty = _penalty(t, length_penalty)
         bonus = None if covered is None else coverage * _coverage(covered, source_lengths, rows)
         if t == 1:
             longest = going.new_tensor([_penalty(n, length_penalty) for n in spans])
-        if bool((ends > -torch.inf).any()):
+        if has_ends:
             slots = torch.arange(ends.shape[1], device=device).expand_as(ends)
             scores = ends / penalty if bonus is None else ends / penalty + bonus
             decisions.append(finished.add(rows, scores, ends, t, slots, torch.full_like(slots, eos)))
@@ -92,23 +95,24 @@ def beam(
             cut, going = going.masked_fill(~over, -torch.inf), going.masked_fill(over, -torch.inf)
             scores = cut / penalty if bonus is None else cut / penalty + bonus.gather(1, slot)
             decisions.append(finished.add(rows, scores, cut, t, slot, token))
-        alive = unfinished = None
+        possible = unfinished = None
         # as long as no sentence is finished, only the impossible ones are given up
-        if not finished.is_empty or bool((going == -torch.inf).any()):
+        if not finished.is_empty or has_impossible:
             bound = going / longest[rows].clamp(min=_penalty(t + 1, length_penalty)).unsqueeze(-1)
-            alive = bound > finished.score[rows, -1:]
+            possible = bound > finished.score[rows, -1:]
             decisions.append((bound, finished.score[rows, -1:]))
+        margins.lower(rows, margin)
         margins.add(rows, *decisions)
         log_prob = going
-        if alive is not None:
-            log_prob = going.masked_fill(~alive, -torch.inf)
-            columns = alive.any(0).tolist()
+        if possible is not None:
+            log_prob = going.masked_fill(~possible, -torch.inf)
+            columns = possible.any(0).tolist()
             if not any(columns):
                 break
             greedy_first = greedy_first and columns[0]
             if not all(columns):
                 log_prob, slot, token = (part[:, columns] for part in (log_prob, slot, token))
-            unfinished = alive.any(1)
+            unfinished = possible.any(1)
         history.append((rows, slot, token))
         if unfinished is not None and int(unfinished.sum()) < MIN_ALIVE * len(rows):
             index = unfinished.nonzero().squeeze(-1)
@@ -118,36 +122,8 @@ def beam(
         if slot.shape != tokens.shape or slot.shape[1] > 1:
             state = state.reorder(slot)
             covered = None if covered is None else covered[torch.arange(len(rows), device=device).unsqueeze(-1), slot]
-        tokens = token
+        tokens, alive = token, None if possible is None else log_prob > -torch.inf
     return finished.hypotheses(history, eos, margins)
-
-
-def _continuations(
-    log_p: Tensor, candidates: Tensor, end: Tensor, log_prob: Tensor, eos: int, others: int, greedy_first: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
-    # "r n k", "r n k", "r n", "r n" -> "r n", then "r m" each
-    """log p of hypotheses that end here (or minus infinity), and of the continued ones, with their slot and token; and
-    the decisions."""
-    k, decisions = log_p.shape[-1], []
-    end = end + log_prob
-    counts = torch.zeros_like(end, dtype=torch.bool)
-    going, index = end[:, :0], end[:, :0].long()  # "r m", and the index in "n k"
-    sums = (log_p + log_prob.unsqueeze(-1)).masked_fill(candidates == eos, -torch.inf)
-    if greedy_first:
-        # the first is the most probable before the sums are made, which may round two tokens to one
-        counts[:, :1] = candidates[:, 0, :1] == eos
-        decisions.append(consecutive(log_p[:, 0] + log_prob[:, :1], 1))
-        going, index = sums[:, 0, :1].clone(), torch.zeros_like(candidates[:, 0, :1])
-        sums[:, 0, 0] = -torch.inf
-    if others:
-        # of equals the first slot's, then the more probable
-        ranked, order = sums.flatten(1).sort(dim=1, descending=True, stable=True)
-        rest, rest_index = ranked[:, :others], order[:, :others]
-        counts |= end >= rest[:, -1:]
-        decisions += [(end, rest[:, -1:]), consecutive(ranked[:, others - 1 :], 1)]
-        going, index = torch.cat((going, rest), 1), torch.cat((index, rest_index), 1)
-    token = candidates.flatten(1).gather(1, index)
-    return end.masked_fill(~counts, -torch.inf), going, index // k, token, decisions
 
 
 class FinishedHypotheses:
@@ -179,29 +155,28 @@ class FinishedHypotheses:
         self, history: list[tuple[Tensor, Tensor, Tensor]], eos: int, margins: Margins
     ) -> list[list[Hypothesis]]:
         """The sentences, traced back from slot to slot."""
-        step, start, last = self.last.unbind(-1)  # "b k"
-        path = last.new_zeros(*last.shape, len(history))
-        slot = start
-        for t in reversed(range(len(history))):
-            rows, before, token = history[t]
-            # history[t] holds the tokens of step t + 1: sentences that ended at t + 2 enter here, by their own slot
-            slot = torch.where(step == t + 2, start, slot)
-            index = slot[rows].clamp(max=token.shape[1] - 1)
-            path[rows, :, t] = token.gather(1, index)
-            slot[rows] = before.gather(1, index)
+        # lists: the tokens of a sentence are read one by one
+        steps = [
+            ({sentence: row for row, sentence in enumerate(rows.tolist())}, before.tolist(), token.tolist())
+            for rows, before, token in history
+        ]
         hypotheses = []
-        for paths, lasts, scores, sums, margin in zip(
-            *(part.tolist() for part in (path, self.last, self.score, self.log_prob, margins.smallest)), strict=True
-        ):
-            hypotheses.append(
-                [
-                    Hypothesis(tuple(p[: t - 1]) + (() if token == eos else (token,)), lp, score, token == eos, margin)
-                    for p, (t, _, token), score, lp in zip(paths, lasts, scores, sums, strict=True)
-                    if score > -torch.inf
-                ]
-            )
-            if not hypotheses[-1]:
+        parts = (self.last, self.score, self.log_prob, margins.smallest)
+        for sentence, (lasts, scores, sums, margin) in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
+            some = []
+            for (t, slot, last), score, log_prob in zip(lasts, scores, sums, strict=True):
+                if not score > -math.inf:
+                    continue
+                path = [] if last == eos else [last]
+                # steps[t - 2] has the tokens of step t - 1
+                for rows, before, token in reversed(steps[: t - 1]):
+                    row = rows[sentence]
+                    path.append(token[row][slot])
+                    slot = before[row][slot]
+                some.append(Hypothesis(tuple(reversed(path)), log_prob, score, last == eos, margin))
+            if not some:
                 raise impossible()
+            hypotheses.append(some)
         return hypotheses
 
 

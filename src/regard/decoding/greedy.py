@@ -35,7 +35,7 @@ def greedy(
     margins = Margins(len(limits), limits.device)
 
     def choose(step: Step, alive: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        log_p, tokens, _ = top_tokens(step, alive, rows, t, eos, forbidden, 2)
+        log_p, tokens, _ = top_tokens(step, alive.shape, alive, rows, t, eos, forbidden, 2)
         margins.add(rows, consecutive(log_p.squeeze(1), 1))
         tokens, log_p = tokens[..., 0], log_p[..., 0]
         check_possible(log_p, alive)

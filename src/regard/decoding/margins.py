@@ -4,25 +4,42 @@ Sums of float32 depend in their last digits on the rows and the padding of a bat
 above this noise finds the same sentences in every batch.
 """
 
+from itertools import groupby
+
 import torch
 from torch import Tensor
 
+from regard.kernels.continuations import gap
+
+Decision = tuple[Tensor, Tensor]  # scores "r m" that were kept, and "r m" or "r 1" dropped or ranked behind them
+
 
 class Margins:
-    """|kept − dropped| / (1 + |dropped|) of the closest decision of each sentence, "b"; infinite before the first."""
+    """|kept − dropped| / (1 + |dropped|) of the closest decision of each sentence; infinite before the first."""
 
     def __init__(self, b: int, device: torch.device) -> None:
-        self.smallest = torch.full((b,), torch.inf, device=device)
+        self._b, self._device = b, device
+        self._margins: list[tuple[Tensor, Tensor]] = []  # rows "r" and margins "r"
 
-    def add(self, rows: Tensor, *decisions: tuple[Tensor, Tensor]) -> None:  # "r", then "r m" and "r m" or "r 1" each
-        """Scores that were kept, and those that were dropped or ranked behind them; minus infinity is no candidate."""
-        kept = torch.cat([kept for kept, _ in decisions], 1)
-        if not kept.shape[1]:
-            return
-        dropped = torch.cat([dropped.expand_as(kept) for kept, dropped in decisions], 1)
-        # differences of infinities are NaN, and no decision
-        gaps = ((kept - dropped).abs() / (1 + dropped.abs())).nan_to_num(nan=torch.inf, posinf=torch.inf)
-        self.smallest[rows] = torch.minimum(self.smallest[rows], gaps.amin(1).to(self.smallest.dtype))
+    def add(self, rows: Tensor, *decisions: Decision) -> None:  # "r"
+        """Minus infinity is no candidate."""
+        gaps = [gap(kept, dropped) for kept, dropped in decisions if kept.shape[1]]
+        if gaps:
+            self.lower(rows, torch.cat(gaps, 1).amin(1))
+
+    def lower(self, rows: Tensor, margins: Tensor) -> None:  # "r", "r"
+        """Margins of the closest of some decisions."""
+        self._margins.append((rows, margins))
+
+    @property
+    def smallest(self) -> Tensor:  # "b"
+        smallest = torch.full((self._b,), torch.inf, device=self._device)
+        # the margins of many steps together: a step alone costs more in calls than in numbers
+        for _, group in groupby(self._margins, key=lambda part: id(part[0])):
+            rows, margins = zip(*group, strict=True)
+            some = torch.stack([margin.to(smallest.dtype) for margin in margins]).amin(0)
+            smallest[rows[0]] = torch.minimum(smallest[rows[0]], some)
+        return smallest
 
 
 def consecutive(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:  # "r m" -> "r n" and "r n"

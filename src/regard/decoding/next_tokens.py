@@ -3,6 +3,7 @@
 Logits of minus infinity mean "never"; NaN and plus infinity are an error.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -17,7 +18,7 @@ def log_probs(
     step: Step, alive: Tensor, rows: Tensor, t: int, eos: int, forbidden: Sequence[int]
 ) -> Tensor:  # alive "b n", rows "b" -> "b n v"
     """log p of every token, minus infinity for forbidden ones; not renormalised: the decoder's own."""
-    _check_logits(step, alive, eos, forbidden)
+    _check_logits(step, alive.shape, eos, forbidden)
     logits = step.logits
     log_p = logits.log_softmax(-1, dtype=checks.accumulate_dtype(logits.dtype))
     # One NaN or plus infinity makes its whole row NaN, so one column is enough.
@@ -31,46 +32,54 @@ def log_probs(
 
 
 def top_tokens(
-    step: Step, alive: Tensor, rows: Tensor, t: int, eos: int, forbidden: Sequence[int], k: int
-) -> VocabTopK:  # alive "b n", rows "b" -> "b n k", "b n k", "b n"
+    step: Step,
+    shape: Sequence[int],
+    alive: Tensor | None,
+    rows: Tensor,
+    t: int,
+    eos: int,
+    forbidden: Sequence[int],
+    k: int,
+) -> VocabTopK:  # shape (b, n), alive "b n" or None: all, rows "b" -> "b n k", "b n k", "b n"
     """log p of the k most probable tokens that are not forbidden, their ids, and log p of the end of the sentence.
 
     Hypotheses that are not alive are not computed: all their tokens have log p minus infinity.
     """
-    _check_logits(step, alive, eos, forbidden)
+    _check_logits(step, shape, eos, forbidden)
     logits = step.logits_or_lazy
-    index = None if bool(alive.all()) else alive.flatten().nonzero().squeeze(1)
+    index = None if alive is None or bool(alive.all()) else alive.flatten().nonzero().squeeze(1)
     states = (logits.states if isinstance(logits, LazyLogits) else logits).flatten(0, 1)
     states = states if index is None else states.index_select(0, index)
     if isinstance(logits, LazyLogits):
         log_p, tokens, end = vocab_topk(states, logits.weight, logits.bias, k, eos, forbidden)
     else:
         log_p, tokens, end = topk_of_logits(states, k, eos, forbidden)
-    if bool(end.isnan().any()):
-        _check_finite(_scatter(end.isnan(), index, alive, False), rows, t)
+    # a sum of logarithms of probabilities is NaN only if one of them is
+    if math.isnan(end.sum().item()):
+        _check_finite(_scatter(end.isnan(), index, shape, False), rows, t)
     return (
-        _scatter(log_p, index, alive, -torch.inf),
-        _scatter(tokens, index, alive, 0),
-        _scatter(end, index, alive, -torch.inf),
+        _scatter(log_p, index, shape, -torch.inf),
+        _scatter(tokens, index, shape, 0),
+        _scatter(end, index, shape, -torch.inf),
     )
 
 
-def _scatter(values: Tensor, index: Tensor | None, alive: Tensor, fill: float) -> Tensor:  # "m …" -> "b n …"
+def _scatter(values: Tensor, index: Tensor | None, shape: Sequence[int], fill: float) -> Tensor:  # "m …" -> "b n …"
     """Values of the hypotheses at `index` of all that there are; None: of every one."""
     if index is not None:
-        values = values.new_full((alive.numel(), *values.shape[1:]), fill).index_copy_(0, index, values)
-    return values.view(*alive.shape, *values.shape[1:])
+        values = values.new_full((math.prod(shape), *values.shape[1:]), fill).index_copy_(0, index, values)
+    return values.view(*shape, *values.shape[1:])
 
 
-def _check_logits(step: Step, alive: Tensor, eos: int, forbidden: Sequence[int]) -> None:
-    shape = tuple(step.logits_or_lazy.shape)
-    if len(shape) != 3 or shape[:2] != tuple(alive.shape):
+def _check_logits(step: Step, shape: Sequence[int], eos: int, forbidden: Sequence[int]) -> None:
+    found = tuple(step.logits_or_lazy.shape)
+    if len(found) != 3 or found[:2] != tuple(shape):
         raise ValueError(
-            f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*alive.shape, 'v')}, got {shape}"
+            f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*shape, 'v')}, got {found}"
         )
     for name, token in (("eos", eos), *(("forbidden", f) for f in forbidden)):
-        if not 0 <= token < shape[-1]:
-            raise ValueError(f"{name} must be an id of the vocabulary, 0 to {shape[-1] - 1}, got {token}")
+        if not 0 <= token < found[-1]:
+            raise ValueError(f"{name} must be an id of the vocabulary, 0 to {found[-1] - 1}, got {token}")
 
 
 def _check_finite(broken: Tensor, rows: Tensor, t: int) -> None:  # "b n", "b"

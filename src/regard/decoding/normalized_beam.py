@@ -52,7 +52,7 @@ def normalized_beam(
             finished = FinishedHypotheses(b, size, device)
         # the most that could be kept, of which half end, and the next one, for the margin
         most = 2 * size + 1
-        log_p, candidates, _ = top_tokens(step, log_prob > -torch.inf, rows, t, eos, forbidden, most)
+        log_p, candidates, _ = top_tokens(step, log_prob.shape, log_prob > -torch.inf, rows, t, eos, forbidden, most)
         k, sums = log_p.shape[-1], (log_p + log_prob.unsqueeze(-1)).flatten(1)
         sums, index = (part[:, :most] for part in sums.sort(dim=1, descending=True, stable=True))
         slot, token = index // k, candidates.flatten(1).gather(1, index)

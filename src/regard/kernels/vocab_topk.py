@@ -4,6 +4,7 @@ The native form multiplies and selects the k largest in one pass: the logits are
 depends on that state alone, not on the other states of the call or the number of threads. There are no derivatives.
 """
 
+import ctypes
 from collections.abc import Sequence
 
 import torch
@@ -52,13 +53,13 @@ def vocab_topk(
     bias = None if bias is None else bias.contiguous()
     (n, d), k = states.shape, min(k, len(weight))
     values, extra_log_prob = states.new_empty(n, k), states.new_empty(n)
-    words, forbidden_words = torch.empty(n, k, dtype=torch.long), torch.tensor(forbidden, dtype=torch.long)
+    words, forbidden_words = torch.empty(n, k, dtype=torch.long), (ctypes.c_int64 * len(forbidden))(*forbidden)
     call_kernel(
         "regard_likeliest",
         states,
         *(n, len(weight), d, k),
         *(states.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr()),
-        *(extra, len(forbidden), forbidden_words.data_ptr()),
+        *(extra, len(forbidden), ctypes.addressof(forbidden_words)),
         *(values.data_ptr(), words.data_ptr(), extra_log_prob.data_ptr()),
     )
     return values, words, extra_log_prob

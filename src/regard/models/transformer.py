@@ -46,7 +46,7 @@ class TransformerState:
         """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
         count, paths = index.shape[1], self.paths
         if paths is not None:
-            paths = paths[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
+            paths = paths.gather(1, index.unsqueeze(-1).expand(-1, -1, paths.shape[-1]))
         elif count > 1:
             paths = torch.arange(len(self.counts), device=index.device).expand(*index.shape, -1)
         return replace(self, paths=paths, count=count)

@@ -1,8 +1,8 @@
 /* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, vocabulary top-k, dropout,
- * conditional random fields, decoding steps.
+ * conditional random fields, decoding steps, selection of a beam.
  * Plain C called by ctypes: no Python, no torch.
  *
- * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, decoder_step.h, dropout.h and crf.h, compiled once per real type and
+ * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, decoder_step.h, continuations.h, dropout.h and crf.h, compiled once per real type and
  * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 7
+#define REGARD_ABI 8
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -181,6 +181,17 @@ typedef struct {
     double scale, eps;
     int norm_first;
 } step_shape;
+
+/* Candidates of a beam: k tokens of n hypotheses per sentence; `others` is at most n k. */
+typedef struct {
+    const void *log_p, *end, *log_prob; /* (rows, n, k), (rows, n), (rows, n) */
+    const i64 *token;               /* (rows, n, k) */
+    void *ends, *going, *margin;    /* (rows, n), (rows, greedy + others), (rows) */
+    i64 *slot, *next;               /* (rows, greedy + others) */
+    i64 *seen;                      /* (2): whether there is an end, and an impossible continuation */
+    i64 n, k, eos, others;
+    int greedy;
+} candidates;
 
 #if VECTORS
 static const double INVERSE_FACTORIAL[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
@@ -496,6 +507,17 @@ EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 col
     t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.heads = heads, t.kv_heads = kv_heads, t.width = width;
     t.scale = scale, t.weights = weights, t.caches = caches, t.x = x, t.out = out;
     return run_step(&t, wide, most, threads, (double)rows_ * (4 * d * heads * width + 2 * columns * heads * width));
+}
+
+/* The greedy continuation of the first hypothesis, the `others` most probable of the rest, and the ends that are no less probable than these */
+EXPORT int regard_continuations(int wide, int most, i64 threads, i64 rows_, i64 n, i64 k, i64 eos, i64 others, int greedy, const void *log_p,
+                                const i64 *token, const void *end, const void *log_prob, void *ends, void *going, i64 *slot, i64 *next,
+                                void *margin, i64 *seen) {
+    candidates t = {0};
+    (void)most, (void)threads;
+    t.log_p = log_p, t.token = token, t.end = end, t.log_prob = log_prob, t.ends = ends, t.going = going, t.slot = slot, t.next = next;
+    t.margin = margin, t.seen = seen, t.n = n, t.k = k, t.eos = eos, t.others = others, t.greedy = greedy;
+    return wide ? continuations_1_0(&t, 0, rows_) : continuations_0_0(&t, 0, rows_);
 }
 
 /* Python's build tools on Windows export this name from every extension; the library is never imported as a module. */

@@ -203,6 +203,9 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "dense.h"
 #include "vocab_topk.h"
 #include "decoder_step.h"
+#if LEVEL == 0
+#include "continuations.h"
+#endif
 #include "rnn_cells.h"
 #include "dropout.h"
 #include "crf.h"
