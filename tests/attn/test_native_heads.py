@@ -270,3 +270,23 @@ def test_derived_values_are_kept_until_a_change() -> None:
     ):
         change()
         assert [value(), value()] == [n, n]
+
+
+def test_modules_that_do_not_change_are_compared_once() -> None:
+    module, made = nn.Sequential(nn.Linear(3, 5), nn.ReLU()), []
+
+    def value() -> int:
+        return module_snapshot.derived((module,), lambda _: made.append(0) or len(made))
+
+    with module_snapshot.unchanged_modules():
+        assert value() == 1
+        module.train(not module.training)
+        assert value() == 1
+        # a native call would read the memory that the parameter had before
+        module[0].weight.data = module[0].weight.data.clone()
+        assert [value(), value()] == [2, 2]
+    module.train(not module.training)
+    assert [value(), value()] == [3, 3]
+    with module_snapshot.unchanged_modules():
+        module.train(not module.training)
+        assert [value(), value()] == [4, 4]

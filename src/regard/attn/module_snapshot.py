@@ -5,7 +5,9 @@ kept beside the module, never in it, and is derived again as soon as anything th
 parameters are no part of it: they are read where they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from operator import getitem, is_
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -47,6 +49,10 @@ class ModuleSnapshot:
             and _facts(self._parameters) == self._facts
         )
 
+    def has_same_addresses(self) -> bool:
+        """Whether the parameters are where they were: all that must hold for a native call to be safe."""
+        return list(map(Tensor.data_ptr, self._parameters)) == self._facts[0]
+
 
 def _facts(parameters: list[Tensor]) -> list[list[Any]]:
     """Address, dtype and order of the elements of every parameter."""
@@ -57,16 +63,39 @@ def _facts(parameters: list[Tensor]) -> list[list[Any]]:
 _DERIVED: WeakKeyDictionary[nn.Module, tuple[ModuleSnapshot, Sequence[nn.Module], Any]] = WeakKeyDictionary()
 
 
+# the snapshots that were compared since `unchanged_modules` was entered; None: not entered
+_COMPARED: ContextVar[set[ModuleSnapshot] | None] = ContextVar("regard_compared", default=None)
+
+
+@contextmanager
+def unchanged_modules() -> Iterator[None]:
+    """A context, or a decorator, in which no module changes: `derived` compares a snapshot once, then addresses only.
+
+    A search calls a decoder many times, and a comparison costs as much as a small layer.
+    """
+    token = _COMPARED.set(set())
+    try:
+        yield
+    finally:
+        _COMPARED.reset(token)
+
+
 def derived(roots: Sequence[nn.Module], derive: Callable[..., Value]) -> Value:
     """`derive(*roots)`, computed again only if one of the modules below `roots` has changed; the first root is the key.
 
     The value must not refer to the first root.
     """
-    kept = _DERIVED.get(roots[0])
-    if kept is not None and all(map(is_, kept[1], roots[1:])) and kept[0].holds():
-        return kept[2]
-    value = derive(*roots)
-    _DERIVED[roots[0]] = ModuleSnapshot(roots), roots[1:], value
+    kept, compared = _DERIVED.get(roots[0]), _COMPARED.get()
+    if kept is not None and all(map(is_, kept[1], roots[1:])):
+        snapshot, _, value = kept
+        if snapshot.has_same_addresses() if compared and snapshot in compared else snapshot.holds():
+            if compared is not None:
+                compared.add(snapshot)
+            return value
+    value, snapshot = derive(*roots), ModuleSnapshot(roots)
+    _DERIVED[roots[0]] = snapshot, roots[1:], value
+    if compared is not None:
+        compared.add(snapshot)
     return value
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
+from regard.attn.module_snapshot import unchanged_modules
 from regard.decoding.margins import Decision, Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, impossible, top_tokens
 from regard.decoding.paths import MIN_ALIVE
@@ -22,6 +23,7 @@ MIN_COVERAGE = 1e-4
 
 
 @torch.no_grad()
+@unchanged_modules()
 def beam(
     decoder: Decoder,
     state: DecodingState,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
+from regard.attn.module_snapshot import unchanged_modules
 from regard.decoding.beam import BYTES_PER_TOKEN, FinishedHypotheses, check_sizes
 from regard.decoding.margins import Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, top_tokens
@@ -15,6 +16,7 @@ from regard.decoding.search_memory import check_search_fits
 
 
 @torch.no_grad()
+@unchanged_modules()
 def normalized_beam(
     decoder: Decoder,
     state: DecodingState,

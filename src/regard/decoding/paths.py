@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attn.module_snapshot import unchanged_modules
 from regard.decoding.next_tokens import check_arguments, first_tokens
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
 
@@ -29,6 +30,7 @@ class PathStep(NamedTuple):
     alive: Tensor  # bool "r n": whether the token continues an unfinished path
 
 
+@unchanged_modules()
 def decode_paths(
     decoder: Decoder,
     state: DecodingState,
