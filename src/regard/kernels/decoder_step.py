@@ -1,4 +1,4 @@
-"""One token per row through attention with a cache, in one native call: a multi-head layer, or all layers of a decoder.
+"""Few tokens through attention in one native call: a multi-head layer, or all layers of a decoder or an encoder.
 
 A step multiplies few rows with many weights: each operation of torch costs more than its product. Here the weights are
 read once for all rows, where they are; keys and values are written into their cache. There is no form in torch and no
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from regard.kernels.native_library import call_kernel
 
-# weight and bias of every norm and product of a decoder layer, in the order of csrc/decoder_step.h
+# addresses of weight and bias of every norm and product of a layer, in the order of csrc/decoder_step.h; an encoder has
+# none for the attention to a source
 LAYER_WEIGHTS = 22
 
 
@@ -61,7 +62,7 @@ def heads_step(x: Tensor, weights: HeadsWeights, entry: tuple[int, ...], length:
 
 @dataclass(frozen=True)
 class DecoderWeights:
-    """The weights of all layers of a decoder and of its last norm: addresses in the order of LAYER_WEIGHTS."""
+    """The weights of all layers of a decoder or an encoder and of its last norm, in the order of LAYER_WEIGHTS."""
 
     pointers: Any
     dtype: torch.dtype
@@ -107,5 +108,26 @@ def decoder_step(
         ctypes.addressof(weights.pointers),
         ctypes.addressof(table),
         *(None if paths is None else paths.data_ptr(), lengths.data_ptr(), x.data_ptr(), out.data_ptr()),
+    )
+    return out
+
+
+def encode(x: Tensor, weights: DecoderWeights, lengths: Tensor) -> Tensor:  # "b s d", "b" -> "b s d"
+    """All tokens through the layers of an encoder, in which they attend to the first `lengths` of their sentence."""
+    out, (b, s, d) = torch.empty_like(x), x.shape
+    # keys and values "b s h c" of one layer at a time
+    keys, values = x.new_empty(2, b, s, d).unbind()
+    strides = (s * d, d // weights.heads, d)
+    layer = (keys.data_ptr(), values.data_ptr(), *strides, *strides, *(0,) * 8)
+    entries = layer * weights.layers
+    table = (ctypes.c_int64 * len(entries))(*entries)
+    call_kernel(
+        "regard_decoder_step",
+        x,
+        *(b * s, s, 0, 0, d, weights.feed, weights.heads, weights.layers, s),
+        *(weights.norm_first, weights.scale, weights.eps),
+        ctypes.addressof(weights.pointers),
+        ctypes.addressof(table),
+        *(None, lengths.data_ptr(), x.data_ptr(), out.data_ptr()),
     )
     return out

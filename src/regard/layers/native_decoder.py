@@ -1,7 +1,8 @@
-"""One token per hypothesis through all layers of a Transformer decoder in one native call."""
+"""Few tokens through all layers of a Transformer in one native call: a step of the decoder, or a short source."""
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +12,11 @@ from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import are_native, can_step, dot_product_scale, has_plain_calls
 from regard.attn.terms.position import Sinusoidal
-from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step
-from regard.layers.transformer import DecoderLayer, FeedForward, Sublayer
+from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode
+from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Sublayer
 
+# In larger batches of sources torch multiplies about as fast, and shares one sentence among threads.
+_MOST_TOKENS = 512
 # positions whose encodings are kept
 _LONGEST = 512
 
@@ -56,6 +59,18 @@ def native_step(
     return out, longer
 
 
+def native_encode(
+    layers: nn.ModuleList, norm: nn.Module, x: Tensor, lengths: Tensor
+) -> Tensor | None:  # "b s d", "b" -> "b s d"
+    """norm(h) of an encoder whose tokens attend to the first `lengths` of their sentence; None if it cannot run."""
+    if x.ndim != 3 or not 0 < len(x) * x.shape[1] <= _MOST_TOKENS or not can_step(x):
+        return None
+    weights = derived((layers, norm), _weights)
+    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or lengths.dtype != torch.long:
+        return None
+    return encode(x.contiguous(), weights, lengths.contiguous())
+
+
 def stack_caches(caches: Sequence[KVCache | None]) -> KVCache | None:  # "b h m d" -> "b l h m d"
     """The caches of all layers in one; None before the first step."""
     some = [cache for cache in caches if cache is not None]
@@ -92,7 +107,7 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
         parameters += _layer_parameters(layer)  # type: ignore[arg-type]
     if len(settings) > 1:
         return None
-    dim, heads, feed, norm_first, scale, eps = settings.pop()
+    _, dim, heads, feed, norm_first, scale, eps = settings.pop()
     if type(norm) is nn.LayerNorm and norm.eps == eps and norm.normalized_shape == (dim,):
         parameters += [norm.weight, norm.bias]
     elif type(norm) is nn.Identity:
@@ -105,13 +120,20 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
     return DecoderWeights(addresses(parameters), dtype, len(layers), heads, feed, norm_first, scale, eps)
 
 
-def _settings(layer: nn.Module) -> tuple[int, int, int, bool, float, float] | None:
-    """Width, heads, width of the feed-forward network, place of the norm, scale and epsilon of a plain layer."""
-    if type(layer) is not DecoderLayer or type(layer.feed) is not FeedForward:
+def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float] | None:
+    """Kind, width, heads, width of the feed-forward network, place of the norm, scale and epsilon of a plain layer."""
+    if type(layer) is DecoderLayer:
+        attentions = [layer.self_attention, layer.cross_attention]
+        around = [layer.around_self, layer.around_cross, layer.around_feed]
+    elif type(layer) is EncoderLayer:
+        attentions, around = [layer.attention], [layer.around_attention, layer.around_feed]
+    else:
         return None
-    around, feed = (layer.around_self, layer.around_cross, layer.around_feed), layer.feed
-    dim, heads = feed.inner.in_features, layer.self_attention.heads
-    scales = {_head_scale(attention, dim, heads) for attention in (layer.self_attention, layer.cross_attention)}
+    feed = layer.feed
+    if type(feed) is not FeedForward or type(feed.inner) is not nn.Linear or type(feed.outer) is not nn.Linear:
+        return None
+    dim, heads = feed.inner.in_features, attentions[0].heads
+    scales = {_head_scale(attention, dim, heads) for attention in attentions}
     if len(scales) > 1 or None in scales or feed.activation is not torch.relu_:
         return None
     if any(not _is_plain_sublayer(sublayer, dim) for sublayer in around):
@@ -120,9 +142,8 @@ def _settings(layer: nn.Module) -> tuple[int, int, int, bool, float, float] | No
     drops = [*(sublayer.dropout for sublayer in around), feed.dropout]
     if len(epsilons) > 1 or len(places) > 1 or any(drop.training and drop.p for drop in drops):
         return None
-    if type(feed.inner) is not nn.Linear or type(feed.outer) is not nn.Linear:
-        return None
-    return dim, heads, feed.inner.out_features, places.pop(), scales.pop(), epsilons.pop()  # type: ignore[return-value]
+    sizes = dim, heads, feed.inner.out_features
+    return type(layer), *sizes, places.pop(), scales.pop(), epsilons.pop()  # type: ignore[return-value]
 
 
 def _head_scale(attention: nn.Module, dim: int, heads: int) -> float | None:
@@ -152,9 +173,16 @@ def _is_plain_sublayer(sublayer: nn.Module, dim: int) -> bool:
     )
 
 
-def _layer_parameters(layer: DecoderLayer) -> list[Tensor | None]:
-    """In the order of csrc/decoder_step.h."""
-    own, cross, feed = layer.self_attention, layer.cross_attention, layer.feed
-    modules: list[nn.Module] = [layer.around_self.norm, own.query, own.key, own.value, own.out]
-    modules += [layer.around_cross.norm, cross.query, cross.out, layer.around_feed.norm, feed.inner, feed.outer]
-    return [module._parameters[name] for module in modules for name in ("weight", "bias")]
+def _layer_parameters(layer: DecoderLayer | EncoderLayer) -> list[Tensor | None]:
+    """In the order of csrc/decoder_step.h; an encoder has no second attention."""
+    feed: Any = layer.feed
+    modules: list[nn.Module | None] = []
+    if isinstance(layer, DecoderLayer):
+        own, cross = layer.self_attention, layer.cross_attention
+        modules += [layer.around_self.norm, own.query, own.key, own.value, own.out]
+        modules += [layer.around_cross.norm, cross.query, cross.out]
+    else:
+        own = layer.attention
+        modules += [layer.around_attention.norm, own.query, own.key, own.value, own.out, None, None, None]
+    modules += [layer.around_feed.norm, feed.inner, feed.outer]
+    return [None if module is None else module._parameters[name] for module in modules for name in ("weight", "bias")]

@@ -18,7 +18,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.length_groups import length_groups
-from regard.layers.native_decoder import encode_position, native_step, stack_caches
+from regard.layers.native_decoder import encode_position, native_encode, native_step, stack_caches
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import Activation, DecoderLayer, EncoderLayer
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
@@ -154,6 +154,9 @@ class Transformer(EncoderDecoder):
 
     def _encode(self, source: Tensor, lengths: Tensor) -> Tensor:
         x = self.dropout(self.source_place(self.scale * self.source(source)))
+        encoded = None if self.training else native_encode(self.encoder, self.source_norm, x, lengths)
+        if encoded is not None:
+            return encoded
         mask = Lengths(lengths)
         for layer in self.encoder:
             x = layer(x, mask).out

@@ -150,7 +150,7 @@ TARGET static void NAME(attend_self)(const step_shape *t, const void *const *w, 
     NAME(dense)(w[4], w[5], e, in, x, q, rows, p, DENSE_SET);
     NAME(append)(t, (REAL *)(intptr_t)cache[1], cache + 5, q, from, rows, p);
     NAME(dense)(w[0], w[1], d, in, x, q, rows, p, DENSE_SET);
-    NAME(attend_rows)(t, cache, q, a, s, from, rows, p, 1);
+    NAME(attend_rows)(t, cache, q, a, s, from, rows, p, t->columns > 0);
 }
 
 TARGET static void NAME(to_panels)(const REAL *x, REAL *y, i64 rows, i64 d, i64 p) {
@@ -191,11 +191,13 @@ TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
             NAME(attend_self)(t, w + 2, cache, d, y, q, a, s, from, rows, p);
             NAME(dense)(w[8], w[9], d, inner, a, x, rows, p, DENSE_ADD);
             if (!pre) NAME(normed)(w[0], w[1], t->eps, d, x, x, rows, p);
-            NAME(normed)(pre ? w[10] : NULL, w[11], t->eps, d, x, y, rows, p);
-            NAME(dense)(w[12], w[13], inner, d, y, q, rows, p, DENSE_SET);
-            NAME(attend_rows)(t, cache + 8, q, a, s, from, rows, p, 0);
-            NAME(dense)(w[14], w[15], d, inner, a, x, rows, p, DENSE_ADD);
-            if (!pre) NAME(normed)(w[10], w[11], t->eps, d, x, x, rows, p);
+            if (w[12]) { /* an encoder has no second attention */
+                NAME(normed)(pre ? w[10] : NULL, w[11], t->eps, d, x, y, rows, p);
+                NAME(dense)(w[12], w[13], inner, d, y, q, rows, p, DENSE_SET);
+                NAME(attend_rows)(t, cache + 8, q, a, s, from, rows, p, 0);
+                NAME(dense)(w[14], w[15], d, inner, a, x, rows, p, DENSE_ADD);
+                if (!pre) NAME(normed)(w[10], w[11], t->eps, d, x, x, rows, p);
+            }
             NAME(normed)(pre ? w[16] : NULL, w[17], t->eps, d, x, y, rows, p);
             NAME(dense)(w[18], w[19], t->feed, d, y, f, rows, p, DENSE_RELU);
             NAME(dense)(w[20], w[21], d, t->feed, f, x, rows, p, DENSE_ADD);

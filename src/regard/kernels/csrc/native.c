@@ -481,15 +481,16 @@ EXPORT int regard_viterbi(int wide, int most, i64 threads, i64 n, i64 length, i6
     return run_crf(CRF_VITERBI, &t, wide, most, n, 5e5, threads);
 }
 
-/* rows in blocks of whole panels, one block per thread */
+/* rows in blocks of whole panels, one block per thread; of an encoder in blocks of whole sentences */
 static int run_step(step_shape *t, int wide, int most, i64 threads, double cost) {
     if (t->rows <= 0) return 0;
-    const i64 parts = threads > 1 ? threads : 1;
-    t->block = ((t->rows + parts - 1) / parts + PADDING - 1) / PADDING * PADDING;
+    const i64 parts = threads > 1 ? threads : 1, unit = t->columns ? PADDING : t->per;
+    t->block = ((t->rows + parts - 1) / parts + unit - 1) / unit * unit;
     return run(DECODER_STEP[widest(most)][!!wide], t, (t->rows + t->block - 1) / t->block, cost, 1e7, threads);
 }
 
-/* One token per row through the layers of a decoder and its last norm. `at` is the first new column of the caches, `columns` the length of a past. */
+/* One token per row through the layers of a decoder and its last norm. `at` is the first new column of the caches, `columns` the length of a past;
+ * 0: an encoder, in which a row attends to the first tokens of its sentence, as many as `lengths` says, and to nothing else. */
 EXPORT int regard_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 per, i64 columns, i64 at, i64 d, i64 feed, i64 heads, i64 layers,
                                i64 source, int norm_first, double scale, double eps, const void *weights, const void *caches, const i64 *index,
                                const i64 *lengths, const void *x, void *out) {
