@@ -1,6 +1,7 @@
 """Checkpoints of transformers, read and written: the same outputs in both directions."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,7 +236,11 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda f: (f / "config.json").unlink(),
         "holds no config.json, .*made by save_pretrained",
     ),
-    "a config that is no JSON": ("BertModel", lambda f: (f / "config.json").write_text("{"), "is no JSON .*; restore"),
+    "a config that is no JSON": (
+        "BertModel",
+        lambda f: (f / "config.json").write_text("{"),
+        r"config.json is no JSON \(Expecting .*\); restore the file",
+    ),
     "a config that is a list": (
         "BertModel",
         lambda f: (f / "config.json").write_text("[]"),
@@ -275,6 +280,16 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "LlamaForCausalLM",
         lambda f: edit(f, rope_parameters={"rope_type": "yarn", "rope_theta": 1.0}),
         "scales rotary positions by 'yarn', and regard supports 'default' only",
+    ),
+    "rotary positions that are no object": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, rope_parameters="yarn"),
+        "rope_parameters of .*config.json must be an object; correct the file",
+    ),
+    "an image of three sides": (
+        "ViTModel",
+        lambda f: edit(f, image_size=[6, 6, 6]),
+        "image_size of .*config.json must be one or two numbers; correct the file",
     ),
     "no weights": (
         "BertModel",
@@ -348,6 +363,11 @@ BROKEN |= {
         "BertModel",
         lambda f: (pickled(f, {}), (f / "pytorch_model.bin").write_bytes(b"nothing")),
         "pytorch_model.bin",
+    ),
+    "a pickle that was cut off": (
+        "BertModel",
+        lambda f: (pickled(f, {"weight": torch.zeros(50)}), os.truncate(f / "pytorch_model.bin", 200)),
+        r"pytorch_model.bin is damaged or no checkpoint of torch \(.*\); restore it",
     ),
 }
 

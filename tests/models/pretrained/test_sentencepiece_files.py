@@ -102,6 +102,21 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
         load_marian_tokenizer(read_config(bpe))
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x0a\x05abc", "the message ends inside a field"),  # three bytes of five
+        (b"\x08" + b"\xff" * 10 + b"\x01", "a number is longer than 64 bits"),
+    ],
+    ids=["cut off", "endless number"],
+)
+def test_a_damaged_message_has_its_reason(content: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "source.spm").write_bytes(content)
+    with pytest.raises(ValueError, match="source.spm is no model of sentencepiece; restore the file") as caught:
+        read_pieces(tmp_path / "source.spm")
+    assert str(caught.value.__cause__) == reason
+
+
 def test_a_loaded_translator_has_it(tmp_path: Path) -> None:
     saved("MarianMTModel", tmp_path)
     with pytest.raises(FileNotFoundError, match="holds no source.spm, which the tokenizer of a Marian model needs"):

@@ -1,6 +1,7 @@
 """Tokenizers of folders, held to transformers': the same ids from tokenizer.json and from vocabulary files."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,18 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"vocab.txt has no piece '\[MASK\]'; restore the vocabulary of the model"):
         loaded(tmp_path / "masked")
     (tmp_path / "masked" / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="tokenizer.json is no tokenizer .*; restore the file"):
+    with pytest.raises(ValueError, match=r"tokenizer.json is no tokenizer \(.*\); restore the file"):
         loaded(tmp_path / "masked")
     (tmp_path / "masked" / "tokenizer.json").unlink()
     (tmp_path / "masked" / "vocab.txt").unlink()
     (tmp_path / "masked" / "vocab.json").write_text("[1]")
     (tmp_path / "masked" / "merges.txt").write_text("x")
-    with pytest.raises(ValueError, match="vocab.json and merges.txt of .* are no byte pairs .*; restore them"):
+    with pytest.raises(ValueError, match=r"vocab.json and merges.txt of .* are no byte pairs \(.*\); restore them"):
         loaded(tmp_path / "masked")
+
+
+def test_the_library_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    word_pieces(tmp_path)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match=r"tokenizers of folders need: pip install 'regard\[train\]'"):
+        loaded(tmp_path)
