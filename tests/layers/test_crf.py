@@ -1,6 +1,7 @@
 """The conditional random field against all paths, one by one."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -187,10 +188,6 @@ def test_bad_input_is_explained() -> None:
         crf.loss(emissions, tags, torch.tensor([[True] * 4, [False, False, True, True]]))
     with pytest.raises(ValueError, match=r"tags must be from 0 to 2: tags\[0, 1\] is 7; mask the position"):
         crf.loss(emissions, torch.tensor([[0, 7, 0, 0]] * 2))
-    with pytest.raises(ValueError, match=r"mask must be boolean .* try mask.bool\(\)"):
-        crf.decode(emissions, torch.ones(2, 4))
-    with pytest.raises(ValueError, match="emissions must be .* k = 3 tags"):
-        crf.decode(torch.randn(2, 4, 5))
     with pytest.raises(ValueError, match="tags must be whole numbers of shape"):
         crf.loss(emissions, tags[:1])
     with pytest.raises(
@@ -208,6 +205,38 @@ def test_bad_input_is_explained() -> None:
         crf.span_marginals(emissions, [[], [(1, 2, "Q")]])
     with pytest.raises(ValueError, match="spans must be one list per sequence: got 1 for 2 sequences"):
         crf.span_marginals(emissions, [[]])
+
+
+@pytest.mark.parametrize("method", ["loss", "decode", "marginals", "span_marginals"])
+@pytest.mark.parametrize(
+    ("emissions", "mask", "error"),
+    [
+        ((2, 4, 5), None, "emissions must be (b, t, k) with k = 3 tags, got (2, 4, 5); project them to 3 scores"),
+        (
+            (4, 3),
+            None,
+            "emissions must be (b, t, k) with k = 3 tags, got (4, 3); project them to 3 scores per position",
+        ),
+        (
+            (2, 4, 3),
+            torch.ones(2, 4),
+            "mask must be boolean of shape (b, t) = (2, 4), True where a position counts; got torch.float32 of shape "
+            "(2, 4); try mask.bool()",
+        ),
+        (
+            (2, 4, 3),
+            torch.ones(2, 5, dtype=torch.bool),
+            "mask must be boolean of shape (b, t) = (2, 4), True where a position counts; got torch.bool of shape "
+            "(2, 5)",
+        ),
+    ],
+    ids=["tags", "one sequence", "numbers", "length"],
+)
+def test_bad_shapes_are_explained(method: str, emissions: tuple[int, ...], mask: Tensor | None, error: str) -> None:
+    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    beside = {"loss": [torch.zeros(2, 4, dtype=torch.int64)], "span_marginals": [[[], []]]}.get(method, [])
+    with pytest.raises(ValueError, match=re.escape(error)):
+        getattr(crf, method)(torch.randn(emissions), *beside, mask)
 
 
 def test_compiled_whole() -> None:

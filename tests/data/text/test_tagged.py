@@ -93,7 +93,8 @@ def test_tags_start_with_outside() -> None:
     [
         ("a\tO\nb\tO\tX\n", None, r"a.tsv:2: a line must have 2 columns, as the first line has, got 3 in 'b\\tO\\tX'"),
         ("a\tO\n\nb\n", None, "a.tsv:3: a line must have 2 columns, as the first line has, got 1"),
-        ("a\tO\n", 3, "column=3 is no column of .*a.tsv, which has 2; count them from 1"),
+        ("a\tO\n", 3, "column=3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
+        ("a\tO\n", -3, "column=-3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
         ("a\tO\n", 0, "column=0 is no column"),
         ("a\t \n", None, "a.tsv:1: the tag is empty"),
         ("\n\n", None, "a.tsv has no words; it must hold one word and its tag per line"),
@@ -106,7 +107,15 @@ def test_bad_columns(tmp_path: Path, text: str | bytes, column: int | None, erro
         read_tagged(write(tmp_path / "a.tsv", text), column)
 
 
+def test_bad_column_of_words(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tO\n")
+    with pytest.raises(ValueError, match="word_column=3 is no column of .*a.tsv, which has 2; count them from 1"):
+        read_tagged(path, word_column=3)
+
+
 def test_bad_conllu_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="column=11 is no column of .*b.conllu, which has 10; count them from 1"):
+        read_tagged(write(tmp_path / "b.conllu", CONLLU), 11)
     with pytest.raises(ValueError, match="b.conllu:1: a line of CoNLL-U has 10 columns, got 2"):
         read_tagged(write(tmp_path / "b.conllu", "a\tO\n"))
     with pytest.raises(ValueError, match="b.conllu has no words"):

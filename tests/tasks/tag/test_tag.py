@@ -156,6 +156,10 @@ BAD = {
     "forbidden": ("a\tO\nb\tI-X\n\nc\tB-X\nd\tO\n\nd\tO\n", "forbids the tag"),
     "encoding": (b"a\tO\n\xff\tO\n", "UTF-8"),
     "long": ("a\tO\n" * 2001 + "\nb\tO\n", "more than --max-length 2,000; put an empty line between sentences"),
+    "one text": (
+        "a\tO\n\na\tB-X\n",
+        "train.tsv has no sentence to hold out: all of its 2 are equal; give more sentences, or --valid as well",
+    ),
     "one tag": ("a\tO\nb\tO\n\nc\tO\n", "has one tag, 'O', so there is nothing to learn; name another --column"),
 }
 
@@ -191,6 +195,36 @@ def test_bad_input_of_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "--picture needs attention, and this tagger has none" in capsys.readouterr().err
 
 
+def test_an_unknown_intent_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, intents in (("train", "play\nstop\n"), ("valid", "play\nhalt\n")):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file, text in (("seq.in", "play it\nstop\n"), ("seq.out", "VERB PRON\nVERB\n"), ("label", intents)):
+            (folder / file).write_text(text, encoding="utf-8")
+    args = ["--train", str(tmp_path / "train"), "--valid", str(tmp_path / "valid"), "--out", str(tmp_path / "run")]
+    assert main(["train", "tag", *args, "--steps", "1"]) == 2
+    said = capsys.readouterr().err
+    assert "line 2 has the intent 'halt', which is none of the training sentences; theirs: play, stop" in said
+    assert "Traceback" not in said
+
+
+def test_held_out_sentences_must_be_those_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "train.tsv", 30)
+    run = tmp_path / "run"
+    task = Tag.of(train=path, **SMALL)
+    *_, last = fit(task, run, TrainingConfig(steps=1, threads=1, device="cpu"))
+    assert last.reason == "done"
+    capsys.readouterr()
+    assert main(["evaluate", str(run)]) == 0
+    path.write_text(path.read_text(encoding="utf-8").replace("today", "tomorrow"), encoding="utf-8")
+    capsys.readouterr()
+    assert main(["evaluate", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "run held out other sentences than these: its files have changed since; give sentences that it has" in said
+    assert "Traceback" not in said
+    assert main(["evaluate", str(run), "--test", str(write(tmp_path / "test.tsv", 5, 1))]) == 0
+
+
 def test_the_loss_wants_one_tag_per_word(predictor: TagPredictor) -> None:
     with pytest.raises(ValueError, match="target must have one tag per word, got 1 for 2 words"):
         predictor.loss(["we fly"], ["O"])
@@ -199,5 +233,8 @@ def test_the_loss_wants_one_tag_per_word(predictor: TagPredictor) -> None:
 
 
 def test_a_window_cannot_be_compared_with_itself() -> None:
-    with pytest.raises(ValueError, match="--model window does not attend"):
+    with pytest.raises(
+        ValueError,
+        match="--model window does not attend, so there is nothing to compare; leave --model out: a window is always",
+    ):
         Tag.of(model="window").variants(["dot"])
