@@ -34,6 +34,7 @@ from regard.training.state import TrainingState
         ({"log_every": 0}, "log_every must be 1 or more, got 0; try log_every=50"),
         ({"patience": 0}, "patience must be 1 or more, got 0; try patience=5"),
         ({"threads": 0}, "threads must be 1 or more, got 0; try threads=1"),
+        ({"threads": 100_000}, "threads must be at most 65,536, got 100,000; leave it out to measure"),
         (
             {"warmup": 0},
             "warmup=0 with schedule='inverse-sqrt' would lower .*; give warmup=400, or take schedule='constant'",

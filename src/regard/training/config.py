@@ -15,6 +15,8 @@ ENDS = ("steps", "epochs", "minutes")
 PLATEAU_FACTOR, PLATEAU_PATIENCE = 0.5, 2
 # the largest whole number: every smaller one is a float64
 _LARGEST = 1 << 53
+# far beyond any machine
+MAX_THREADS = 65_536
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class TrainingConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}; try {name}={_examples()[name]}")
+        if self.threads is not None and self.threads > MAX_THREADS:
+            raise ValueError(f"threads must be at most {MAX_THREADS:,}, got {self.threads:,}; leave it out to measure")
         for name in ("warmup", "weight_decay", "average"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}; try {name}=0")

@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.common import atomic_files, checksums, json_files
-from regard.training.config import TrainingConfig
+from regard.training.config import MAX_THREADS, TrainingConfig
 from regard.training.protocol import TrainableTask
 
 FORMAT = 3  # 2 has no checksums; 1 is another layout
 _CHECKSUMMED = 3
-_MAX_THREADS = 65_536
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
 VALIDATED, SAMPLES, TENSORBOARD = "validated", "samples", "tensorboard"
@@ -224,8 +223,8 @@ def _decode(content: dict[str, Any]) -> RunRecord:
     steps = [change.step for change in record.history]
     if steps[:1] != [0] or steps != sorted(set(steps)):
         raise ValueError(f"history must have rising steps from 0 on, got {reprlib.repr(steps)}")
-    if record.threads is not None and not 1 <= record.threads <= _MAX_THREADS:
-        raise ValueError(f"threads must be from 1 to {_MAX_THREADS}, got {record.threads}")
+    if record.threads is not None and not 1 <= record.threads <= MAX_THREADS:
+        raise ValueError(f"threads must be from 1 to {MAX_THREADS}, got {record.threads}")
     return record
 
 

@@ -121,7 +121,7 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
         ],
         (["{tape}", "--out", "a.doc"], "unknown suffix of --out '.doc'"),
         (["{tape}", "--out", "nix/a.png"], "--out nix/a.png: there is no folder nix; make it first"),
-        (["{text}"], "a recording is a .safetensors file or a folder, got "),
+        (["{text}"], "is no recording: a recording is a .safetensors file, or a folder with "),
         (["{bad}"], "is damaged or no safetensors file"),
         (["{empty}"], "holds no maps, so there is nothing to see; record a model that attends"),
         (

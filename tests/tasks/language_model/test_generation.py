@@ -125,6 +125,8 @@ def test_notes_say_what_was_not_read() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"tokens": 3_000_000_000}, "--tokens must be at most 1,000,000, got 3,000,000,000; try --tokens 1000000"),
+        ({"count": 10**9}, "--count must be at most 1,000, got 1,000,000,000"),
         ({"temperature": -1.0}, "--temperature must be 0 or more"),
         ({"top_p": 0.0}, "--top-p must be above 0 and at most 1, got 0.0; try --top-p 0.9"),
         ({"min_p": 2.0}, "--min-p must be above 0"),

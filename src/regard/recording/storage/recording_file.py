@@ -71,6 +71,11 @@ def write(path: Path, maps: Sequence[RecordedMap], facts: Mapping[str, Any], mos
 
 def read(path: Path) -> tuple[tuple[RecordedMap, ...], Labels, Labels, dict[str, str]]:
     """The maps, the tokens of the queries and of the keys, and `about`."""
+    if path.suffix != SUFFIX and path.is_file():
+        raise ValueError(
+            f"{path} is no recording: a recording is a {SUFFIX} file, or a folder with {NAME}; "
+            f"record one with: regard record MODEL TEXT --out {path.with_suffix(SUFFIX)}"
+        )
     path = file_of(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no recording {path}; save one, or name another file")

@@ -198,6 +198,10 @@ class EvaluateLanguageModel:
             )
 
 
+# random numbers are drawn for every token of every text in advance
+_MAX_GENERATED, _MAX_TEXTS = 1_000_000, 1_000
+
+
 @dataclass(frozen=True)
 class GenerateText:
     """Options of `regard generate`."""
@@ -223,6 +227,9 @@ class GenerateText:
 
     def __post_init__(self) -> None:
         check_positive(self, "tokens", "count", "top_k")
+        for name, most in (("tokens", _MAX_GENERATED), ("count", _MAX_TEXTS)):
+            if getattr(self, name) > most:
+                raise ValueError(f"--{name} must be at most {most:,}, got {getattr(self, name):,}; try --{name} {most}")
         check_seed(self)
         if not 0 <= self.temperature < float("inf"):
             raise ValueError(f"--temperature must be 0 or more and finite, got {self.temperature}; try 0.8")
