@@ -273,7 +273,9 @@ def test_what_is_wrong_is_told() -> None:
         "positions='learned' cannot be used with memory=4: .*; try positions='relative'": gpt2(
             positions="learned", memory=4
         ),
-        "width must split evenly over heads, got width=13 and heads=3; try width=12": gpt2(width=13),
+        "width must split evenly over heads, got width=13 and heads=3; try width=12, or another number of heads": gpt2(
+            width=13
+        ),
         "same_length=True counts the keys of a memory, got memory=0; give memory=128": gpt2(same_length=True),
         "memory must be 0 or more tokens, got -3; try 3": xl(memory=-3),
         "cannot be used with RelativeXL.*one attention for all heads": gpt2(

@@ -45,7 +45,8 @@ def step(
     need: Need = NOTHING,
 ) -> tuple[Attended, Any]:  # "*b 1 d" -> "*b 1 v"
     """One step, and the state after it."""
-    if hasattr(layer, "step"):
+    # MultiHead.step is another one: it appends the keys of its own queries
+    if hasattr(layer, "start"):
         return layer.step(q, memory, state, mask=mask, need=need)  # type: ignore[operator]
     check_one_step(q)
     key_positions = torch.arange(len(memory), device=q.device)

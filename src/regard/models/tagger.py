@@ -20,6 +20,7 @@ from regard.layers.character_convolution import CharacterConvolution
 from regard.layers.crf import CRF
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
+from regard.layers.position_choices import check_heads
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.transformer import EncoderLayer
 
@@ -173,12 +174,8 @@ class TransformerTagger(Tagger):
         dropout: float = 0.2,
     ) -> None:
         super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
-        checks.positive_ints("TransformerTagger", width=width, layers=layers, heads=heads)
-        if width % heads:
-            raise ValueError(
-                f"width must split evenly over heads, got width={width} and heads={heads}; "
-                f"try width={width - width % heads or heads}"
-            )
+        checks.positive_ints("TransformerTagger", layers=layers)
+        check_heads("TransformerTagger", width, heads)
         self.project = nn.Linear(self.in_features, width)
         self.place = Sinusoidal(width)
         self.encoder = nn.ModuleList(

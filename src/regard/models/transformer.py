@@ -19,6 +19,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.length_groups import length_groups
 from regard.layers.native_decoder import encode_position, native_encode, native_step, stack_caches
+from regard.layers.position_choices import check_heads
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import Activation, DecoderLayer, EncoderLayer
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
@@ -105,11 +106,7 @@ class Transformer(EncoderDecoder):
         )
         checks.positive_ints("Transformer", decoder_layers=decoder_layers)
         checks.positive_ints("Transformer", heads=heads, feed=feed, longest=longest)
-        if width % heads:
-            raise ValueError(
-                f"width must split evenly over heads, got width={width} and heads={heads}; "
-                f"try width={width - width % heads or heads}, or another number of heads"
-            )
+        check_heads("Transformer", width, heads)
         self.source, self.target, self.output = embeddings(source_size, target_size, width, tied, padding)
         self.width = width
         self.scale = math.sqrt(width) if scale is None else scale

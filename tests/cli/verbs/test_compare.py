@@ -68,6 +68,12 @@ def test_a_table_a_plot_and_the_same_command_again(
     assert again.out == ran.out
     assert (out / "dot" / "last.safetensors").stat().st_mtime_ns == before
 
+    # a damaged log of metrics
+    (out / "dot" / "metrics.jsonl").write_text("{", encoding="utf-8")
+    damaged = regard(*args, "--attention", "none,dot")
+    assert damaged.code == 2
+    assert f"remove {out / 'dot'}, and it is trained again" in damaged.err
+
     # other options belong into another folder
     other = regard(*args, "--attention", "dot", "--lr", 0.5)
     assert other.code == 2
@@ -233,10 +239,14 @@ def test_an_interrupt_and_a_failure_are_reported(
     assert "the training of dot failed with exit code 2; its own error stands above" in ran.err
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
-def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [("{", ""), ("[]", "it must be results by name"), ("[" * 100_000, "")],
+    ids=["cut", "list", "deep"],
+)
+def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path, content: str, cause: str) -> None:
     (tmp_path / "results.json").write_text(content, encoding="utf-8")
     ran = regard(*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot", "--out", tmp_path)
     assert ran.code == 2
-    assert f"{tmp_path / 'results.json'} cannot be read (" in ran.err
+    assert f"{tmp_path / 'results.json'} cannot be read ({cause}" in ran.err
     assert "); remove it, and every training is checked again" in ran.err

@@ -118,7 +118,7 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
         (["train", "classify-image", "--shift", "8"], "--shift 8 moves images of 8 × 8 pixels out of sight; try --shi"),
         (
             ["predict", "RUN", "a.png", "--seed", "3"],
-            "--seed is an option of translate and generate-image, not of this task; ",
+            "--seed is an option of translate, generate-image and language-model, not of this task; ",
         ),
         (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0; try --top 1"),
         (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),

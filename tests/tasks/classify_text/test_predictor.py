@@ -196,7 +196,8 @@ def test_it_is_served(model: str, tmp_path: Path) -> None:
     attends = model != "bag-of-words"
     (answer,) = post(endpoint, {"text": TEXTS[4], "attention": attends}).json()["answers"]
     (output,) = predictor.predict([TEXTS[4]])
-    assert answer["classes"] == pytest.approx(dict(output.probabilities), abs=1e-6)
+    # a service rounds to three digits
+    assert answer["classes"] == pytest.approx(dict(output.probabilities), abs=5.1e-4)
     assert ("attention" in answer) == attends
     if attends:
         assert answer["attention"][0]["keys"] == TEXTS[4].split()

@@ -149,6 +149,13 @@ def test_kinds_of_tokens(tokens: str, text: Path, tmp_path: Path) -> None:
     predictor = regard.load(out, device="cpu")
     assert len(predictor.tokenizer) == {"bytes": 260, "bpe": 270}[tokens]  # type: ignore[attr-defined]
     assert predictor.loss(["the "], ["dog"]).shape == (1,)
+    with pytest.raises(ValueError, match=r"a prompt and its target have \d+ tokens, and this model reads \d+; shorten"):
+        predictor.loss(["the "], ["dog " * 400])
+
+
+def test_a_stride_beyond_the_window_is_an_error() -> None:
+    with pytest.raises(ValueError, match="--stride 9 exceeds --window 7, so tokens would be left out; try --stride 7"):
+        LanguageModelConfig.Evaluate(window=7, stride=9)
 
 
 def test_the_manual_is_the_default() -> None:

@@ -135,7 +135,7 @@ def _known_option(flag: str, named: Mapping[str, Option], prog: str) -> Option:
     dashed = flag.replace("_", "-")
     if dashed not in options:
         if owners := _other_tasks(dashed, prog):
-            tasks = " and ".join(owners)
+            tasks = ", ".join(owners[:-1]) + " and " + owners[-1] if len(owners) > 1 else owners[0]
             raise ValueError(f"{flag} is an option of {tasks}, not of this task; {prog} --help lists the options")
         # compared without the leading dashes, which all options have
         near = difflib.get_close_matches(dashed.lstrip("-"), [each[2:] for each in options], n=1, cutoff=0.6)

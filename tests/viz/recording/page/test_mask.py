@@ -248,9 +248,9 @@ def test_masked_is_seen_and_said(served: bool, chromium: Any, tmp_path: Path) ->
         seen.to("#layer=0&q=6&k=0")
         assert len(seen.page.evaluate(COLOURS, [1, 5])) > 1
         seen.to("#layer=0&q=1&k=5")
-        assert seen.at.endswith("is masked")
+        seen.page.wait_for_function("document.querySelector('#status').innerText.endsWith('is masked')")
         seen.press("ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowLeft")
-        assert "masked" not in seen.at
+        seen.page.wait_for_function("!document.querySelector('#status').innerText.includes('masked')")
         seen.tab("table")
         seen.page.wait_for_function("document.querySelectorAll('.weights tbody tr').length === 7")
         cells = seen.page.locator(".weights tbody tr")
