@@ -74,6 +74,8 @@ function change(part) {
 
 // The address is written once, after a delay: browsers limit how often it may change.
 let addressTimer = 0;
+// The address that was last read or written. Another one is a link that was followed and is not read yet.
+let knownHash = location.hash;
 function saveAddress() {
   clearTimeout(addressTimer);
   addressTimer = setTimeout(writeAddress, 120);
@@ -90,9 +92,10 @@ function writeAddress() {
   if (state.against >= 0) parts.push(`against=${state.against}`);
   if (state.view) parts.push(`view=${state.view.map((n) => Math.round(n * 100) / 100).join(",")}`);
   const hash = "#" + parts.join("&");
-  if (hash === location.hash) return;
+  if (hash === location.hash || location.hash !== knownHash) return;
   try {
     history.replaceState(null, "", hash);
+    knownHash = location.hash;
   } catch {
     // a page inside a notebook has no address of its own
   }
@@ -101,6 +104,7 @@ function writeAddress() {
 // Reads the state from the address; missing parts have their defaults. False if the address names nothing on this page.
 function readAddress() {
   clearTimeout(addressTimer);
+  knownHash = location.hash;
   const parameters = new URLSearchParams(location.hash.slice(1));
   const integer = (name, most) => {
     const n = Number(parameters.get(name) ?? 0);
