@@ -2,7 +2,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
-REQUIREMENTS := pyproject.toml setup.py constraints.txt $(wildcard src/regard/kernels/csrc/*.c src/regard/kernels/csrc/*.h)
+REQUIREMENTS := pyproject.toml setup.py constraints.txt tests/peers.txt $(wildcard src/regard/kernels/csrc/*.c src/regard/kernels/csrc/*.h)
 
 # -qq hides pip's notices, but not its errors. The constraints pin torch: an open range would download gigabytes of CUDA.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt
@@ -79,6 +79,8 @@ clean:
 .venv/.docs: EXTRAS := docs
 .venv/.bench: EXTRAS := bench
 .venv/.test: EXTRAS := test,check,docs
+# packages whose own requirements or builds clash with those of regard
+.venv/.test .venv/.dev: PEERS := tests/peers.txt
 .venv/.test: COVERS := .venv/.demo .venv/.check .venv/.docs
 .venv/.dev: EXTRAS := dev
 .venv/.dev: COVERS := .venv/.demo .venv/.check .venv/.docs .venv/.bench .venv/.test
@@ -92,6 +94,7 @@ clean:
 .venv/.demo .venv/.test .venv/.check .venv/.docs .venv/.bench .venv/.dev: .venv/.%: .venv/.base $(REQUIREMENTS)
 	@echo "setup: regard[$(EXTRAS)]"
 	@$(PIP) --no-build-isolation -e ".[$(EXTRAS)]"
+	@$(if $(PEERS),$(PIP) --no-deps -r $(PEERS))
 	@touch $@ $(COVERS)
 
 $(BIN)/pip:
