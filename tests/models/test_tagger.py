@@ -5,12 +5,12 @@ import torch
 
 from regard import MECHANISMS
 from regard.common.tag_schemes import TagScheme
+from regard.data.text.words import WordInputs
 from regard.kernels import crf
 from regard.layers.character_convolution import CharacterConvolution
 from regard.models.tagger import (
     RecurrentTagger,
     Tagger,
-    TaggerInputs,
     TaggerSizes,
     TransformerTagger,
     WindowTagger,
@@ -34,16 +34,16 @@ BUILDERS = {
 }
 
 
-def inputs() -> TaggerInputs:
+def inputs() -> WordInputs:
     words = torch.tensor([[4, 5, 6, 7, 8], [9, 4, 0, 0, 0], [5, 5, 10, 0, 0]])
     characters = torch.tensor([[4, 5, 6], [7, 0, 0], [8, 4, 0]])
-    return TaggerInputs(words, words % 3, characters, torch.tensor([5, 2, 3]))
+    return WordInputs(words, words % 3, characters, torch.tensor([5, 2, 3]))
 
 
-def alone(batch: TaggerInputs, row: int) -> TaggerInputs:
+def alone(batch: WordInputs, row: int) -> WordInputs:
     n = int(batch.lengths[row])
     cut = slice(row, row + 1)
-    return TaggerInputs(batch.words[cut, :n], batch.spellings[cut, :n], batch.characters, batch.lengths[cut])
+    return WordInputs(batch.words[cut, :n], batch.spellings[cut, :n], batch.characters, batch.lengths[cut])
 
 
 def check_batch(model: Tagger) -> None:

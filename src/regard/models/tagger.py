@@ -15,6 +15,7 @@ from regard.attn.terms.mask import Lengths, Mask
 from regard.attn.terms.position import Sinusoidal
 from regard.attn.terms.read import Argmax, Sample
 from regard.common.tag_schemes import TagScheme
+from regard.data.text.words import WordInputs
 from regard.kernels.crf import Potentials
 from regard.layers.character_convolution import CharacterConvolution
 from regard.layers.crf import CRF
@@ -23,18 +24,6 @@ from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import check_heads
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.transformer import EncoderLayer
-
-
-class TaggerInputs(NamedTuple):
-    """Sentences of words; characters are those of the distinct words of the batch, which `spellings` counts."""
-
-    words: Tensor  # "b t"
-    spellings: Tensor  # "b t", rows of characters
-    characters: Tensor  # "n c"
-    lengths: Tensor  # "b"
-
-    def to(self, device: torch.device) -> "TaggerInputs":
-        return TaggerInputs(*(t.to(device) for t in self))
 
 
 class TaggerSizes(NamedTuple):
@@ -90,7 +79,7 @@ class Tagger(nn.Module, ABC):
     def states(self, x: Tensor, lengths: Tensor) -> Tensor:  # "b t d", "b" -> "b t h"
         """The states of the words, from their vectors."""
 
-    def forward(self, inputs: TaggerInputs) -> TaggerOutput:
+    def forward(self, inputs: WordInputs) -> TaggerOutput:
         vectors = self.words(inputs.words)
         spelled = self.characters(inputs.characters)[inputs.spellings]
         states = self.states(self.dropout(torch.cat([vectors, spelled], -1)), inputs.lengths)

@@ -2,20 +2,15 @@
 of it.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from regard.common import atomic_files
-from regard.common.dataclass_json import dataclass_from_file
 from regard.data.embedded import manual
 from regard.data.text.running_text import TextSplits, hold_out_end, read_documents
 from regard.data.text.tokenizer import Tokenizer
-
-_FILE = "text.json"
+from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 
 
 class RunningTextOptions(Protocol):
@@ -62,57 +57,23 @@ def train_tokenizer(config: RunningTextOptions, documents: Sequence[str]) -> Tok
     return Tokenizer.train("bpe", lines, config.vocabulary_size)
 
 
-@dataclass(frozen=True)
-class RunningTextFacts:
+@dataclass(frozen=True, kw_only=True)
+class RunningTextFacts(DataFingerprint):
     """The number of characters of a run's text, and fingerprints."""
 
-    train: int
-    valid: int
-    train_sha256: str
-    valid_sha256: str
+    file: ClassVar[str] = "text.json"
+    unit: ClassVar[str] = "characters of text"
 
     @staticmethod
     def of(splits: TextSplits) -> "RunningTextFacts":
         train, valid = (sum(map(len, documents)) for documents in splits)
-        return RunningTextFacts(train, valid, _digest(splits.train), _digest(splits.valid))
-
-    @staticmethod
-    def read(folder: Path) -> "RunningTextFacts":
-        return dataclass_from_file(RunningTextFacts, folder / _FILE, "text")
-
-    @staticmethod
-    def is_saved(folder: Path) -> bool:
-        return (folder / _FILE).exists()
-
-    def write(self, folder: Path) -> None:
-        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
-
-    def check_same(self, folder: Path) -> None:
-        """Raises if the run of the folder began with other text."""
-        before = RunningTextFacts.read(folder)
-        for name in ("train", "valid"):
-            if getattr(before, f"{name}_sha256") != getattr(self, f"{name}_sha256"):
-                raise ValueError(
-                    f"the {name} text of {folder} has changed: it had {getattr(before, name):,} characters, now "
-                    f"{getattr(self, name):,}, and other content; put the files back as they were, or train in "
-                    "another folder"
-                )
-
-
-def _check_held_out(valid: Sequence[str], folder: Path) -> None:
-    """Raises if the run of the folder held out other text than this, which it may have learned from."""
-    if _digest(valid) != RunningTextFacts.read(folder).valid_sha256:
-        raise ValueError(
-            f"{folder} held out other text than this: its files have changed since, or another Python or version of "
-            "regard began it; give text that it has not learned from, by --test"
+        return RunningTextFacts(
+            train=train, valid=valid, train_sha256=_digest(splits.train), valid_sha256=_digest(splits.valid)
         )
 
 
 def _digest(documents: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    for document in documents:
-        digest.update(f"{len(document)}\n{document}".encode())
-    return digest.hexdigest()
+    return sha256_of(f"{len(document)}\n{document}" for document in documents)
 
 
 def evaluation_documents(config: RunningTextOptions, folder: Path, options: EvaluationOptions) -> tuple[list[str], str]:
@@ -123,6 +84,6 @@ def evaluation_documents(config: RunningTextOptions, folder: Path, options: Eval
         return read_documents(config.test), f"the test text of {folder}"
     documents = read_documents(config.valid) if config.valid else read(config).valid
     if not config.valid:
-        _check_held_out(documents, folder)
+        RunningTextFacts.read(folder).check_held_out(_digest(documents), folder)
     none = ", which has no test text" if options.split == "test" else ""
     return documents, f"the validation text of {folder}{none}"

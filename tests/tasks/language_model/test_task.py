@@ -136,9 +136,9 @@ def test_changed_text_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["train", "language-model", "--train", str(path), *SMALL, *STEPS, "--out", out]) == 0
     path.write_text(TEXT + "more\n")
     assert main(["train", "--resume", out, "--steps", "3"]) == 2
-    assert "the train text of" in capsys.readouterr().err
+    assert "the train data of" in capsys.readouterr().err
     assert main(["evaluate", out]) == 2
-    assert "held out other text than this" in capsys.readouterr().err
+    assert "held out other characters of text than these" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "bpe"])

@@ -328,7 +328,7 @@ def test_data_that_changed_is_told(name: str, change: str, tmp_path: Path) -> No
     now = had + (change == "a line more")
     with pytest.raises(
         ValueError,
-        match=f"the {name} data of .* has changed: it had {had} pairs, now {now}, and other text; "
+        match=f"the {name} data of .* has changed: it had {had} pairs, now {now}, and other content; "
         "put the files back as they were, or train in another folder",
     ):
         work.task.prepare(tmp_path, new=False)
@@ -365,9 +365,12 @@ def test_a_resumed_run_that_was_killed_while_it_read_learns_them(tmp_path: Path)
     ("text", "said"),
     [
         (None, "holds no data.json; name the folder of a training run"),
-        ("{}", "data.json does not describe data .*; restore it, or train in another folder"),
-        ('{"train":' * 100_000, "data.json does not describe data .*; restore it, or train in another folder"),
-        ("[", "data.json does not describe data .*; restore it, or train in another folder"),
+        ("{}", "data.json does not describe the data of a run .*; restore it, or train in another folder"),
+        (
+            '{"train":' * 100_000,
+            "data.json does not describe the data of a run .*; restore it, or train in another folder",
+        ),
+        ("[", "data.json does not describe the data of a run .*; restore it, or train in another folder"),
     ],
 )
 def test_facts_that_are_none(text: str | None, said: str, tmp_path: Path) -> None:

@@ -1,29 +1,24 @@
 """The texts of a run: their splits, their tokens sentence by sentence, and the facts that the run records of them."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.common import atomic_files
-from regard.common.dataclass_json import dataclass_from_file
 from regard.data.embedded import TEXTS
 from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, split
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
 from regard.data.text.tokenizer import Tokenizer
+from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.classify_text.options import ClassifyText
 
-_FILE = "texts.json"
 # texts are sorted by shape within pools of about this many batches, so that they have other neighbours in every epoch
 _POOL = 256
 
@@ -49,58 +44,31 @@ def read(config: ClassifyText) -> LabelledSplits:
     return LabelledSplits(train, valid, valid if config.test is None else read_labelled(config.test, train.classes))
 
 
-@dataclass(frozen=True)
-class TextFacts:
+@dataclass(frozen=True, kw_only=True)
+class TextFacts(DataFingerprint):
     """The classes of a run, the number of its texts, and their fingerprints."""
 
+    file: ClassVar[str] = "texts.json"
+    unit: ClassVar[str] = "texts"
+
     classes: list[str]
-    train: int
-    valid: int
-    train_sha256: str
-    valid_sha256: str
 
     @staticmethod
     def of(splits: LabelledSplits) -> "TextFacts":
         train, valid = splits.train, splits.valid
-        return TextFacts(list(train.classes), len(train), len(valid), _digest(train), _digest(valid))
-
-    @staticmethod
-    def read(folder: Path) -> "TextFacts":
-        return dataclass_from_file(TextFacts, folder / _FILE, "texts")
-
-    @staticmethod
-    def saved(folder: Path) -> bool:
-        return (folder / _FILE).exists()
-
-    def write(self, folder: Path) -> None:
-        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(self)).encode(), b"\n"])
-
-    def check_same(self, folder: Path) -> None:
-        """Raises if the run of the folder began with other texts."""
-        before = TextFacts.read(folder)
-        for name in ("train", "valid"):
-            if getattr(before, f"{name}_sha256") != getattr(self, f"{name}_sha256"):
-                raise ValueError(
-                    f"the {name} data of {folder} has changed: it had {getattr(before, name)} texts, now "
-                    f"{getattr(self, name)}, and other content; put the files back as they were, or train in another "
-                    "folder"
-                )
-
-
-def check_held_out(valid: LabelledTexts, folder: Path) -> None:
-    """Raises if the run of the folder held out other texts than these, which it may have learned from."""
-    if _digest(valid) != TextFacts.read(folder).valid_sha256:
-        raise ValueError(
-            f"{folder} held out other texts than these: its files have changed since, or another version of regard "
-            "began it; give texts that it has not learned from, by --test"
+        return TextFacts(
+            classes=list(train.classes),
+            train=len(train),
+            valid=len(valid),
+            train_sha256=digest(train),
+            valid_sha256=digest(valid),
         )
 
 
-def _digest(data: LabelledTexts) -> str:
-    digest = hashlib.sha256()
-    for label, text in zip(data.labels.tolist(), data.texts, strict=True):
-        digest.update(f"{data.classes[label]}\t{text}\n".encode())
-    return digest.hexdigest()
+def digest(data: LabelledTexts) -> str:
+    """The fingerprint of texts and their classes."""
+    rows = zip(data.labels.tolist(), data.texts, strict=True)
+    return sha256_of(f"{data.classes[label]}\t{text}\n" for label, text in rows)
 
 
 def train_tokenizer(config: ClassifyText, texts: Sequence[str]) -> Tokenizer:

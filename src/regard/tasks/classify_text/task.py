@@ -35,7 +35,7 @@ from regard.tasks.classify_text.data import (
     Sentences,
     TextBatch,
     TextFacts,
-    check_held_out,
+    digest,
     drop_words,
     encode,
     pad,
@@ -80,7 +80,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         splits = read(task)
         facts = TextFacts.of(splits)
         # a run that was killed while it read its data has nothing to load yet
-        new = new or not (TextFacts.saved(folder) and is_baseline_saved(folder))
+        new = new or not (TextFacts.is_saved(folder) and is_baseline_saved(folder))
         if new:
             tokenizer = train_tokenizer(task, splits.train.texts)
         else:
@@ -221,7 +221,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         if config.dataset != "files":
             return texts, f"the {'test' if options.split == 'test' else 'validation'} texts of {config.dataset}"
         if config.valid is None:
-            check_held_out(texts, folder)
+            TextFacts.read(folder).check_held_out(digest(texts), folder)
         none = ", which has no test texts" if options.split == "test" else ""
         return texts, f"the validation texts of {folder}{none}"
 

@@ -1,22 +1,17 @@
 """The sentences of a run: their splits, the vocabulary that the run records, and tensors of batches."""
 
-import hashlib
-import json
-import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.common import atomic_files
-from regard.common.dataclass_json import dataclass_from_file
 from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme
 from regard.data.embedded import fields
-from regard.data.text.special_tokens import PAD, SPECIAL, UNK
+from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.tagged import (
     TaggedSentence,
     TaggedSplits,
@@ -26,12 +21,10 @@ from regard.data.text.tagged import (
     read_tagged,
     tags_of,
 )
-from regard.models.tagger import TaggerInputs, TaggerSizes
+from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
+from regard.models.tagger import TaggerSizes
+from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.tag.options import Tag
-
-_FILE = "tags.json"
-# words and single marks; letters, digits and the marks inside numbers stay together
-_WORDS = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_|\S")
 
 
 def read(config: Tag) -> TaggedSplits:
@@ -68,19 +61,18 @@ def _hold_out(sentences: Sequence[TaggedSentence], config: Tag) -> tuple[list[Ta
     return [s for s in sentences if s.text not in held], [s for s in sentences if s.text in held]
 
 
-@dataclass(frozen=True)
-class TagVocabulary:
+@dataclass(frozen=True, kw_only=True)
+class TagVocabulary(DataFingerprint):
     """The tags, words and characters of a run, and fingerprints of its sentences."""
+
+    file: ClassVar[str] = "tags.json"
+    unit: ClassVar[str] = "sentences"
 
     scheme: str
     tags: list[str]
     intents: list[str]
     words: list[str]
     characters: list[str]
-    train: int
-    valid: int
-    train_sha256: str
-    valid_sha256: str
 
     @staticmethod
     def of(config: Tag, splits: TaggedSplits) -> "TagVocabulary":
@@ -93,37 +85,29 @@ class TagVocabulary:
             raise ValueError(
                 f"train={config.train} has one tag, {tags[0]!r}, so there is nothing to learn; name another --column"
             )
-        counts = Counter(normal(word) for sentence in splits.train for word in sentence.words)
-        words = [word for word, count in counts.most_common(config.vocabulary) if count > 1] or list(counts)
-        characters = Counter(character for sentence in splits.train for word in sentence.words for character in word)
-        intents = sorted({sentence.intent for sentence in splits.train if sentence.intent is not None})
-        found = TagVocabulary(
-            scheme,
-            tags,
-            intents,
-            words,
-            sorted(character for character, count in characters.items() if count > 1),
-            *(len(splits.train), len(splits.valid), _digest(splits.train), _digest(splits.valid)),
+        sentences = [sentence.words for sentence in splits.train]
+        vocabulary = TagVocabulary(
+            scheme=scheme,
+            tags=tags,
+            intents=sorted({sentence.intent for sentence in splits.train if sentence.intent is not None}),
+            words=repeated_words(sentences, config.vocabulary),
+            characters=repeated_characters(sentences),
+            train=len(splits.train),
+            valid=len(splits.valid),
+            train_sha256=digest(splits.train),
+            valid_sha256=digest(splits.valid),
         )
-        for sentences, path in ((splits.train, config.train), (splits.valid, config.valid or config.train)):
+        for part, path in ((splits.train, config.train), (splits.valid, config.valid or config.train)):
             if path is not None:
-                found.check(sentences, path)
-        return found
-
-    @staticmethod
-    def read(folder: Path) -> "TagVocabulary":
-        return dataclass_from_file(TagVocabulary, folder / _FILE, "tags")
-
-    @staticmethod
-    def saved(folder: Path) -> bool:
-        return (folder / _FILE).exists()
-
-    def write(self, folder: Path) -> None:
-        atomic_files.write_atomically(folder / _FILE, [json.dumps(asdict(self), ensure_ascii=False).encode(), b"\n"])
+                vocabulary.check(part, path)
+        return vocabulary
 
     @property
     def tag_scheme(self) -> TagScheme:
         return TagScheme(self.scheme, self.tags)
+
+    def encoder(self) -> WordEncoder:
+        return WordEncoder(self.words, self.characters)
 
     @property
     def sizes(self) -> TaggerSizes:
@@ -139,23 +123,6 @@ class TagVocabulary:
                     f"training sentences; theirs: {', '.join(self.intents)}"
                 )
 
-    def check_same(self, splits: TaggedSplits, folder: Path) -> None:
-        """Raises if the run of the folder began with other sentences."""
-        for name, sentences in (("train", splits.train), ("valid", splits.valid)):
-            if getattr(self, f"{name}_sha256") != _digest(sentences):
-                raise ValueError(
-                    f"the {name} data of {folder} has changed: it had {getattr(self, name)} sentences, now "
-                    f"{len(sentences)}, and other content; put the files back as they were, or train in another folder"
-                )
-
-    def check_held_out(self, valid: Sequence[TaggedSentence], folder: Path) -> None:
-        """Raises if the run held out other sentences than these, which it may have learned from."""
-        if _digest(valid) != self.valid_sha256:
-            raise ValueError(
-                f"{folder} held out other sentences than these: its files have changed since; give sentences that it "
-                "has not learned from, by --test"
-            )
-
 
 def _complete(scheme: str, tags: Sequence[str], config: Tag) -> list[str]:
     """The tags of a scheme for all labels that occur, in a fixed order."""
@@ -168,55 +135,16 @@ def _complete(scheme: str, tags: Sequence[str], config: Tag) -> list[str]:
     return [OUTSIDE, *(f"{letter}-{label}" for label in labels for letter in letters)]
 
 
-def _digest(sentences: Sequence[TaggedSentence]) -> str:
-    digest = hashlib.sha256()
-    for sentence in sentences:
-        digest.update(f"{' '.join(sentence.words)}\t{' '.join(sentence.tags)}\t{sentence.intent}\n".encode())
-    return digest.hexdigest()
-
-
-def normal(word: str) -> str:
-    """The word as its vector is looked up: lower case, every digit 0. Its characters are read as they are."""
-    return re.sub(r"\d", "0", word.lower())
-
-
-def split_words(text: str, how: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """The words of a text and their places in it."""
-    found = list(re.finditer(r"\S+", text) if how == "spaces" else _WORDS.finditer(text))
-    return tuple(match.group() for match in found), tuple(match.span() for match in found)
-
-
-class WordEncoder:
-    """Words to their numbers, and to those of their characters."""
-
-    def __init__(self, vocabulary: TagVocabulary) -> None:
-        self.words = {word: SPECIAL + n for n, word in enumerate(vocabulary.words)}
-        self.characters = {character: SPECIAL + n for n, character in enumerate(vocabulary.characters)}
-
-    def inputs(self, sentences: Sequence[Sequence[str]], dropped: np.ndarray | None = None) -> TaggerInputs:
-        """The tensors of sentences; `dropped` marks words, in their order, whose vector is the unknown one."""
-        lengths = [len(sentence) for sentence in sentences]
-        shape = (len(sentences), max(lengths, default=0))
-        words, spellings = np.full(shape, PAD, np.int64), np.zeros(shape, np.int64)
-        rows: dict[str, int] = {}
-        for n, sentence in enumerate(sentences):
-            words[n, : len(sentence)] = [self.words.get(normal(word), UNK) for word in sentence]
-            spellings[n, : len(sentence)] = [rows.setdefault(word, len(rows)) for word in sentence]
-        if dropped is not None:
-            inside = np.arange(shape[1]) < np.array(lengths)[:, None]
-            words[inside] = np.where(dropped, UNK, words[inside])
-        characters = np.full((max(len(rows), 1), max([1, *map(len, rows)])), PAD, np.int64)
-        for word, row in rows.items():
-            characters[row, : len(word)] = [self.characters.get(character, UNK) for character in word]
-        tensors = map(torch.from_numpy, (words, spellings, characters, np.array(lengths, np.int64)))
-        return TaggerInputs(*tensors)
+def digest(sentences: Sequence[TaggedSentence]) -> str:
+    """The fingerprint of sentences, their tags and intents."""
+    return sha256_of(f"{' '.join(each.words)}\t{' '.join(each.tags)}\t{each.intent}\n" for each in sentences)
 
 
 @dataclass(frozen=True, eq=False)
 class TagBatch:
     """Sentences with their tags and, if there are any, intents."""
 
-    inputs: TaggerInputs
+    inputs: WordInputs
     tags: Tensor  # "b t"
     intents: Tensor | None  # "b"
 

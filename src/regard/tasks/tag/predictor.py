@@ -15,6 +15,7 @@ from regard.common.suggestions import known
 from regard.common.tag_schemes import OUTSIDE, TaggedSpan
 from regard.common.wording import plural
 from regard.data.text.tagged import TaggedSentence
+from regard.data.text.words import split_words
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
@@ -23,7 +24,7 @@ from regard.kernels import crf
 from regard.layers.crf_search import best_paths, span_probabilities
 from regard.models.tagger import Tagger, TaggerOutput
 from regard.recording.recording import Recording
-from regard.tasks.tag.data import TagVocabulary, WordEncoder, split_words
+from regard.tasks.tag.data import TagVocabulary
 from regard.tasks.tag.options import PredictTags, Tag
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
@@ -79,7 +80,7 @@ class TagPredictor(Predictor[str, TagOutput]):
 
     def __init__(self, model: Tagger, vocabulary: TagVocabulary, config: Tag, *, batch: int = 64) -> None:
         self.model, self.vocabulary, self.config, self.batch = model, vocabulary, config, batch
-        self.encoder, self.scheme = WordEncoder(vocabulary), vocabulary.tag_scheme
+        self.encoder, self.scheme = vocabulary.encoder(), vocabulary.tag_scheme
 
     # Prediction
 

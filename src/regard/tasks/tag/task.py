@@ -15,13 +15,14 @@ from regard.common.tag_schemes import TagScheme
 from regard.common.wording import plural
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.tagged import TaggedSentence
+from regard.data.text.words import WordEncoder, WordInputs
 from regard.inference.evaluation import Evaluation
 from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
-from regard.models.tagger import Tagger, TaggerInputs, TaggerSizes
+from regard.models.tagger import Tagger, TaggerSizes
 from regard.tasks.base import Progress, Task
-from regard.tasks.tag.data import TagBatch, TagVocabulary, WordEncoder, read, read_file
+from regard.tasks.tag.data import TagBatch, TagVocabulary, digest, read, read_file
 from regard.tasks.tag.options import EvaluateTags, Tag
 from regard.tasks.tag.predictor import Tagging, TagPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -52,12 +53,11 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     def of(task: Tag, folder: Path, new: bool) -> "TagProblem":
         splits = read(task)
         # a run that was killed while it read its data has nothing to load yet
-        if new or not TagVocabulary.saved(folder):
-            vocabulary = TagVocabulary.of(task, splits)
+        vocabulary = TagVocabulary.of(task, splits)
+        if new or not TagVocabulary.is_saved(folder):
             vocabulary.write(folder)
         else:
-            vocabulary = TagVocabulary.read(folder)
-            vocabulary.check_same(splits, folder)
+            vocabulary = vocabulary.check_same(folder)
         longest = max(map(len, splits.train))
         scheme = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
         summary = f"{len(splits.train):,} sentences to train on, the longest of {plural(longest, 'word')}, "
@@ -65,7 +65,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         summary += f"{len(vocabulary.words):,} words"
         if vocabulary.intents:
             summary += f", {len(vocabulary.intents)} intents"
-        return TagProblem(task, vocabulary, WordEncoder(vocabulary), splits.train, splits.valid, summary)
+        return TagProblem(task, vocabulary, vocabulary.encoder(), splits.train, splits.valid, summary)
 
     def build_model(self) -> Tagger:
         return self.task.model.build(self.vocabulary.sizes, self.vocabulary.tag_scheme)
@@ -142,7 +142,7 @@ class TagTask(Task[Tag, TagPredictor]):
 
     def dry_run(self) -> None:
         words = torch.tensor([[5, 6, 7], [5, 8, 0]])
-        inputs = TaggerInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
+        inputs = WordInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
         with torch.random.fork_rng(devices=[]):
             model = self.config.model.build(TaggerSizes(11, 9, 3), TagScheme("IOB2", ["O", "B-X", "I-X"]))
             model(inputs)
@@ -193,7 +193,7 @@ class TagTask(Task[Tag, TagPredictor]):
         if config.dataset != "files":
             part = "test" if options.split == "test" else "validation"
             return splits.test if part == "test" else splits.valid, f"the {part} sentences of {config.dataset}"
-        vocabulary.check_held_out(splits.valid, folder)
+        vocabulary.check_held_out(digest(splits.valid), folder)
         none = ", which has no test sentences" if options.split == "test" else ""
         return splits.valid, f"the validation sentences of {folder}{none}"
 

@@ -21,7 +21,7 @@ from regard.metrics.text import SCORES, Cut, cut_for, scored, signature
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks._text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.base import Progress, Task
-from regard.tasks.translate.fingerprint import CorpusFingerprint
+from regard.tasks.translate.fingerprint import CorpusFingerprint, digest
 from regard.tasks.translate.options import EvaluateTranslations, Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
@@ -66,7 +66,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
         if new:
             fingerprint.write(folder)
         else:
-            fingerprint = fingerprint.check_unchanged(folder)
+            fingerprint = fingerprint.check_same(folder)
         first = slice(task.valid_lines)
         references = splits.valid.references
         valid = Pairs(
@@ -221,7 +221,7 @@ class TranslateTask(Task[Translate, Translator]):
         pairs = read_one(config, options.split)
         files = config.dataset == "files"
         if files and not config.valid and (options.split == "valid" or not config.test):
-            CorpusFingerprint.check_held_out(pairs, folder)
+            CorpusFingerprint.read(folder).check_held_out(digest(pairs), folder)
         if options.split == "valid":
             return pairs, f"the validation pairs of {folder}"
         if files and not config.test:
