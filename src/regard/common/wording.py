@@ -4,3 +4,8 @@
 def plural(count: int, noun: str) -> str:
     """A number with its noun: 1 line, 2 lines."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """The text in quotes, cut off after `most` characters."""
+    return repr(text if len(text) <= most else text[: most - 1] + "…")

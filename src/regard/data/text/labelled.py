@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from regard.common import json_files
 from regard.common.suggestions import known
+from regard.common.wording import shortened
 from regard.data.splitting import check_labels, stratified_split
 from regard.data.text.pairs import read_lines
 
@@ -105,7 +106,7 @@ def _rows(path: Path, on_latin1: Callable[[int], object]) -> Iterator[tuple[int,
             raise ValueError(f"{path}:{number}: {error}") from error
         if not label or not text:
             raise ValueError(
-                f"{path}:{number}: the {'text' if label else 'label'} is empty, got {_shortened(line)}; "
+                f"{path}:{number}: the {'text' if label else 'label'} is empty, got {shortened(line)}; "
                 "fill it in, or delete the line"
             )
         yield number, label, text
@@ -126,13 +127,13 @@ def _parse_json(line: str) -> tuple[str, str]:
     try:
         row = json_files.parse(line)
     except ValueError as error:
-        raise ValueError(f"a line must be one JSON object, got {_shortened(line)} ({error}); fix the line") from error
+        raise ValueError(f"a line must be one JSON object, got {shortened(line)} ({error}); fix the line") from error
     if not isinstance(row, dict) or not {"label", "text"} <= row.keys():
-        raise ValueError(f"a line must be a JSON object with the keys label and text, got {_shortened(line)}")
+        raise ValueError(f"a line must be a JSON object with the keys label and text, got {shortened(line)}")
     label, text = row["label"], row["text"]
     if isinstance(label, bool) or not isinstance(label, str | int) or not isinstance(text, str):
         raise ValueError(
-            f"label must be a string or a whole number and text a string, got {_shortened(line)}; quote them"
+            f"label must be a string or a whole number and text a string, got {shortened(line)}; quote them"
         )
     return str(label).strip(), text.strip()
 
@@ -141,7 +142,7 @@ def _parse_columns(line: str, positions: tuple[int, int], count: int) -> tuple[s
     cells = line.split("\t")
     if len(cells) != count:
         raise ValueError(
-            f"a line must have {count} columns, as the header has, got {len(cells)} in {_shortened(line)}; "
+            f"a line must have {count} columns, as the header has, got {len(cells)} in {shortened(line)}; "
             "replace tabs inside a text by spaces"
         )
     return cells[positions[0]].strip(), cells[positions[1]].strip()
@@ -149,7 +150,7 @@ def _parse_columns(line: str, positions: tuple[int, int], count: int) -> tuple[s
 
 def _parse_tab(line: str) -> tuple[str, str]:
     if "\t" not in line:
-        raise ValueError(f"a line must be label, tab, text, got no tab in {_shortened(line)}; other lines have one")
+        raise ValueError(f"a line must be label, tab, text, got no tab in {shortened(line)}; other lines have one")
     label, text = line.split("\t", 1)
     return label.strip(), text.strip()
 
@@ -157,7 +158,3 @@ def _parse_tab(line: str) -> tuple[str, str]:
 def _parse_space(line: str) -> tuple[str, str]:
     label, _, text = line.strip().partition(" ")
     return label, text.strip()
-
-
-def _shortened(line: str) -> str:
-    return repr(line if len(line) <= 60 else line[:59] + "…")

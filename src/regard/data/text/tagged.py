@@ -14,6 +14,7 @@ from pathlib import Path
 
 from regard.common.suggestions import known
 from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, SCHEMES, TagScheme, split_tag
+from regard.common.wording import shortened
 from regard.data.text.pairs import read_lines
 
 _HOLDS = "one word and its tag per line, with an empty line after every sentence"
@@ -147,12 +148,12 @@ def _read_columns(path: Path, column: int, word_column: int) -> Iterator[TaggedS
         if len(cells) != count:
             raise ValueError(
                 f"{path}:{number}: a line must have {count} columns, as the first line has, got {len(cells)} in "
-                f"{_shortened(line)}; separate columns by one tab, and sentences by an empty line"
+                f"{shortened(line)}; separate columns by one tab, and sentences by an empty line"
             )
         word, tag = cells[word_at].strip(), cells[tag_at].strip()
         if not word or not tag:
             raise ValueError(
-                f"{path}:{number}: the {'tag' if word else 'word'} is empty in {_shortened(line)}; fill it in"
+                f"{path}:{number}: the {'tag' if word else 'word'} is empty in {shortened(line)}; fill it in"
             )
         rows.append((word, tag, number))
     if rows:
@@ -192,7 +193,7 @@ def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
             if len(cells) != _CONLLU_COLUMNS:
                 raise ValueError(
                     f"{path}:{number}: a line of CoNLL-U has {_CONLLU_COLUMNS} columns, got {len(cells)} in "
-                    f"{_shortened(line)}; separate them by tabs, or name the file without .conllu"
+                    f"{shortened(line)}; separate them by tabs, or name the file without .conllu"
                 )
             rows.append((cells, number))
         else:
@@ -286,7 +287,3 @@ def _member(folder: Path, name: str, required: bool = True) -> Path | None:
     raise ValueError(
         f"{folder} has no file {name} or {name}.gz; name a file of columns, or a folder of seq.in, seq.out"
     )
-
-
-def _shortened(line: str) -> str:
-    return repr(line if len(line) <= 60 else line[:59] + "…")

@@ -1,0 +1,63 @@
+"""ESIM: enhanced sequential inference, two recurrent encoders with attention in both directions between them."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.mechanisms.coattention import CoAttention
+from regard.attn.terms.score import Dot
+from regard.layers.dropout import Dropout
+from regard.layers.rnn.encoder import Encoder
+from regard.models.pair_matcher import PairMatcher, cross_attend, is_real, named_coattention, stack_texts
+
+
+class ESIM(PairMatcher):
+    """y = W tanh(V [mean v_a; max v_a; mean v_b; max v_b]), v = BiLSTM(relu(P [ā; ã; ā − ã; ā∘ã]))  (Chen et al. 2017).
+
+    ā = BiLSTM(a), ã_i = Σ_j softmax_j(ā_i·b̄_j) b̄_j, and the same for b with the same weights. `attention` is a name of
+    MECHANISMS whose score and normalizer replace the dot product and the softmax; None is the paper's.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        classes: int,
+        *,
+        hidden: int = 300,
+        cell: str = "lstm",
+        attention: str | None = None,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        checks.positive_ints("ESIM", dim=dim, classes=classes, hidden=hidden)
+        self.encoder = Encoder(dim, hidden, cell=cell)
+        wide = self.encoder.out_features
+        self.attention = CoAttention(Dot(1.0)) if attention is None else named_coattention(attention, wide)
+        self.project = nn.Linear(4 * wide, hidden)
+        self.composition = Encoder(hidden, hidden, cell=cell)
+        self.feed = nn.Linear(4 * wide, hidden)
+        self.output = nn.Linear(hidden, classes)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
+    ) -> Tensor:  # "b n d", "b m d", "b", "b" -> "b k"
+        x, lengths = stack_texts(first, second, first_lengths, second_lengths)
+        of_first, of_second = self.encoder(self.dropout(x), lengths).outputs.chunk(2)
+        a, b = of_first[:, : first.shape[1]], of_second[:, : second.shape[1]]
+        read = cross_attend(self.attention, a, b, first_lengths, second_lengths)
+        compared = [
+            torch.relu(self.project(torch.cat([x, other, x - other, x * other], -1)))
+            for x, other in zip((a, b), read, strict=True)
+        ]
+        x, _ = stack_texts(*compared, first_lengths, second_lengths)
+        pooled = _pool(self.composition(self.dropout(x), lengths).outputs, lengths)  # "2b 2h"
+        hidden = torch.tanh(self.feed(self.dropout(torch.cat(pooled.chunk(2), -1))))
+        return self.output(self.dropout(hidden))
+
+
+def _pool(x: Tensor, lengths: Tensor) -> Tensor:  # "b n d", "b" -> "b 2d"
+    """The mean and the maximum over tokens."""
+    real = is_real(x, lengths)
+    mean = torch.where(real, x, 0).sum(1) / lengths.unsqueeze(-1)
+    return torch.cat([mean, x.masked_fill(~real, -torch.inf).amax(1)], -1)

@@ -1,0 +1,64 @@
+"""PairMatcher: the base of models that compare two texts, given as the vectors of their tokens."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.catalogue import MECHANISMS
+from regard.attn.layer import Attention
+from regard.attn.mechanisms.coattention import CoAttention
+from regard.attn.terms.mask import Lengths
+from regard.attn.terms.read import WeightedSum
+
+
+class PairMatcher(nn.Module, ABC):
+    """logits = f(a, b): "b n d" and "b m d" with the number of tokens of each, 1 or more; padding changes nothing."""
+
+    # the number of vectors that the model puts before either text, such as a null token
+    num_prepended: int = 0
+
+    @abstractmethod
+    def forward(
+        self, first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
+    ) -> Tensor:  # "b n d", "b m d", "b", "b" -> "b k"
+        """The logits of classes, or of one score."""
+
+
+def is_real(x: Tensor, lengths: Tensor) -> Tensor:  # "b n d", "b" -> bool "b n 1"
+    """Whether a position is a token and no padding."""
+    return (torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(-1)).unsqueeze(-1)
+
+
+def stack_texts(
+    first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
+) -> tuple[Tensor, Tensor]:  # "b n d", "b m d", "b", "b" -> "2b max(n,m) d", "2b"
+    """Both texts as one batch, for layers that read them in the same way."""
+    longest = max(first.shape[1], second.shape[1])
+    padded = [nn.functional.pad(x, (0, 0, 0, longest - x.shape[1])) for x in (first, second)]
+    return torch.cat(padded), torch.cat([first_lengths, second_lengths])
+
+
+def cross_attend(
+    attention: CoAttention, first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
+) -> tuple[Tensor, Tensor]:  # "b n d", "b m d", "b", "b" -> "b n d", "b m d"
+    """What either text reads from the other."""
+    return attention(first, second, mask=Lengths(second_lengths), back=Lengths(first_lengths))
+
+
+def named_coattention(name: str, dim: int) -> CoAttention:
+    """The score and the normalizer of the mechanism of that name, read in both directions."""
+    checks.known("attention", name, MECHANISMS)
+    mechanism = MECHANISMS[name](dim, dim)
+    if (
+        not isinstance(mechanism, Attention)
+        or mechanism.bias is not None
+        or mechanism.mask is not None
+        or not isinstance(mechanism.read, WeightedSum)
+    ):
+        raise ValueError(
+            f"attention={name!r} is more than a score and a normalizer, which is all that two texts can share in both "
+            "directions; try attention='additive', 'scaled-dot' or 'entmax'"
+        )
+    return CoAttention(mechanism.score, normalize=mechanism.normalize)
