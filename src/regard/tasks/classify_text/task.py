@@ -1,7 +1,7 @@
 """The task classify-text: its training problem and its evaluation."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,18 +19,18 @@ from regard.data.text.labelled import LabelledTexts, read_labelled
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.losses import frobenius_penalty, reinforce
-from regard.metrics.classification import (
-    accuracy,
-    accuracy_interval,
-    macro_f1,
-    macro_f1_interval,
-    nll,
-    nll_interval,
-)
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
+from regard.tasks._classification import (
+    baseline_note,
+    class_intervals,
+    class_scores,
+    hardest_classes,
+    is_baseline_saved,
+    write_baseline,
+)
 from regard.tasks._text_generation import read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
-from regard.tasks.classify_text.baseline import fit_baseline, is_baseline_saved, read_baseline, write_baseline
+from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import (
     Sentences,
     TextBatch,
@@ -51,8 +51,6 @@ _TOKENS = "tokens.json"
 # the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
 _ENTROPY = 0.05
 _SAMPLES = 5
-# classes that an evaluation names as the hardest
-_HARDEST = 3
 
 
 class PlannedTexts(NamedTuple):
@@ -145,7 +143,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         predictor = ClassifyTextPredictor(model, self.tokenizer, self.classes, max_length=self.task.max_length)
         probabilities = predictor.probabilities(encode(self.tokenizer, self.valid.texts, self.task.max_length).texts)
         sample = _sample(self.valid, probabilities, 0)
-        return ValidationResult(_scores(probabilities, self.valid.labels), "accuracy", True, sample)
+        return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)
 
     def locate(self, planned: Sequence[PlannedTexts]) -> str:
         """The number of the texts of these batches, and the beginning of the first."""
@@ -184,13 +182,16 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         seconds = time.perf_counter() - start
         model = read_baseline(folder, len(predictor.tokenizer), len(predictor.classes))
         baseline = ClassifyTextPredictor(model, predictor.tokenizer, predictor.classes).probabilities(encoded)
-        intervals, of_baseline = _intervals(probabilities, data.labels), _intervals(baseline, data.labels)
-        facts: dict[str, Any] = {"baseline": {"scores": _scores(baseline, data.labels), "intervals": of_baseline}}
-        notes = [_baseline_note(_scores(baseline, data.labels), of_baseline), _hardest(probabilities, data)]
+        intervals, of_baseline = class_intervals(probabilities, data.labels), class_intervals(baseline, data.labels)
+        facts: dict[str, Any] = {"baseline": {"scores": class_scores(baseline, data.labels), "intervals": of_baseline}}
+        notes = [
+            baseline_note(class_scores(baseline, data.labels), of_baseline),
+            hardest_classes(probabilities, data.labels, data.classes),
+        ]
         if count := sum(map(bool, num_cut)):
             were = "was" if count == 1 else "were"
             notes.append(f"{plural(count, 'text')} {were} cut off after {predictor.max_length:,} tokens")
-        scores = _scores(probabilities, data.labels)
+        scores = class_scores(probabilities, data.labels)
         if data.evidence is not None and predictor.model.attends:
             scores["evidence"] = evidence_attention(predictor, encoded, data.evidence)
             notes.append(
@@ -252,42 +253,6 @@ def _hard_attention_loss(output: TextClassifierOutput, labels: Tensor) -> Tensor
     others = max(len(reward) - 1, 1)
     level = (reward.sum() - reward) / others if len(reward) > 1 else reward
     return reinforce(output.log_prob, reward, level, entropy=output.entropy, entropy_weight=_ENTROPY) * len(reward)
-
-
-def _scores(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
-    predicted = probabilities.argmax(-1)
-    return {
-        "accuracy": accuracy(predicted, labels),
-        "macro f1": macro_f1(predicted, labels),
-        "nll": nll(probabilities, labels),
-    }
-
-
-def _intervals(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, tuple[float, float]]:
-    predicted = probabilities.argmax(-1)
-    return {
-        "accuracy": accuracy_interval(predicted, labels),
-        "macro f1": macro_f1_interval(predicted, labels),
-        "nll": nll_interval(probabilities, labels),
-    }
-
-
-def _baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:
-    parts = [
-        f"{name} {scores[name]:.2f} (95 % interval {intervals[name][0]:.2f} to {intervals[name][1]:.2f})"
-        for name in ("accuracy", "macro f1")
-    ]
-    return f"bag of words, the baseline: {', '.join(parts)}"
-
-
-def _hardest(probabilities: NDArray[np.float64], data: LabelledTexts) -> str:
-    """The classes of which the smallest share was recognised."""
-    right = probabilities.argmax(-1) == data.labels
-    counts = np.bincount(data.labels, minlength=len(data.classes))
-    recall = np.bincount(data.labels, right, minlength=len(data.classes)) / np.maximum(counts, 1)
-    order = [n for n in np.argsort(recall, kind="stable").tolist() if counts[n]][:_HARDEST]
-    named = ", ".join(f"{data.classes[n]} ({100 * recall[n]:.1f} % of {counts[n]:,})" for n in order)
-    return f"hardest classes: {named}"
 
 
 def _sample(data: LabelledTexts, probabilities: NDArray[np.float64], n: int) -> str:

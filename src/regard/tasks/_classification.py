@@ -1,0 +1,118 @@
+"""Scores, notes and the linear baseline that tasks with classes share.
+
+min_W  Σ_n −log p(label_n | counts_n) + ‖W‖² / 2, by L-BFGS: logistic regression on counts of features.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.common import atomic_files, safetensors_files
+from regard.metrics.classification import (
+    accuracy,
+    accuracy_interval,
+    macro_f1,
+    macro_f1_interval,
+    nll,
+    nll_interval,
+)
+
+_FILE = "baseline.safetensors"
+_KEY = "regard"
+_FORMAT = 2  # 1 has no checksum
+_ITERATIONS = 100
+# classes that an evaluation names as the hardest
+_HARDEST = 3
+
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+
+def class_scores(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:  # "n k", "n"
+    predicted = probabilities.argmax(-1)
+    return {
+        "accuracy": accuracy(predicted, labels),
+        "macro f1": macro_f1(predicted, labels),
+        "nll": nll(probabilities, labels),
+    }
+
+
+def class_intervals(
+    probabilities: NDArray[np.float64], labels: NDArray[np.int64]
+) -> dict[str, tuple[float, float]]:  # "n k", "n"
+    predicted = probabilities.argmax(-1)
+    return {
+        "accuracy": accuracy_interval(predicted, labels),
+        "macro f1": macro_f1_interval(predicted, labels),
+        "nll": nll_interval(probabilities, labels),
+    }
+
+
+def baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:
+    """The scores of the bag of words in a sentence."""
+    parts = [
+        f"{name} {scores[name]:.2f} (95 % interval {intervals[name][0]:.2f} to {intervals[name][1]:.2f})"
+        for name in ("accuracy", "macro f1")
+    ]
+    return f"bag of words, the baseline: {', '.join(parts)}"
+
+
+def hardest_classes(
+    probabilities: NDArray[np.float64], labels: NDArray[np.int64], classes: Sequence[str]
+) -> str:  # "n k", "n"
+    """The classes of which the smallest share was recognised, in a sentence."""
+    right = probabilities.argmax(-1) == labels
+    counts = np.bincount(labels, minlength=len(classes))
+    recall = np.bincount(labels, right, minlength=len(classes)) / np.maximum(counts, 1)
+    order = [n for n in np.argsort(recall, kind="stable").tolist() if counts[n]][:_HARDEST]
+    named = ", ".join(f"{classes[n]} ({100 * recall[n]:.1f} % of {counts[n]:,})" for n in order)
+    return f"hardest classes: {named}"
+
+
+def fit_logistic(
+    counts: Tensor, labels: NDArray[np.int64], classes: int
+) -> tuple[Tensor, Tensor]:  # sparse "n f", "n" -> "f k", "k"
+    """The weights and the bias that fit these counts best, the same for the same counts."""
+    number = counts.shape[0]
+    transposed = counts.t().coalesce()
+    targets = F.one_hot(torch.from_numpy(labels), classes).float()
+    weights, bias = torch.zeros(counts.shape[1], classes), torch.zeros(classes)
+    optimizer = torch.optim.LBFGS([weights, bias], max_iter=_ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        log_p = (counts @ weights + bias).log_softmax(-1)
+        error = (log_p.exp() - targets) / number
+        weights.grad, bias.grad = transposed @ error + weights / number, error.sum(0)
+        return -(log_p * targets).sum() / number + weights.square().sum() / (2 * number)
+
+    with torch.no_grad():
+        optimizer.step(loss)
+    return weights, bias
+
+
+def write_baseline(model: nn.Module, folder: Path) -> None:
+    tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
+    atomic_files.write_atomically(folder / _FILE, safetensors_files.encode(tensors, {_KEY: f'{{"format": {_FORMAT}}}'}))
+
+
+def is_baseline_saved(folder: Path) -> bool:
+    return (folder / _FILE).exists()
+
+
+def load_baseline(model: AnyModule, folder: Path) -> AnyModule:
+    """The model with the weights that were fitted when the run began."""
+    if not is_baseline_saved(folder):
+        raise FileNotFoundError(f"{folder} holds no {_FILE}; name the folder of a training run")
+    tensors, _ = safetensors_files.read_tagged(folder / _FILE, _KEY, _FORMAT, "bag of words")
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{folder / _FILE} is of another vocabulary; restore it, or train in another folder"
+        ) from error
+    return model.eval()
