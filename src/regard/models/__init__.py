@@ -9,6 +9,8 @@ from regard.models.gpt2 import GPT2
 from regard.models.hierarchical import HierarchicalAttention
 from regard.models.language_model import LanguageModel
 from regard.models.llama import Llama
+from regard.models.matching.decomposable import Decomposable
+from regard.models.matching.esim import ESIM
 from regard.models.ram import RAM
 from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.row_reader import RowReader
@@ -44,10 +46,13 @@ MODELS: dict[str, type[nn.Module]] = {
     "recurrent-tagger": RecurrentTagger,
     "transformer-tagger": TransformerTagger,
     "window-tagger": WindowTagger,
+    "decomposable": Decomposable,
+    "esim": ESIM,
 }
 
 __all__ = [
     "BERT",
+    "ESIM",
     "GPT2",
     "LANGUAGE_MODELS",
     "MODELS",
@@ -58,6 +63,7 @@ __all__ = [
     "BERTMaskedLM",
     "BagOfWords",
     "ConvNet",
+    "Decomposable",
     "HierarchicalAttention",
     "Llama",
     "RecurrentLanguageModel",

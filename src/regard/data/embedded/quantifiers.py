@@ -1,4 +1,4 @@
-"""Sentences with quantifiers -> entailment, contradiction or neutral, as twins.  No torch here.
+"""Sentences with quantifiers -> entailment, contradiction or neutral, as twins.
 
     every dog chases some cat      every poodle chases some cat      entailment: fewer dogs
     every cat chases some dog      every cat chases some poodle      neutral: a dog need not be a poodle
@@ -7,7 +7,7 @@ A twin is two pairs with the same words on either side in another order, and wit
 the order of words, such as a bag of words, gives both the same label, so it is right about one of them at most: 50 %.
 
 The label follows from monotonicity  (van Benthem 1986). A quantifier keeps truth when the noun behind it, or the rest
-of the sentence, is widened (+1) or narrowed (−1). The object stands in the scope of the subject's quantifier and the verb
+of the sentence, is widened (+1) or narrowed (−1). The object stands in the scope of the subject's quantifier, the verb
 in that of both, so their directions are products. The negated quantifier before such a change makes a contradiction.
 """
 
@@ -152,7 +152,9 @@ def _verbs(quantifier: str, other: str, rng: np.random.Generator) -> tuple[str, 
 
 def _noun_change(rng: np.random.Generator) -> _Change:
     """A noun and a wider or narrower one, by the taxonomy or by an adjective."""
-    chains = [(top, middle, low) for top, middles in TAXONOMY.items() for middle, lows in middles.items() for low in lows]
+    chains = [
+        (top, middle, low) for top, middles in TAXONOMY.items() for middle, lows in middles.items() for low in lows
+    ]
     nouns = chains[rng.integers(len(chains))]
     if rng.random() < 0.3:
         noun = _pick(nouns, rng)

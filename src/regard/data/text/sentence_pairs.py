@@ -1,4 +1,4 @@
-"""Pairs of texts with one class each, from files: JSON lines, or columns separated by tabs.  No torch here.
+"""Pairs of texts with one class each, from files: JSON lines, or columns separated by tabs.
 
     {"gold_label": "neutral", "sentence1": "Two women are embracing.", "sentence2": "The sisters are hugging."}
     neutral <tab> Two women are embracing. <tab> The sisters are hugging.
@@ -19,6 +19,7 @@ from regard.common.suggestions import known
 from regard.common.wording import shortened
 from regard.data.splitting import check_labels, stratified_split
 from regard.data.text.pairs import read_lines
+from regard.data.text.words import split_words
 
 _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the keys gold_label, sentence1, sentence2"
 _JSON = (".jsonl", ".ndjson", ".json")
@@ -108,14 +109,24 @@ def split_pairs(data: LabelledPairs, share: float, seed: int) -> tuple[LabelledP
 
 
 def read_labelled_pairs(
-    path: Path, classes: Sequence[str] | None = None, columns: Columns | None = None
+    path: Path,
+    classes: Sequence[str] | None = None,
+    columns: Columns | None = None,
+    max_length: int | None = None,
 ) -> LabelledPairs:
     """The pairs of a UTF-8 file, `.gz` unpacked; the first line decides the format.
 
     Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels must be among
-    them. Pairs with the label "-" are left out and counted.
+    them. Pairs with the label "-" are left out and counted. A text of more than `max_length` words is an error.
     """
     rows = list(_rows(path, columns))
+    for row in rows:
+        for name in ("first", "second"):
+            if max_length is not None and (count := count_words(getattr(row, name), max_length)) > max_length:
+                raise ValueError(
+                    f"{path}:{row.number}: the {name} text has {count:,} words, more than max_length={max_length:,}; "
+                    "shorten it, or raise --max-length"
+                )
     labelled = [row for row in rows if row.label != NO_LABEL]
     if not labelled:
         raise ValueError(f"{path} has no pair with a label: all {len(rows):,} have {NO_LABEL!r}; name another file")
@@ -132,14 +143,19 @@ def read_labelled_pairs(
     return LabelledPairs(first, second, labels, tuple(classes), len(rows) - len(labelled))
 
 
-class _Row(NamedTuple):
+def count_words(text: str, most: int) -> int:
+    """The number of words and marks; 0 for a text that is too short to have more than `most`."""
+    return len(split_words(text)[0]) if len(text) > most else 0
+
+
+class _PairRow(NamedTuple):
     number: int  # of the line
     first: str
     second: str
     label: str
 
 
-def _rows(path: Path, columns: Columns | None) -> Iterator[_Row]:
+def _rows(path: Path, columns: Columns | None) -> Iterator[_PairRow]:
     lines = list(read_lines(path, _HOLDS))
     is_json = path.name.removesuffix(".gz").endswith(_JSON) or lines[0].lstrip().startswith("{")
     try:
@@ -150,7 +166,7 @@ def _rows(path: Path, columns: Columns | None) -> Iterator[_Row]:
         raise ValueError(f"{path} has a header and no pairs; it must hold {_HOLDS}")
     for number, line in enumerate(lines[header:], header + 1):
         try:
-            row = _Row(number, *(part.strip() for part in parse(line)))
+            row = _PairRow(number, *(part.strip() for part in parse(line)))
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from error
         empty = next((name for name in ("first", "second", "label") if not getattr(row, name)), None)

@@ -8,7 +8,7 @@ from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.score import Dot
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.encoder import Encoder
-from regard.models.pair_matcher import PairMatcher, cross_attend, is_real, named_coattention, stack_texts
+from regard.models.matching.pair_matcher import PairMatcher, cross_attend, is_real, named_coattention, stack_texts
 
 
 class ESIM(PairMatcher):
@@ -50,7 +50,7 @@ class ESIM(PairMatcher):
             torch.relu(self.project(torch.cat([x, other, x - other, x * other], -1)))
             for x, other in zip((a, b), read, strict=True)
         ]
-        x, _ = stack_texts(*compared, first_lengths, second_lengths)
+        x, _ = stack_texts(compared[0], compared[1], first_lengths, second_lengths)
         pooled = _pool(self.composition(self.dropout(x), lengths).outputs, lengths)  # "2b 2h"
         hidden = torch.tanh(self.feed(self.dropout(torch.cat(pooled.chunk(2), -1))))
         return self.output(self.dropout(hidden))

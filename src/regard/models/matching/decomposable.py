@@ -10,7 +10,7 @@ from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Lengths, offsets
 from regard.attn.terms.score import Score, dot, widen
 from regard.layers.dropout import Dropout
-from regard.models.pair_matcher import PairMatcher, cross_attend, is_real, named_coattention
+from regard.models.matching.pair_matcher import PairMatcher, cross_attend, is_real, named_coattention
 
 
 class TwoLayers(nn.Sequential):
@@ -98,9 +98,7 @@ class Decomposable(PairMatcher):
         checks.positive_ints("Decomposable", dim=dim, classes=classes, width=width)
         self.project = nn.Linear(dim, width, bias=False)
         self.null = nn.Parameter(torch.randn(width) / width**0.5)
-        self.intra = (
-            Attention(TransformedDot(width, width, dropout), bias=DistanceBias(distance)) if intra else None
-        )
+        self.intra = Attention(TransformedDot(width, width, dropout), bias=DistanceBias(distance)) if intra else None
         wide = width * (2 if intra else 1)
         self.attention = (
             CoAttention(TransformedDot(wide, width, dropout))

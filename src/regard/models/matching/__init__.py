@@ -1,0 +1,1 @@
+"""Models that compare two texts or more, one per file."""
