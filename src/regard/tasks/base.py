@@ -45,6 +45,10 @@ class NoOptions:
 class ModelOptions(ABC):
     """The options of one model of a task, and the way to build it from them."""
 
+    # Where a model differs from the task's other models
+    training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
+    task_defaults: ClassVar[dict[str, Any]] = {}  # values of open fields, the task's and its own, for any data set
+
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         """The same with every open field filled; `defaults` are those of the task's data set."""
         open_fields = [item.name for item in fields(self) if getattr(self, item.name) is None]
@@ -72,6 +76,7 @@ class TaskConfig(ABC):
     varies: ClassVar[str]  # the option that `regard compare` varies
     varies_help: ClassVar[str]
     models: ClassVar[dict[str, type[ModelOptions]]]  # the first is the default
+    chosen_by: ClassVar[dict[str, str]] = {}  # the model of an option that chooses its model where none is typed
     run_files: ClassVar[tuple[str, ...]]  # files that it leaves in the folder of a run
     # Where a task differs from most
     training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
@@ -104,7 +109,7 @@ class TaskConfig(ABC):
             raise TypeError(
                 f"model must be the options of a model, {names}, got {model!r}; or use {type(self).__name__}.of(…)"
             )
-        defaults = self.defaults.get(self.dataset, {})
+        defaults = {**self.defaults.get(self.dataset, {}), **model.task_defaults}
         resolve(self, defaults)
         object.__setattr__(self, "model", model.resolved(defaults))
 
@@ -151,8 +156,13 @@ class TaskConfig(ABC):
             each = ", ".join(f"{end:g} for {dataset}" for dataset, end in ends.items() if end is not None)
             return f"{each}, if no end is given" if each else ""
         if name in cls.training:
-            value = cls.training[name]
-            return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            values = {"": cls.training[name]} | {
+                m: o.training[name] for m, o in cls.models.items() if name in o.training
+            }
+            return ", ".join(
+                (" ".join(map(str, value)) if isinstance(value, tuple) else str(value)) + (model and f" for {model}")
+                for model, value in values.items()
+            )
         if not all(name in values for values in cls.defaults.values()):
             return ""
         datasets: dict[Any, list[str]] = {}
@@ -171,13 +181,19 @@ class TaskConfig(ABC):
         return {"data": ("train", "valid", "test", "size"), "train": ("data",)}.get(option, ())
 
     @classmethod
+    def training_defaults(cls, model: ModelOptions | None) -> dict[str, Any]:
+        """Defaults of TrainingConfig that suit the task with this model; None is the first model."""
+        return {**cls.training, **({} if model is None else model.training)}
+
+    @classmethod
     def of(cls, **options: Any) -> Self:
         """The task with options as a command line types them: `model` is a name, its options stand beside the others.
 
         Translate.of(data="dates", model="transformer", heads=2)
         """
         own = {item.name for item in fields(cls)} - {"model"}  # type: ignore[arg-type]
-        name = options.get("model") or next(iter(cls.models))
+        chosen = [model for option, model in cls.chosen_by.items() if options.get(option) is not None]
+        name = options.get("model") or next(iter([*chosen, *cls.models]))
         known("model", name, cls.models)
         mine = {item.name for item in fields(cls.models[name])}
         for option, value in options.items():
@@ -244,6 +260,8 @@ class TaskConfig(ABC):
     def with_absolute_paths(self) -> Self:
         """The same with absolute paths: a run is resumed from any working directory."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        of_model = {item.name: _absolute(getattr(self.model, item.name)) for item in fields(self.model)}
+        values["model"] = replace(self.model, **of_model)
         return replace(self, **{name: _absolute(value) for name, value in values.items()})  # type: ignore[type-var]
 
     def preparation_notice(self, folder: Path, new: bool) -> str:

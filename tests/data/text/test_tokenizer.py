@@ -224,3 +224,21 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Tokenizer.train("bpe", LINES, 400)
     # the others need nothing
     assert len(Tokenizer.train("words", ["a b"], 400)) == SPECIAL + 3
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "words"])
+def test_offsets_are_the_characters_of_an_id(kind: Kind) -> None:
+    lines = ["the cat  sat", "", "größer 日本 the", " the"]
+    tokenizer = Tokenizer.train(kind, [*lines, "the the cat cat"], 400)
+    encoded = tokenizer.encode_with_offsets(lines)
+    assert [ids for ids, _ in encoded] == tokenizer.encode(lines)
+    for line, (ids, offsets) in zip(lines, encoded, strict=True):
+        texts = [tokenizer.token_text(n) for n in ids]
+        assert all(0 <= start <= end <= len(line) for start, end in offsets)
+        assert all(
+            line[start:end] == text.lstrip(" ")
+            for text, (start, end) in zip(texts, offsets, strict=True)
+            if "�" not in text and kind == "bpe" and text.strip()
+        )
+        if kind != "bpe":
+            assert [line[start:end] for start, end in offsets] == texts

@@ -51,7 +51,7 @@ def parse(
             print(format_help(options, prog, table, sections, defaults))
         raise SystemExit(0)
     key, models = _models(table, sections)
-    model = _model_name(models, args, defaults) if models else ""
+    model = _model_name(models, args, defaults, sections[key]) if models else ""
     named = by_name([option for option in table if not option.positional], model)
     words: list[str] = []
     values: dict[str, Any] = {}
@@ -229,12 +229,16 @@ def _models(table: Sequence[Option], sections: Mapping[str, type]) -> tuple[str,
     return next(((key, models) for key in keys if (models := models_of(sections[key]))), ("", {}))
 
 
-def _model_name(models: Mapping[str, type], args: Sequence[str], defaults: Mapping[str, Any]) -> str:
-    """The model that is typed, or that of the defaults, or the first; the options of models depend on it."""
+def _model_name(models: Mapping[str, type], args: Sequence[str], defaults: Mapping[str, Any], section: type) -> str:
+    """The model that is typed, or that an option chooses, or that of the defaults, or the first; the options of models
+    depend on it.
+    """
     name = defaults.get("model", {}).get("name", next(iter(models)))
-    for flag, texts in _split(args, lambda flag: 1):
-        if flag == "--model" and texts:
-            name = texts[0]
+    typed = {flag: texts for flag, texts in _split(args, lambda flag: 1) if texts}
+    chosen_by: Mapping[str, str] = getattr(section, "chosen_by", {})
+    for option, model in chosen_by.items():
+        name = model if dashed(option) in typed else name
+    name = typed.get("--model", [name])[0]
     known("--model", name, models)
     return str(name)
 

@@ -69,13 +69,14 @@ def parse_task(options: type[T], prog: str, config: type[TaskConfig], args: Sequ
     file = unchecked_value("--config", options, args, sections=sections)
     of_file = {} if file is None else toml_config.read(Path(file), sections)
     parsed: Any = parse(options, prog, args, sections=sections, defaults=of_file)
-    return replace(parsed, training={**config.training, **parsed.training})
+    return replace(parsed, training={**config.training_defaults(parsed.task.get("model")), **parsed.training})
 
 
 def check_paths_exist(config: TaskConfig) -> TaskConfig:
     """The options, if the files that they name exist: raises before anything slow is imported."""
-    for item in fields(config):  # type: ignore[arg-type]
-        value = getattr(config, item.name)
+    options = [(config, item) for item in fields(config)]  # type: ignore[arg-type]
+    for owner, item in [*options, *((config.model, item) for item in fields(config.model))]:
+        value = getattr(owner, item.name)
         noun = "folder" if item.metadata.get("metavar") == "FOLDER" else "file"
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, Path) and not path.exists():

@@ -107,6 +107,23 @@ class Tokenizer:
             return [[number(character, UNK) for character in line] for line in lines]
         return [[number(word, UNK) for word in line.split(" ")] if line else [] for line in lines]
 
+    def encode_with_offsets(self, lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each line, as `encode` has them, and the characters of each id: line[start:end]."""
+        if self._bpe is None:
+            pattern = re.compile("." if self.kind == "characters" else "(?:^|(?<= ))[^ ]*", re.DOTALL)
+            places = [[match.span() for match in pattern.finditer(line)] if line else [] for line in lines]
+            return list(zip(self.encode(lines), places, strict=True))
+        with _utf8_errors(lines):
+            encodings = self._bpe.encode_batch([" " + line for line in lines], add_special_tokens=False)
+        found = []
+        for line, encoding in zip(lines, encodings, strict=True):
+            spaced = " " + line
+            # a token of a word includes the space before it
+            trimmed = [(end - len(spaced[start:end].lstrip(" ")), end) for start, end in encoding.offsets]
+            offsets = [(max(start, 1) - 1, max(end, 1) - 1) for start, end in trimmed]
+            found.append((list(encoding.ids) if line else [], offsets if line else []))
+        return found
+
     def encode_text(self, text: str) -> list[int]:
         """The ids of running text, line breaks included; bpe puts no space before it."""
         if self._bpe is None:

@@ -1,0 +1,1 @@
+"""Models around a pretrained encoder of texts."""

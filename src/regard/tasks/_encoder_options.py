@@ -1,0 +1,64 @@
+"""Options of models around a pretrained encoder of texts.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from regard.common.option_fields import left_open
+from regard.tasks.base import ModelOptions
+
+# the name of these models in every task, which --encoder chooses
+PRETRAINED = "pretrained"
+# files that they leave in the folder of a run
+ENCODER_FILES = ("encoder.json", "encoder-tokens.json")
+
+
+@dataclass(frozen=True)
+class EncoderOptions(ModelOptions):
+    """A pretrained encoder and new layers above it, trained together  (Devlin et al. 2019)."""
+
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 1e-4,
+        "schedule": "linear",
+        "warmup": 50,
+        "weight_decay": 0.01,
+        "validate_every": 50,
+        "save_every": 200,
+        "betas": (0.9, 0.999),
+    }
+    task_defaults: ClassVar[dict[str, Any]] = {"word_dropout": 0.0, "dropout": 0.1, "batch": 1024}
+
+    encoder: Path = field(metadata={"metavar": "FOLDER"})
+    """A run of masked-lm, a run with an encoder, or a BERT in transformers' layout; only a new run reads it."""
+    attention: str | None = left_open("that of the encoder")
+    """Another mechanism in all heads of the encoder, by name (see `regard list`)."""
+    freeze: str = "none"
+    """Parts that keep their weights: none, embeddings, all, or a number of lowest layers with the embeddings."""
+    layer_decay: float = 0.9
+    """The factor from the learning rate of one layer of the encoder to that of the layer below it."""
+    head_rate: float = 10.0
+    """The learning rate of the new layers above the encoder, in multiples of --lr."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoder", Path(self.encoder))
+        if self.freeze not in ("none", "embeddings", "all") and not (self.freeze.isascii() and self.freeze.isdigit()):
+            raise ValueError(
+                f"freeze must be none, embeddings, all or a number of layers, got {self.freeze!r}; "
+                "try freeze=embeddings"
+            )
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay must be above 0 and at most 1, got {self.layer_decay}; try layer_decay=0.9")
+        if not 0 < self.head_rate < float("inf"):
+            raise ValueError(f"head_rate must be positive and finite, got {self.head_rate}; try head_rate=10")
+
+    def frozen_parts(self, layers: int) -> int:
+        """The parts of an encoder of this many layers that keep their weights; the embeddings are the first."""
+        if self.freeze.isdigit():
+            if int(self.freeze) > layers:
+                raise ValueError(
+                    f"freeze={self.freeze} is more than the {layers} layers of {self.encoder}; try freeze=all"
+                )
+            return 1 + int(self.freeze) if int(self.freeze) else 0
+        return {"none": 0, "embeddings": 1, "all": 1 + layers}[self.freeze]
