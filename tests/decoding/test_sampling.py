@@ -7,7 +7,7 @@ import torch
 from tests.decoding.toy import LIMITS, SENTENCES, Always, Toy, everything, go, said
 
 from regard.decoding.greedy import greedy
-from regard.decoding.sampling import sample, truncated
+from regard.decoding.sampling import penalized, sample, truncated
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -59,7 +59,7 @@ def test_the_ends_of_chance_draw_what_has_a_probability() -> None:
             assert not {0, 6} & set(found.tokens)
 
 
-@pytest.mark.parametrize("options", [{"temperature": 1e-30}, {"top_k": 1}, {"top_p": 1e-9}])
+@pytest.mark.parametrize("options", [{"temperature": 1e-30}, {"temperature": 5e-324}, {"top_k": 1}, {"top_p": 1e-9}])
 def test_without_chance_a_sample_is_greedy(options: dict[str, Any]) -> None:
     toy = Toy.random(7, 5)
     drawn = go(sample, toy, SENTENCES, LIMITS, count=3, **options)
@@ -151,3 +151,16 @@ def test_a_penalty_of_repetition_also_counts_the_prompt() -> None:
 def test_wrong_options_of_the_samplers_are_errors(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         go(sample, Toy.random(7, 4), SENTENCES, LIMITS, **options)
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-10, 1.0, 1e300])
+@pytest.mark.parametrize("penalty", [1e-300, 1e-30, 1e30, 1e300])
+def test_extreme_options_give_probabilities(temperature: float, penalty: float) -> None:
+    logits = torch.tensor([[3.0, -4.0, 0.0, -torch.inf, 2.0, -1.0]])
+    seen = torch.tensor([[True, True, True, True, False, False]])
+    scores = penalized(logits, seen, penalty)
+    assert scores.isfinite().tolist() == [[True, True, True, False, True, True]]
+    values, ids = truncated(scores, temperature, None, None)
+    assert ids is None
+    assert values.exp().sum().item() == pytest.approx(1)
+    assert values[0, 3] == -torch.inf

@@ -137,8 +137,12 @@ def _seen(prompts: Sequence[Sequence[int]], log_p: Tensor) -> Tensor:  # "b n v"
 
 
 def penalized(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:  # "… v", bool "… v"
-    """z / penalty where z > 0 and z · penalty where z < 0, of the tokens that were seen."""
-    return torch.where(seen, torch.where(logits < 0, logits * penalty, logits / penalty), logits)
+    """z / penalty where z > 0 and z · penalty where z < 0, of the tokens that were seen. Finite scores stay finite."""
+    info = torch.finfo(logits.dtype)
+    penalty = min(max(penalty, info.tiny), info.max)
+    # a quarter, so that the difference of two scores is finite too
+    changed = torch.where(logits < 0, logits * penalty, logits / penalty).clamp(info.min / 4, info.max / 4)
+    return torch.where(seen & (logits > -torch.inf), changed, logits)
 
 
 def truncated(
@@ -146,7 +150,8 @@ def truncated(
 ) -> tuple[Tensor, Tensor | None]:  # "r v" -> "r k", "r k"
     """The log-probabilities that are sampled from, and their ids (None: 0, 1, …)."""
     # The largest is subtracted first, so that no temperature, however small, makes an infinity of it.
-    scaled = (log_p - log_p.amax(-1, keepdim=True)) / temperature
+    info = torch.finfo(log_p.dtype)
+    scaled = (log_p - log_p.amax(-1, keepdim=True)) / min(max(temperature, info.tiny), info.max)
     ids = None
     if top_k is not None and top_k < scaled.shape[-1]:
         scaled, ids = stable_topk(scaled, top_k)
