@@ -366,7 +366,7 @@ def test_a_map_a_word() -> None:
         assert alone["maps"] == one["maps"]
     refused = post(made, {"image": sent(PICTURES[0]), "top": 2})
     assert refused.status_code == 422
-    assert "top counts classes, and this model writes sentences; leave top out" in refused.text
+    assert refused.json()["error"] == "unknown field 'top'; known are: image, images, maps"
 
 
 def test_a_run_is_served(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """An answer does not depend on its batch: the law for every endpoint, digit by digit, and the cases that need care."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +12,9 @@ import torch
 from tests.serve import pictures, texts
 from tests.serve.conftest import LINES, read
 from tests.serve.pictures import drawn, packed, sent
+from tests.serve.text_runs import TEXT_RUNS, text_run
 from torch import Tensor, nn
 
-from regard.cli.main import main
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Greedy
 from regard.inference.endpoint import Endpoint
@@ -25,7 +24,6 @@ from regard.serve import rounding
 from regard.serve.rounding import NOISE, is_clear, noise_of, rounded, settle
 from regard.tasks._image_endpoint import ImageEndpoint
 from regard.tasks._text_generation import GeneratedText
-from regard.tasks.loading import load_run
 from regard.tasks.registry import TASKS
 from regard.tasks.translate import endpoint as translate_endpoint
 from regard.tasks.translate.endpoint import TranslateEndpoint
@@ -88,41 +86,9 @@ def test_an_answer_does_not_depend_on_its_batch(name: str) -> None:
     assert differences(make(), [{**body, detail: n % 8 == 0} for n, body in enumerate(bodies)]) == 0
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("settled")
-    words = [re.sub(" ", " x ", line) for line in LINES]
-    (folder / "texts.tsv").write_text("".join(f"{'good' if n % 3 else 'bad'}\t{w}\n" for n, w in enumerate(words)))
-    (folder / "lines.txt").write_text("\n".join(words) + "\n")
-    sentences = ("\n".join(f"{w} {'B-PLACE' if w in 'bd' else 'O'}" for w in line.split()) for line in words)
-    (folder / "columns.conll").write_text("\n\n".join(sentences) + "\n")
-    return folder
-
-
-TEXT_RUNS = {
-    "classify-text": "--train {}/texts.tsv --width 5 --hidden 6 --hops 2 --feed 7",
-    "tag": "--train {}/columns.conll --embedding 5 --characters 4 --hidden 6",
-    "language-model": "--train {}/lines.txt --width 8 --heads 2 --layers 1 --segment 24 --valid-tokens 30",
-}
-
-
 @pytest.mark.parametrize("task", TEXT_RUNS)
-def test_the_law_of_texts(task: str, files: Path) -> None:
-    threads = torch.get_num_threads()
-    try:
-        options = [
-            *TEXT_RUNS[task].format(files).split(),
-            "--batch",
-            "3" if task == "language-model" else "64",
-            "--threads",
-            "1",
-            "--steps",
-            "2",
-        ]
-        assert main(["train", task, *options, "--out", str(files / task)]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    made = load_run(files / task, "best", "cpu").predictor.endpoint(Limits(), run="tiny", step=2)
+def test_the_law_of_texts(task: str, tmp_path: Path) -> None:
+    made = text_run(task, tmp_path).predictor.endpoint(Limits(), run="tiny", step=2)
     bodies = [{**body, "tokens": 9} for body in TEXTS[:20]] if task == "language-model" else TEXTS
     assert differences(made, bodies) == 0
 

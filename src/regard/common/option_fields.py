@@ -34,9 +34,9 @@ def option(default: Any, *, metavar: str) -> Any:
     return field(default=default, metadata={"metavar": metavar})
 
 
-def at_least(minimum: int, default: int) -> Any:
-    """A number with a smallest value, which the schema of a service states too."""
-    return field(default=default, metadata={"minimum": minimum})
+def at_least(minimum: int, default: int, *, maximum: int | None = None) -> Any:
+    """A number with a smallest value, and maybe a largest one, which the schema of a service states too."""
+    return field(default=default, metadata={"minimum": minimum, "maximum": maximum})
 
 
 def resolve(options: Any, values: Mapping[str, Any]) -> None:

@@ -38,6 +38,12 @@ _ERRORS = {
     503: "No answer in time, or the service is stopping; try again after Retry-After seconds.",
 }
 
+_EVENT = {
+    "type": "object",
+    "properties": {"data": {"type": "string", "contentMediaType": "application/json"}},
+    "required": ["data"],
+}
+
 
 def build(
     endpoint: Endpoint,
@@ -86,7 +92,7 @@ def _routes(
 ) -> None:
     schema = endpoint.schema  # a new class at every access
 
-    @app.post(f"/v1/{endpoint.name}", **_documentation(schema))
+    @app.post(f"/v1/{endpoint.name}", **_documentation(schema, streams=hasattr(endpoint, "stream")))
     async def post(request: Request) -> Response:
         endpoint_request = endpoint.read(
             validate(schema.request, await read(request, limits, schema.request.model_fields))
@@ -196,13 +202,16 @@ def _errors(app: FastAPI) -> None:
         return Response(error_body("the service failed, which is its fault; see its log"), 500, {}, "application/json")
 
 
-def _documentation(schema: Schema) -> dict[str, Any]:
+def _documentation(schema: Schema, streams: bool) -> dict[str, Any]:
     errors = {status: {"description": description, "model": ErrorAnswer} for status, description in _ERRORS.items()}
     # json_body reads the body, because FastAPI's own reading has no limits
     body = {"required": True, "content": {"application/json": {"schema": schema.request.model_json_schema()}}}
+    answers: dict[str, Any] = {"description": "The answers.", "model": schema.answer}
+    if streams:
+        answers["content"] = {"text/event-stream": {"schema": _EVENT}}
     return {
         "summary": schema.summary,
-        "responses": {200: {"description": "The answers.", "model": schema.answer}, **errors},
+        "responses": {200: answers, **errors},
         "openapi_extra": {"requestBody": body},
     }
 

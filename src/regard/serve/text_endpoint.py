@@ -20,8 +20,9 @@ from regard.inference.predictor import Predictor, labelled_recording
 from regard.recording.record import NO_ATTENTION
 from regard.recording.recording import Recording
 from regard.serve.errors import RequestError
-from regard.serve.http.body_models import AnswerModel, Field, limited, with_fields
-from regard.serve.http.text_body import TextBody
+from regard.serve.http.body_models import AnswerModel, Field, with_fields, with_rules
+from regard.serve.http.body_rules import only_if
+from regard.serve.http.text_body import TextBody, limited_texts
 from regard.serve.rounding import WEIGHT_DECIMALS, settle
 from regard.viz.text import labels
 
@@ -79,7 +80,8 @@ class TextEndpoint:
     """Answers of `Predictor.predict`, many requests at a time.
 
     `options` is the dataclass of the predictor's options: its fields become fields of the request, where JSON can hold
-    them. `about` has facts about the model for GET /v1/model; `view` and `form` are the scripts of the page.
+    them. `maxima` has the largest values of options whose bounds depend on the run, `about` facts about the model for
+    GET /v1/model; `view` and `form` are the scripts of the page.
     """
 
     unit = "texts"
@@ -93,11 +95,13 @@ class TextEndpoint:
         name: str,
         title: str,
         options: type | None = None,
+        maxima: Mapping[str, int] = MappingProxyType({}),
         about: Mapping[str, object] = MappingProxyType({}),
         view: str = "text/tinted_text",
         form: str = "text_form",
     ) -> None:
         self.predictor, self.limits, self.name, self.options = predictor, limits, name, options
+        self.maxima = dict(maxima)
         self.facts, self.title, self.view, self.form = dict(about), title, view, form
         # whether a model attends does not depend on the text
         with warnings.catch_warnings():
@@ -111,8 +115,9 @@ class TextEndpoint:
 
     @property
     def schema(self) -> Schema:
-        body = limited(AttentiveTextBody, texts=Field(max_length=self.limits.texts))
-        return Schema("Answer one text or several", with_fields(body, self._fields()), TextAnswers)
+        body = with_fields(limited_texts(AttentiveTextBody, self.limits), self._fields())
+        rule = only_if("attention", texts={"maxItems": self.limits.pictures})
+        return Schema("Answer one text or several", with_rules(body, rule), TextAnswers)
 
     def model_info(self) -> dict[str, object]:
         limits = self.limits
@@ -139,7 +144,14 @@ class TextEndpoint:
         if clash := named.keys() & AttentiveTextBody.model_fields.keys():
             raise ValueError(f"{self.options.__name__} has the fields {', '.join(clash)} of every request; rename them")
         return {
-            name: Annotated[hints[name], Field(default=item.default, ge=item.metadata.get("minimum"))]
+            name: Annotated[
+                hints[name],
+                Field(
+                    default=item.default,
+                    ge=item.metadata.get("minimum"),
+                    le=self.maxima.get(name, item.metadata.get("maximum")),
+                ),
+            ]
             for name, item in named.items()
         }
 

@@ -13,7 +13,8 @@ from regard.inference.limits import Limits
 from regard.inference.predictor import predict_recorded
 from regard.recording.record import NO_ATTENTION, record
 from regard.serve.errors import RequestError
-from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited
+from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited, with_rules
+from regard.serve.http.body_rules import only_if
 from regard.serve.rounding import WEIGHT_DECIMALS, settle
 from regard.tasks._image_data import read_pixels
 from regard.tasks._image_maps import SpatialMap, spatial_maps
@@ -31,31 +32,38 @@ _Base64 = Annotated[
     str,
     Field(
         description="A PNG or JPEG file in base64; data:image/png;base64, may stand before it.",
-        json_schema_extra={"contentEncoding": "base64"},
+        json_schema_extra={"contentEncoding": "base64", "format": "image"},
     ),
 ]
 
 
 class ImageBody(SingleOrList):
-    """The body of POST /v1/classify, /v1/glimpse and /v1/caption."""
+    """The body of POST /v1/caption."""
 
     pair: ClassVar[tuple[str, str]] = ("image", "images")
-    example: ClassVar[dict[str, Any]] = {"image": _BLACK, "top": 3, "maps": True}
+    example: ClassVar[dict[str, Any]] = {"image": _BLACK, "maps": True}
 
     image: Annotated[_Base64, Field(default_factory=str)]
     images: Annotated[
         list[_Base64], Field(default_factory=list, min_length=1, description="Several at once, instead of image.")
     ]
+    maps: Annotated[bool, Field(default=False, description="Whether to give the maps of the model's attention.")]
+
+
+class RankedImageBody(ImageBody):
+    """The body of POST /v1/classify and /v1/glimpse."""
+
+    example: ClassVar[dict[str, Any]] = {"image": _BLACK, "top": 3, "maps": True}
+
     top: Annotated[
         int,
         Field(
             default=_TOP,
             ge=1,
             le=1_000_000,
-            description="Classes in the answer, the likeliest first; there may be fewer. Not for sentences.",
+            description="Classes in the answer, the likeliest first; there may be fewer.",
         ),
     ]
-    maps: Annotated[bool, Field(default=False, description="Whether to give the maps of the model's attention.")]
 
 
 class ClassAnswer(AnswerModel):
@@ -154,7 +162,9 @@ class ImageEndpoint:
 
     @property
     def schema(self) -> Schema:
-        body = limited(ImageBody, images=Field(max_length=self.limits.texts))
+        model = RankedImageBody if self.predictor.stats.classes else ImageBody
+        body = limited(model, images=Field(max_length=self.limits.texts))
+        body = with_rules(body, only_if("maps", images={"maxItems": self.limits.pictures}))
         return Schema("Say what is on a picture, or on several", body, ImageAnswer)
 
     def model_info(self) -> dict[str, object]:
@@ -178,8 +188,6 @@ class ImageEndpoint:
 
     def read(self, body: ImageBody) -> ImageRequest:
         named = body.named()
-        if "top" in body.model_fields_set and not self.predictor.stats.classes:
-            raise RequestError(422, "top counts classes, and this model writes sentences; leave top out")
         if body.maps and not self.attends:
             raise RequestError(422, "maps need a model that attends to patches, and this one does not; leave maps out")
         if body.maps and len(named) > self.limits.pictures:
@@ -187,7 +195,7 @@ class ImageEndpoint:
             raise RequestError(
                 422, f"maps are given for at most {most} images per request, got {len(named)}; ask for fewer, or none"
             )
-        return ImageRequest(named, body.top, body.maps)
+        return ImageRequest(named, body.top if isinstance(body, RankedImageBody) else _TOP, body.maps)
 
     def unpack(self, request: ImageRequest, over: Callable[[], bool]) -> DecodedImages:
         inputs = []

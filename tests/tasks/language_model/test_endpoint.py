@@ -63,7 +63,10 @@ def test_requests_are_answered_as_if_alone(endpoint: GenerateEndpoint) -> None:
     ("body", "sentence"),
     [
         ({"text": "a", "tokens": 41}, "tokens must be a whole number from 1 to 40, got 41"),
-        ({"text": "a", "top_p": 2.0}, "top_p must be above 0 and at most 1, got 2.0; try top_p 0.9"),
+        ({"text": "a", "top_p": 2.0}, "top_p must be a number above 0 and at most 1 or null, got 2"),
+        ({"text": "a", "seed": 2**63}, "seed must be a whole number from 0 and below 9223372036854775808, got 92233"),
+        ({"text": "a", "stop": ["b"] * 9}, "stop must be 0 to 8, got 9; leave some out"),
+        ({"text": "a", "stop": ["b", ""]}, "stop[1] is an empty string; leave it out"),
         ({"texts": ["a", "b"], "stream": True}, "stream is for one text with count=1"),
         ({"text": "a", "count": 2, "stream": True}, "stream is for one text with count=1"),
         ({"texts": ["a", "b"], "count": 20}, "2 texts with count=20 are more than the 32 continuations"),

@@ -6,11 +6,12 @@ class Body(RequestModel):
 body = validate(limited(Body, word=Field(max_length=40)), {"word": "a"})      Body, or RequestError 422
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 from regard.common.suggestions import known
 from regard.serve.errors import RequestError, kind, missing_library, shorten
+from regard.serve.http.body_rules import Rule
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
@@ -27,6 +28,7 @@ __all__ = [
     "unknown",
     "validate",
     "with_fields",
+    "with_rules",
 ]
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -38,6 +40,8 @@ def _describe_request(schema: dict[str, Any], model: "type[RequestModel]") -> No
         schema["example"] = model.example
     if issubclass(model, SingleOrList):
         schema["oneOf"] = [{"required": [name]} for name in model.pair]
+    if model.rules:
+        schema["allOf"] = list(model.rules)
     _omit_null_defaults(schema)
 
 
@@ -52,6 +56,10 @@ class RequestModel(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_describe_request)
     example: ClassVar[dict[str, Any]] = {}
+    rules: ClassVar[Sequence[Rule]] = ()
+
+
+Request = TypeVar("Request", bound=RequestModel)
 
 
 class AnswerModel(BaseModel):
@@ -97,6 +105,11 @@ def with_fields(model: type[Model], fields: dict[str, Any]) -> type[Model]:
     return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
 
+def with_rules(model: type[Request], *rules: Rule) -> type[Request]:
+    """The model with rules between its fields in /openapi.json."""
+    return type(model.__name__, (model,), {"__doc__": model.__doc__, "__module__": model.__module__, "rules": rules})
+
+
 def validate(model: type[Model], body: dict[str, object]) -> Model:
     """The body as its model; RequestError 422 with one sentence if it does not fit."""
     for name in body:  # first: pydantic would go on to list all errors of a body of many fields
@@ -118,7 +131,10 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     if problem == "too_short":
         return f"{path} is an empty list; give {_range(schema)}"
     if problem == "too_long":
-        return f"{path} must be {_range(schema)}, got {len(value)}; send several requests"
+        remedy = "send several requests" if "minItems" in schema else "leave some out"
+        return f"{path} must be {_range(schema)}, got {len(value)}; {remedy}"
+    if problem == "string_too_short":
+        return f"{path} is an empty string; leave it out"
     if problem == "missing":
         return f"{path} is missing; give {_description(schema)}"
     if problem == "literal_error" and isinstance(value, str):
@@ -159,12 +175,14 @@ def _choices(schema: dict[str, Any]) -> list[str]:
 
 
 def _bounds(schema: dict[str, Any]) -> str:
-    words = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "and below"}
+    most = "and at most" if "exclusiveMinimum" in schema else "to"
+    words = {"minimum": "from", "exclusiveMinimum": "above", "maximum": most, "exclusiveMaximum": "and below"}
     return " ".join(f"{word} {schema[name]}" for name, word in words.items() if name in schema).removeprefix("and ")
 
 
 def _range(schema: dict[str, Any]) -> str:
-    return f"{schema['minItems']} to {schema['maxItems']}" if "maxItems" in schema else f"{schema['minItems']} or more"
+    fewest = schema.get("minItems", 0)
+    return f"{fewest} to {schema['maxItems']}" if "maxItems" in schema else f"{fewest} or more"
 
 
 def _value_text(value: object, schema: dict[str, Any]) -> str:

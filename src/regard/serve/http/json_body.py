@@ -1,5 +1,7 @@
 """Reads a request body as one JSON object, with limits of size and time, strict UTF-8, known names, each once.
 
+204.0 and 2.04e2 are the integer 204, as JSON Schema counts them.
+
 The fields of the object are parsed one by one, and the first unknown name ends it: a megabyte behind it is not parsed,
 which would take the time of all other requests.
 """
@@ -124,6 +126,11 @@ def _constant(name: str) -> NoReturn:
     raise RequestError(400, f"{name} is not a JSON number; leave it out")
 
 
+def _number(digits: str) -> int | float:
+    value = float(digits)
+    return int(value) if value.is_integer() else value
+
+
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields: dict[str, object] = {}
     for name, value in pairs:
@@ -137,4 +144,4 @@ def _repeated(name: str) -> RequestError:
     return RequestError(400, f"{shorten(name)!r} is given twice; give it once")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_constant, object_pairs_hook=_object)
+_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=_constant, object_pairs_hook=_object)

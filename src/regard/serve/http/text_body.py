@@ -1,10 +1,10 @@
 """The body of a request about one text or several."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
-from regard.serve.http.body_models import Field, SingleOrList
+from regard.serve.http.body_models import Field, SingleOrList, limited, with_fields
 
 
 class TextBody(SingleOrList):
@@ -33,3 +33,14 @@ class TextBody(SingleOrList):
                     422, f"{name} holds half a character (a lone surrogate) at position {half}; send it whole"
                 )
         return named
+
+
+Body = TypeVar("Body", bound=TextBody)
+
+
+def limited_texts(model: type[Body], limits: Limits, **constraints: Any) -> type[Body]:
+    """The model with the limits of its texts in /openapi.json, and more constraints on other fields."""
+    length = Field(json_schema_extra={"maxLength": limits.characters})
+    texts = get_type_hints(model, include_extras=True)["texts"]
+    several = Annotated[list[Annotated[str, length]], *texts.__metadata__, Field(max_length=limits.texts)]
+    return limited(with_fields(model, {"texts": several}), text=length, **constraints)

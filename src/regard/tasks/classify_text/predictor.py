@@ -214,8 +214,15 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         from regard.serve.text_endpoint import TextEndpoint
 
         about = {"run": run, "step": step, "classes": self.classes, "max_length": self.max_length}
-        title = f"Classify texts with {run}"
-        return TextEndpoint(self, limits, name=ClassifyText.name, title=title, options=PredictTextClasses, about=about)
+        return TextEndpoint(
+            self,
+            limits,
+            name=ClassifyText.name,
+            title=f"Classify texts with {run}",
+            options=PredictTextClasses,
+            maxima={"top": len(self.classes)},
+            about=about,
+        )
 
 
 class ClassificationSession(PredictionSession):

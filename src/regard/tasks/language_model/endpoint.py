@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
-from regard.serve.http.body_models import AnswerModel, Field, limited
-from regard.serve.http.text_body import TextBody
+from regard.serve.http.body_models import AnswerModel, Field, with_rules
+from regard.serve.http.body_rules import at_most_product, either, only_if
+from regard.serve.http.text_body import TextBody, limited_texts
 from regard.serve.rounding import rounded
 from regard.serve.text_endpoint import option_error
 from regard.tasks.language_model.options import GenerateText
@@ -28,15 +29,24 @@ class GenerateBody(TextBody):
 
     tokens: Annotated[int, Field(default=_TOKENS, ge=1, description="Tokens to generate, at most.")]
     count: Annotated[int, Field(default=1, ge=1, description="Continuations per text.")]
-    temperature: Annotated[float, Field(default=0.8, ge=0, description="Divides the logits; 0 takes the likeliest.")]
-    top_k: Annotated[int | None, Field(default=None, description="Sample from this many likeliest tokens.")]
-    top_p: Annotated[float | None, Field(default=None, description="Sample from the nucleus of this probability.")]
-    min_p: Annotated[float | None, Field(default=None, description="The least share of the greatest probability.")]
-    repetition_penalty: Annotated[float | None, Field(default=None, description="Of tokens that the text has.")]
-    stop: Annotated[
-        list[str], Field(default_factory=list, max_length=_STOP_WORDS, description="Words that end a text.")
+    temperature: Annotated[
+        float, Field(default=0.8, ge=0, allow_inf_nan=False, description="Divides the logits; 0 takes the likeliest.")
     ]
-    seed: Annotated[int, Field(default=0, description="Determines what is sampled.")]
+    top_k: Annotated[int | None, Field(default=None, ge=1, description="Sample from this many likeliest tokens.")]
+    top_p: Annotated[
+        float | None, Field(default=None, gt=0, le=1, description="Sample from the nucleus of this probability.")
+    ]
+    min_p: Annotated[
+        float | None, Field(default=None, gt=0, le=1, description="The least share of the greatest probability.")
+    ]
+    repetition_penalty: Annotated[
+        float | None, Field(default=None, gt=0, allow_inf_nan=False, description="Of tokens that the text has.")
+    ]
+    stop: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Field(default_factory=list, max_length=_STOP_WORDS, description="Words that end a text."),
+    ]
+    seed: Annotated[int, Field(default=0, ge=0, lt=2**63, description="Determines what is sampled.")]
     stream: Annotated[
         bool,
         Field(
@@ -110,11 +120,16 @@ class GenerateEndpoint:
 
     @property
     def schema(self) -> Schema:
-        body = limited(
+        body = limited_texts(
             GenerateBody,
-            texts=Field(max_length=self.limits.texts),
+            self.limits,
             tokens=Field(default=min(_TOKENS, self.tokens), le=self.tokens),
             count=Field(le=self.limits.texts),
+        )
+        body = with_rules(
+            body,
+            either(*at_most_product("texts", "count", self.limits.texts)),
+            only_if("stream", texts={"maxItems": 1}, count={"maximum": 1}),
         )
         return Schema("Continue one text or several", body, GenerateAnswer)
 

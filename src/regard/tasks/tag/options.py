@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
-from regard.common.option_fields import left_open
+from regard.common.option_fields import at_least, left_open
 from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # the choice of attention that leaves it out
 NO_ATTENTION = "none"
 WINDOW = "window"
+# the search keeps as many paths per word and tag
+MAX_PATHS = 100
 
 
 @dataclass(frozen=True)
@@ -156,11 +158,13 @@ class EvaluateTags:
 class PredictTags:
     """Options of `regard predict` for taggers."""
 
-    paths: int = 1
+    paths: int = at_least(1, 1, maximum=MAX_PATHS)
     """Also give this many best sequences of tags with their probabilities, in JSON."""
 
     def __post_init__(self) -> None:
         check_positive(self, "paths")
+        if self.paths > MAX_PATHS:
+            raise ValueError(f"--paths must be at most {MAX_PATHS}, got {self.paths}; try --paths {MAX_PATHS}")
 
 
 @dataclass(frozen=True)

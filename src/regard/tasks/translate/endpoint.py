@@ -8,8 +8,9 @@ from regard.decoding.search import Beam, Greedy, beam_score
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
-from regard.serve.http.body_models import AnswerModel, Field, limited
-from regard.serve.http.text_body import TextBody
+from regard.serve.http.body_models import AnswerModel, Field, with_rules
+from regard.serve.http.body_rules import at_most_field, at_most_product, either
+from regard.serve.http.text_body import TextBody, limited_texts
 from regard.serve.rounding import NOISE, WEIGHT_DECIMALS, is_clear, rounded
 from regard.tasks._text_generation import GeneratedText, TokenAlignment
 from regard.viz.text import labels
@@ -122,11 +123,12 @@ class TranslateEndpoint:
     @property
     def schema(self) -> Schema:
         most = self.limits.beam
-        body = limited(
-            TranslateBody,
-            texts=Field(max_length=self.limits.texts),
-            beam=Field(default=min(_BEAM, most), le=most),
-            nbest=Field(le=most),
+        default = min(_BEAM, most)
+        body = limited_texts(TranslateBody, self.limits, beam=Field(default=default, le=most), nbest=Field(le=most))
+        body = with_rules(
+            body,
+            at_most_field("nbest", "beam", default, most),
+            either({"alignment": {"const": False}}, *at_most_product("texts", "nbest", self.limits.pictures)),
         )
         return Schema("Translate one text or several", body, TranslateAnswer)
 

@@ -1,0 +1,20 @@
+"""Strings of the format image, for the process of schemathesis."""
+
+import base64
+import io
+
+import schemathesis
+from hypothesis import strategies as st
+from PIL import Image
+
+
+def encoded(width: int, height: int, colour: int, kind: str, prefix: bool) -> str:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (colour, 255 - colour, 7)).save(file, kind)
+    written = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/{kind.lower()};base64,{written}" if prefix else written
+
+
+sizes = st.integers(1, 40)
+images = st.builds(encoded, sizes, sizes, st.integers(0, 255), st.sampled_from(["PNG", "JPEG"]), st.booleans())
+schemathesis.openapi.format("image", images)
