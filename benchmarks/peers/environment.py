@@ -10,6 +10,8 @@ from pathlib import Path
 from benchmarks.peers.talk import ROOT
 
 VERSION = "2.3.0"
+# regard's other versions contradict the requirements of joeynmt (protobuf < 3.21)
+SHARED = ("torch", "numpy", "setuptools")
 # it imports importlib_metadata without requiring it, and works with this sentencepiece only
 NEEDS = [f"joeynmt=={VERSION}", "importlib_metadata", "sentencepiece==0.2.0"]
 # torch's plateau schedule no longer has this argument
@@ -39,7 +41,7 @@ def setup(folder: Path, say: Callable[[str], None] = print) -> None:
     if found(folder) is None:
         # torch first, with regard's constraints: an open range would download gigabytes of CUDA
         say("torch, the version that regard uses (about 200 MB, once)")
-        install(folder, ["torch", "numpy", "setuptools"])
+        install(folder, [*SHARED])
         say(f"joeynmt {VERSION} and its requirements (60 packages)")
         install(folder, NEEDS)
     package = found(folder)
@@ -50,11 +52,18 @@ def setup(folder: Path, say: Callable[[str], None] = print) -> None:
 
 
 def install(folder: Path, packages: list[str]) -> None:
+    constraints = folder / "constraints.txt"
+    constraints.write_text(shared((ROOT / "constraints.txt").read_text(encoding="utf-8")), encoding="utf-8")
     quiet = ["--quiet", "--disable-pip-version-check"]
-    command = [str(python_of(folder)), "-m", "pip", "install", *quiet, "-c", str(ROOT / "constraints.txt"), *packages]
+    command = [str(python_of(folder)), "-m", "pip", "install", *quiet, "-c", str(constraints), *packages]
     ran = subprocess.run(command, check=False)
     if ran.returncode:
         raise RuntimeError(f"pip could not install {', '.join(packages)} into {folder}; the error of pip is above")
+
+
+def shared(constraints: str) -> str:
+    """The constraints of the packages that both environments must have in one version."""
+    return "".join(line for line in constraints.splitlines(keepends=True) if line.partition("==")[0] in SHARED)
 
 
 def found(folder: Path) -> Path | None:
