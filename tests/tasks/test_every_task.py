@@ -5,6 +5,7 @@ All in this process; a new task is tested by one line in `tests/tasks/cases.py`.
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,12 +21,14 @@ from tests.tasks.cases import CASES, request_body, with_paths, write_files
 
 import regard
 from regard.cli.main import main
+from regard.common import checksums
 from regard.inference.limits import Limits
 from regard.inference.predictor import Predictor, record_run
 from regard.tasks.loading import load_run
 from regard.tasks.registry import TASKS, read_config
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
+from regard.training.events import Started
 from regard.training.fit import fit
 from regard.training.run_folder import RunRecord
 
@@ -129,6 +132,70 @@ def test_a_new_run_overwrites_nothing(
         assert path.read_text() == "mine"
         assert [entry.name for entry in tmp_path.iterdir()] == [file]
         path.unlink()
+
+
+@every_task
+def test_init_from_starts_with_the_weights_of_an_earlier_run(
+    name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path
+) -> None:
+    """The source is deleted after the start: neither resuming nor loading needs it."""
+    source, once, twice = tmp_path / "source", tmp_path / "once", tmp_path / "twice"
+    shutil.copytree(trained(name), source)
+    data = [word for word in with_paths(CASES[name].options, folder) if Path(word).is_file()]
+    options = ["--batch", "32", *(["--train", *data] if data else []), "--init-from", str(source), *STEPS]
+    for out, steps in ((once, 2), (twice, 1)):
+        assert main(["train", name, *options, "--steps", str(steps), "--out", str(out)]) == 0
+    record = RunRecord.read(once)
+    assert record.initial is not None
+    assert (record.initial.run, record.initial.weights) == (str(source), "best.safetensors")
+    assert record.initial.checksum == checksums.of_file(source / "best.safetensors")
+    # the first checkpoint holds the weights of the source, a fresh optimizer, and step 0
+    config = read_config(source)
+    events = fit(config, tmp_path / "start", RunRecord.read(source).training, init_from=source)
+    next(event for event in events if isinstance(event, Started))
+    events.close()  # type: ignore[attr-defined]
+    start = read(tmp_path / "start" / "last.safetensors")
+    assert start.facts["step"] == 0
+    assert not start.under("optimizer.")
+    before = read(source / "best.safetensors").under("model.")
+    assert before.keys() == start.under("model.").keys()
+    assert all(torch.equal(before[key], t) for key, t in start.under("model.").items())
+    # the same weights and vocabularies give the same loss
+    given = [regard.load(source, device="cpu").read(argument) for argument in inputs(name, folder)]
+    targets = [str(folder / "random.png") if target == "IMAGE" else target for target in CASES[name].targets]
+    losses = []
+    for path, weights_name in ((source, "best"), (tmp_path / "start", "last")):
+        torch.manual_seed(0)
+        losses.append(regard.load(path, weights=weights_name, device="cpu").loss(given, targets))  # type: ignore[arg-type]
+    assert torch.equal(*losses)
+    shutil.rmtree(source)
+    assert main(["train", "--resume", str(twice), "--steps", "2"]) == 0
+    assert all(torch.equal(t, weights(once)[key]) for key, t in weights(twice).items())
+    assert main(["evaluate", str(twice)]) == 0
+
+
+@every_task
+def test_init_from_is_refused_in_one_sentence(
+    name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, other = str(trained(name)), next(task for task in TASKS if task != name)
+    model = read_config(trained(name)).model
+    number = next(n for n, value in vars(model).items() if type(value) is int and value > 0)
+    value, option = getattr(model, number), f"--{number.replace('_', '-')}"
+    sentences = {
+        ("--init-from", source, option, f"{value + 1}"): f"{option} {value + 1} conflicts with {option} {value} of",
+        ("--init-from", str(tmp_path / "missing")): "there is no run",
+        ("--resume", source, "--init-from", source): "--init-from was fixed when the run began",
+    }
+    capsys.readouterr()
+    for words, text in sentences.items():
+        assert main(["train", name, *words, "--steps", "1", "--out", str(tmp_path / "out")]) == 2
+        printed = capsys.readouterr()
+        assert text in printed.err
+        assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert main(["train", other, "--init-from", source, "--out", str(tmp_path / "out")]) == 2
+    assert f"is a run of {name}, not of {other}; a task starts from a run of its own" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @every_task

@@ -53,7 +53,7 @@ def stored(run: Path) -> dict[str, Any]:
 def test_a_record_is_plain_json(tmp_path: Path) -> None:
     run(tmp_path, NestedToy(), steps=2)
     record = stored(tmp_path)
-    assert " ".join(record) == "format checksum task options training threads versions history files"
+    assert " ".join(record) == "format checksum task options training threads versions history files initial"
     assert (record["format"], record["task"], record["threads"]) == (3, "toy", 1)
     assert record["options"] == {
         **asdict(Toy()),

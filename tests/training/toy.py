@@ -46,6 +46,7 @@ class Net(nn.Module):
 class Toy:
     name: ClassVar[str] = "toy"
     run_files: ClassVar[tuple[str, ...]] = ()
+    vocabulary_files: ClassVar[tuple[str, ...]] = ()
 
     seed: int = 0
     samples: int = 61
@@ -54,6 +55,9 @@ class Toy:
     dropout: float = 0.1
     # a parameter that no loss sees
     idle: bool = False
+
+    def weight_options(self) -> dict[str, Any]:
+        return {"dim": self.dim, "idle": self.idle}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,15 +19,22 @@ from regard.training.runtime.signals import terminable
 DIVERGED = 3
 
 
-def train(task: TaskConfig, run: Path, training: TrainingConfig, resume: bool, command: str | None = None) -> int:
+def train(
+    task: TaskConfig,
+    run: Path,
+    training: TrainingConfig,
+    resume: bool,
+    command: str | None = None,
+    init_from: Path | None = None,
+) -> int:
     """Trains with progress on the screen, prints the next command, returns the exit code.
 
-    `command` resumes the run; None stands for `regard train --resume`.
+    `command` resumes the run; None stands for `regard train --resume`. `init_from` is the run that it starts from.
     """
     quoted = shlex.quote(str(run))
     resume_command = f"regard train --resume {quoted}" if command is None else command
     try:
-        stopped = run_fit(task, run, training, resume)
+        stopped = run_fit(task, run, training, resume, init_from)
     except Diverged as error:
         text = with_cli_option_names(sentence(error), [TrainingConfig])
         print_error(f"{text}: regard train --resume {quoted} --lr {training.lr / 2:g}")
@@ -59,7 +66,9 @@ def train(task: TaskConfig, run: Path, training: TrainingConfig, resume: bool, c
     return 0
 
 
-def run_fit(task: TaskConfig, run: Path, training: TrainingConfig, resume: bool) -> Stopped | None:
+def run_fit(
+    task: TaskConfig, run: Path, training: TrainingConfig, resume: bool, init_from: Path | None = None
+) -> Stopped | None:
     """The training with its events on the screen; its last event, or None in a process that prints nothing."""
     with terminable(), screen(sys.stdout) as shown:
-        return show_events(fit(task, run, training, resume), shown)
+        return show_events(fit(task, run, training, resume, init_from), shown)

@@ -1,5 +1,6 @@
 """Splits of labelled data: which examples are held out, deterministically by a seed.  No torch here."""
 
+from collections.abc import Sequence
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
@@ -30,6 +31,21 @@ def check_labels(labels: NDArray[np.int64], classes: tuple[str, ...], example: s
             f"labels must be from 0 to {len(classes) - 1}, got {int(labels[n])} for {example} {n}; "
             "name as many classes as there are"
         )
+
+
+def relabel(
+    labels: NDArray[np.int64], classes: Sequence[str], known: Sequence[str], name: object
+) -> NDArray[np.int64]:  # "n" -> "n"
+    """Numbers of `classes` as numbers of the classes that a model knows; `name` names the data in the error."""
+    used = np.unique(labels).tolist()
+    if unknown := [classes[n] for n in used if classes[n] not in known]:
+        listed = ", ".join(map(repr, unknown[:5])) + (" and more" if len(unknown) > 5 else "")
+        raise ValueError(
+            f"{name} has the class {listed}, which the model does not know; it knows {', '.join(known[:20])}"
+            f"{' and more' if len(known) > 20 else ''}: take the class out, or train from scratch"
+        )
+    numbers = {each: n for n, each in enumerate(known)}
+    return np.array([numbers.get(each, -1) for each in classes], np.int64)[labels]
 
 
 def stratified_split(data: L, share: float, seed: int, *, groups: NDArray[np.int64] | None = None) -> tuple[L, L]:

@@ -38,7 +38,7 @@ from regard.models.transfer.text_encoder import TextEncoder, copy_weights
 from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions
 from regard.tasks._text_generation import read_tokenizer
 from regard.training import checkpoint
-from regard.training.run_folder import BEST, LAST, RECORD, RunRecord
+from regard.training.run_folder import BEST, LAST, RECORD, RunRecord, initial_folder
 
 _FACTS, _TOKENS = ENCODER_FILES
 _MASKED_LM = "masked-lm"
@@ -159,7 +159,9 @@ class PretrainedEncoder:
         """The encoder of a training: a new run reads its folder and writes what it needs later; others load that."""
         if not new and (run / _FACTS).exists() and (run / LAST).exists():
             return PretrainedEncoder.of_run(run)
-        encoder = PretrainedEncoder.of_folder(options.encoder)
+        initial = initial_folder(run)
+        # the weights of a run to start from replace those of the folder
+        encoder = PretrainedEncoder.of_folder(options.encoder) if initial is None else PretrainedEncoder.of_run(initial)
         options.frozen_parts(encoder.facts.layers)
         if (run / _FACTS).exists() and not new:
             # the first checkpoint is not there yet, so the weights come from the folder again

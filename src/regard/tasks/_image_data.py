@@ -3,7 +3,7 @@
 import json
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from regard.common import atomic_files, image_files
 from regard.common.dataclass_json import dataclass_from_file
 from regard.data.images.labelled import Images, digits, has_split, read_images
-from regard.data.splitting import stratified_split
+from regard.data.splitting import relabel, stratified_split
 from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy, nll
+from regard.training.run_folder import initial_folder
 
 _FILE = "images.json"
 _MAX_SIDE = 65_536
@@ -143,11 +144,41 @@ def read_pixels(source: Path | bytes, stats: ImageStats, **options: Any) -> NDAr
     return image_files.read(source, size=(stats.width, stats.height), mode=mode, **options)
 
 
+def initial_stats(folder: Path) -> ImageStats | None:
+    """The statistics of the run that this one starts from; None if it starts from none."""
+    initial = initial_folder(folder)
+    return None if initial is None else read_stats(initial)
+
+
+def with_initial_stats(stats: ImageStats, folder: Path) -> ImageStats:
+    """Statistics with the mean and the spread of the run that this one starts from, whose weights have learned them."""
+    initial = initial_stats(folder)
+    if initial is None:
+        return stats
+    shape, trained = ((each.height, each.width, each.channels) for each in (stats, initial))
+    if shape != trained:
+        way = f"give size={trained[0]}, or resize them" if trained[0] == trained[1] else "resize them"
+        raise ValueError(
+            f"the images are {shape}, (height, width, channels), those of the run to start from {trained}; {way}, or "
+            "train from scratch"
+        )
+    return replace(stats, mean=initial.mean, spread=initial.spread)
+
+
 # Splits
 
 
-def read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
-    """The training images, those to validate on included, and the test images."""
+def read_train_and_test(source: ImageSource, classes: Sequence[str] | None = None) -> tuple[Images, Images]:
+    """The training images, those to validate on included, and the test images; if given, with these classes."""
+    train, test = _read_train_and_test(source)
+    if classes is None or tuple(classes) == train.classes:
+        return train, test
+    name = source.train or "the digits"
+    labels = [relabel(part.labels, part.classes, classes, name) for part in (train, test)]
+    return Images(train.pixels, labels[0], tuple(classes)), Images(test.pixels, labels[1], tuple(classes))
+
+
+def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
     if source.train is None:
         return stratified_split(digits(), TEST, source.seed)
     train = read_images(source.train, "train", source.size)
@@ -165,23 +196,29 @@ def read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
     return train, test
 
 
-def read_split(source: ImageSource, split: str) -> Images:
-    """The images of "valid", which chose the best weights, or of "test", which training did not use."""
-    train, test = read_train_and_test(source)
+def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = None) -> Images:
+    """The images of "valid", which chose the best weights, or of "test", which training did not use.
+
+    With `classes`, those of a trained model, labels have their numbers.
+    """
+    train, test = read_train_and_test(source, classes)
     return test if split == "test" else stratified_split(train, VALID, source.seed)[1]
 
 
 def load_training_images(source: ImageSource, folder: Path, new: bool) -> tuple[Images, Images, ImageStats]:
     """The images to train on, those to validate on, and their statistics, which the folder keeps."""
-    train, _ = read_train_and_test(source)
-    stats = ImageStats.of(train)
+    initial = initial_stats(folder)
+    train, _ = read_train_and_test(source, None if initial is None else initial.classes)
+    stats = with_initial_stats(ImageStats.of(train), folder)
     save_or_check_stats(stats, folder, new)
     if source.shift >= min(stats.height, stats.width):
         raise ValueError(
             f"shift={source.shift} moves images of {stats.width} × {stats.height} pixels out of sight; try shift=1"
         )
     counts = np.bincount(train.labels, minlength=len(train.classes)).tolist()
-    few = [f"{name} has {count}" for name, count in zip(train.classes, counts, strict=True) if count < 2]
+    # a run that starts from another need not have images of all its classes
+    least = 0 if initial is None else 1
+    few = [f"{name} has {n}" for name, n in zip(train.classes, counts, strict=True) if least <= n < 2]
     if few:
         raise ValueError(
             f"every class needs an image to train on and one to validate on, but {', '.join(few[:5])} after the "

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.protocol import Hypothesis
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import linear_cross_entropy, reinforce
+from regard.training.run_folder import initial_folder
 
 
 @dataclass(frozen=True)
@@ -138,3 +139,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
         return Tokenizer.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no vocabulary ({error}); restore it, or train in another folder") from error
+
+
+def initial_tokenizer(folder: Path, name: str, train: Callable[[], Tokenizer]) -> Tokenizer:
+    """The vocabulary that a new run begins with: that of the run it starts from, otherwise one of its own data."""
+    initial = initial_folder(folder)
+    return train() if initial is None else read_tokenizer(initial / name)

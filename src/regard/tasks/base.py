@@ -48,6 +48,8 @@ class ModelOptions(ABC):
     # Where a model differs from the task's other models
     training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
     task_defaults: ClassVar[dict[str, Any]] = {}  # values of open fields, the task's and its own, for any data set
+    # those that matter in training alone, so that trained weights do not depend on them
+    training_only: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         """The same with every open field filled; `defaults` are those of the task's data set."""
@@ -78,6 +80,9 @@ class TaskConfig(ABC):
     models: ClassVar[dict[str, type[ModelOptions]]]  # the first is the default
     chosen_by: ClassVar[dict[str, str]] = {}  # the model of an option that chooses its model where none is typed
     run_files: ClassVar[tuple[str, ...]]  # files that it leaves in the folder of a run
+    vocabulary_files: ClassVar[tuple[str, ...]]  # those of them that decide inputs and outputs of the model
+    # its own options that weights depend on, beside those of the model; `regard train --init-from` keeps them
+    weight_fields: ClassVar[tuple[str, ...]]
     # Where a task differs from most
     training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
@@ -220,6 +225,13 @@ class TaskConfig(ABC):
         """All options as values of JSON; those of the model are nested, with its name."""
         return {**to_json(self, but=("model",)), "model": {"name": self.model_name, **to_json(self.model)}}
 
+    def weight_options(self) -> dict[str, Any]:
+        """The options that weights depend on, in the layout of `to_json`; a run that starts with weights has these."""
+        options = self.to_json()
+        free = type(self.model).training_only
+        model = {name: value for name, value in options["model"].items() if name not in free}
+        return {**{name: options[name] for name in self.weight_fields}, "model": model}
+
     @classmethod
     def from_json(cls, options: Mapping[str, Any]) -> Self:
         """The task that `to_json` wrote."""
@@ -291,7 +303,11 @@ class Task(ABC, Generic[Config, AnyPredictor]):
 
     @abstractmethod
     def prepare(self, folder: Path, new: bool) -> TrainingProblem[Any, Any]:
-        """Reads the data. What is learned from it is saved in the folder, or if not `new` loaded."""
+        """Reads the data. What is learned from it is saved in the folder, or if not `new` loaded.
+
+        The vocabularies of a run that starts from another are in `initial_folder(folder)`: they are taken as they are,
+        and data that does not fit them raises.
+        """
 
     @abstractmethod
     def dry_run(self) -> None:
@@ -329,6 +345,8 @@ class LabelledImageConfig(TaskConfig):
     unit: ClassVar[str] = "images"
     embedded: ClassVar[str] = "digits"
     run_files: ClassVar[tuple[str, ...]] = ("images.json",)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("size",)
 
     data: Literal["digits"] | None = None
     """An embedded data set that needs no file: 1,797 handwritten digits of 8 by 8 pixels."""

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.common import atomic_files
-from regard.training import checkpoint, messages, setup, stopping, time_budget
+from regard.training import checkpoint, initial_run, messages, setup, stopping, time_budget
 from regard.training.checkpoint import Checkpoint
 from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
@@ -41,19 +41,27 @@ __all__ = ["Diverged", "fit"]
 _REPORT_INTERVAL = 1.0
 
 
-def fit(task: TrainableTask, run: Path, training: TrainingConfig, resume: bool = False) -> Iterator[Event]:
+def fit(
+    task: TrainableTask, run: Path, training: TrainingConfig, resume: bool = False, init_from: Path | None = None
+) -> Iterator[Event]:
     """Trains and yields events, the last of them Stopped; under torchrun only the first process yields any.
 
     A new run overwrites nothing: it raises FileExistsError if the folder holds a run, or a file that a run would write.
-    `resume` goes on with the run in the folder, perhaps with another training. A loss that is not finite raises
-    Diverged.
+    `resume` goes on with the run in the folder, perhaps with another training. `init_from` is the folder of an earlier
+    run of the task: its best weights are the initial ones, and its vocabularies and classes are kept. A loss that is
+    not finite raises Diverged.
     """
     run = Path(run)
+    if resume and init_from is not None:
+        raise ValueError(
+            f"init_from={init_from} is for a new run, and resume goes on with an old one; give one of them"
+        )
+    initial = None if init_from is None else initial_run.read_initial_run(Path(init_from), task)
     threads_before = torch.get_num_threads()
     processes = distributed.join(training.device)
     with setup.locked_folder(task, run, resume, processes) as folder:
         try:
-            with setup.recorded_run(task, folder, training, resume, processes):
+            with setup.recorded_run(task, folder, training, resume, processes, initial):
                 yield from setup.preparation_notice(task, run, resume, processes)
                 trainer = _Trainer(task, folder, training, resume, processes)
                 yield from setup.version_warnings(run, resume, processes)
@@ -89,6 +97,8 @@ class _Trainer:
         self.parameters = sum(p.numel() for p in self.model.parameters())
         if stored is not None:
             checkpoint.load_model(self.model, stored, run / LAST)
+        elif self.record.initial is not None:
+            checkpoint.load(self.model, initial_run.weights_file(self.record.initial, run))
         objective = Objective(self.model, self.problem, processes.device, training.precision)
         self.stepper = Stepper(objective, self.problem, training, task.seed, processes)
         if stored is not None:
@@ -114,11 +124,19 @@ class _Trainer:
             try:
                 record = replace(self.record, threads=torch.get_num_threads())
                 record.with_files(self.run, self.task.run_files).write(self.run)
-                write_config(self.run / CONFIG, self.task, self.training, self.record.options)
+                write_config(self.run / CONFIG, self.task, self.training, self.record.options, self.record.initial)
             except BaseException:
                 self.close()
                 raise
+        if self.record.initial is not None and not self.resume:
+            self._save_initial_weights()
         self.start = self.reported = time.perf_counter()
+
+    def _save_initial_weights(self) -> None:
+        """Writes the checkpoint of step 0: from then on the run that it was initialised from may be deleted."""
+        stored = self._collect()
+        if self.processes.is_first:
+            checkpoint.write(self.run / LAST, stored, {"step": 0, "progress": self.state.to_dict()})
 
     def close(self) -> None:
         if self.metrics is not None:

@@ -157,6 +157,13 @@ class TrainableTask(Protocol):
     def run_files(self) -> tuple[str, ...]:
         """Files that `prepare` writes into the folder of a run."""
 
+    @property
+    def vocabulary_files(self) -> tuple[str, ...]:
+        """Those of `run_files` that decide the inputs and outputs of the model, such as tokens and classes."""
+
+    def weight_options(self) -> dict[str, Any]:
+        """The options that weights depend on, in the layout of `to_json`; a run that starts with weights has these."""
+
     def to_json(self) -> dict[str, Any]:
         """All options, resolved, as values of JSON; options of the model are nested under "model"."""
 

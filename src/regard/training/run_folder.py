@@ -10,6 +10,7 @@ validated/STEP.safetensors  the weights of these validations
 samples/STEP.png            outputs of the model at every validation, if the task draws any
 memory.json                 the peak memory of its processes
 tensorboard/                if `tensorboard` is set
+initial/                    vocabularies of the run that it was initialised from, if it was
 …                           the files of the task, such as its tokens
 """
 
@@ -30,7 +31,7 @@ FORMAT = 3  # 2 has no checksums; 1 is another layout
 _CHECKSUMMED = 3
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
-VALIDATED, SAMPLES, TENSORBOARD = "validated", "samples", "tensorboard"
+VALIDATED, SAMPLES, TENSORBOARD, INITIAL = "validated", "samples", "tensorboard", "initial"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,21 @@ class TrainingChange:
 
     step: int
     training: TrainingConfig
+
+
+@dataclass(frozen=True)
+class InitialRun:
+    """The run that a run was initialised from: its folder, the file of its weights, and checksums."""
+
+    run: str
+    weights: str
+    checksum: str  # of the weights
+    files: dict[str, str]  # checksums of the vocabularies, by name
+
+
+def initial_folder(run: Path) -> Path | None:
+    """The vocabularies of the run that this one was initialised from; None if it was not."""
+    return path if (path := run / INITIAL).is_dir() else None
 
 
 @dataclass(frozen=True)
@@ -58,12 +74,13 @@ class RunRecord:
     # checksums of the task's files by name; safetensors files have their own
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     format: int = FORMAT
+    initial: InitialRun | None = None
 
     @staticmethod
-    def of(task: TrainableTask, training: TrainingConfig) -> "RunRecord":
+    def of(task: TrainableTask, training: TrainingConfig, initial: InitialRun | None = None) -> "RunRecord":
         """The record of a new run."""
         history = (TrainingChange(0, training),)
-        return RunRecord(task.name, _options(task), training, training.threads, _versions(), history)
+        return RunRecord(task.name, _options(task), training, training.threads, _versions(), history, initial=initial)
 
     def write(self, run: Path) -> None:
         assert self.format == FORMAT, "a record of an earlier format is only read"
@@ -106,7 +123,8 @@ class RunRecord:
 
     def check_files(self, run: Path) -> None:
         """Raises if a file of the task is another one than at the last start of the training."""
-        for name, checksum in self.files.items():
+        initial = {} if self.initial is None else self.initial.files
+        for name, checksum in [*self.files.items(), *((f"{INITIAL}/{name}", c) for name, c in initial.items())]:
             if (run / name).is_file() and checksums.of_file(run / name) != checksum:
                 raise ValueError(
                     f"{run / name} has changed since the training wrote it: its checksum is not the one in {RECORD}; "
@@ -125,12 +143,12 @@ class RunRecord:
         a later version added. In a record of format 1 null is an option that was left open.
         """
         if self.format > 1:
-            return _difference(self.options, _options(task))
+            return first_difference(self.options, _options(task))
         options = _options(task)
         model = dict(options.pop("model", {}))
         flat = {**options, "model": model.pop("name", None), **model}
         given = {name: value for name, value in self.options.items() if value is not None and name in flat}
-        return _difference(given, flat)
+        return first_difference(given, flat)
 
     def resumed(self, task: TrainableTask, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
         """The record of the run resumed at a step: the task must be the same, the training may be another."""
@@ -154,7 +172,7 @@ class RunRecord:
         history = tuple(change for change in self.history if change.step < step or change.step == 0)
         if history[-1].training != training:
             history = (*(change for change in history if change.step < step), TrainingChange(step, training))
-        return RunRecord(task.name, options, training, self.threads, _versions(), history)
+        return RunRecord(task.name, options, training, self.threads, _versions(), history, initial=self.initial)
 
     def with_options(self, options: Mapping[str, Any] | None) -> "RunRecord":
         """The same with these options, such as those that the data decided."""
@@ -162,7 +180,11 @@ class RunRecord:
 
 
 def write_config(
-    path: Path, task: TrainableTask, training: TrainingConfig, resolved: Mapping[str, Any] | None = None
+    path: Path,
+    task: TrainableTask,
+    training: TrainingConfig,
+    resolved: Mapping[str, Any] | None = None,
+    initial: InitialRun | None = None,
 ) -> None:
     """Writes all options as TOML, so that a repetition does not depend on the defaults of a later version.
 
@@ -173,7 +195,10 @@ def write_config(
     except ImportError as error:
         raise ImportError(f"{CONFIG} needs tomli_w; install it with: pip install 'regard[train]'") from error
     tables = {"task": _merge(_options(task), resolved or {}), "training": dataclasses.asdict(training)}
-    comment = "# All options of this run; regard train TASK --config reads them.\n\n"
+    comment = "# All options of this run; regard train TASK --config reads them.\n"
+    if initial is not None:
+        comment += f"# It was initialised by --init-from {json.dumps(initial.run)}, which a repetition needs as well.\n"
+    comment += "\n"
     atomic_files.write_atomically(path, [(comment + tomli_w.dumps(_toml_value(tables))).encode()])
 
 
@@ -242,7 +267,7 @@ def _merge(options: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _difference(
+def first_difference(
     recorded: Mapping[str, Any], options: Mapping[str, Any], parent: str = ""
 ) -> tuple[str, Any, Any] | None:
     """The name and the two values of the first option that differs.
@@ -253,7 +278,7 @@ def _difference(
     for name in sorted(recorded, key=lambda name: name != "name"):
         before, now = recorded[name], options.get(name)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
-            if (nested := _difference(before, now, name)) is not None:
+            if (nested := first_difference(before, now, name)) is not None:
                 return nested
         elif before != now and (now is not None or name not in options):
             return (parent if parent and name == "name" else name), before, now

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from regard.common import atomic_files
-from regard.training import checkpoint, folder_lock
+from regard.training import checkpoint, folder_lock, initial_run
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.events import Ahead, Warned
@@ -21,6 +21,7 @@ from regard.training.run_folder import (
     BEST,
     CONFIG,
     FORMAT,
+    INITIAL,
     LAST,
     MEMORY,
     METRICS,
@@ -28,12 +29,13 @@ from regard.training.run_folder import (
     SAMPLES,
     TENSORBOARD,
     VALIDATED,
+    InitialRun,
     RunRecord,
 )
 from regard.training.runtime.distributed import Processes
 
 # beside the record and the last checkpoint
-_TRAINING_FILES = (CONFIG, METRICS, MEMORY, BEST, AVERAGE, VALIDATED, SAMPLES, TENSORBOARD)
+_TRAINING_FILES = (CONFIG, METRICS, MEMORY, BEST, AVERAGE, VALIDATED, SAMPLES, TENSORBOARD, INITIAL)
 
 
 @contextlib.contextmanager
@@ -71,11 +73,17 @@ def check_overwrites_nothing(task: TrainableTask, run: Path) -> None:
 
 @contextlib.contextmanager
 def recorded_run(
-    task: TrainableTask, folder: LockedFolder, training: TrainingConfig, resume: bool, processes: Processes
+    task: TrainableTask,
+    folder: LockedFolder,
+    training: TrainingConfig,
+    resume: bool,
+    processes: Processes,
+    initial: InitialRun | None = None,
 ) -> Iterator[None]:
     """Records a new run before it writes any other file; if it fails within, all its files are removed.
 
-    If another folder has taken the place of this one, its files are not touched.
+    `initial` is the run that it starts from. If another folder has taken the place of this one, its files are not
+    touched.
     """
     run = folder.path
     if resume or not processes.is_first:
@@ -83,7 +91,9 @@ def recorded_run(
         yield
         return
     try:
-        RunRecord.of(task, training).write(run)
+        RunRecord.of(task, training, initial).write(run)
+        if initial is not None:
+            initial_run.copy_vocabularies(initial, run)
         processes.barrier()
         yield
     except BaseException:
@@ -92,7 +102,8 @@ def recorded_run(
         # the record last: as long as it is there, the other files are known to belong to the run
         for name in (CONFIG, METRICS, *task.run_files, RECORD):
             (run / name).unlink(missing_ok=True)
-        shutil.rmtree(run if folder.created else run / TENSORBOARD, ignore_errors=True)
+        for path in [run] if folder.created else [run / TENSORBOARD, run / INITIAL]:
+            shutil.rmtree(path, ignore_errors=True)
         raise
 
 
@@ -109,6 +120,9 @@ def load_everything(
         record.check_files(run)
         if (run / LAST).exists():
             stored, _ = checkpoint.read_progress(run / LAST)
+        elif record.initial is not None and processes.is_first:
+            # a run that was killed before its first checkpoint
+            initial_run.copy_vocabularies(record.initial, run)
         record = record.resumed(task, training, 0 if stored is None else stored.facts["step"], run)
     if not processes.is_first:
         processes.barrier()

@@ -17,11 +17,13 @@ from regard.common.option_fields import option
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, task_from_record
 from regard.training.config import ENDS, TrainingConfig, lasting
+from regard.training.initial_run import check_same_options, read_initial_record
 from regard.training.run_folder import RunRecord
 
 SUMMARIES = {name: config.summary for name, config in TASKS.items()}
 _ABOUT = """`regard train TASK --help` lists the options of a task.
 `regard train --resume RUN` resumes a run of any task; options of training that are given there hold from then on.
+`regard train TASK --init-from RUN` starts with the weights of an earlier run of the task, on other data.
 `torchrun --nproc-per-node 2 -m regard train ...` trains with two processes."""
 
 T = TypeVar("T")
@@ -39,6 +41,9 @@ class TrainOptions:
     config: Path | None = option(None, metavar="FILE")
     """A TOML file with options, such as the config.toml of a run; typed options win. Paths in it are relative to the
     working directory."""
+    init_from: Path | None = option(None, metavar="FOLDER")
+    """Start with the best weights of an earlier run of the same task, to train it on other data. Its vocabularies,
+    classes and sizes are kept."""
     task: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
 
@@ -64,12 +69,33 @@ def run(args: Sequence[str]) -> int:
 
 
 def parse_task(options: type[T], prog: str, config: type[TaskConfig], args: Sequence[str]) -> T:
-    """The options that were typed, then those of the file that --config names, then the task's own for training."""
+    """The options that were typed, then those of the file that --config names, then those of the run that --init-from
+    names, then the task's own for training.
+    """
     sections: dict[str, type] = {"task": config, "training": TrainingConfig}
-    file = unchecked_value("--config", options, args, sections=sections)
-    of_file = {} if file is None else toml_config.read(Path(file), sections)
-    parsed: Any = parse(options, prog, args, sections=sections, defaults=of_file)
+    file, run, model = (
+        unchecked_value(name, options, args, sections=sections) for name in ("--config", "--init-from", "--model")
+    )
+    defaults = {} if file is None else toml_config.read(Path(file), sections)
+    if run is not None and options is TrainOptions:
+        defaults = _with_initial_options(defaults, config, Path(run), model)
+    parsed: Any = parse(options, prog, args, sections=sections, defaults=defaults)
     return replace(parsed, training={**config.training_defaults(parsed.task.get("model")), **parsed.training})
+
+
+def _with_initial_options(
+    options: dict[str, Any], config: type[TaskConfig], run: Path, model: str | None
+) -> dict[str, Any]:
+    """The options, and those of an earlier run that its weights depend on; `model` is the one that was typed."""
+    initial = task_from_record(read_initial_record(run, config.name), run)
+    of_model = options.get("model", {})
+    if (name := model or of_model.get("name", initial.model_name)) != initial.model_name:
+        raise ValueError(
+            f"--model {name} conflicts with --model {initial.model_name} of {run}, whose weights the run starts with; "
+            "leave it out, or train from scratch"
+        )
+    of_run = {name: getattr(initial, name) for name in initial.weight_fields}
+    return {**of_run, **options, "model": {"name": initial.model_name, **vars(initial.model), **of_model}}
 
 
 def check_paths_exist(config: TaskConfig) -> TaskConfig:
@@ -101,6 +127,9 @@ def training_config(choices: dict[str, Any], config: TaskConfig) -> tuple[Traini
 def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
     options = parse_task(TrainOptions, f"regard train {config.name}", config, args)
     task = check_paths_exist(config(**options.task).with_absolute_paths())
+    if options.init_from is not None:
+        recorded = read_initial_record(options.init_from, config.name).options
+        check_same_options(recorded, task.weight_options(), options.init_from)
     training, note = training_config(options.training, task)
     folder = _default_folder(config.name, training) if options.out is None else options.out
     if is_main_process():
@@ -112,7 +141,7 @@ def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
         from regard.cli.train_runner import train
 
         task.load().check_options()
-    return train(task, folder, training, resume=False)
+    return train(task, folder, training, resume=False, init_from=options.init_from)
 
 
 def _resume(args: Sequence[str], name: str | None) -> int:

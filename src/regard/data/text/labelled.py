@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.wording import shortened
-from regard.data.splitting import check_labels, stratified_split
+from regard.data.splitting import check_labels, relabel, stratified_split
 from regard.data.text.pairs import read_lines
 
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
@@ -91,6 +91,12 @@ def read_labelled(path: Path, classes: Sequence[str] | None = None) -> LabelledT
     numbers = {label: n for n, label in enumerate(classes)}
     labels = np.array([numbers[label] for _, label, _ in rows], np.int64)
     return LabelledTexts([text for _, _, text in rows], labels, tuple(classes), num_latin1=len(latin1))
+
+
+def with_classes(data: LabelledTexts, classes: Sequence[str], name: str) -> LabelledTexts:
+    """The same texts with the numbers of these classes, which must have all labels of the data called `name`."""
+    labels = relabel(data.labels, data.classes, classes, name)
+    return LabelledTexts(data.texts, labels, tuple(classes), data.evidence, data.num_latin1)
 
 
 def _rows(path: Path, on_latin1: Callable[[int], object]) -> Iterator[tuple[int, str, str]]:

@@ -130,6 +130,8 @@ class Caption(TaskConfig):
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "soft, hard: all patches mixed by their weights, or one that is sampled."
     run_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json")
+    weight_fields: ClassVar[tuple[str, ...]] = ("size", "tokens", "vocabulary")
     training: ClassVar[dict[str, Any]] = {
         "lr": 4e-3,
         "schedule": "cosine",

@@ -23,12 +23,20 @@ from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import scored
 from regard.models.show_attend_tell.model import ShowAttendTell
-from regard.tasks._image_data import ImageStats, brightness, image_tensor, save_or_check_stats, value_counts
+from regard.tasks._image_data import (
+    ImageStats,
+    brightness,
+    image_tensor,
+    save_or_check_stats,
+    value_counts,
+    with_initial_stats,
+)
 from regard.tasks._text_generation import (
     GeneratedText,
     TokenLoss,
     between_marks,
     hard_attention_loss,
+    initial_tokenizer,
     read_tokenizer,
     token_loss,
     write_tokenizer,
@@ -77,7 +85,7 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
     @staticmethod
     def of(task: Caption, folder: Path, new: bool) -> "CaptionProblem":
         train, valid = read_train_and_valid(task)
-        stats = caption_stats(train, valid)
+        stats = with_initial_stats(caption_stats(train, valid), folder)
         _check_same_shape(valid, f"valid={task.valid}", stats)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not (folder / TOKENS).exists()
@@ -86,7 +94,7 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
             _check_same_shape(read_captioned(task, "test"), f"test={task.test}", stats)
         if new:
             lines = [line for captions in train.captions for line in captions]
-            tokenizer = Tokenizer.train(task.tokens, lines, task.vocabulary)
+            tokenizer = initial_tokenizer(folder, TOKENS, lambda: Tokenizer.train(task.tokens, lines, task.vocabulary))
             write_tokenizer(tokenizer, folder / TOKENS)
         else:
             tokenizer = read_tokenizer(folder / TOKENS)

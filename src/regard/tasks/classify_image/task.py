@@ -95,7 +95,7 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     def evaluate(
         self, predictor: ImageClassifier, folder: Path, options: EvaluateImages, progress: Progress
     ) -> Evaluation:
-        images = read_split(self.config, options.split)
+        images = read_split(self.config, options.split, predictor.stats.classes)
         progress(0, len(images))
         start = time.perf_counter()
         probabilities = class_probabilities(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.embedded import TEXTS
-from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, split
+from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, split, with_classes
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
 from regard.data.text.tokenizer import Tokenizer
@@ -26,12 +26,19 @@ _POOL = 256
 Sentences = list[list[int]]
 
 
-def read(config: ClassifyText) -> LabelledSplits:
-    """The texts to train on, to validate and to test on; no text that is held out is also one to train on."""
+def read(config: ClassifyText, classes: Sequence[str] | None = None) -> LabelledSplits:
+    """The texts to train on, to validate and to test on; no text that is held out is also one to train on.
+
+    With `classes`, such as those of a trained model, labels must be among them and have their numbers.
+    """
     if config.dataset != "files":
-        return TEXTS[config.dataset].splits(config.seed)
+        splits = TEXTS[config.dataset].splits(config.seed)
+        if classes is None or tuple(classes) == splits.train.classes:
+            return splits
+        parts = (with_classes(part, classes, config.dataset) for part in (splits.train, splits.valid, splits.test))
+        return LabelledSplits(*parts)
     assert config.train is not None
-    train = read_labelled(config.train)
+    train = read_labelled(config.train, classes)
     if len(train.classes) < 2:
         raise ValueError(
             f"train={config.train} has one class, {train.classes[0]!r}, so there is nothing to learn; "

@@ -218,6 +218,8 @@ class ClassifyText(TaskConfig):
         "A bag of words is always compared with them."
     )
     run_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", "baseline.safetensors")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json")
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary")
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTextClasses

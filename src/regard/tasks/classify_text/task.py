@@ -28,7 +28,7 @@ from regard.tasks._classification import (
     is_baseline_saved,
     write_baseline,
 )
-from regard.tasks._text_generation import read_tokenizer, write_tokenizer
+from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import (
@@ -46,6 +46,7 @@ from regard.tasks.classify_text.data import (
 from regard.tasks.classify_text.options import ClassifyText, EvaluateTextClasses
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
 
 _TOKENS = "tokens.json"
 # the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
@@ -75,12 +76,13 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
 
     @staticmethod
     def of(task: ClassifyText, folder: Path, new: bool) -> "ClassifyTextProblem":
-        splits = read(task)
+        initial = initial_folder(folder)
+        splits = read(task, None if initial is None else TextFacts.read(initial).classes)
         facts = TextFacts.of(splits)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not (TextFacts.is_saved(folder) and is_baseline_saved(folder))
         if new:
-            tokenizer = train_tokenizer(task, splits.train.texts)
+            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: train_tokenizer(task, splits.train.texts))
         else:
             facts.check_same(folder)
             tokenizer = read_tokenizer(folder / _TOKENS)
@@ -217,7 +219,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         if config.valid is not None:
             texts = read_labelled(config.valid, classes)
         else:
-            splits = read(config)
+            splits = read(config, classes)
             texts = splits.test if options.split == "test" else splits.valid
         if config.dataset != "files":
             return texts, f"the {'test' if options.split == 'test' else 'validation'} texts of {config.dataset}"

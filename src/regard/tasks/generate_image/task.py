@@ -24,6 +24,7 @@ from regard.tasks._image_data import (
     read_train_and_test,
     save_or_check_stats,
     shard,
+    with_initial_stats,
 )
 from regard.tasks._image_options import EvaluateImages
 from regard.tasks.base import Progress, Task
@@ -52,6 +53,7 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
     def of(task: GenerateImage, folder: Path, new: bool) -> "GenerateImageProblem":
         train, valid, stats = load_training_images(task, folder, new)
         _check_size(stats)
+        _check_classes(train)
         judge = ReferenceClassifier.of(
             folder / JUDGE, new, stats, lambda: ReferenceClassifier.train(train, valid, stats, task.judge, task.seed)
         )
@@ -168,10 +170,10 @@ def judge_and_images(task: GenerateImage, folder: Path, split: str) -> tuple[Ref
     if split == "valid":
         _, valid, _ = load_training_images(task, folder, new=False)
         return validation_judge(task, folder), valid
-    images, test = read_train_and_test(task)
     stats = read_stats(folder)
+    images, test = read_train_and_test(task, stats.classes)
     # a classifier that exists was trained on the images as they were
-    save_or_check_stats(ImageStats.of(images), folder, new=False)
+    save_or_check_stats(with_initial_stats(ImageStats.of(images), folder), folder, new=False)
 
     def train() -> ReferenceClassifier:
         return ReferenceClassifier.train(images, test, stats, task.judge, task.seed + 1)
@@ -188,4 +190,14 @@ def _check_size(stats: ImageStats) -> None:
         raise ValueError(
             f"images must be as high as wide, a multiple of 4, got {stats.height} × {stats.width}; "
             "resize them, or give size, such as size=32"
+        )
+
+
+def _check_classes(images: Images) -> None:
+    """Raises if a class has no images, as can be in a run that starts from another: samples are compared with them."""
+    counts = np.bincount(images.labels, minlength=len(images.classes))
+    if missing := [name for name, count in zip(images.classes, counts.tolist(), strict=True) if not count]:
+        raise ValueError(
+            f"there are no images of {', '.join(missing[:5])}, which the run to start from generates; give images of "
+            "every class, or train from scratch"
         )

@@ -136,7 +136,7 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
         self, predictor: GlimpseClassifier, folder: Path, options: EvaluateGlimpses, progress: Progress
     ) -> Evaluation:
         """The mean over sampled paths, beside a single path at the means."""
-        images = read_scenes(self.config, options.split)
+        images = read_scenes(self.config, options.split, predictor.stats.classes)
         progress(0, len(images))
         start = time.perf_counter()
         with torch.random.fork_rng(devices=[]):
@@ -173,9 +173,12 @@ def scene_stats(task: Glimpse, stats: ImageStats) -> ImageStats:
     return replace(stats, mean=0.0, height=height, width=width)
 
 
-def read_scenes(task: Glimpse, split: str) -> Images:
-    """The scenes of "valid", which chose the best weights, or of "test", which training did not use."""
-    return _evaluation_scenes(task, read_split(task, split), split)
+def read_scenes(task: Glimpse, split: str, classes: Sequence[str] | None = None) -> Images:
+    """The scenes of "valid", which chose the best weights, or of "test", which training did not use.
+
+    With `classes`, those of a trained model, labels have their numbers.
+    """
+    return _evaluation_scenes(task, read_split(task, split, classes), split)
 
 
 def _evaluation_scenes(task: Glimpse, images: Images, split: str) -> Images:

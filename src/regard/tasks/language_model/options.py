@@ -291,6 +291,8 @@ class LanguageModelConfig(TaskConfig):
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "segment")
     has_line_breaks: ClassVar[bool] = True
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateLanguageModel

@@ -117,6 +117,8 @@ class MaskedLM(TaskConfig):
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json", "baseline.safetensors")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "segment")
     Evaluate: ClassVar[type] = EvaluateMaskedLM
     Predict: ClassVar[type] = PredictMasked
 

@@ -17,7 +17,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.bert import BERTMaskedLM
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
-from regard.tasks._text_generation import read_tokenizer, write_tokenizer
+from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.masked_lm.baseline import NeighbourCounts
 from regard.tasks.masked_lm.data import MaskedBatch, Masking, PlannedRows, plan_rows
@@ -52,7 +52,7 @@ class MaskedLMProblem(TrainingProblem[BERTMaskedLM, MaskedBatch]):
         # a run that was killed while it read its data has nothing to load yet
         new = new or not RunningTextFacts.is_saved(folder)
         if new:
-            tokenizer = train_tokenizer(task, splits.train)
+            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: train_tokenizer(task, splits.train))
         else:
             facts.check_same(folder)
             tokenizer = read_tokenizer(folder / _TOKENS)

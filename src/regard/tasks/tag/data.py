@@ -1,7 +1,7 @@
 """The sentences of a run: their splits, the vocabulary that the run records, and tensors of batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -97,10 +97,29 @@ class TagVocabulary(DataFingerprint):
             train_sha256=digest(splits.train),
             valid_sha256=digest(splits.valid),
         )
+        vocabulary._check_splits(config, splits)
+        return vocabulary
+
+    def for_data(self, config: Tag, splits: TaggedSplits) -> "TagVocabulary":
+        """The same tags, intents, words and characters for other sentences, which must have no tags beyond these."""
+        self._check_splits(config, splits)
+        if unknown := sorted(set(tags_of(splits.train)) - set(self.tags)):
+            raise ValueError(
+                f"{config.dataset_label} has the tag {unknown[0]!r}, which the run to start from does not know; it "
+                f"knows {', '.join(self.tags[:20])}: take the tag out, or train from scratch"
+            )
+        return replace(
+            self,
+            train=len(splits.train),
+            valid=len(splits.valid),
+            train_sha256=digest(splits.train),
+            valid_sha256=digest(splits.valid),
+        )
+
+    def _check_splits(self, config: Tag, splits: TaggedSplits) -> None:
         for part, path in ((splits.train, config.train), (splits.valid, config.valid or config.train)):
             if path is not None:
-                vocabulary.check(part, path)
-        return vocabulary
+                self.check(part, path)
 
     @property
     def tag_scheme(self) -> TagScheme:

@@ -222,6 +222,8 @@ class Tag(TaskConfig):
         "A tagger with a window of three words is always compared with them."
     )
     run_files: ClassVar[tuple[str, ...]] = ("tags.json",)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("scheme", "words", "vocabulary")
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTags

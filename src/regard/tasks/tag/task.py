@@ -26,6 +26,7 @@ from regard.tasks.tag.data import TagBatch, TagVocabulary, digest, read, read_fi
 from regard.tasks.tag.options import EvaluateTags, Tag
 from regard.tasks.tag.predictor import Tagging, TagPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
 
@@ -53,7 +54,9 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     def of(task: Tag, folder: Path, new: bool) -> "TagProblem":
         splits = read(task)
         # a run that was killed while it read its data has nothing to load yet
-        vocabulary = TagVocabulary.of(task, splits)
+        initial = initial_folder(folder)
+        known = None if initial is None else TagVocabulary.read(initial)
+        vocabulary = TagVocabulary.of(task, splits) if known is None else known.for_data(task, splits)
         if new or not TagVocabulary.is_saved(folder):
             vocabulary.write(folder)
         else:

@@ -333,6 +333,8 @@ class Translate(TaskConfig):
         *("data.json", "tokens.json", "tokens.source.json", "tokens.target.json"),
         *("source.ids", "source.starts", "target.ids", "target.starts"),
     )
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json", "tokens.source.json", "tokens.target.json")
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "shared", "max_length")
     picture_suffixes: ClassVar[tuple[str, ...]] = (".html", ".png", ".svg", ".pdf", ".txt")
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTranslations

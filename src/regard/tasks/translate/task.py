@@ -26,6 +26,7 @@ from regard.tasks.translate.options import EvaluateTranslations, Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
 
 # the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
 _ENTROPY = 0.05
@@ -57,8 +58,11 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
         splits = read(task)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not (Vocabularies.saved(folder) and CorpusFingerprint.is_saved(folder))
-        vocabularies = Vocabularies.train(task, splits.train) if new else Vocabularies.load(folder)
-        if new:
+        initial = initial_folder(folder)
+        if not new:
+            vocabularies = Vocabularies.load(folder)
+        else:
+            vocabularies = Vocabularies.train(task, splits.train) if initial is None else Vocabularies.load(initial)
             vocabularies.save(folder)
         sides = vocabularies.source, vocabularies.target
         corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
