@@ -67,6 +67,18 @@ def num_hypotheses(search: Search) -> int:
     )
 
 
+def as_in_generate(search: Search) -> Search:
+    """The search with the rules of transformers' `generate`: a beam is a NormalizedBeam."""
+    if not isinstance(search, Beam):
+        return search
+    if search.coverage:
+        raise ValueError(
+            f"coverage={search.coverage:g} is for runs of regard, and released translators search by the rules of "
+            "transformers' generate, which has none; leave it out"
+        )
+    return NormalizedBeam(search.size, search.nbest, search.length_penalty)
+
+
 def run_search(
     decoder: Decoder,
     state: DecodingState,
@@ -138,6 +150,13 @@ def _with_beam_score(hypothesis: Hypothesis, length_penalty: float) -> Hypothesi
     """With the score that a beam gives: log p / ((5 + |y|) / 6)^α, where |y| counts the end of the sentence."""
     length = len(hypothesis.tokens) + hypothesis.finished
     return replace(hypothesis, score=beam_score(hypothesis.log_prob, length, length_penalty))
+
+
+def search_score(search: Greedy | Beam | NormalizedBeam, log_prob: float, length: int) -> float:
+    """The score that a search ranks by, without coverage; `length` counts the end of the sentence."""
+    if isinstance(search, NormalizedBeam):
+        return log_prob / length**search.length_penalty
+    return beam_score(log_prob, length, search.length_penalty)
 
 
 def beam_score(log_prob: float, length: int, length_penalty: float) -> float:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from regard.common import atomic_files
 from regard.data.text.batching import source_batch
-from regard.data.text.special_tokens import BOS, EOS, PAD
+from regard.data.text.special_tokens import EOS, OWN_TOKENS, PAD, SpecialTokens
+from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.protocol import Hypothesis
 from regard.layers.rnn.decoder_base import DecoderOutput
@@ -33,17 +34,19 @@ class GeneratedText:
     score: float
     finished: bool  # whether it ended within the limit of tokens
     margin: float = field(default=math.inf, compare=False)  # of the closest decision of its search
+    eos: int = EOS  # the token that ends a sentence
 
     @staticmethod
-    def of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> "GeneratedText":
+    def of(hypothesis: Hypothesis, tokenizer: TextTokenizer) -> "GeneratedText":
         text = tokenizer.decode(hypothesis.tokens)
         tokens, log_prob, score = hypothesis.tokens, hypothesis.log_prob, hypothesis.score
-        return GeneratedText(text, tokens, log_prob, score, hypothesis.finished, hypothesis.margin)
+        eos = tokenizer.special.eos
+        return GeneratedText(text, tokens, log_prob, score, hypothesis.finished, hypothesis.margin, eos)
 
     @property
     def with_eos(self) -> list[int]:
         """The tokens with the end of the sentence, if it was generated."""
-        return [*self.tokens, EOS] if self.finished else [*self.tokens]
+        return [*self.tokens, self.eos] if self.finished else [*self.tokens]
 
     def json(self) -> dict[str, object]:
         return {"text": self.text, "score": self.score, "log_prob": self.log_prob, "finished": self.finished}
@@ -59,16 +62,16 @@ class TokenAlignment:
     source: list[str] = field(default_factory=list)  # empty if the sources have no names, as patches of an image
 
 
-def shift_right(targets: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
+def shift_right(targets: Sequence[Sequence[int]], special: SpecialTokens = OWN_TOKENS) -> Tensor:  # -> "b t"
     """The inputs of a decoder that is forced to write these tokens: BOS and all but the last, padded."""
     longest = max(map(len, targets))
-    return torch.tensor([[BOS, *tokens[:-1], *[PAD] * (longest - len(tokens))] for tokens in targets])
+    return torch.tensor([[special.bos, *tokens[:-1], *[special.pad] * (longest - len(tokens))] for tokens in targets])
 
 
-def between_marks(lines: Sequence[Sequence[int]]) -> Tensor:  # -> "b t+1"
+def between_marks(lines: Sequence[Sequence[int]], special: SpecialTokens = OWN_TOKENS) -> Tensor:  # -> "b t+1"
     """Lines of tokens between BOS and EOS, padded."""
-    ids, _ = source_batch(lines)
-    return torch.cat([torch.full((len(ids), 1), BOS), ids], 1)
+    ids, _ = source_batch(lines, special)
+    return torch.cat([torch.full((len(ids), 1), special.bos), ids], 1)
 
 
 class TokenLoss(NamedTuple):
@@ -92,10 +95,12 @@ def token_loss(output: DecoderOutput, target: Tensor, vocabulary: nn.Linear, smo
     return TokenLoss(total, nll, keep, output)
 
 
-def negative_log_likelihood(output: DecoderOutput, target: Tensor, vocabulary: nn.Linear) -> Tensor:  # "b t" -> "b"
+def negative_log_likelihood(
+    output: DecoderOutput, target: Tensor, vocabulary: nn.Linear, padding: int = PAD
+) -> Tensor:  # "b t" -> "b"
     """−log p(y | x) of each target, differentiable by row."""
     logits = vocabulary(output.states).transpose(1, 2)  # "b v t"
-    return F.cross_entropy(logits, target, ignore_index=PAD, reduction="none").sum(1)
+    return F.cross_entropy(logits, target, ignore_index=padding, reduction="none").sum(1)
 
 
 def hard_attention_loss(

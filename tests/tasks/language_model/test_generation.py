@@ -25,7 +25,7 @@ def predictor(tokens: str = "characters", segment: int = 16, **options: object) 
     model = config.model.build(len(tokenizer), segment)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    return LanguageModelPredictor(model.eval(), tokenizer, config)
+    return LanguageModelPredictor(model.eval(), tokenizer, longest=config.context)
 
 
 @pytest.mark.parametrize("tokens", ["characters", "bytes"])
@@ -66,11 +66,11 @@ def test_text_before_a_stop_word_is_the_unstopped_text() -> None:
 
 def test_what_may_become_a_stop_word_is_held_back() -> None:
     tokenizer = Tokenizer.train("characters", ["abcd"], 100)
-    stream = TextStream(tokenizer, ["abcd", "bca"])
+    stream = TextStream(tokenizer, (), ["abcd", "bca"])
     assert [stream.add(token) for token in tokenizer.encode_text("cabcabd")] == ["c", "", "", "", "a", "", ""]
     assert stream.is_stopped
     assert stream.finish() == ""
-    stream = TextStream(tokenizer, ["abcd"])
+    stream = TextStream(tokenizer, (), ["abcd"])
     assert [stream.add(token) for token in tokenizer.encode_text("abc")] == ["", "", ""]
     assert stream.finish() == "abc"
 

@@ -46,8 +46,10 @@ def run(args: Sequence[str]) -> int:
     session = predictor.session(of_task, options.picture)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    # raises for a prompt that cannot be continued before anything is printed
+    pieces = predictor.stream(prompt, of_task)
     sys.stdout.write(prompt)
-    for piece in predictor.stream(prompt, of_task):
+    for piece in pieces:
         sys.stdout.write(piece.text)
         sys.stdout.flush()
         if piece.whole is not None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.text.corpus import Corpus, TokenizedLines
-from regard.data.text.special_tokens import BOS, EOS, PAD
+from regard.data.text.special_tokens import OWN_TOKENS, SpecialTokens
 
 # Samples are sorted by length within pools of this many batches: enough for even lengths, few enough that a sample has
 # other neighbours in every epoch.
@@ -149,24 +149,28 @@ def collate(corpus: Corpus, index: NDArray[np.integer] | Sequence[int]) -> PairB
     return PairBatch(rows, source, source_lengths, target, target_lengths)
 
 
-def source_batch(lines: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:  # -> "b s", "b"
+def source_batch(
+    lines: Sequence[Sequence[int]], special: SpecialTokens = OWN_TOKENS
+) -> tuple[Tensor, Tensor]:  # -> "b s", "b"
     """Encoded lines as a source: ids and EOS, then PAD; and the lengths including EOS."""
     if not lines:
         raise ValueError("lines must hold at least one encoded line, got none; leave empty batches out")
     starts = np.cumsum([0, *map(len, lines)])
     side = TokenizedLines(np.fromiter((n for line in lines for n in line), np.int32, int(starts[-1])), starts)
-    return _padded(side, np.arange(len(side)), begin=False)
+    return _padded(side, np.arange(len(side)), begin=False, special=special)
 
 
-def _padded(side: TokenizedLines, index: NDArray[np.int64], begin: bool) -> tuple[Tensor, Tensor]:
+def _padded(
+    side: TokenizedLines, index: NDArray[np.int64], begin: bool, special: SpecialTokens = OWN_TOKENS
+) -> tuple[Tensor, Tensor]:
     """[BOS] ids EOS, then PAD; and the number of ids and EOS."""
     starts = side.starts[index]
     lengths = side.starts[index + 1] - starts
     first = int(begin)
-    rows = np.full((len(index), first + int(lengths.max()) + 1), PAD, np.int64)
+    rows = np.full((len(index), first + int(lengths.max()) + 1), special.pad, np.int64)
     if begin:
-        rows[:, 0] = BOS
-    rows[np.arange(len(index)), first + lengths] = EOS
+        rows[:, 0] = special.bos
+    rows[np.arange(len(index)), first + lengths] = special.eos
     # the index of every id in the flat array: the start of its line plus its position in the line
     inside = np.arange(lengths.max())[None, :] < lengths[:, None]
     flat_index = (starts[:, None] + np.arange(lengths.max())[None, :])[inside]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from regard.common import atomic_files
 from regard.data.text.pairs import Pairs
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.text_tokenizer import TextTokenizer
 
 # Lines of more tokens than this are stored in files that are mapped into memory: 200 MB of ids.
 MAPPED = 50_000_000
@@ -90,8 +90,8 @@ class Corpus:
     def of(
         cls,
         pairs: Pairs,
-        source_tokens: Tokenizer,
-        target_tokens: Tokenizer,
+        source_tokens: TextTokenizer,
+        target_tokens: TextTokenizer,
         max_length: int,
         folder: Path | None,
         *,

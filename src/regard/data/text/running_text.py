@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.text.pairs import read_lines
-from regard.data.text.special_tokens import EOS
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.text_tokenizer import PromptTokenizer
 
 
 class TextSplits(NamedTuple):
@@ -45,7 +44,8 @@ def hold_out_end(documents: Sequence[str], share: float) -> TextSplits:
     return splits
 
 
-def token_stream(tokenizer: Tokenizer, documents: Sequence[str]) -> NDArray[np.int32]:  # -> "n"
-    """EOS and the tokens of each document, one after the other: every token of the text has one before it."""
-    parts = [np.array([EOS, *tokenizer.encode_text(document)], np.int32) for document in documents]
+def token_stream(tokenizer: PromptTokenizer, documents: Sequence[str]) -> NDArray[np.int32]:  # -> "n"
+    """The tokens of each document behind the one that begins it: every token of the text has one before it."""
+    begin = tokenizer.encode_prompt("")
+    parts = [np.array([*begin, *tokenizer.encode_text(document)], np.int32) for document in documents]
     return np.concatenate(parts)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
-from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK, UNKNOWN
+from regard.data.text.special_tokens import BOS, EOS, OWN_TOKENS, PAD, SPECIAL, UNK, UNKNOWN
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as BPE
@@ -43,6 +43,8 @@ _LINE_STARTS = re.compile(r"(?<=\S\n)(?=\S)")
 @final
 class Tokenizer:
     """A vocabulary: built by `train`, stored by `to_json`, restored by `from_json`."""
+
+    special = OWN_TOKENS
 
     def __init__(self, kind: Kind, written: Sequence[str | bytes], bpe: "BPE | None") -> None:
         """`written` is the text of every id after the special ones; bytes for bpe, which alone has a `bpe`."""
@@ -100,7 +102,7 @@ class Tokenizer:
         if self._bpe is not None:
             # With a space before it the first word of a line is encoded as anywhere else; decode removes it again.
             spaced = [" " + line if line else "" for line in lines]
-            with _utf8_errors(lines):
+            with utf8_errors(lines):
                 return [encoding.ids for encoding in self._bpe.encode_batch_fast(spaced, add_special_tokens=False)]
         number = self._numbers.get
         if self.kind == "characters":
@@ -129,17 +131,21 @@ class Tokenizer:
         if self._bpe is None:
             return self.encode([text])[0]
         chunks = [*_chunks(text)]
-        with _utf8_errors(chunks):
+        with utf8_errors(chunks):
             encodings = self._bpe.encode_batch_fast(chunks, add_special_tokens=False)
         return [token for encoding in encodings for token in encoding.ids]
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """The ids of a text to continue; an empty one begins a document, so it is the end of the one before."""
+        return self.encode_text(text) or [EOS]
 
     def decode_text(self, ids: Iterable[int]) -> str:
         """The text of these ids of running text: decode_text(encode_text(x)) == x."""
         stream = self.text_decoder()
         return "".join([*map(stream.add, ids), stream.finish()])
 
-    def text_decoder(self) -> "TextDecoder":
-        """A decoder of running text that takes one id at a time."""
+    def text_decoder(self, prompt: Sequence[int] = ()) -> "TextDecoder":
+        """A decoder of running text that takes one id at a time; what stands before changes nothing in it."""
         return TextDecoder(self)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -239,7 +245,7 @@ def _known(kind: Any) -> Kind:
 
 
 @contextmanager
-def _utf8_errors(lines: Sequence[str]) -> Iterator[None]:
+def utf8_errors(lines: Sequence[str]) -> Iterator[None]:
     """Names the line that has no UTF-8 encoding, which the library reports as a wrong type."""
     try:
         yield

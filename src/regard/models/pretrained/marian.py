@@ -9,6 +9,7 @@ from regard.attn.terms.position import LearnedPositions
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models.pretrained.architecture import Architecture, activation_name, activation_of, check_writable
 from regard.models.pretrained.folder import CheckpointConfig
+from regard.models.pretrained.sentencepiece_files import special_tokens
 from regard.models.pretrained.tensor_map import TensorMap, linear_maps
 from regard.models.transformer import Transformer
 
@@ -23,8 +24,8 @@ class SearchTokens(NamedTuple):
 
 def search_tokens(config: CheckpointConfig) -> SearchTokens:
     """A translation begins with the token of padding, which it may not hold."""
-    padding = config.integer("pad_token_id")
-    return SearchTokens(config.integer("decoder_start_token_id", padding), config.integer("eos_token_id"), (padding,))
+    special = special_tokens(config)
+    return SearchTokens(special.bos, special.eos, special.forbidden)
 
 
 def build(config: CheckpointConfig, names: frozenset[str]) -> Transformer:

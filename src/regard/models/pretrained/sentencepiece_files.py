@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
+from regard.data.text.special_tokens import SpecialTokens
+from regard.data.text.tokenizer import utf8_errors
 from regard.models.pretrained.folder import CheckpointConfig, read_json
 
 if TYPE_CHECKING:
@@ -27,34 +29,58 @@ class SentencePieces(NamedTuple):
 
 
 @final
-class MarianTokenizer:
-    """Text to ids by the pieces of the source, ids to text by those of the target."""
+class MarianVocabulary:
+    """The pieces of one language of a translator, between text and ids; a TextTokenizer."""
 
-    def __init__(self, source: "Tokenizer", source_ids: dict[str, int], target_ids: dict[str, int], eos: int) -> None:
-        self._source, self._source_ids, self._eos = source, source_ids, eos
-        self._target_pieces = {n: piece for piece, n in target_ids.items()}
-        self._special = {target_ids[name] for name in ("</s>", "<pad>") if name in target_ids}
+    def __init__(self, unigram: "Tokenizer", ids: dict[str, int], special: SpecialTokens) -> None:
+        self._unigram, self._ids, self.special = unigram, ids, special
+        self._pieces = {n: piece for piece, n in ids.items()}
+        self._marks = {ids[name] for name in ("</s>", "<pad>") if name in ids}
 
     def __len__(self) -> int:
-        return len(self._source_ids)
+        return len(self._ids)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line, with the end of the sentence; a line may begin with a target language, >>de<<."""
-        unknown, ids = self._source_ids["<unk>"], []
+        """The ids of each line, without its end; a line may begin with a target language, >>de<<."""
+        unknown, ids = self._ids["<unk>"], []
         for line in lines:
             code, text = _split_language(line)
             # without spaces at the ends, as the pieces were trained: the first word begins with ▁ then
-            pieces = self._source.encode(text, add_special_tokens=False).tokens if text.strip() else []
-            ids.append([*(self._source_ids.get(piece, unknown) for piece in (*code, *pieces)), self._eos])
+            with utf8_errors([line]):
+                pieces = self._unigram.encode(text, add_special_tokens=False).tokens if text.strip() else []
+            ids.append([self._ids.get(piece, unknown) for piece in (*code, *pieces)])
         return ids
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The text of each id for display: ▁ starts a word."""
+        return [self._pieces.get(n, "<unk>") for n in ids]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of these ids, without padding and ends."""
+        return "".join(self.pieces(n for n in ids if n not in self._marks)).replace(SPACE, " ").strip()
+
+
+@final
+class MarianTokenizer:
+    """Text to ids by the pieces of the source, ids to text by those of the target."""
+
+    def __init__(self, source: MarianVocabulary, target: MarianVocabulary) -> None:
+        self.source, self.target = source, target
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of each line, with the end of the sentence; a line may begin with a target language, >>de<<."""
+        return [[*ids, self.source.special.eos] for ids in self.source.encode(lines)]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         """The text of each id of the target for display: ▁ starts a word."""
-        return [self._target_pieces.get(n, "<unk>") for n in ids]
+        return self.target.pieces(ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids of the target, without padding and ends."""
-        return "".join(self.pieces(n for n in ids if n not in self._special)).replace(SPACE, " ").strip()
+        return self.target.decode(ids)
 
 
 def load_marian_tokenizer(config: CheckpointConfig) -> MarianTokenizer:
@@ -70,8 +96,18 @@ def load_marian_tokenizer(config: CheckpointConfig) -> MarianTokenizer:
     target_size = config.integer("decoder_vocab_size", config.integer("vocab_size"))
     target_ids = _ids(other, target_size) if other.exists() else source_ids
     return MarianTokenizer(
-        _unigram(read_pieces(folder / SOURCE)), source_ids, target_ids, config.integer("eos_token_id")
+        *(
+            MarianVocabulary(_unigram(read_pieces(folder / name)), ids, special_tokens(config, ids["<unk>"]))
+            for name, ids in ((SOURCE, source_ids), (TARGET, target_ids))
+        )
     )
+
+
+def special_tokens(config: CheckpointConfig, unknown: int | None = None) -> SpecialTokens:
+    """A translation begins with the token of padding, which it may not hold."""
+    padding = config.integer("pad_token_id")
+    begin = config.integer("decoder_start_token_id", padding)
+    return SpecialTokens(padding, begin, config.integer("eos_token_id"), unknown, (padding,))
 
 
 def _ids(path: Path, rows: int) -> dict[str, int]:

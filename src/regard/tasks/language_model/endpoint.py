@@ -162,6 +162,11 @@ class GenerateEndpoint:
             )
         if body.stream and len(texts) * body.count > 1:
             raise RequestError(422, "stream is for one text with count=1; leave it out, or send several requests")
+        for text in texts:
+            try:
+                self.predictor.encode(text)
+            except ValueError as error:
+                raise RequestError(422, str(error)) from error
         names = {item.name for item in fields(GenerateText)}
         given = {name: getattr(body, name) for name in names} | {"stop": tuple(body.stop)}
         try:

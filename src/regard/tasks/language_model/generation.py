@@ -7,16 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.text_tokenizer import PromptTokenizer
 from regard.decoding.paths import PathStep
 from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample_steps
 from regard.decoding.sliding import SlidingDecoder
 from regard.models.language_model import LanguageModel
 from regard.tasks.language_model.options import GenerateText
-
-_FORBIDDEN = (PAD, BOS, UNK)
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,11 @@ class EncodedPrompt:
     num_dropped: int = 0  # tokens before those that the model reads
 
 
-def encode_prompt(tokenizer: Tokenizer, text: str, longest: int | None) -> EncodedPrompt:
-    """An empty prompt begins a document: it is the end of the one before."""
-    tokens = tokenizer.encode_text(text) or [EOS]
+def encode_prompt(tokenizer: PromptTokenizer, text: str, longest: int | None) -> EncodedPrompt:
+    """The last `longest` tokens of a prompt."""
+    tokens, unknown = tokenizer.encode_prompt(text), tokenizer.special.unk
     dropped = 0 if longest is None else max(len(tokens) - longest, 0)
-    return EncodedPrompt(tuple(tokens[dropped:]), tokens.count(UNK), dropped)
+    return EncodedPrompt(tuple(tokens[dropped:]), 0 if unknown is None else tokens.count(unknown), dropped)
 
 
 class TextStream:
@@ -51,8 +48,8 @@ class TextStream:
     Text that may turn out to be the beginning of a stop word is held back, as are the bytes of half a character.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
-        self.decoder, self.stop = tokenizer.text_decoder(), tuple(stop)
+    def __init__(self, tokenizer: PromptTokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:
+        self.decoder, self.stop = tokenizer.text_decoder(prompt), tuple(stop)
         self.pending, self.is_stopped = "", False
 
     def add(self, token: int) -> str:
@@ -83,9 +80,10 @@ def _overlap(text: str, word: str) -> int:
 
 @dataclass
 class _Draft:
-    """A continuation that is being written."""
+    """A continuation that is being written; each of the tokens `ends` ends it."""
 
     stream: TextStream
+    ends: frozenset[int]
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     log_prob: float = 0.0
@@ -93,7 +91,7 @@ class _Draft:
 
     def add(self, token: int, log_prob: float) -> str:
         self.log_prob = log_prob
-        if token == EOS:
+        if token in self.ends:
             self.is_ended = True
             return ""
         self.tokens.append(token)
@@ -107,9 +105,12 @@ class _Draft:
         return rest
 
     @property
+    def is_finished(self) -> bool:
+        return self.is_ended or self.stream.is_stopped
+
+    @property
     def continuation(self) -> Continuation:
-        finished = self.is_ended or self.stream.is_stopped
-        return Continuation(self.text, tuple(self.tokens), self.log_prob, finished)
+        return Continuation(self.text, tuple(self.tokens), self.log_prob, self.is_finished)
 
 
 @dataclass(frozen=True)
@@ -123,24 +124,28 @@ class StreamedText:
 
 def generate_stream(
     model: LanguageModel,
-    tokenizer: Tokenizer,
+    tokenizer: PromptTokenizer,
     prompts: Sequence[EncodedPrompt],
     seeds: Sequence[tuple[int, ...]],
     options: GenerateText,
     longest: int | None,
+    ends: Sequence[int] = (),
 ) -> Iterator[StreamedText]:
     """The continuations of prompts, in pieces as they are sampled; row n draws from a generator of seeds[n].
 
-    `longest` is the number of tokens that the model reads at once, beyond which its context slides; None: any.
+    `longest` is the number of tokens that the model reads at once, beyond which its context slides; None: any. `ends`
+    are tokens that end a text beside that of the tokenizer.
     """
+    special = tokenizer.special
     device = next(model.parameters()).device
     batch = prompt_batch([prompt.tokens for prompt in prompts])
     chances = [np.random.default_rng(seed).random(options.tokens) for seed in seeds]
-    drafts = [_Draft(TextStream(tokenizer, options.stop)) for _ in prompts]
+    all_ends = frozenset((special.eos, *ends))
+    drafts = [_Draft(TextStream(tokenizer, prompt.tokens, options.stop), all_ends) for prompt in prompts]
     is_greedy = options.temperature == 0
 
     def stop(rows: Tensor, tokens: Tensor) -> Tensor:
-        return torch.tensor([[drafts[n].stream.is_stopped] for n in rows.tolist()], device=tokens.device)
+        return torch.tensor([[drafts[n].is_finished] for n in rows.tolist()], device=tokens.device)
 
     if longest is None:
         decoder, state = model, model.init_state(batch.tokens.to(device), batch.lengths.to(device))
@@ -151,10 +156,10 @@ def generate_stream(
         decoder,
         state,
         bos=batch.last.to(device),
-        eos=EOS,
+        eos=special.eos,
         limits=torch.full((len(prompts),), options.tokens, device=device),
         chance=torch.from_numpy(np.stack(chances)).unsqueeze(1).to(device),
-        forbidden=_FORBIDDEN,
+        forbidden=special.forbidden,
         temperature=1.0 if is_greedy else options.temperature,
         top_k=1 if is_greedy else options.top_k,
         top_p=options.top_p,

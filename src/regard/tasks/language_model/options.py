@@ -345,6 +345,11 @@ class LanguageModelConfig(TaskConfig):
         return _BYTES + _SPECIAL if self.tokens == "bytes" else self.vocabulary
 
     @property
+    def context(self) -> int | None:
+        """The tokens that the model reads at once, as many as in training; None: any, as it has a memory."""
+        return None if self.model.has_memory else self.segment
+
+    @property
     def title(self) -> str:
         return f"{self.model_name} on {self.dataset_label}"
 

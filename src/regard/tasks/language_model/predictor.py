@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural
-from regard.data.text.special_tokens import EOS
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.text_tokenizer import PromptTokenizer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
@@ -26,7 +25,7 @@ from regard.tasks.language_model.generation import (
     encode_prompt,
     generate_stream,
 )
-from regard.tasks.language_model.options import GenerateText, LanguageModelConfig
+from regard.tasks.language_model.options import GenerateText
 
 # texts that are generated together
 _BATCH = 32
@@ -48,10 +47,20 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
     input_key: ClassVar[str] = "prompt"
     model: LanguageModel
 
-    def __init__(self, model: LanguageModel, tokenizer: Tokenizer, config: LanguageModelConfig) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokenizer: PromptTokenizer,
+        *,
+        longest: int | None,
+        ends: Sequence[int] = (),
+        cuts_prompts: bool = True,
+    ) -> None:
+        """`longest` is the number of tokens that the model reads at once; None: any. `ends` are tokens that end a text
+        beside that of the tokenizer. Of a longer prompt the last tokens are read, unless `cuts_prompts` is false.
+        """
         self.model, self.tokenizer = model, tokenizer
-        # a model without a memory reads as many tokens as in training
-        self.longest = None if config.model.has_memory else config.segment
+        self.longest, self.ends, self.cuts_prompts = longest, tuple(ends), cuts_prompts
 
     # Generation
 
@@ -69,9 +78,20 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
                 self._read_again(outputs)
         return outputs
 
+    def encode(self, prompt: str) -> EncodedPrompt:
+        """The tokens of a prompt; raises if it is longer than the model reads and may not be cut."""
+        encoded = encode_prompt(self.tokenizer, prompt, self.longest)
+        if encoded.num_dropped and not self.cuts_prompts:
+            start = prompt if len(prompt) <= 40 else prompt[:39] + "…"
+            raise ValueError(
+                f"the prompt {start!r} has {len(encoded.tokens) + encoded.num_dropped} tokens, and this model has "
+                f"{self.longest} positions; shorten it"
+            )
+        return encoded
+
     def generate(self, prompts: Sequence[tuple[str, int]], options: GenerateText) -> list[GeneratedTexts]:
         """The continuations of prompts with their numbers, by which tokens are sampled."""
-        encoded = [encode_prompt(self.tokenizer, text, self.longest) for text, _ in prompts]
+        encoded = [self.encode(text) for text, _ in prompts]
         rows = [(n, k) for n in range(len(prompts)) for k in range(options.count)]
         continuations: dict[int, list[Continuation]] = {n: [] for n in range(len(prompts))}
         for start in range(0, len(rows), _BATCH):
@@ -84,21 +104,21 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     def output(self, prompt: str, continuations: Sequence[Continuation]) -> GeneratedTexts:
         """The output for a prompt with these continuations."""
-        encoded = encode_prompt(self.tokenizer, prompt, self.longest)
+        encoded = self.encode(prompt)
         most = max(len(each.tokens) for each in continuations)
         has_slid = self.longest is not None and len(encoded.tokens) + most > self.longest + 1
         return GeneratedTexts(prompt, encoded, tuple(continuations), has_slid)
 
     def stream(self, prompt: str, options: GenerateText, *, number: int = 0) -> Iterator[StreamedText]:
         """The first text that `predict` gives for this prompt, in pieces as they are sampled."""
-        encoded = encode_prompt(self.tokenizer, prompt, self.longest)
+        encoded = self.encode(prompt)
         return self._stream([encoded], [(options.seed, number, 0)], options)
 
     def _stream(
         self, prompts: Sequence[EncodedPrompt], seeds: Sequence[tuple[int, ...]], options: GenerateText
     ) -> Iterator[StreamedText]:
         with eval_mode(self.model):
-            yield from generate_stream(self.model, self.tokenizer, prompts, seeds, options, self.longest)
+            yield from generate_stream(self.model, self.tokenizer, prompts, seeds, options, self.longest, self.ends)
 
     @torch.no_grad()
     def _read_again(self, outputs: Sequence[GeneratedTexts]) -> None:
@@ -142,15 +162,13 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         prompts = [encode_prompt(self.tokenizer, text, None).tokens for text in inputs]
         ends = [self.tokenizer.encode_text(target) for target in targets]
         rows = [[*prompt, *end] for prompt, end in zip(prompts, ends, strict=True)]
-        longest = max(map(len, rows))
         for row in rows:
             if self.longest is not None and len(row) > self.longest + 1:
                 raise ValueError(
                     f"a prompt and its target have {len(row)} tokens, and this model reads {self.longest}; "
                     "shorten one of them"
                 )
-        # padding stands behind the text, where no token attends to it
-        tokens = torch.tensor([[*row, *[EOS] * (longest - len(row))] for row in rows], device=self.device)
+        tokens = self._pad(rows)
         is_target = torch.zeros_like(tokens, dtype=torch.bool)
         for n, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
             is_target[n, len(prompt) : len(row)] = True
@@ -166,10 +184,13 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
         assert self.embedding is not None
-        prompts = [encode_prompt(self.tokenizer, text, self.longest).tokens for text in inputs]
-        longest = max(map(len, prompts))
-        tokens = torch.tensor([[*prompt, *[EOS] * (longest - len(prompt))] for prompt in prompts], device=self.device)
-        return self.embedding(tokens)
+        prompts = [self.encode(text).tokens for text in inputs]
+        return self.embedding(self._pad(prompts))
+
+    def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
+        """Padding stands behind the text, where no token attends to it."""
+        longest, end = max(map(len, rows)), self.tokenizer.special.eos
+        return torch.tensor([[*row, *[end] * (longest - len(row))] for row in rows], device=self.device)
 
     # The context of each token
 

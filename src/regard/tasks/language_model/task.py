@@ -1,9 +1,7 @@
 """The task language-model: its training problem and its evaluation."""
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.text.running_text import token_stream
-from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.language_model import LanguageModel
@@ -19,17 +16,14 @@ from regard.tasks._running_text import RunningTextFacts, evaluation_documents, r
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.language_model.data import PlannedSegments, SegmentBatch, load_segments, num_rows, plan_segments
+from regard.tasks.language_model.evaluation import PROMPT, SAMPLE, check_options, evaluate_text
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 from regard.tasks.language_model.predictor import LanguageModelPredictor
 from regard.tasks.language_model.row_memory import RowMemory
-from regard.tasks.language_model.scoring import loss_by_context, score_tokens, summarize
+from regard.tasks.language_model.scoring import score_tokens, summarize
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
-from regard.viz.plots.curve import curve
-from regard.viz.plots.figure_file import check_figure_path
 
 _TOKENS = "tokens.json"
-# of the sample of a validation: characters of the held-out text, and tokens that continue them
-_PROMPT, _SAMPLE = 40, 60
 _EXAMPLE = 100
 
 
@@ -111,10 +105,10 @@ class LanguageModelProblem(TrainingProblem[LanguageModel, SegmentBatch]):
         stream = self.valid_stream[: self.task.valid_tokens + 1]
         scores = score_tokens(model, stream, window=segment, stride=segment, has_memory=has_memory)
         characters = len(self.tokenizer.decode_text(stream[1:].tolist()))
-        predictor = LanguageModelPredictor(model, self.tokenizer, self.task)
-        prompt = self.valid_text[0][:_PROMPT]
+        predictor = LanguageModelPredictor(model, self.tokenizer, longest=self.task.context)
+        prompt = self.valid_text[0][:PROMPT]
         return ValidationResult(
-            summarize(scores, max(characters, 1)), "nll", False, predictor.sample_line(prompt, _SAMPLE)
+            summarize(scores, max(characters, 1)), "nll", False, predictor.sample_line(prompt, SAMPLE)
         )
 
     def locate(self, planned: Sequence[PlannedSegments]) -> str:
@@ -142,7 +136,7 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
     def predictor(self, folder: Path) -> LanguageModelPredictor:
         tokenizer = read_tokenizer(folder / _TOKENS)
         model = self.config.model.build(len(tokenizer), self.config.segment)
-        return LanguageModelPredictor(model, tokenizer, self.config)
+        return LanguageModelPredictor(model, tokenizer, longest=self.config.context)
 
     def example(self, folder: Path) -> str:
         return read(self.config).valid[0][:_EXAMPLE]
@@ -150,66 +144,7 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
     def evaluate(
         self, predictor: LanguageModelPredictor, folder: Path, options: EvaluateLanguageModel, progress: Progress
     ) -> Evaluation:
-        if options.picture is not None:
-            check_figure_path(options.picture)
-        window, stride, has_memory = self._window(options)
+        check_options(predictor, options, self.config.segment)
         documents, split = evaluation_documents(self.config, folder, options)
-        stream = token_stream(predictor.tokenizer, documents)
-        count, characters = len(stream) - 1, sum(map(len, documents))
-        progress(0, count)
-        start = time.perf_counter()
-        scores = score_tokens(
-            predictor.model,
-            stream,
-            window=window,
-            stride=stride,
-            has_memory=has_memory,
-            memory=options.memory,
-            done=lambda done: progress(done, count),
-        )
-        seconds = time.perf_counter() - start
-        by_context = loss_by_context(scores)
-        facts: dict[str, Any] = {
-            "window": window,
-            "stride": stride,
-            "memory": self._memory(options) if has_memory else 0,
-            "characters": characters,
-            "loss_by_context": [None if value != value else value for value in by_context],
-        }
-        method = f"segments of {window} with a memory" if has_memory else f"window {window}, stride {stride}"
-        notes = [f"{method}; each token is scored once; {predictor.tokenizer.kind} in {characters:,} characters"]
-        if unknown := int((stream == UNK).sum()):
-            notes.append(f"{unknown:,} of the tokens are not in the vocabulary, and scored as the unknown token")
-        if options.picture is not None:
-            points = [(float(n), value) for n, value in enumerate(by_context, 1) if value == value]
-            curve({"loss": points}, options.picture, "tokens before, in the window", "nats per token")
-            notes.append(f"the loss against the context is drawn in {options.picture}")
-        lines = [f"{value:.6f}" for value in scores.nll]
-        prompt = documents[0][:_PROMPT]
-        samples = [predictor.sample_line(prompt, _SAMPLE)]
-        return Evaluation(summarize(scores, characters), count, "tokens", split, seconds, lines, samples, notes, facts)
-
-    def _window(self, options: EvaluateLanguageModel) -> tuple[int, int, bool]:
-        """The window, the stride, and whether the model reads with a memory."""
-        config = self.config
-        has_memory = config.model.has_memory
-        window = config.segment if options.window is None else options.window
-        if not has_memory and window > config.segment:
-            raise ValueError(
-                f"--window {window} exceeds the context of {config.segment} tokens that this model was trained with; "
-                f"try --window {config.segment}"
-            )
-        if options.memory is not None and not has_memory:
-            raise ValueError(f"--memory {options.memory} is for models with a memory, and this one has none")
-        if has_memory and options.stride not in (None, window):
-            raise ValueError(
-                f"--stride {options.stride} is for models without a memory, which read a token again as context; "
-                "leave it out"
-            )
-        stride = options.stride or (window if has_memory else max(window // 2, 1))
-        if stride > window:
-            raise ValueError(f"--stride {stride} exceeds the window of {window} tokens; try --stride {window}")
-        return window, stride, has_memory
-
-    def _memory(self, options: EvaluateLanguageModel) -> int | None:
-        return getattr(self.config.model, "memory", None) if options.memory is None else options.memory
+        memory = getattr(self.config.model, "memory", None) if options.memory is None else options.memory
+        return evaluate_text(predictor, documents, split, options, self.config.segment, memory, progress)

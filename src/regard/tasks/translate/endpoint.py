@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from regard.decoding.search import Beam, Greedy, beam_score
+from regard.decoding.search import Beam, Greedy, Sampling, search_score
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
@@ -217,7 +217,9 @@ class TranslateEndpoint:
         if not is_clear(log_prob, "log_prob"):
             log_prob = self.translator.log_prob(text, hypothesis)
         log_prob = rounded(log_prob, "log_prob")
-        score = beam_score(log_prob, len(hypothesis.with_eos), search.length_penalty)
+        run = self.translator.search_rule(search)
+        assert not isinstance(run, Sampling)
+        score = search_score(run, log_prob, len(hypothesis.with_eos))
         return {**hypothesis.json(), "score": rounded(score, "score"), "log_prob": log_prob}
 
 

@@ -13,7 +13,6 @@ from regard.attn.call import Need
 from regard.common.eval_mode import eval_mode
 from regard.data.text.batching import source_batch
 from regard.data.text.corpus import LENGTH_OFFSET
-from regard.data.text.special_tokens import BOS, EOS, UNK
 from regard.decoding.protocol import Hypothesis
 from regard.decoding.search import Greedy, Search, num_hypotheses, run_search
 from regard.inference.endpoint import Endpoint
@@ -55,9 +54,10 @@ class Translator(Predictor[str, Translation]):
     """text -> tokens -> search -> text, in batches of lines of similar length.
 
     A translation of n source tokens has at most `stretch` (n + LENGTH_OFFSET) + EXTRA_TOKENS tokens: no training pair
-    was longer (`Corpus.max_length_ratio`). `longest` is the number of tokens, with the end of the sentence, that the
-    model has positions for, `most` the largest number of tokens of a translation, and `max_length` of a source in
-    training.
+    was longer (`Corpus.max_length_ratio`); None: `most`. `longest` is the number of tokens, with the end of the
+    sentence, that the model has positions for, `most` the largest number of tokens of a translation, and `max_length`
+    of a source in training. `search_rule` gives the search that is run for one that is asked for. A released model
+    (`is_released`) cannot be trained again with other positions.
     """
 
     input_key: ClassVar[str] = "source"
@@ -68,14 +68,19 @@ class Translator(Predictor[str, Translation]):
         vocabularies: Vocabularies,
         *,
         batch: int = 64,
-        stretch: float = 2.0,
+        stretch: float | None = 2.0,
         longest: int | None = None,
         most: int | None = None,
         max_length: int = 200,
+        search_rule: Callable[[Search], Search] = lambda search: search,
+        is_released: bool = False,
     ) -> None:
+        if stretch is None and longest is None and most is None:
+            raise ValueError("stretch=None needs a largest number of tokens; give most=, such as most=200")
         self.model: EncoderDecoder = model
         self.vocabularies = vocabularies
         self.batch, self.stretch, self.longest, self.most, self.max_length = batch, stretch, longest, most, max_length
+        self.search_rule, self.is_released = search_rule, is_released
 
     @staticmethod
     def of(config: Translate, vocabularies: Vocabularies, stretch: float = 2.0) -> "Translator":
@@ -115,14 +120,16 @@ class Translator(Predictor[str, Translation]):
         `first` is the number of the first line, where they are a part of many. `done` is called with the number of
         lines that are translated, after every batch.
         """
+        search = self.search_rule(search)
         encoded = self.vocabularies.source.encode(lines)
         self._check_length(encoded, first)
         order = sorted((n for n, line in enumerate(lines) if line.strip()), key=lambda n: len(encoded[n]))
-        translations = [[GeneratedText("", (), 0.0, 0.0, True)] for _ in lines]
+        eos = self.vocabularies.target.special.eos
+        translations = [[GeneratedText("", (), 0.0, 0.0, True, eos=eos)] for _ in lines]
         with eval_mode(self.model):
             for start in range(0, len(order), self.batch):
                 rows = order[start : start + self.batch]
-                source, lengths = (t.to(self.device) for t in source_batch([encoded[n] for n in rows]))
+                source, lengths = self._source([encoded[n] for n in rows])
                 numbers = [first + n for n in rows]
                 for n, hypotheses in zip(rows, self._search(source, lengths, search, numbers), strict=True):
                     target = self.vocabularies.target
@@ -131,22 +138,43 @@ class Translator(Predictor[str, Translation]):
                     done(len(lines) - len(order) + start + len(rows))
         return translations
 
+    def _source(self, encoded: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:  # -> "b s", "b"
+        """Encoded lines as the model reads them, and their lengths."""
+        source, lengths = source_batch(encoded, self.vocabularies.source.special)
+        return source.to(self.device), lengths.to(self.device)
+
     def _check_length(self, encoded: Sequence[Sequence[int]], first: int) -> None:
         for n, ids in enumerate(encoded, first + 1):
             if self.longest is not None and len(ids) + 1 > self.longest:
+                train = f", or train with max_length={len(ids) // 2 + 1} or positions='sinusoidal'"
                 raise ValueError(
-                    f"line {n} has {len(ids)} tokens, but this model knows {self.longest - 1} positions; shorten it, "
-                    f"or train with max_length={len(ids) // 2 + 1} or positions='sinusoidal'"
+                    f"line {n} has {len(ids)} tokens, but this model knows {self.longest - 1} positions; "
+                    f"shorten it{'' if self.is_released else train}"
                 )
 
     def _search(
         self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]
     ) -> list[list[Hypothesis]]:
-        limits = (self.stretch * (lengths + LENGTH_OFFSET)).ceil().long() + EXTRA_TOKENS
-        for bound in (self.longest, self.most):
-            limits = limits if bound is None else limits.clamp_max(bound)
+        bounds = [bound for bound in (self.longest, self.most) if bound is not None]
+        if self.stretch is None:
+            limits = torch.full_like(lengths, min(bounds))
+        else:
+            limits = (self.stretch * (lengths + LENGTH_OFFSET)).ceil().long() + EXTRA_TOKENS
+        for bound in bounds:
+            limits = limits.clamp_max(bound)
         state = self.model.init_state(source, lengths, num_hypotheses(search))
-        return run_search(self.model, state, search, limits, numbers, lengths)
+        special = self.vocabularies.target.special
+        return run_search(
+            self.model,
+            state,
+            search,
+            limits,
+            numbers,
+            lengths,
+            bos=special.bos,
+            eos=special.eos,
+            forbidden=special.forbidden,
+        )
 
     def text(self, output: Translation) -> str:
         # a line feed in a translation would make two lines of it
@@ -169,25 +197,29 @@ class Translator(Predictor[str, Translation]):
         """log p(translation | line), alone in its batch, in one pass over all tokens."""
         if not translation.with_eos:
             return 0.0
-        source, lengths = (t.to(self.device) for t in source_batch(self.vocabularies.source.encode([line])))
+        source, lengths = self._source(self.vocabularies.source.encode([line]))
         target = torch.tensor([translation.with_eos], device=self.device)
+        special = self.vocabularies.target.special
         with eval_mode(self.model):
-            output = self.model.teacher_force(source, lengths, shift_right([translation.with_eos]).to(self.device))
-            return -float(negative_log_likelihood(output, target, self.model.output))
+            inputs = shift_right([translation.with_eos], special).to(self.device)
+            output = self.model.teacher_force(source, lengths, inputs)
+            return -float(negative_log_likelihood(output, target, self.model.output, special.pad))
 
     def num_unknown(self, line: str) -> int:
         """The tokens of a line that are not in the vocabulary."""
-        return self.vocabularies.source.encode([line])[0].count(UNK)
+        source = self.vocabularies.source
+        return 0 if source.special.unk is None else source.encode([line])[0].count(source.special.unk)
 
     # Gradients
 
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
         """−log p(target | input)."""
-        source, lengths = (t.to(self.device) for t in source_batch(self.vocabularies.source.encode(inputs)))
-        target = between_marks(self.vocabularies.target.encode(targets)).to(self.device)
+        source, lengths = self._source(self.vocabularies.source.encode(inputs))
+        special = self.vocabularies.target.special
+        target = between_marks(self.vocabularies.target.encode(targets), special).to(self.device)
         with eval_mode(self.model):
             output = self.model.teacher_force(source, lengths, target[:, :-1])
-            return negative_log_likelihood(output, target[:, 1:], self.model.output)
+            return negative_log_likelihood(output, target[:, 1:], self.model.output, special.pad)
 
     @property
     def embedding(self) -> nn.Module:
@@ -195,8 +227,7 @@ class Translator(Predictor[str, Translation]):
         return self.model.source
 
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
-        source, _ = source_batch(self.vocabularies.source.encode(inputs))
-        return self.embedding(source.to(self.device))
+        return self.embedding(self._source(self.vocabularies.source.encode(inputs))[0])
 
     # The attention behind a translation
 
@@ -235,14 +266,14 @@ class Translator(Predictor[str, Translation]):
                     weights[n] = each[: len(targets[n]), : len(encoded[n]) + 1]
         source, target = self.vocabularies.source, self.vocabularies.target
         return [
-            TokenAlignment(target.pieces(tokens), each, source.pieces([*ids, EOS]))
+            TokenAlignment(target.pieces(tokens), each, source.pieces([*ids, source.special.eos]))
             for ids, tokens, each in zip(encoded, targets, weights, strict=True)
         ]
 
     def _weights(self, encoded: list[list[int]], targets: list[list[int]]) -> Tensor:  # -> "b t s"
         """The weights of all steps of known translations, padding included."""
-        source, lengths = (t.to(self.device) for t in source_batch(encoded))
-        inputs = shift_right(targets).to(self.device)
+        source, lengths = self._source(encoded)
+        inputs = shift_right(targets, self.vocabularies.target.special).to(self.device)
         weights = self.model.teacher_force(source, lengths, inputs, Need(weights=True)).weights
         assert weights is not None
         return weights.cpu()
@@ -254,11 +285,12 @@ class Translator(Predictor[str, Translation]):
 
     def label(self, recording: Recording, given: str, output: Translation) -> Recording:
         ids = self.vocabularies.source.encode([given])[0]
-        source, target = self.vocabularies.source.pieces([*ids, EOS]), self.vocabularies.target
+        target = self.vocabularies.target
+        source = self.vocabularies.source.pieces([*ids, self.vocabularies.source.special.eos])
         pieces = target.pieces(output.best.with_eos)
         # the columns of a decoder's self-attention are the tokens that it has read: its own, one later
         has_self = any(item.kind == "self" and item.shape[-1] == len(pieces) for item in recording)
-        rows = [*target.pieces([BOS]), *pieces[:-1]] if has_self else pieces
+        rows = [*target.pieces([target.special.bos]), *pieces[:-1]] if has_self else pieces
         about = {**recording.about, "text": given, "translation": output.best.text}
         return replace(recording, about=about).with_labels(rows, source)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from regard.common import atomic_files
 from regard.data.embedded import EMBEDDED
 from regard.data.text.pairs import Pairs
+from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Kind, Tokenizer
 from regard.tasks._text_generation import read_tokenizer, write_tokenizer
 from regard.tasks.translate.options import Translate
@@ -16,10 +17,10 @@ SHARED, SOURCE, TARGET = "tokens.json", "tokens.source.json", "tokens.target.jso
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The tokenizers of both sides; one may serve both."""
+    """The tokenizers of both sides; one may serve both. Only those of regard can be saved."""
 
-    source: Tokenizer
-    target: Tokenizer
+    source: TextTokenizer
+    target: TextTokenizer
 
     @property
     def shared(self) -> bool:
@@ -47,6 +48,7 @@ class Vocabularies:
         for name in (SHARED, SOURCE, TARGET):
             (folder / name).unlink(missing_ok=True)
         for name, tokens in ((SHARED, self.source),) if self.shared else ((SOURCE, self.source), (TARGET, self.target)):
+            assert isinstance(tokens, Tokenizer)
             write_tokenizer(tokens, folder / name)
 
     @staticmethod
