@@ -23,8 +23,8 @@ T = TypeVar("T")
 class LoadOptions:
     """The weights of a run, and where to compute."""
 
-    weights: Literal["best", "last", "average"] = "best"
-    """The weights of the best validation, of the last step, or their average if one was made."""
+    weights: Literal["best", "last", "average"] | None = left_open("best")
+    """For a run: the weights of the best validation, of the last step, or their average if one was made."""
     threads: int | None = left_open("as many as the training found best")
     """Threads of the processor."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

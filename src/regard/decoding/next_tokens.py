@@ -15,7 +15,7 @@ from regard.kernels.vocab_topk import VocabTopK, topk_of_logits, vocab_topk
 
 
 def log_probs(
-    step: Step, alive: Tensor, rows: Tensor, t: int, eos: int, forbidden: Sequence[int]
+    step: Step, alive: Tensor, rows: Tensor, t: int, eos: int | None, forbidden: Sequence[int]
 ) -> Tensor:  # alive "b n", rows "b" -> "b n v"
     """log p of every token, minus infinity for forbidden ones; not renormalised: the decoder's own."""
     _check_logits(step, alive.shape, eos, forbidden)
@@ -71,14 +71,14 @@ def _scatter(values: Tensor, index: Tensor | None, shape: Sequence[int], fill: f
     return values.view(*shape, *values.shape[1:])
 
 
-def _check_logits(step: Step, shape: Sequence[int], eos: int, forbidden: Sequence[int]) -> None:
+def _check_logits(step: Step, shape: Sequence[int], eos: int | None, forbidden: Sequence[int]) -> None:
     found = tuple(step.logits_or_lazy.shape)
     if len(found) != 3 or found[:2] != tuple(shape):
         raise ValueError(
             f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*shape, 'v')}, got {found}"
         )
     for name, token in (("eos", eos), *(("forbidden", f) for f in forbidden)):
-        if not 0 <= token < found[-1]:
+        if token is not None and not 0 <= token < found[-1]:
             raise ValueError(f"{name} must be an id of the vocabulary, 0 to {found[-1] - 1}, got {token}")
 
 
@@ -116,7 +116,7 @@ def first_tokens(bos: int | Tensor, limits: Tensor) -> Tensor:  # "b", "b" -> "b
     return bos.unsqueeze(1).to(limits.device)
 
 
-def check_arguments(limits: Tensor, eos: int, forbidden: Sequence[int]) -> None:
+def check_arguments(limits: Tensor, eos: int | None, forbidden: Sequence[int]) -> None:
     if not isinstance(limits, Tensor):
         raise TypeError(
             f"limits must be a tensor with one whole number a sentence, got {limits!r}; "

@@ -61,12 +61,13 @@ def path_steps(
     choose: Choose,
     count: int,
     bos: int | Tensor,
-    eos: int,
+    eos: int | None,
     limits: Tensor,
     forbidden: Sequence[int],
     stop: Stop | None = None,
 ) -> Iterator[PathStep]:
-    """The tokens of `decode_paths`, step by step; `stop` ends paths before their limit.
+    """The tokens of `decode_paths`, step by step; `stop` ends paths before their limit, and no token does if `eos` is
+    None.
 
     Finished sentences leave the batch and nothing is padded: the paths of a sentence do not depend on the others.
     """
@@ -83,7 +84,9 @@ def path_steps(
             state = state.reorder(torch.zeros(b, count, dtype=torch.long, device=device))
         total = total + log_p.masked_fill(~alive, 0)
         yield PathStep(rows, tokens, total, alive.expand_as(tokens))
-        alive = alive & (tokens != eos) & (limits[rows] > t).unsqueeze(-1)
+        alive = alive & (limits[rows] > t).unsqueeze(-1)
+        if eos is not None:
+            alive = alive & (tokens != eos)
         if stop is not None:
             alive = alive & ~stop(rows, tokens)
         unfinished = alive.any(-1)

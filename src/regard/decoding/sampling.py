@@ -54,7 +54,7 @@ def sample_steps(
     state: DecodingState,
     *,
     bos: int | Tensor,
-    eos: int,
+    eos: int | None,
     limits: Tensor,
     chance: Tensor,
     forbidden: Sequence[int] = (),
@@ -66,7 +66,7 @@ def sample_steps(
     prompts: Sequence[Sequence[int]] = (),
     stop: Stop | None = None,
 ) -> Iterator[PathStep]:  # bos, limits "b", chance "b 1 t"
-    """The tokens of `sample`, one step at a time; `stop` ends texts before their limit."""
+    """The tokens of `sample`, one step at a time; `stop` ends texts before their limit. None: no token ends a text."""
     check_arguments(limits, eos, forbidden)
     choose = _choice(limits, eos, forbidden, temperature, top_k, top_p, min_p, repetition_penalty, prompts, 1, chance)
     return path_steps(decoder, state, choose, 1, bos, eos, limits, forbidden, stop)
@@ -74,7 +74,7 @@ def sample_steps(
 
 def _choice(
     limits: Tensor,
-    eos: int,
+    eos: int | None,
     forbidden: Sequence[int],
     temperature: float,
     top_k: int | None,

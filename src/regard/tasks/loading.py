@@ -1,12 +1,14 @@
-"""load: the predictor of a run, with its weights."""
+"""load: the predictor of a run, or of a released model, with its weights."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from regard.inference.evaluation import Evaluation
 from regard.inference.predictor import Predictor
-from regard.tasks.base import TaskConfig
-from regard.tasks.registry import task_from_record
+from regard.tasks.base import Progress, TaskConfig
+from regard.tasks.registry import is_released, read_config, task_from_record
 from regard.training import checkpoint
 from regard.training.run_folder import AVERAGE, BEST, LAST, RunRecord
 from regard.training.runtime.distributed import join
@@ -17,31 +19,61 @@ _FILES: dict[str, str] = {"best": BEST, "last": LAST, "average": AVERAGE}
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun:
-    """The options of a run, its predictor, the step of its weights, and the number of threads it was trained with."""
+    """The options of a run, its predictor, its weights, their step, and the number of threads it was trained with.
+
+    A released model has the default options of its task, the weights "released", and the step 0.
+    """
 
     config: TaskConfig
     predictor: Predictor[Any, Any]
+    weights: str
     step: int
     threads: int | None
+    # of the options of the task's `Evaluate`
+    evaluate: Callable[[Any, Progress], Evaluation]
 
 
-def load(folder: Path | str, *, weights: Weights = "best", device: str = "auto") -> Predictor[Any, Any]:
-    """The predictor of a run, its model in evaluation mode.
+def load(folder: Path | str, *, weights: Weights | None = None, device: str = "auto") -> Predictor[Any, Any]:
+    """The predictor of a run, or of a folder in transformers' layout, its model in evaluation mode.
 
-    `weights` are those of the best validation, of the last step, or their average if one was made.
+    `weights` are those of the best validation, which None stands for, of the last step, or their average if one was
+    made.
     """
     return load_run(Path(folder), weights, device).predictor
 
 
-def load_run(run: Path, weights: Weights = "best", device: str = "auto") -> LoadedRun:
+def load_run(run: Path, weights: Weights | None = None, device: str = "auto") -> LoadedRun:
+    if is_released(run):
+        return _load_released(run, weights, device)
     record = RunRecord.read(run)
     record.check_files(run)
     config = task_from_record(record, run)
+    weights = weights or "best"
     path = weights_path(run, weights)
-    predictor = config.load().predictor(run)
+    task = config.load()
+    predictor = task.predictor(run)
     facts = checkpoint.load(predictor.model, path)
     predictor.model.to(join(device).device).eval()
-    return LoadedRun(config, predictor, facts["step"], record.threads)
+
+    def evaluate(options: Any, progress: Progress) -> Evaluation:
+        return task.evaluate(predictor, run, options, progress)
+
+    return LoadedRun(config, predictor, weights, facts["step"], record.threads, evaluate)
+
+
+def _load_released(folder: Path, weights: Weights | None, device: str) -> LoadedRun:
+    if weights is not None:
+        raise ValueError(f"weights={weights!r} is for the folder of a run, and {folder} is none; leave it out")
+    # the predictors of all tasks
+    from regard.tasks.pretrained import evaluate_released, load_released
+
+    config, predictor = read_config(folder), load_released(folder)
+    predictor.model.to(join(device).device).eval()
+
+    def evaluate(options: Any, progress: Progress) -> Evaluation:
+        return evaluate_released(folder, predictor, options, progress)
+
+    return LoadedRun(config, predictor, "released", 0, None, evaluate)
 
 
 def weights_path(run: Path, weights: Weights) -> Path:

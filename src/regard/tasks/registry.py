@@ -26,6 +26,8 @@ TASKS: dict[str, type[TaskConfig]] = {
     "masked-lm": MaskedLM,
 }
 
+# the file that every folder in transformers' layout has
+_RELEASED = "config.json"
 # the names that run.json of version 1 has for tasks
 _VERSION_1 = {
     "Translate": "translate",
@@ -50,6 +52,15 @@ def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
         ) from error
 
 
-def read_config(run: Path) -> TaskConfig:
-    """The options of a run."""
-    return task_from_record(RunRecord.read(run), run)
+def is_released(folder: Path) -> bool:
+    """Whether a folder holds a model in transformers' layout, and no run."""
+    return (folder / _RELEASED).exists() and not (folder / RECORD).exists()
+
+
+def read_config(folder: Path) -> TaskConfig:
+    """The options of a run; of a released model the default options of its task."""
+    if is_released(folder):
+        from regard.tasks.pretrained import released_task
+
+        return TASKS[released_task(folder)]()
+    return task_from_record(RunRecord.read(folder), folder)

@@ -91,11 +91,14 @@ def made(name: str) -> nn.Module:
     torch.manual_seed(3)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    model = MODELS[name]().eval()
+    return with_large_weights(MODELS[name]().eval())
+
+
+def with_large_weights(model: nn.Module, std: float = 0.4) -> nn.Module:
     for key, p in model.named_parameters():
         if "embed_positions" not in key:
             is_norm = "norm" in key.lower() or ".ln_" in key
-            nn.init.normal_(p, mean=1.0 if is_norm and key.endswith("weight") else 0.0, std=0.4)
+            nn.init.normal_(p, mean=1.0 if is_norm and key.endswith("weight") else 0.0, std=std)
     for key, buffer in model.named_buffers():
         if key == "final_logits_bias":
             nn.init.normal_(buffer)

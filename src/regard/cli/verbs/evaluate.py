@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from regard.cli import run_options
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.progress import example_progress, number
-from regard.cli.run_options import LoadOptions, parse_with_run
+from regard.cli.run_options import parse_with_run
 from regard.common.option_fields import flag, option, positional
 from regard.common.wording import plural
 
 if TYPE_CHECKING:
     from regard.inference.evaluation import Evaluation
+    from regard.tasks.loading import LoadedRun
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class EvaluateOptions:
     """
 
     run: Path = positional()
-    """The folder of a run."""
+    """The folder of a run, or of a released model in transformers' layout."""
     out: Path | None = option(None, metavar="FILE")
     """Write the outputs of the model into this file, one line each."""
     json: bool = flag()
@@ -46,23 +47,22 @@ def run(args: Sequence[str]) -> int:
     not_an_input("--out", out, options.run, {"a file of --test": getattr(of_task, "test", ())})
     loaded = run_options.load(options.run, options.load)
     with example_progress("example", sys.stderr) as progress:
-        evaluation = config.load().evaluate(loaded.predictor, options.run, of_task, progress)
+        evaluation = loaded.evaluate(of_task, progress)
     if out is not None:
         lines = (line.replace("\n", " ") + "\n" for line in evaluation.predictions)
         out.write_text("".join(lines), encoding="utf-8", newline="\n")
-    weights = LoadOptions(**options.load).weights
     if options.json:
-        print(json.dumps(_as_json(evaluation, options.run, weights, loaded.step), indent=2, ensure_ascii=False))
+        print(json.dumps(_as_json(evaluation, options.run, loaded), indent=2, ensure_ascii=False))
     else:
-        _print(evaluation, weights, loaded.step)
+        _print(evaluation, loaded)
     return 0
 
 
-def _as_json(evaluation: "Evaluation", run: Path, weights: str, step: int) -> dict[str, Any]:
+def _as_json(evaluation: "Evaluation", run: Path, loaded: "LoadedRun") -> dict[str, Any]:
     return {
         "run": str(run),
-        "weights": weights,
-        "step": step,
+        "weights": loaded.weights,
+        "step": loaded.step,
         "split": evaluation.split,
         evaluation.unit: evaluation.count,
         **evaluation.facts,
@@ -77,14 +77,15 @@ def _as_json(evaluation: "Evaluation", run: Path, weights: str, step: int) -> di
     }
 
 
-def _print(evaluation: "Evaluation", weights: str, step: int) -> None:
+def _print(evaluation: "Evaluation", loaded: "LoadedRun") -> None:
     width = max(10, *(len(name) + 2 for name in evaluation.scores))
     for name, value in evaluation.scores.items():
         low_high = evaluation.intervals.get(name)
         interval = "" if low_high is None else f"   (95 % interval {low_high[0]:.2f} to {low_high[1]:.2f})"
         print(f"{name:{width}}{number(value)}{interval}")
     count = plural(evaluation.count, evaluation.unit.removesuffix("s"))
-    print(f"{count}, {evaluation.split}, in {evaluation.seconds:.1f} s; {weights} weights, of step {step:,}")
+    step = f", of step {loaded.step:,}" if loaded.step else ""
+    print(f"{count}, {evaluation.split}, in {evaluation.seconds:.1f} s; {loaded.weights} weights{step}")
     for note in evaluation.notes:
         print(note)
     if evaluation.samples:

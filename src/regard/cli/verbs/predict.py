@@ -29,7 +29,7 @@ class PredictOptions:
     """
 
     run: Path = positional()
-    """The folder of a run."""
+    """The folder of a run, or of a released model in transformers' layout."""
     inputs: tuple[str, ...] = positional(())
     """Sentences, image files, or classes."""
     file: Path | None = option(None, metavar="FILE")

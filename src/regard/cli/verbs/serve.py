@@ -26,7 +26,7 @@ class ServeOptions:
     """
 
     run: Path = positional()
-    """The folder of a run."""
+    """The folder of a run, or of a released model in transformers' layout."""
     host: str = "127.0.0.1"
     """The address to listen at; 0.0.0.0 lets other machines connect."""
     port: int = 8080

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.common import atomic_files, safetensors_files
 
-CONFIG = "config.json"
+CONFIG, GENERATION = "config.json", "generation_config.json"
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 
 
@@ -82,6 +82,14 @@ def read_config(folder: Path) -> CheckpointConfig:
             f"{folder} holds no {CONFIG}, so no model in transformers' layout; name a folder made by save_pretrained"
         )
     return CheckpointConfig(folder, read_json(path))
+
+
+def read_generation_config(config: CheckpointConfig) -> CheckpointConfig:
+    """The entries of generation_config.json, which newer folders have, and behind them those of config.json."""
+    path = config.folder / GENERATION
+    values = read_json(path) if path.exists() else {}
+    given = {key: value for key, value in values.items() if value is not None}
+    return CheckpointConfig(config.folder, {**config.values, **given})
 
 
 def read_json(path: Path) -> dict[str, Any]:

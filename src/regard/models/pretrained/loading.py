@@ -76,7 +76,7 @@ def load_pretrained(folder: str | Path, architecture: str | None = None) -> Pret
     loads the encoder of any BERT.
     """
     config = read_config(Path(folder))
-    name = _architecture_name(config) if architecture is None else architecture
+    name = architecture_name(config) if architecture is None else architecture
     checks.known("architecture", name, ARCHITECTURES)
     kind = ARCHITECTURES[name]
     tensors = {kind.rename(key): tensor for key, tensor in read_tensors(config.folder).items()}
@@ -93,7 +93,8 @@ def load_pretrained(folder: str | Path, architecture: str | None = None) -> Pret
     return PretrainedModel(model.eval(), name, kind.task, config, unused)
 
 
-def _architecture_name(config: CheckpointConfig) -> str:
+def architecture_name(config: CheckpointConfig) -> str:
+    """The name of ARCHITECTURES that a config.json begins its `architectures` with."""
     names = config.values.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
     if name is None:

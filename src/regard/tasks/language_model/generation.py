@@ -129,19 +129,17 @@ def generate_stream(
     seeds: Sequence[tuple[int, ...]],
     options: GenerateText,
     longest: int | None,
-    ends: Sequence[int] = (),
+    ends: Sequence[int],
 ) -> Iterator[StreamedText]:
     """The continuations of prompts, in pieces as they are sampled; row n draws from a generator of seeds[n].
 
     `longest` is the number of tokens that the model reads at once, beyond which its context slides; None: any. `ends`
-    are tokens that end a text beside that of the tokenizer.
+    are the tokens that end a text.
     """
-    special = tokenizer.special
     device = next(model.parameters()).device
     batch = prompt_batch([prompt.tokens for prompt in prompts])
     chances = [np.random.default_rng(seed).random(options.tokens) for seed in seeds]
-    all_ends = frozenset((special.eos, *ends))
-    drafts = [_Draft(TextStream(tokenizer, prompt.tokens, options.stop), all_ends) for prompt in prompts]
+    drafts = [_Draft(TextStream(tokenizer, prompt.tokens, options.stop), frozenset(ends)) for prompt in prompts]
     is_greedy = options.temperature == 0
 
     def stop(rows: Tensor, tokens: Tensor) -> Tensor:
@@ -156,10 +154,10 @@ def generate_stream(
         decoder,
         state,
         bos=batch.last.to(device),
-        eos=special.eos,
+        eos=None,  # `stop` knows the ends
         limits=torch.full((len(prompts),), options.tokens, device=device),
         chance=torch.from_numpy(np.stack(chances)).unsqueeze(1).to(device),
-        forbidden=special.forbidden,
+        forbidden=tokenizer.special.forbidden,
         temperature=1.0 if is_greedy else options.temperature,
         top_k=1 if is_greedy else options.top_k,
         top_p=options.top_p,

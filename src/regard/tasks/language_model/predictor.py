@@ -53,14 +53,15 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         tokenizer: PromptTokenizer,
         *,
         longest: int | None,
-        ends: Sequence[int] = (),
+        ends: Sequence[int] | None = None,
         cuts_prompts: bool = True,
     ) -> None:
-        """`longest` is the number of tokens that the model reads at once; None: any. `ends` are tokens that end a text
-        beside that of the tokenizer. Of a longer prompt the last tokens are read, unless `cuts_prompts` is false.
+        """`longest` is the number of tokens that the model reads at once; None: any. `ends` are the tokens that end a
+        text; None: that of the tokenizer. Of a longer prompt the last tokens are read, unless `cuts_prompts` is false.
         """
         self.model, self.tokenizer = model, tokenizer
-        self.longest, self.ends, self.cuts_prompts = longest, tuple(ends), cuts_prompts
+        self.longest, self.cuts_prompts = longest, cuts_prompts
+        self.ends = (tokenizer.special.eos,) if ends is None else tuple(ends)
 
     # Generation
 
@@ -189,7 +190,7 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:  # -> "b t"
         """Padding stands behind the text, where no token attends to it."""
-        longest, end = max(map(len, rows)), self.tokenizer.special.eos
+        longest, end = max(map(len, rows)), self.tokenizer.special.pad
         return torch.tensor([[*row, *[end] * (longest - len(row))] for row in rows], device=self.device)
 
     # The context of each token

@@ -196,26 +196,10 @@ class TranslateTask(Task[Translate, Translator]):
         self, predictor: Translator, folder: Path, options: EvaluateTranslations, progress: Progress
     ) -> Evaluation:
         pairs, split = self._pairs(folder, options)
-        search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
-        cut = CorpusFingerprint.read(folder).bleu
-        progress(0, len(pairs))
-        start = time.perf_counter()
-        scores, translations = evaluate(
-            predictor, pairs, search, _scores(self.config, _EVALUATED), lambda done: progress(done, len(pairs)), cut
+        names = _scores(self.config, _EVALUATED)
+        return evaluate_pairs(
+            predictor, pairs, split, options, progress, names=names, cut=CorpusFingerprint.read(folder).bleu
         )
-        seconds = time.perf_counter() - start
-        tokens = sum(len(ids) + 1 for ids in predictor.vocabularies.target.encode(translations))
-        method = "greedy search" if options.beam == 1 else f"beam {options.beam}"
-        facts: dict[str, Any] = {"beam": options.beam, "tokens_per_second": tokens / seconds}
-        notes = [f"{tokens / seconds:,.0f} tokens/s; {method}"]
-        if "bleu" in scores:
-            facts["signature"] = signature(pairs.answers, cut)
-            notes.append(facts["signature"])
-        samples = [
-            _sample(pairs, translations, n)
-            for n in range(0, len(translations), max(1, len(translations) // _SAMPLES))[:_SAMPLES]
-        ]
-        return Evaluation(scores, len(pairs), "lines", split, seconds, translations, samples, notes, facts)
 
     def _pairs(self, folder: Path, options: EvaluateTranslations) -> tuple[Pairs, str]:
         """The pairs to translate, and their name."""
@@ -231,6 +215,37 @@ class TranslateTask(Task[Translate, Translator]):
         if files and not config.test:
             return pairs, f"the validation pairs of {folder}, which has no test pairs"
         return pairs, f"the test pairs of {folder}"
+
+
+def evaluate_pairs(
+    predictor: Translator,
+    pairs: Pairs,
+    split: str,
+    options: EvaluateTranslations,
+    progress: Progress,
+    *,
+    names: Sequence[str] = _EVALUATED["files"],
+    cut: Cut | None = None,
+) -> Evaluation:
+    """The scores of these names on pairs, which `split` names; `cut` is the tokenisation of BLEU, None: by the text."""
+    search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
+    cut = cut_for(pairs.target) if cut is None else cut
+    progress(0, len(pairs))
+    start = time.perf_counter()
+    scores, translations = evaluate(predictor, pairs, search, names, lambda done: progress(done, len(pairs)), cut)
+    seconds = time.perf_counter() - start
+    tokens = sum(len(ids) + 1 for ids in predictor.vocabularies.target.encode(translations))
+    method = "greedy search" if options.beam == 1 else f"beam {options.beam}"
+    facts: dict[str, Any] = {"beam": options.beam, "tokens_per_second": tokens / seconds}
+    notes = [f"{tokens / seconds:,.0f} tokens/s; {method}"]
+    if "bleu" in scores:
+        facts["signature"] = signature(pairs.answers, cut)
+        notes.append(facts["signature"])
+    samples = [
+        _sample(pairs, translations, n)
+        for n in range(0, len(translations), max(1, len(translations) // _SAMPLES))[:_SAMPLES]
+    ]
+    return Evaluation(scores, len(pairs), "lines", split, seconds, translations, samples, notes, facts)
 
 
 def evaluate(

@@ -1,0 +1,62 @@
+"""Released checkpoints as predictors: a folder in transformers' layout instead of a run.
+
+`architectures[0]` of its config.json names the task in ARCHITECTURES, and RELEASED has the predictor of the task.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.inference.evaluation import Evaluation
+from regard.inference.predictor import Predictor
+from regard.models.pretrained.folder import CONFIG, read_config
+from regard.models.pretrained.loading import ARCHITECTURES, PretrainedModel, architecture_name, load_pretrained
+from regard.tasks.base import Progress
+from regard.tasks.language_model.released import evaluate_language_model, released_language_model
+from regard.tasks.translate.released import evaluate_translator, released_translator
+
+
+@dataclass(frozen=True)
+class ReleasedTask:
+    """How the released models of a task are used; those without `evaluate` cannot be scored on files."""
+
+    predictor: Callable[[PretrainedModel], Predictor[Any, Any]]
+    # of the predictor and the options of `regard evaluate`, which name files
+    evaluate: Callable[[Any, Any, Progress], Evaluation] | None = None
+
+
+RELEASED: dict[str, ReleasedTask] = {
+    "language-model": ReleasedTask(released_language_model, evaluate_language_model),
+    "translate": ReleasedTask(released_translator, evaluate_translator),
+}
+
+
+def released_task(folder: Path) -> str:
+    """The task of the model in a folder; raises if no predictor reads it."""
+    config = read_config(folder)
+    name = architecture_name(config)
+    task = ARCHITECTURES[name].task
+    if task not in RELEASED:
+        supported = ", ".join(each for each, kind in ARCHITECTURES.items() if kind.task in RELEASED)
+        raise ValueError(
+            f"{folder / CONFIG} names the architecture {name!r}, which has no output of its own; load it by "
+            f"regard.load_pretrained, or name a folder of one of {supported}"
+        )
+    return task
+
+
+def load_released(folder: Path) -> Predictor[Any, Any]:
+    """The predictor of the model in a folder, on the CPU."""
+    return RELEASED[released_task(folder)].predictor(load_pretrained(folder))
+
+
+def evaluate_released(folder: Path, predictor: Predictor[Any, Any], options: Any, progress: Progress) -> Evaluation:
+    """The scores of a released model on the files that `options` name."""
+    task = released_task(folder)
+    evaluate = RELEASED[task].evaluate
+    if evaluate is None:
+        raise ValueError(f"{folder} is a released model of {task}, which only a run is evaluated for; use predict")
+    if not options.test:
+        raise ValueError(f"{folder} is a released model, which has no data of its own; name files with --test")
+    return evaluate(predictor, options, progress)

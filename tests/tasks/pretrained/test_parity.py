@@ -1,0 +1,144 @@
+"""Predictions of released folders, held to transformers' own generate and pipelines."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.tasks.pretrained.folders import Released, gpt2_folder, llama_folder, marian_folder
+
+import regard
+from regard.tasks.language_model.options import GenerateText
+from regard.tasks.translate.options import PredictTranslations
+
+TEXTS = [
+    "the cat sat",
+    "a dog and a cat",
+    "",
+    "sat",
+    "unhappily the dogs sat on it, and Kätzchen",
+    "a",
+    "dog",
+    "it sat",
+]
+
+
+def until_end(row: torch.Tensor, eos: int) -> tuple[int, ...]:
+    ids = row.tolist()
+    return tuple(ids[: ids.index(eos)] if eos in ids else ids)
+
+
+@pytest.mark.filterwarnings("ignore:Recommended")
+@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "nbest": 3}, {"beam": 3, "length_penalty": 0.4}], ids=str)
+@torch.no_grad()
+def test_translations_are_those_of_generate(options: dict[str, Any], tmp_path: Path) -> None:
+    made = marian_folder(tmp_path)
+    translator = regard.load(tmp_path, device="cpu")
+    outputs = translator.predict(TEXTS, PredictTranslations(**options))
+    beam, nbest = options["beam"], options.get("nbest", 1)
+    by = {"length_penalty": options["length_penalty"]} if "length_penalty" in options else {}
+    lengths = set()
+    for text, output in zip(TEXTS, outputs, strict=True):
+        if not text:
+            assert output.best.text == ""
+            continue
+        encoding = made.tokenizer(text, return_tensors="pt")
+        rows = made.model.generate(**encoding, num_beams=beam, num_return_sequences=nbest, do_sample=False, **by)
+        assert [each.tokens for each in output.hypotheses] == [until_end(row[1:], 0) for row in rows], text
+        # theirs leaves unknown pieces out
+        assert [each.text.replace("<unk>", "") for each in output.hypotheses] == [
+            made.tokenizer.decode(row, skip_special_tokens=True) for row in rows
+        ]
+        lengths |= {len(each.tokens) for each in output.hypotheses}
+    assert len(lengths) > 1
+    # alone and in another order
+    for text, output in zip(TEXTS, outputs, strict=True):
+        (alone,) = translator.predict([text], PredictTranslations(**options))
+        assert [each.tokens for each in alone.hypotheses] == [each.tokens for each in output.hypotheses]
+    again = translator.predict(TEXTS[::-1], PredictTranslations(**options))[::-1]
+    assert [each.best.tokens for each in again] == [each.best.tokens for each in outputs]
+
+
+@pytest.mark.filterwarnings("ignore:Recommended")
+def test_the_loss_of_a_translator_is_theirs(tmp_path: Path) -> None:
+    made = marian_folder(tmp_path)
+    translator = regard.load(tmp_path, device="cpu")
+    targets = ["Hund", "noch ein Satz"]
+    found = translator.loss(TEXTS[:2], targets)
+    for n, target in enumerate(targets):
+        encoding = made.tokenizer(TEXTS[n], text_target=target, return_tensors="pt")
+        with torch.no_grad():
+            want = made.model(**encoding).loss * encoding["labels"].numel()
+        torch.testing.assert_close(found[n], want, rtol=1e-5, atol=1e-5)
+
+
+PROMPTS = ["the cat", "a dög sat on", "K", "it it it", " two  spaces\n"]
+
+
+@pytest.mark.parametrize("make", [gpt2_folder, llama_folder])
+@torch.no_grad()
+def test_greedy_texts_are_those_of_generate(make: Any, tmp_path: Path) -> None:
+    made: Released = make(tmp_path)
+    predictor = regard.load(tmp_path, device="cpu")
+    options = GenerateText(tokens=14, temperature=0)
+    outputs = predictor.predict(PROMPTS, options)
+    end = made.model.config.eos_token_id
+    for prompt, output in zip(PROMPTS, outputs, strict=True):
+        encoding = made.tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
+        assert list(output.encoded.tokens) == encoding["input_ids"][0].tolist()
+        (row,) = made.model.generate(**encoding, do_sample=False, max_new_tokens=14, pad_token_id=end)
+        start = encoding["input_ids"].shape[1]
+        (continuation,) = output.continuations
+        assert continuation.tokens == until_end(row[start:], end)
+        whole = made.tokenizer.decode([*row[:start], *continuation.tokens], skip_special_tokens=True)
+        before = made.tokenizer.decode(row[:start], skip_special_tokens=True)
+        assert continuation.text == whole[len(before) :]
+        (alone,) = predictor.predict([prompt], options)
+        pieces = [*predictor.stream(prompt, options)]
+        assert "".join(piece.text for piece in pieces) == continuation.text
+        for same in (alone.continuations[0], pieces[-1].whole):
+            assert (same.tokens, same.text) == (continuation.tokens, continuation.text)
+            assert same.log_prob == pytest.approx(continuation.log_prob, rel=1e-5)
+
+
+@torch.no_grad()
+def test_samples_alone_are_those_of_a_batch_and_streamed_ones(tmp_path: Path) -> None:
+    gpt2_folder(tmp_path)
+    predictor = regard.load(tmp_path, device="cpu")
+    options = GenerateText(tokens=20, top_p=0.9, seed=5)
+    outputs = predictor.predict(PROMPTS, options)
+    for n, (prompt, output) in enumerate(zip(PROMPTS, outputs, strict=True)):
+        (alone,) = predictor.predict([prompt], options, first=n)
+        assert alone.continuations[0].tokens == output.continuations[0].tokens
+        pieces = [*predictor.stream(prompt, options, number=n)]
+        assert "".join(piece.text for piece in pieces) == output.continuations[0].text
+
+
+def test_every_end_of_a_released_model_ends_a_text(tmp_path: Path) -> None:
+    """Llama 3 has several; all but the one of the tokenizer are in generation_config.json."""
+    made = llama_folder(tmp_path)
+    predictor = regard.load(tmp_path, device="cpu")
+    options = GenerateText(tokens=14, temperature=0)
+    (before,) = predictor.predict(["the cat"], options)
+    tokens = before.continuations[0].tokens
+    made.model.generation_config.eos_token_id = [2, tokens[3]]
+    made.model.save_pretrained(tmp_path)
+    (after,) = regard.load(tmp_path, device="cpu").predict(["the cat"], options)
+    assert after.continuations[0].tokens == tokens[: tokens.index(tokens[3])]
+    assert after.continuations[0].finished
+
+
+def test_perplexity_is_that_of_their_loss(tmp_path: Path) -> None:
+    made = gpt2_folder(tmp_path / "model")
+    file = tmp_path / "text.txt"
+    file.write_text("the cat sat on the mat\n")
+    from regard.tasks.language_model.options import EvaluateLanguageModel
+    from regard.tasks.loading import load_run
+
+    loaded = load_run(tmp_path / "model", device="cpu")
+    evaluation = loaded.evaluate(EvaluateLanguageModel(test=(file,)), lambda done, count: None)
+    ids = torch.tensor([[0, *made.tokenizer(file.read_text())["input_ids"]]])
+    with torch.no_grad():
+        want = made.model(ids, labels=ids).loss
+    assert evaluation.scores["nll"] == pytest.approx(float(want), rel=1e-5)
+    assert evaluation.count == ids.shape[1] - 1
