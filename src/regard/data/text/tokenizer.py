@@ -115,7 +115,7 @@ class Tokenizer:
             pattern = re.compile("." if self.kind == "characters" else "(?:^|(?<= ))[^ ]*", re.DOTALL)
             places = [[match.span() for match in pattern.finditer(line)] if line else [] for line in lines]
             return list(zip(self.encode(lines), places, strict=True))
-        with _utf8_errors(lines):
+        with utf8_errors(lines):
             encodings = self._bpe.encode_batch([" " + line for line in lines], add_special_tokens=False)
         found = []
         for line, encoding in zip(lines, encodings, strict=True):
