@@ -17,7 +17,7 @@ from regard.viz.plots.figure_file import check_figure_path
 PROMPT, SAMPLE = 40, 60
 
 
-class _Window(NamedTuple):
+class _ScoringWindow(NamedTuple):
     """The tokens that are read at once, those that are scored of them, and whether a memory is carried on."""
 
     size: int
@@ -78,7 +78,7 @@ def evaluate_text(
     return Evaluation(summarize(scores, characters), count, "tokens", split, seconds, lines, samples, notes, facts)
 
 
-def _window(predictor: LanguageModelPredictor, options: EvaluateLanguageModel, segment: int) -> _Window:
+def _window(predictor: LanguageModelPredictor, options: EvaluateLanguageModel, segment: int) -> _ScoringWindow:
     has_memory = predictor.longest is None
     window = segment if options.window is None else options.window
     if predictor.longest is not None and window > predictor.longest:
@@ -96,4 +96,4 @@ def _window(predictor: LanguageModelPredictor, options: EvaluateLanguageModel, s
     stride = options.stride or (window if has_memory else max(window // 2, 1))
     if stride > window:
         raise ValueError(f"--stride {stride} exceeds the window of {window} tokens; try --stride {window}")
-    return _Window(window, stride, has_memory)
+    return _ScoringWindow(window, stride, has_memory)
