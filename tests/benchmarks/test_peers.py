@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks.peers import environment, joeynmt, regard_worker, text
-from benchmarks.peers.talk import Setting, Worker
+from benchmarks.peers.talk import ROOT, Setting, Worker
 from benchmarks.table import Row
 
 TOY = """
@@ -161,3 +161,10 @@ def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str], tm
     (tmp_path / "letter.txt").write_text("dear")
     assert joeynmt.main(["--setup", str(tmp_path)]) == 1
     assert "error: " in capsys.readouterr().err
+
+
+def test_the_environment_of_joeynmt_shares_torch_alone() -> None:
+    """The other constraints of regard contradict the requirements of joeynmt."""
+    lines = environment.shared((ROOT / "constraints.txt").read_text(encoding="utf-8")).splitlines()
+    assert {line.partition("==")[0] for line in lines} == {"torch", "numpy", "setuptools"}
+    assert environment.shared("torch==2\ntorch-extra==1\nprotobuf==7\n") == "torch==2\n"
