@@ -290,3 +290,55 @@ def test_modules_that_do_not_change_are_compared_once() -> None:
     with module_snapshot.unchanged_modules():
         module.train(not module.training)
         assert [value(), value()] == [4, 4]
+
+
+@pytest.mark.parametrize("width", [4, 16])
+def test_tokens_of_another_width_are_refused(width: int) -> None:
+    """A native call would read beyond the weights."""
+    with torch.no_grad(), pytest.raises(ValueError, match=f"q must be 8 wide for MultiHead, got \\(1, 1, {width}\\)"):
+        MultiHead(8, 2).eval().step(torch.randn(1, 1, width))
+
+
+def _narrow(heads: MultiHead) -> None:
+    heads.query.weight.data = heads.query.weight.data[:5]
+
+
+def _small(heads: MultiHead) -> None:
+    heads.value.weight = nn.Parameter(torch.randn(5, 8))
+
+
+def _short_bias(heads: MultiHead) -> None:
+    heads.key.bias = nn.Parameter(torch.randn(3))
+
+
+@pytest.mark.parametrize("change", [_narrow, _small, _short_bias], ids=lambda change: change.__name__.strip("_"))
+def test_parameters_of_another_shape_are_never_read(change: Callable[[MultiHead], None]) -> None:
+    heads, x = MultiHead(8, 2).eval(), torch.randn(1, 1, 8)
+    with torch.no_grad():
+        heads.step(x)
+        change(heads)
+        with pytest.raises(RuntimeError, match="must match|cannot be multiplied|invalid for input"):
+            heads.step(x)
+
+
+def test_other_parameters_by_functional_call(native: list[bool]) -> None:
+    heads, x = MultiHead(8, 2).eval(), torch.randn(2, 1, 8)
+
+    class OneStep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads = heads
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.heads.step(x)[0]
+
+    with torch.no_grad():
+        before, _ = heads.step(x)
+        others = {f"heads.{name}": -2 * value for name, value in heads.named_parameters()}
+        changed = torch.func.functional_call(OneStep(), others, (x,))
+        after, _ = heads.step(x)
+        heads.load_state_dict({name.removeprefix("heads."): value for name, value in others.items()})
+        torch.testing.assert_close(changed, heads(x), rtol=1e-5, atol=1e-6)
+    assert torch.equal(before, after)
+    assert not torch.allclose(before, changed)
+    assert native[1] is False

@@ -263,3 +263,11 @@ def test_native_is_not_to_be_had_in_a_transform() -> None:
     said = "native=True is not possible under torch.compile, transforms and tracing; native=None falls back to torch"
     with pytest.raises(RuntimeError, match=said):
         torch.func.vmap(lambda one: vocab_topk(one[None], weight, None, 2, 0, native=True)[0])(states)
+
+
+def test_the_default_device_of_torch_does_not_matter() -> None:
+    states, weight = torch.randn(2, 3), torch.randn(5, 3)
+    with torch.device("meta"):
+        log_p, words, end = vocab_topk(states, weight, None, 2, 1)
+    assert {log_p.device.type, words.device.type, end.device.type} == {"cpu"}
+    assert torch.equal(words, (states @ weight.mT).topk(2).indices)

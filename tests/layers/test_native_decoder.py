@@ -209,3 +209,43 @@ def test_beam_search_finds_the_same_sentences(monkeypatch: pytest.MonkeyPatch) -
     assert [[h.tokens for h in some] for some in beam(model, state, bos=1, eos=2, limits=limits, size=4, nbest=3)] == [
         [h.tokens for h in some] for some in found
     ]
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(24, elementwise_affine=False), nn.LayerNorm(24, bias=False)], ids=str)
+def test_a_last_norm_without_weights_normalises(norm: nn.LayerNorm, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make()
+    model.source_norm, model.target_norm = norm, norm
+    got = run(model, 2, 1, norm.weight is not None, monkeypatch)
+    for one, other in zip(got, run(model, 2, 1, False, monkeypatch), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    source, lengths = torch.randint(1, 31, (2, 5)), torch.tensor([5, 5])
+    with torch.no_grad():
+        torch.testing.assert_close(model.encode(source, lengths).mean(-1), torch.zeros(2, 5), rtol=0.0, atol=1e-5)
+
+
+def test_one_length_serves_all_sources() -> None:
+    """As in the layers, where it broadcasts; a native call would read lengths that are not there."""
+    model, source = make(), torch.randint(1, 31, (3, 5))
+    with torch.no_grad():
+        got = model.encode(source, torch.tensor([4]))
+        torch.testing.assert_close(
+            got[:, :4], model.encode(source, torch.tensor([4, 4, 4]))[:, :4], rtol=1e-5, atol=1e-5
+        )
+
+
+def _feed(model: Transformer) -> None:
+    model.decoder[0].feed.outer = nn.Linear(11, 24)  # type: ignore[union-attr]
+
+
+def _last(model: Transformer) -> None:
+    model.target_norm.weight = nn.Parameter(torch.ones(5))
+
+
+@pytest.mark.parametrize("change", [_feed, _last], ids=lambda change: change.__name__)
+def test_parameters_of_another_shape_are_never_read(change: Callable[[Transformer], None]) -> None:
+    model = make()
+    with torch.no_grad():
+        state = start(model, 1)
+        change(model)
+        with pytest.raises(RuntimeError, match="cannot be multiplied|Expected weight"):
+            model.step(torch.ones(1, 1, dtype=torch.long), state)

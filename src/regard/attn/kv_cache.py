@@ -99,11 +99,12 @@ class KVCache:
         return len(self) if self.__dict__.get("finite", False) else self._finite_length
 
     @cached_property
-    def entry(self) -> tuple[int, ...]:
-        """Where the keys and values are, as the native steps read and write them."""
+    def entry(self) -> tuple[int, ...] | None:
+        """Where the keys and values are, as the native steps read and write them; None: where they cannot."""
         store = self._store
         if store is None:
-            return cache_entry(self.keys, self.values)
+            in_rows = self.keys.stride(-1) == self.values.stride(-1) == 1
+            return cache_entry(self.keys, self.values) if in_rows else None
         if store.entry is None:
             store.entry = cache_entry(store.keys, store.values)
         return store.entry

@@ -55,9 +55,10 @@ class ModuleSnapshot:
 
 
 def _facts(parameters: list[Tensor]) -> list[list[Any]]:
-    """Address, dtype and order of the elements of every parameter."""
+    """Address, dtype, shape and order of the elements of every parameter."""
     dtypes = [parameter.dtype for parameter in parameters]
-    return [list(map(Tensor.data_ptr, parameters)), dtypes, list(map(Tensor.is_contiguous, parameters))]
+    shapes, orders = list(map(Tensor.size, parameters)), list(map(Tensor.is_contiguous, parameters))
+    return [list(map(Tensor.data_ptr, parameters)), dtypes, shapes, orders]
 
 
 _DERIVED: WeakKeyDictionary[nn.Module, tuple[ModuleSnapshot, Sequence[nn.Module], Any]] = WeakKeyDictionary()

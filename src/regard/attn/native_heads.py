@@ -46,6 +46,23 @@ def has_plain_calls(root: nn.Module) -> bool:
     )
 
 
+def is_plain_linear(linear: nn.Module, shape: tuple[int, int]) -> bool:
+    """Whether the module is W x + b with W of this shape: a native call reads as many numbers, whatever is there."""
+    return type(linear) is nn.Linear and _have_shape(linear, shape)
+
+
+def is_plain_norm(norm: nn.Module, dim: int) -> bool:
+    """Whether the module normalises vectors of this width, and multiplies them by a weight."""
+    is_norm = type(norm) is nn.LayerNorm and tuple(norm.normalized_shape) == (dim,)
+    return is_norm and _have_shape(norm, (dim,))
+
+
+def _have_shape(module: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether the weight has this shape, and the bias its first size."""
+    weight, bias = module._parameters["weight"], module._parameters["bias"]
+    return weight is not None and weight.shape == shape and (bias is None or bias.shape == shape[:1])
+
+
 def are_native(parameters: list[Tensor | None]) -> bool:
     """Whether the native library can read these parameters where they are."""
     tensors = [parameter for parameter in parameters if parameter is not None]
@@ -61,7 +78,7 @@ def step(
     if x.ndim != 3 or x.shape[1] != 1 or len(x) > MOST_ROWS or not can_step(x) or not x.is_contiguous():
         return None
     weights = derived((heads,), _weights)
-    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu":
+    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return None
     if past is None:
         past = _empty(x, weights)
@@ -73,6 +90,7 @@ def step(
         if some is not None and (positions is not None or not as_mask(some).hides_nothing(1, length)):  # type: ignore[arg-type]
             return None
     cache = past.reserve(1)
+    assert cache.entry is not None
     return heads_step(x, weights, cache.entry, length), cache
 
 
@@ -85,6 +103,7 @@ def _fits(past: KVCache, x: Tensor, weights: HeadsWeights) -> bool:
     shape = (len(x), weights.kv_heads, len(past), weights.head_dim)
     return (
         past.positions is None
+        and past.keys.device == past.values.device == x.device
         and past.keys.shape == past.values.shape == shape
         and past.keys.dtype == past.values.dtype == x.dtype
         and past.keys.stride(-1) == past.values.stride(-1) == 1
@@ -97,11 +116,13 @@ def _weights(heads: nn.Module) -> HeadsWeights | None:
     scale = dot_product_scale(heads.attention, heads.head_dim)  # type: ignore[arg-type]
     if scale is None or heads.rotate is not None or not has_plain_calls(heads):
         return None
-    if any(type(linear) is not nn.Linear for linear in linears):
+    dim = heads.query.in_features
+    inner, outer = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
+    shapes = [(inner, dim), (outer, dim), (outer, dim), (dim, inner)]
+    if not all(map(is_plain_linear, linears, shapes)):
         return None
     parameters = [parameter for linear in linears for parameter in (linear.weight, linear.bias)]
-    widths = {heads.query.in_features, heads.key.in_features, heads.value.in_features}
-    if len(widths) > 1 or not are_native(parameters):
+    if not are_native(parameters):
         return None
-    sizes = (heads.heads, heads.kv_heads, heads.head_dim)
+    sizes = (dim, heads.heads, heads.kv_heads, heads.head_dim)
     return HeadsWeights(addresses(parameters), parameters[0].dtype, *sizes, scale)

@@ -37,6 +37,7 @@ class HeadsWeights:
 
     pointers: Any
     dtype: torch.dtype
+    dim: int
     heads: int
     kv_heads: int
     head_dim: int
@@ -66,6 +67,7 @@ class DecoderWeights:
 
     pointers: Any
     dtype: torch.dtype
+    dim: int
     layers: int
     heads: int
     feed: int

@@ -53,7 +53,8 @@ def vocab_topk(
     bias = None if bias is None else bias.contiguous()
     (n, d), k = states.shape, min(k, len(weight))
     values, extra_log_prob = states.new_empty(n, k), states.new_empty(n)
-    words, forbidden_words = torch.empty(n, k, dtype=torch.long), (ctypes.c_int64 * len(forbidden))(*forbidden)
+    words = states.new_empty(n, k, dtype=torch.long)
+    forbidden_words = (ctypes.c_int64 * len(forbidden))(*forbidden)
     call_kernel(
         "regard_likeliest",
         states,

@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from regard.attn.kv_cache import KVCache
 from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
-from regard.attn.native_heads import are_native, can_step, dot_product_scale, has_plain_calls
+from regard.attn.native_heads import (
+    are_native,
+    can_step,
+    dot_product_scale,
+    has_plain_calls,
+    is_plain_linear,
+    is_plain_norm,
+)
 from regard.attn.terms.position import Sinusoidal
 from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode
 from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Sublayer
@@ -35,7 +42,7 @@ def native_step(
     The hypotheses of a sentence share a cache; `paths` are the columns of each one's past and of itself, None: all.
     """
     weights = derived((layers, norm), _weights) if can_step(x) else None
-    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or lengths.dtype != torch.long:
+    if weights is None or not _fit(weights, x, lengths) or len(sources) != weights.layers:
         return None
     b, count, d = x.shape
     width = d // weights.heads
@@ -43,14 +50,19 @@ def native_step(
         nothing = x.new_empty(b, weights.layers, weights.heads, 0, width)
         past = KVCache(nothing, nothing)
     # all sources come from the same layers
-    if past.keys.dtype != x.dtype or sources[0].keys.dtype != x.dtype or sources[0].keys.shape[1] != weights.heads:
+    source = (b, weights.heads, len(sources[0]), width)
+    if not _holds(past, x, (b, weights.layers, weights.heads, len(past), width)) or not _holds(sources[0], x, source):
+        return None
+    entries = [source.entry for source in sources]
+    if None in entries:
         return None
     first, longer = len(past), past.reserve(count)
+    assert longer.entry is not None
     out = decoder_step(
         x.contiguous(),
         weights,
         longer.entry,
-        [source.entry for source in sources],
+        entries,  # type: ignore[arg-type]
         None if paths is None else paths.contiguous(),
         first,
         lengths.contiguous(),
@@ -66,9 +78,25 @@ def native_encode(
     if x.ndim != 3 or not 0 < len(x) * x.shape[1] <= _MOST_TOKENS or not can_step(x):
         return None
     weights = derived((layers, norm), _weights)
-    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or lengths.dtype != torch.long:
+    if weights is None or not _fit(weights, x, lengths):
         return None
     return encode(x.contiguous(), weights, lengths.contiguous())
+
+
+def _fit(weights: DecoderWeights, x: Tensor, lengths: Tensor) -> bool:  # "b n d", "b"
+    """Whether the tokens and lengths are what the kernel reads beside these weights."""
+    return (
+        x.dtype == weights.dtype
+        and x.device.type == lengths.device.type == "cpu"
+        and x.shape[2] == weights.dim
+        and lengths.dtype == torch.long
+        and lengths.shape == x.shape[:1]
+    )
+
+
+def _holds(cache: KVCache, x: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether keys and values have this shape, and the type and device of x."""
+    return all(t.shape == shape and t.dtype == x.dtype and t.device == x.device for t in (cache.keys, cache.values))
 
 
 def stack_caches(caches: Sequence[KVCache | None]) -> KVCache | None:  # "b h m d" -> "b l h m d"
@@ -83,7 +111,7 @@ def encode_position(x: Tensor, place: nn.Module, position: int) -> Tensor:  # "b
     """`place` added to tokens that all have one position; of sinusoids a table is kept."""
     if type(place) is Sinusoidal and position < _LONGEST and x.dtype == torch.float32 and can_step(x):
         table = _sinusoids(place.dim)
-        if x.device == table.device and not place._forward_hooks and not place._forward_pre_hooks:
+        if x.device == table.device and has_plain_calls(place):
             return x + table[position]
     return place(x, torch.full((x.shape[1],), position, device=x.device))
 
@@ -108,8 +136,8 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
     if len(settings) > 1:
         return None
     _, dim, heads, feed, norm_first, scale, eps = settings.pop()
-    if type(norm) is nn.LayerNorm and norm.eps == eps and norm.normalized_shape == (dim,):
-        parameters += [norm.weight, norm.bias]
+    if is_plain_norm(norm, dim) and norm.eps == eps:
+        parameters += [norm._parameters["weight"], norm._parameters["bias"]]
     elif type(norm) is nn.Identity:
         parameters += [None, None]
     else:
@@ -117,7 +145,7 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
     if not are_native(parameters):
         return None
     dtype = next(layers.parameters()).dtype
-    return DecoderWeights(addresses(parameters), dtype, len(layers), heads, feed, norm_first, scale, eps)
+    return DecoderWeights(addresses(parameters), dtype, dim, len(layers), heads, feed, norm_first, scale, eps)
 
 
 def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float] | None:
@@ -130,9 +158,11 @@ def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float
     else:
         return None
     feed = layer.feed
-    if type(feed) is not FeedForward or type(feed.inner) is not nn.Linear or type(feed.outer) is not nn.Linear:
+    if type(feed) is not FeedForward or type(feed.inner) is not nn.Linear:
         return None
-    dim, heads = feed.inner.in_features, attentions[0].heads
+    (hidden, dim), heads = feed.inner.weight.shape, attentions[0].heads
+    if not is_plain_linear(feed.inner, (hidden, dim)) or not is_plain_linear(feed.outer, (dim, hidden)):
+        return None
     scales = {_head_scale(attention, dim, heads) for attention in attentions}
     if len(scales) > 1 or None in scales or feed.activation is not torch.relu_:
         return None
@@ -142,7 +172,7 @@ def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float
     drops = [*(sublayer.dropout for sublayer in around), feed.dropout]
     if len(epsilons) > 1 or len(places) > 1 or any(drop.training and drop.p for drop in drops):
         return None
-    sizes = dim, heads, feed.inner.out_features
+    sizes = dim, heads, hidden
     return type(layer), *sizes, places.pop(), scales.pop(), epsilons.pop()  # type: ignore[return-value]
 
 
@@ -150,27 +180,18 @@ def _head_scale(attention: nn.Module, dim: int, heads: int) -> float | None:
     """The scale of a multi-head layer of this width with a plain softmax of dot products and no mask of its own."""
     if type(attention) is not MultiHead or attention.rotate is not None:
         return None
-    linears = (attention.query, attention.key, attention.value, attention.out)
-    sizes = {
-        attention.query.in_features,
-        attention.query.out_features,
-        attention.key.out_features,
-        heads * attention.head_dim,
-    }
-    if any(type(linear) is not nn.Linear for linear in linears) or sizes != {dim} or attention.heads != heads:
+    source = attention.key.in_features
+    shapes = {"query": (dim, dim), "key": (dim, source), "value": (dim, source), "out": (dim, dim)}
+    if not all(is_plain_linear(getattr(attention, name), shape) for name, shape in shapes.items()):
+        return None
+    if attention.heads != heads or attention.kv_heads != heads or heads * attention.head_dim != dim:
         return None
     scale = dot_product_scale(attention.attention, attention.head_dim)
     return None if scale is None or attention.attention.mask is not None else scale
 
 
 def _is_plain_sublayer(sublayer: nn.Module, dim: int) -> bool:
-    norm = sublayer.norm
-    return (
-        type(sublayer) is Sublayer
-        and type(norm) is nn.LayerNorm
-        and norm.normalized_shape == (dim,)
-        and norm.elementwise_affine
-    )
+    return type(sublayer) is Sublayer and is_plain_norm(sublayer.norm, dim)
 
 
 def _layer_parameters(layer: DecoderLayer | EncoderLayer) -> list[Tensor | None]:
