@@ -54,6 +54,12 @@ CASES: dict[str, Case] = {
         ("dot", "entmax"),
         ("good", "bad"),
     ),
+    "match": Case(
+        "--train SENTENCES --embedding 5 --characters 4 --hidden 6 --batch 64",
+        ("a b c\ta c", "c a\tb b"),
+        ("dot", "additive"),
+        ("same", "other"),
+    ),
     "language-model": Case(
         "--train LINES --model transformer-xl --memory 9 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
         ("a good film", "bad"),
@@ -86,6 +92,8 @@ def write_files(folder: Path) -> None:
         for trip in trips
     ]
     (folder / "columns.tsv").write_text("".join("\n".join(row) + "\n\n" for row in rows))
+    matched = [f"{('same', 'other')[n % 2]}\t{line}\t{line[:: 1 - 2 * (n % 2)]}\n" for n, line in enumerate(words)]
+    (folder / "sentences.tsv").write_text("".join(matched))
     (folder / "lines.txt").write_text("".join(f"{line[::-1]}\n" for line in texts))
 
 
@@ -98,6 +106,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "TEXTS": "texts.txt",
         "COLUMNS": "columns.tsv",
         "LINES": "lines.txt",
+        "SENTENCES": "sentences.tsv",
     }
     return [str(folder / paths[word]) if word in paths else word for word in arguments.split()]
 

@@ -81,7 +81,7 @@ class TextEndpoint:
 
     `options` is the dataclass of the predictor's options: its fields become fields of the request, where JSON can hold
     them. `maxima` has the largest values of options whose bounds depend on the run, `about` facts about the model for
-    GET /v1/model; `view` and `form` are the scripts of the page.
+    GET /v1/model; `view` and `form` are the scripts of the page; `example` is a text that the predictor can read.
     """
 
     unit = "texts"
@@ -99,6 +99,7 @@ class TextEndpoint:
         about: Mapping[str, object] = MappingProxyType({}),
         view: str = "text/tinted_text",
         form: str = "text_form",
+        example: str = "a b c",
     ) -> None:
         self.predictor, self.limits, self.name, self.options = predictor, limits, name, options
         self.maxima = dict(maxima)
@@ -106,7 +107,7 @@ class TextEndpoint:
         # whether a model attends does not depend on the text
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
-            self.attends = bool(self._attended(AttentiveTextBody.example["text"], self._options({}))["attention"])
+            self.attends = bool(self._attended(example, self._options({}))["attention"])
 
     @property
     def page(self) -> PageSpec:

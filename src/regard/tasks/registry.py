@@ -10,6 +10,7 @@ from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.language_model.options import LanguageModelConfig
 from regard.tasks.masked_lm.options import MaskedLM
+from regard.tasks.match.options import Match
 from regard.tasks.tag.options import Tag
 from regard.tasks.translate.options import Translate
 from regard.training.run_folder import RECORD, RunRecord
@@ -22,6 +23,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "generate-image": GenerateImage,
     "classify-text": ClassifyText,
     "tag": Tag,
+    "match": Match,
     "language-model": LanguageModelConfig,
     "masked-lm": MaskedLM,
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.text.sentence_pairs import Columns, LabelledPairs, read_labelled_pairs, split_pairs
+from regard.data.text.pair_columns import Columns
+from regard.data.text.sentence_pairs import LabelledPairs, read_labelled_pairs, split_pairs
 
 SICK = (
     "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"

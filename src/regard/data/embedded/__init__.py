@@ -68,6 +68,11 @@ TAGGED = {
     "fields": "dates, numbers and currencies in running text -> how the place named reads it (CLDR, babel); to tag",
 }
 
+# descriptions of pairs of texts that need no download; the task that uses them loads them
+MATCHED = {
+    "quantifiers": "two sentences with quantifiers -> whether the first entails or contradicts the second; to match"
+}
+
 # descriptions of running text that needs no download; `embedded.manual` reads it
 RUNNING_TEXTS = {"manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)"}
 

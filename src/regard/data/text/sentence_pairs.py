@@ -7,7 +7,7 @@ A first line of columns with known names, such as sentence_A, sentence_B and ent
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.wording import shortened
-from regard.data.splitting import check_labels, stratified_split
+from regard.data.splitting import check_labels, relabel, stratified_split
+from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.text.pairs import read_lines
 from regard.data.text.words import split_words
 
@@ -25,12 +26,6 @@ _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the
 _JSON = (".jsonl", ".ndjson", ".json")
 # the label of a pair about which the annotators did not agree
 NO_LABEL = "-"
-# the names of columns and keys that are recognised: of the first text, of the second, and of the label
-KNOWN_COLUMNS = (
-    ("sentence1", "sentence_a", "premise", "question1", "text1", "#1 string", "first"),
-    ("sentence2", "sentence_b", "hypothesis", "question2", "text2", "#2 string", "second"),
-    ("gold_label", "label", "entailment_judgment", "entailment_label", "is_duplicate", "quality"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,25 +69,6 @@ class PairSplits:
     test: LabelledPairs
 
 
-class Columns(NamedTuple):
-    """The first text, the second text and the label: names of columns or keys, or numbers of columns from 1."""
-
-    first: str
-    second: str
-    label: str
-
-    @staticmethod
-    def parse(text: str) -> "Columns":
-        """The three columns of "A,B,LABEL"."""
-        parts = [part.strip() for part in text.split(",")]
-        if len(parts) != 3 or not all(parts):
-            raise ValueError(
-                f"columns must be three names or numbers, of the first text, the second and the label, got {text!r}; "
-                "try columns=sentence1,sentence2,gold_label"
-            )
-        return Columns(*parts)
-
-
 def split_pairs(data: LabelledPairs, share: float, seed: int) -> tuple[LabelledPairs, LabelledPairs]:
     """Two parts, the second with about this share of every class; pairs with the same first text stay together.
 
@@ -125,7 +101,7 @@ def read_labelled_pairs(
             if max_length is not None and (count := count_words(getattr(row, name), max_length)) > max_length:
                 raise ValueError(
                     f"{path}:{row.number}: the {name} text has {count:,} words, more than max_length={max_length:,}; "
-                    "shorten it, or raise --max-length"
+                    "shorten it, or raise the limit"
                 )
     labelled = [row for row in rows if row.label != NO_LABEL]
     if not labelled:
@@ -141,6 +117,11 @@ def read_labelled_pairs(
     labels = np.array([numbers[row.label] for row in labelled], np.int64)
     first, second = [row.first for row in labelled], [row.second for row in labelled]
     return LabelledPairs(first, second, labels, tuple(classes), len(rows) - len(labelled))
+
+
+def with_pair_classes(data: LabelledPairs, classes: Sequence[str], name: str) -> LabelledPairs:
+    """The same pairs with the numbers of these classes, which must have all labels of the data called `name`."""
+    return replace(data, labels=relabel(data.labels, data.classes, classes, name), classes=tuple(classes))
 
 
 def count_words(text: str, most: int) -> int:

@@ -1,0 +1,70 @@
+"""Recordings of models that read several texts: the maps between texts as maps over all texts, one behind the other.
+
+  a b c | d e
+a       | ▒ █      first -> second
+b   0   | █ ▒
+c       | ▒ ▒
+d █ ▒ ▒ |          second -> first
+e ▒ █ ▒ |   0
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby
+
+from torch import Tensor
+
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.analysis.derived_maps import derive
+from regard.recording.recorded_map import RecordedMap
+from regard.recording.recording import Recording
+
+# the name of a vector that stands before a text, for words without a partner
+NULL = "∅"
+
+
+def joined_recording(recording: Recording, first: Sequence[str], second: Sequence[str]) -> Recording:
+    """The recording with both texts at its rows and columns.
+
+    The calls of a module from one text to the other, and those within each text, become one map. Other maps, such as
+    those of an encoder that reads both texts as one, stay as they are.
+    """
+    texts = [list(first), list(second)]
+    maps: list[RecordedMap] = []
+    for _, calls in groupby(recording, key=lambda item: item.name):
+        group = list(calls)
+        joined = _joined(group, texts)
+        maps += group if joined is None else [joined]
+    more = max((item.shape[-1] for item in maps), default=0) - len(first) - len(second)
+    if more == len(texts):
+        texts = [[NULL, *text] for text in texts]
+    names = tuple(token for text in texts for token in text)
+    about = {**recording.about, "queries": "tokens of both texts", "keys": "tokens of both texts"}
+    return replace(recording, maps=tuple(maps), queries=names, keys=names, about=about)
+
+
+def _joined(calls: Sequence[RecordedMap], texts: Sequence[Sequence[str]]) -> RecordedMap | None:
+    """The map over all texts of calls between two of them; None if the calls are none of these."""
+    if len(calls) != 2:
+        return None
+    for more in (0, 1):
+        n, m = (len(text) + more for text in texts)
+        shapes = [call.shape[-2:] for call in calls]
+        if calls[0].kind == "cross" and shapes == [(n, m), (m, n)]:
+            return block_map(calls, [n, m], {(0, 1): calls[0], (1, 0): calls[1]})
+        if calls[0].kind == "self" and shapes == [(n, n), (m, m)]:
+            return block_map(calls, [n, m], {(0, 0): calls[0], (1, 1): calls[1]})
+    return None
+
+
+def block_map(
+    calls: Sequence[RecordedMap], sizes: Sequence[int], blocks: Mapping[tuple[int, int], RecordedMap]
+) -> RecordedMap:
+    """One map over texts of these sizes, one behind the other, from maps between text i and text j; others are zero."""
+    starts = [0, *accumulate(sizes)]
+    dense = {places: block.weights.dense() for places, block in blocks.items()}
+    some = next(iter(dense.values()))
+    whole: Tensor = some.new_zeros(*some.shape[:-2], starts[-1], starts[-1])
+    for (i, j), weights in dense.items():
+        whole[..., starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = weights
+    return derive(calls[0].name, "self", DenseMap(whole), calls, "both texts")

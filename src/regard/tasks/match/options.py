@@ -1,0 +1,307 @@
+"""The options of the task match and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_fields import at_least, left_open
+from regard.data.text.pair_columns import Columns
+from regard.tasks._text_options import ServeTextInputs
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.models.matching.pair_matcher import PairMatcher
+    from regard.models.matching.word_matcher import PairModel
+    from regard.tasks.match.data import PairFacts
+    from regard.tasks.match.readers import PairReader
+    from regard.tasks.match.task import MatchTask
+
+# the attention of a model's own paper; the other names are mechanisms
+PAPER = "paper"
+BAG_OF_WORDS = "bag-of-words"
+
+
+@dataclass(frozen=True)
+class PairModelOptions(ModelOptions):
+    """Options of models that read pairs of texts."""
+
+    @abstractmethod
+    def reader(self, facts: PairFacts) -> PairReader[Any]:
+        """The reader of the model's tokens."""
+
+    @abstractmethod
+    def build(self, facts: PairFacts) -> PairModel: ...
+
+
+@dataclass(frozen=True)
+class MatcherOptions(PairModelOptions):
+    """Options of models that compare the words of two texts in both directions."""
+
+    attention: str = PAPER
+    """How words of one text attend to the other: that of the paper, or a mechanism by name (see `regard list`)."""
+    embedding: int = left_open()
+    """The width of word vectors."""
+    characters: int = left_open()
+    """Filters of the convolution over the characters of a word; 0 reads words alone."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"embedding": 100})
+        check_at_least(self, 0, {"characters": 32})
+        check_share(self, {"dropout": 0.3})
+
+    @property
+    def mechanism(self) -> str | None:
+        """The name of the mechanism, None for that of the paper."""
+        return None if self.attention == PAPER else self.attention
+
+    @abstractmethod
+    def matcher(self, dim: int, classes: int) -> PairMatcher:
+        """The model above vectors of this width."""
+
+    def reader(self, facts: PairFacts) -> PairReader[Any]:
+        from regard.tasks.match.readers import WordReader
+
+        return WordReader(facts.words, facts.characters)
+
+    def build(self, facts: PairFacts) -> PairModel:
+        from torch import nn
+
+        from regard.data.text.special_tokens import PAD, SPECIAL
+        from regard.layers.character_convolution import CharacterConvolution
+        from regard.models.matching.word_matcher import WordMatcher
+
+        words = nn.Embedding(SPECIAL + len(facts.words), self.embedding, padding_idx=PAD)
+        characters = (
+            CharacterConvolution(SPECIAL + len(facts.characters), filters=self.characters, padding=PAD)
+            if self.characters
+            else None
+        )
+        return WordMatcher(self.matcher(self.embedding + self.characters, len(facts.classes)), words, characters)
+
+
+@dataclass(frozen=True)
+class ESIMOptions(MatcherOptions):
+    """Recurrent encoders with attention in both directions between them  (Chen et al. 2017)."""
+
+    hidden: int = left_open()
+    """The width of the recurrent state in each direction."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": 128})
+
+    def matcher(self, dim: int, classes: int) -> PairMatcher:
+        from regard.models.matching.esim import ESIM
+
+        return ESIM(dim, classes, hidden=self.hidden, cell=self.cell, attention=self.mechanism, dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class DecomposableOptions(MatcherOptions):
+    """Attention in both directions without recurrence  (Parikh et al. 2016)."""
+
+    width: int = 200
+    """The width of all layers."""
+    intra: bool = True
+    """Whether each text attends to itself first; without it the order of words has no effect."""
+    distance: int = 10
+    """Words that are farther apart share one bias of the attention within a text."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"width": 200, "distance": 10})
+
+    def matcher(self, dim: int, classes: int) -> PairMatcher:
+        from regard.models.matching.decomposable import Decomposable
+
+        return Decomposable(
+            dim,
+            classes,
+            width=self.width,
+            intra=self.intra,
+            distance=self.distance,
+            attention=self.mechanism,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class BagOfPairsOptions(PairModelOptions):
+    """Logistic regression on the words of both texts, without attention: a baseline."""
+
+    buckets: int = 100_000
+    """Buckets for pairs of words across the texts."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, {"buckets": 100_000})
+
+    def reader(self, facts: PairFacts) -> PairReader[Any]:
+        from regard.tasks.match.readers import FeatureReader
+
+        return FeatureReader(facts.words, self.buckets)
+
+    def build(self, facts: PairFacts) -> PairModel:
+        from regard.models.matching.word_matcher import BagOfPairs
+        from regard.tasks.match.readers import FeatureReader
+
+        return BagOfPairs(FeatureReader(facts.words, self.buckets).size, len(facts.classes))
+
+
+@dataclass(frozen=True)
+class EvaluatePairs:
+    """Options of `regard evaluate` for pairs of texts."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without a test file, test is the same as valid."""
+    test: Path | None = None
+    """Other labelled pairs, in the format of --train."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictPairs:
+    """Options of `regard predict` for pairs of texts."""
+
+    top: int = at_least(1, 1)
+    """Print this many classes, the likeliest first, separated by tabs; JSON has all classes."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "top")
+
+
+@dataclass(frozen=True)
+class Match(TaskConfig):
+    """Match pairs of texts: a file of labelled pairs, or an embedded data set, trains a model that reads both."""
+
+    name: ClassVar[str] = "match"
+    summary: ClassVar[str] = "match pairs of texts (entailment, paraphrase): your own pairs, or logic with quantifiers"
+    unit: ClassVar[str] = "pairs"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "quantifiers"
+    budgets: ClassVar[dict[str, Budget]] = {"quantifiers": Budget(minutes=2.0), "files": Budget(minutes=5.0)}
+    metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro f1": True, "nll": False}
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 2e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 100,
+        "save_every": 500,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "quantifiers": {
+            "embedding": 48,
+            "characters": 0,
+            "hidden": 64,
+            "dropout": 0.1,
+            "word_dropout": 0.0,
+            "batch": 512,
+        },
+        "files": {
+            "embedding": 100,
+            "characters": 32,
+            "hidden": 100,
+            "dropout": 0.4,
+            "word_dropout": 0.1,
+            "batch": 1024,
+        },
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "esim": ESIMOptions,
+        "decomposable": DecomposableOptions,
+        BAG_OF_WORDS: BagOfPairsOptions,
+    }
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = (
+        "Mechanisms by name, as `regard list` has them, whose score both directions share; paper is that of the "
+        "model's paper. A bag of words is always compared with them."
+    )
+    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", "baseline.safetensors")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("pairs.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
+    has_line_breaks: ClassVar[bool] = True
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluatePairs
+    Predict: ClassVar[type] = PredictPairs
+    Serve: ClassVar[type] = ServeTextInputs
+
+    data: Literal["quantifiers"] | None = None
+    """An embedded data set that needs no file: sentences with quantifiers -> whether the first entails the second."""
+    train: Path | None = None
+    """Your own pairs: JSON lines as SNLI, columns with a header as SICK, or label, text, text. .gz is unpacked."""
+    valid: Path | None = None
+    """Pairs to choose the best checkpoint by, in the format of --train; if left out, a share of its pairs."""
+    test: Path | None = None
+    """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
+    columns: str | None = None
+    """The columns or keys of both texts and the label, as A,B,LABEL: names, or numbers from 1; if left out, by name."""
+
+    vocabulary: int = 30_000
+    """The largest number of word vectors; words that occur once share one."""
+    max_length: int = 400
+    """Texts of more words are an error: none is dropped or cut off."""
+    model: PairModelOptions = left_open()
+    """Attention between two recurrent encoders, attention without recurrence, or a bag of words."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of the probability of the right class that is spread over all classes."""
+    word_dropout: float = left_open()
+    """The share of words whose vector is that of unknown words in training."""
+
+    batch: int = left_open()
+    """Tokens per batch and side, padding included, at most."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the training pairs, of every class, that is held out to validate on."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout, and which pairs are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        super().__post_init__()
+        self._check_files_given(["valid", "test", "columns"], "pairs", "train")
+        if self.columns is not None:
+            Columns.parse(self.columns)
+        check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 400, "batch": 1024})
+        check_at_least(self, 0, {"seed": 0})
+        check_share(self, {"smoothing": 0.1, "word_dropout": 0.1})
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these attentions, and a bag of words."""
+        if self.model_name == BAG_OF_WORDS:
+            raise ValueError(
+                f"--model {BAG_OF_WORDS} does not attend, so there is nothing to compare; leave --model out: "
+                "a bag of words is always compared"
+            )
+        attending = super().variants([value for value in values if value != BAG_OF_WORDS])
+        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfPairsOptions())}
+
+    def cli_arguments(self) -> list[str]:
+        return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()
+
+    def next_command(self, run: str) -> str:
+        return f"regard predict {run}"
+
+    def load(self) -> MatchTask:
+        from regard.tasks.match.task import MatchTask
+
+        return MatchTask(self)

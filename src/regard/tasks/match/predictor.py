@@ -1,0 +1,180 @@
+"""MatchPredictor: two texts in, the probabilities of their classes out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.common.eval_mode import eval_mode
+from regard.common.option_checks import check_top
+from regard.common.suggestions import known
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.models.matching.word_matcher import PairModel
+from regard.recording.recording import Recording
+from regard.tasks._pair_maps import joined_recording
+from regard.tasks.match.data import parse_pair
+from regard.tasks.match.options import Match, PredictPairs
+from regard.tasks.match.readers import PairReader
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.recording.figures import draw_recording
+from regard.viz.show import show
+
+
+@dataclass(frozen=True)
+class PairClasses:
+    """The classes of a pair with their probabilities, the likeliest first; `top` of them are printed."""
+
+    probabilities: tuple[tuple[str, float], ...]
+    top: int = 1
+
+
+class MatchPredictor(Predictor[str, PairClasses]):
+    """two texts -> tokens -> classes, in batches of pairs of similar length.
+
+    An input is both texts with a tab between them, or on two lines.
+    """
+
+    model: PairModel
+
+    def __init__(
+        self, model: PairModel, reader: PairReader[Any], classes: Sequence[str], *, max_length: int, batch: int = 64
+    ) -> None:
+        self.model, self.reader, self.classes = model, reader, list(classes)
+        self.max_length, self.batch = max_length, batch
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        parse_pair(argument, self.max_length)
+        return argument
+
+    def _tokens(self, inputs: Sequence[str]) -> list[Any]:
+        pairs = [parse_pair(text, self.max_length) for text in inputs]
+        return self.reader.tokenize([first for first, _ in pairs], [second for _, second in pairs])
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[PairClasses]:
+        options = PredictPairs() if options is None else options
+        check_top(options, len(self.classes))
+        tokens = self._tokens(inputs)
+        with observe():
+            probabilities = self.probabilities(tokens)
+        outputs = []
+        for row in probabilities:
+            order = np.argsort(-row, kind="stable").tolist()
+            outputs.append(PairClasses(tuple((self.classes[k], float(row[k])) for k in order), options.top))
+        return outputs
+
+    @torch.no_grad()
+    def probabilities(
+        self, tokens: Sequence[Any], done: Callable[[int], object] | None = None
+    ) -> NDArray[np.float64]:  # -> "n k"
+        """p(class | pair) of pairs as tokens; `done` is called with the number of pairs that are classified."""
+        rows = np.empty((len(tokens), len(self.classes)))
+        order = sorted(range(len(tokens)), key=lambda n: (*self.reader.lengths(tokens[n]), n))
+        with eval_mode(self.model):
+            for start in range(0, len(order), self.batch):
+                index = order[start : start + self.batch]
+                logits = self.model(self.reader.inputs([tokens[n] for n in index]).to(self.device))
+                rows[index] = logits.cpu().double().softmax(-1).numpy()
+                if done is not None:
+                    done(start + len(index))
+        return rows
+
+    def text(self, output: PairClasses) -> str:
+        return "\t".join(f"{name} {100 * p:.1f} %" for name, p in output.probabilities[: output.top])
+
+    def json(self, output: PairClasses) -> dict[str, Any]:
+        return {"classes": dict(output.probabilities)}
+
+    def margin(self, output: PairClasses) -> float:
+        return ranking_margin([probability for _, probability in output.probabilities], len(self.classes))
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p(target | pair), of the names of classes."""
+        for name in targets:
+            known("target", name, self.classes)
+        labels = torch.tensor([self.classes.index(name) for name in targets], device=self.device)
+        with eval_mode(self.model):
+            logits = self.model(self.reader.inputs(self._tokens(inputs)).to(self.device))
+        return F.cross_entropy(logits, labels, reduction="none")
+
+    @property
+    def embedding(self) -> nn.Module | None:
+        return self.model.embedding
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "2b t d"
+        """The vectors of the words of the first texts, and below them those of the second texts."""
+        if self.embedding is None:
+            return super().embeddings(inputs)
+        read = self.reader.inputs(self._tokens(inputs)).to(self.device)
+        vectors: Tensor = self.embedding(read[0])
+        return vectors
+
+    # The attention behind a class
+
+    def check_attends(self, what: str) -> None:
+        if not self.model.attends:
+            raise ValueError(f"{what} needs attention, and a bag of words has none; leave {what} out")
+
+    def label(self, recording: Recording, given: str, output: PairClasses) -> Recording:
+        """Rows and columns are the tokens of both texts, one behind the other."""
+        (tokens,) = self._tokens([given])
+        named = joined_recording(recording, *self.reader.names(tokens))
+        first, second = parse_pair(given, self.max_length)
+        about = {
+            **named.about,
+            "text": f"{first}\n{second}",
+            "said": self.text(replace(output, top=3)).replace("\t", ", "),
+        }
+        return replace(named, about=about)
+
+    def draw(self, recording: Recording, given: str, output: PairClasses, path: Path) -> Path:
+        """Both texts on the left and on the right, with lines from every token to those of the other text."""
+        if path.suffix not in SUFFIXES:
+            return show(recording).save(path)
+        return draw_recording(recording, path, what="lines", layer=len(recording) - 1)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        if picture is not None:
+            self.check_attends("--picture")
+        return MatchSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {"run": run, "step": step, "classes": self.classes, "max_length": self.max_length}
+        return TextEndpoint(
+            self,
+            limits,
+            name=Match.name,
+            title=f"Match two texts, one per line, with {run}",
+            options=PredictPairs,
+            maxima={"top": len(self.classes)},
+            about=about,
+            example="a b\tc",
+        )
+
+
+class MatchSession(PredictionSession):
+    """Names the picture."""
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        return notes if self.picture is None else [*notes, f"the attention is drawn in {self.picture}"]

@@ -1,0 +1,198 @@
+"""The task match: its training problem and its evaluation."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from regard.common.wording import plural, shortened
+from regard.data.text.batching import long_sample_warnings, plan_batches
+from regard.data.text.sentence_pairs import LabelledPairs
+from regard.inference.evaluation import Evaluation
+from regard.models.matching.word_matcher import PairModel
+from regard.tasks._classification import (
+    baseline_note,
+    class_intervals,
+    class_scores,
+    hardest_classes,
+    is_baseline_saved,
+    write_baseline,
+)
+from regard.tasks.base import Progress, Task
+from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
+from regard.tasks.match.data import MatchBatch, PairFacts, digest, read, read_file
+from regard.tasks.match.options import EvaluatePairs, Match
+from regard.tasks.match.predictor import MatchPredictor
+from regard.tasks.match.readers import PairReader
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+_SAMPLES = 5
+
+
+class PlannedPairs(NamedTuple):
+    """The pairs of a batch, and the seed of the words that are dropped from them."""
+
+    seed: tuple[int, int, int]
+    rows: NDArray[np.int64]  # "b"
+
+
+@dataclass(frozen=True, eq=False)
+class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
+    """−log p(class | first text, second text), with label smoothing."""
+
+    task: Match
+    facts: PairFacts
+    reader: PairReader[Any]
+    tokens: Sequence[Any]  # of every pair to train on
+    train: LabelledPairs
+    valid: LabelledPairs
+    summary: str
+    unit: str = "pairs"
+
+    @staticmethod
+    def of(task: Match, folder: Path, new: bool) -> "MatchProblem":
+        initial = initial_folder(folder)
+        known = None if initial is None else PairFacts.read(initial)
+        splits = read(task, None if known is None else known.classes)
+        facts = PairFacts.of(splits, task.vocabulary) if known is None else known.for_data(splits)
+        # a run that was killed while it read its data has nothing to load yet
+        if new or not (PairFacts.is_saved(folder) and is_baseline_saved(folder)):
+            write_baseline(fit_baseline(splits.train, facts), folder)
+            facts.write(folder)
+        else:
+            facts = facts.check_same(folder)
+        reader = task.model.reader(facts)
+        train = splits.train
+        summary = f"{len(train):,} pairs to train on, {len(splits.valid):,} to validate, {len(facts.classes)} classes, "
+        summary += f"{len(facts.words):,} words"
+        if train.num_unlabelled:
+            are = "is" if train.num_unlabelled == 1 else "are"
+            summary += f"; {plural(train.num_unlabelled, 'pair')} without a label {are} left out"
+        tokens = reader.tokenize(train.first, train.second)
+        return MatchProblem(task, facts, reader, tokens, train, splits.valid, summary)
+
+    def build_model(self) -> PairModel:
+        return self.task.model.build(self.facts)
+
+    def _lengths(self) -> list[NDArray[np.int64]]:  # "n" each
+        return list(np.array([self.reader.lengths(each) for each in self.tokens], np.int64).T)
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedPairs]:
+        batches = plan_batches(self._lengths(), self.task.batch, self.task.seed, epoch)
+        return [PlannedPairs((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+
+    def warnings(self) -> Sequence[str]:
+        return long_sample_warnings(self._lengths(), self.task.batch)
+
+    def load_batch(self, planned: PlannedPairs, rank: int, world: int) -> MatchBatch | None:
+        rows = planned.rows[rank::world]
+        if not len(rows):
+            return None
+        rng = np.random.default_rng([*planned.seed, rank])
+        inputs = self.reader.inputs([self.tokens[n] for n in rows], self.task.word_dropout, rng)
+        return MatchBatch(inputs, torch.from_numpy(self.train.labels[rows]))
+
+    def num_terms(self, batch: MatchBatch) -> int:
+        return len(batch.labels)
+
+    def loss(self, model: PairModel, batch: MatchBatch) -> Loss:
+        logits = model(batch.inputs).float()
+        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
+        right = (logits.argmax(-1) == batch.labels).sum()
+        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+
+    def validate(self, model: PairModel) -> ValidationResult:
+        predictor = MatchPredictor(model, self.reader, self.facts.classes, max_length=self.task.max_length)
+        probabilities = predictor.probabilities(self.reader.tokenize(self.valid.first, self.valid.second))
+        sample = _sample(self.valid, probabilities, 0)
+        return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)
+
+    def locate(self, planned: Sequence[PlannedPairs]) -> str:
+        """The number of the pairs of these batches, and the beginning of the first."""
+        index = np.concatenate([each.rows for each in planned])
+        first = shortened(self.train.first[int(index[0])])
+        return f"{len(index)} pairs of {self.task.dataset_label}, the first of them {first}"
+
+
+class MatchTask(Task[Match, MatchPredictor]):
+    """Trains, loads and evaluates models of pairs of texts."""
+
+    def prepare(self, folder: Path, new: bool) -> MatchProblem:
+        return MatchProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        counts: dict[str, Any] = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}
+        facts = PairFacts(classes=["a", "b", "c"], words=["x", "y"], characters=["x", "y"], **counts)
+        reader = self.config.model.reader(facts)
+        with torch.random.fork_rng(devices=[]):
+            model = self.config.model.build(facts)
+            inputs = reader.inputs(reader.tokenize(["x y y", "x"], ["y", "x y"]))
+            model(inputs.to(next(model.parameters()).device))
+
+    def predictor(self, folder: Path) -> MatchPredictor:
+        facts, config = PairFacts.read(folder), self.config
+        model, reader = config.model.build(facts), config.model.reader(facts)
+        return MatchPredictor(model, reader, facts.classes, max_length=config.max_length)
+
+    def example(self, folder: Path) -> str:
+        valid = read(self.config).valid
+        return f"{valid.first[0]}\t{valid.second[0]}"
+
+    def evaluate(
+        self, predictor: MatchPredictor, folder: Path, options: EvaluatePairs, progress: Progress
+    ) -> Evaluation:
+        facts = PairFacts.read(folder)
+        data, split = self._pairs(facts, folder, options)
+        progress(0, len(data))
+        start = time.perf_counter()
+        probabilities = predictor.probabilities(
+            predictor.reader.tokenize(data.first, data.second), lambda done: progress(done, len(data))
+        )
+        seconds = time.perf_counter() - start
+        reader = baseline_reader(facts)
+        bag = MatchPredictor(read_baseline(folder, facts), reader, facts.classes, max_length=predictor.max_length)
+        baseline = bag.probabilities(reader.tokenize(data.first, data.second))
+        of_baseline = class_scores(baseline, data.labels), class_intervals(baseline, data.labels)
+        notes = [baseline_note(*of_baseline), hardest_classes(probabilities, data.labels, data.classes)]
+        if data.num_unlabelled:
+            notes.append(f"{plural(data.num_unlabelled, 'pair')} without a label left out")
+        step = max(1, len(data) // _SAMPLES)
+        return Evaluation(
+            class_scores(probabilities, data.labels),
+            len(data),
+            "pairs",
+            split,
+            seconds,
+            [facts.classes[n] for n in probabilities.argmax(-1)],
+            [_sample(data, probabilities, n) for n in range(0, len(data), step)[:_SAMPLES]],
+            notes,
+            {"baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]}},
+            class_intervals(probabilities, data.labels),
+        )
+
+    def _pairs(self, facts: PairFacts, folder: Path, options: EvaluatePairs) -> tuple[LabelledPairs, str]:
+        """The pairs to classify, and their name."""
+        config = self.config
+        path = options.test or (config.test if options.split == "test" else None) or config.valid
+        if path is not None:
+            return read_file(config, path, facts.classes), str(path)
+        splits = read(config, facts.classes)
+        if config.dataset != "files":
+            part = "test" if options.split == "test" else "validation"
+            return splits.test if part == "test" else splits.valid, f"the {part} pairs of {config.dataset}"
+        facts.check_held_out(digest(splits.valid), folder)
+        none = ", which has no test pairs" if options.split == "test" else ""
+        return splits.valid, f"the validation pairs of {folder}{none}"
+
+
+def _sample(data: LabelledPairs, probabilities: NDArray[np.float64], n: int) -> str:
+    predicted, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
+    texts = [text if len(text) <= 80 else text[:79] + "…" for text in (data.first[n], data.second[n])]
+    return " | ".join(texts) + f" → {predicted}" + ("" if predicted == right else f"   right: {right}")
