@@ -163,12 +163,27 @@ def test_lines_beyond_the_checkpoint_are_cut(tmp_path: Path, alone: Path) -> Non
     assert [line["step"] for line in metrics(tmp_path)] == [4, 6, 8, 12, 12, 12, 16, 18, 20, 23, 23, 23]
 
 
-def test_damaged_lines_of_metrics_are_removed(tmp_path: Path) -> None:
+def test_damaged_lines_at_the_end_of_metrics_are_removed(tmp_path: Path) -> None:
     run(tmp_path, steps=4, log_every=1)
     before = (tmp_path / "metrics.jsonl").read_bytes()
     (tmp_path / "metrics.jsonl").write_bytes(before + b"[" * 100_000 + b"\n[]\nnull\n\xff\n")
     run(tmp_path, resume=True, steps=4, log_every=1)
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", [(b'"kind"', b'"kine"'), (b"{", b"["), (b'"step"', b'"\xffstep"')])
+def test_damaged_lines_before_others_are_reported(damage: tuple[bytes, bytes], tmp_path: Path) -> None:
+    run(tmp_path, steps=4, log_every=1)
+    first, second, *others = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    damaged = b"".join([first, second.replace(*damage, 1), *others])
+    (tmp_path / "metrics.jsonl").write_bytes(damaged)
+    with pytest.raises(
+        ValueError, match=r"metrics.jsonl:2: the line is damaged, .* correct or delete it, nothing else"
+    ):
+        run(tmp_path, resume=True, steps=6, log_every=1)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == damaged
+    (tmp_path / "metrics.jsonl").write_bytes(b"".join([first, *others]))
+    run(tmp_path, resume=True, steps=6, log_every=1)
 
 
 def test_nothing_left_is_said_aloud(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """load: the predictor of a run, or of a released model, with its weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from torch import nn
 
 from regard.inference.evaluation import Evaluation
 from regard.inference.predictor import Predictor
@@ -52,13 +54,24 @@ def load_run(run: Path, weights: Weights | None = None, device: str = "auto") ->
     path = weights_path(run, weights)
     task = config.load()
     predictor = task.predictor(run)
-    facts = checkpoint.load(predictor.model, path)
+    facts = _load_weights(predictor.model, run, weights, path)
     predictor.model.to(join(device).device).eval()
 
     def evaluate(options: Any, progress: Progress) -> Evaluation:
         return task.evaluate(predictor, run, options, progress)
 
     return LoadedRun(config, predictor, weights, facts["step"], record.threads, evaluate)
+
+
+def _load_weights(model: nn.Module, run: Path, weights: Weights, path: Path) -> Mapping[str, Any]:
+    """The facts of the checkpoint whose weights the model has now; an error names the other weights of the run."""
+    try:
+        return checkpoint.load(model, path)
+    except ValueError as error:
+        others = [name for name in _saved_weights(run) if name != weights]
+        if not others:
+            raise
+        raise ValueError(f"{error}; or take other weights of the run: --weights {others[0]}") from error
 
 
 def _load_released(folder: Path, weights: Weights | None, device: str) -> LoadedRun:
@@ -80,7 +93,11 @@ def weights_path(run: Path, weights: Weights) -> Path:
     """The file of a run that holds these weights."""
     path = run / _FILES[weights]
     if not path.exists():
-        names = [name for name, file in _FILES.items() if (run / file).exists()]
+        names = _saved_weights(run)
         way = f"try --weights {names[0]}" if names else f"train it: regard train --resume {run}"
         raise FileNotFoundError(f"{run} has no {path.name} yet; {way}")
     return path
+
+
+def _saved_weights(run: Path) -> list[str]:
+    return [name for name, file in _FILES.items() if (run / file).exists()]

@@ -71,18 +71,27 @@ class MetricsLog:
 
 
 def _remove_later_lines(path: Path, state: TrainingState) -> None:
-    """Keeps the complete lines up to the steps that the checkpoint has logged and validated."""
+    """Keeps the complete lines up to the steps that the checkpoint has logged and validated.
+
+    A line that cannot be read is half written if no line that is kept comes after it, else the file is damaged.
+    """
     until = {"step": state.logged_at, "validation": state.validated_at, "average": state.averaged_at}
-    kept = []
-    for line in path.read_bytes().splitlines(keepends=True):
+    kept, unreadable = [], 0
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
         try:
             entry = json_files.parse(line)
             keep = entry["step"] <= until[entry["kind"]]
         except (ValueError, KeyError, TypeError):
-            # the last line, half written
+            unreadable = unreadable or number
             continue
-        if keep and line.endswith(b"\n"):
-            kept.append(line)
+        if not keep or not line.endswith(b"\n"):
+            continue
+        if unreadable:
+            raise ValueError(
+                f"{path}:{unreadable}: the line is damaged, and lines after it are not; correct or delete it, "
+                "nothing else depends on it"
+            )
+        kept.append(line)
     atomic_files.write_atomically(path, kept)
 
 

@@ -16,7 +16,7 @@ def test_scores_and_samples(regard: Regard, trained: Path) -> None:
     assert [line.split()[0] for line in lines[:3]] == ["bleu", "chrf", "exact"]
     assert lines[3].startswith(f"1 line, the validation pairs of {trained}, which has no test pairs, in ")
     assert "; best weights, of step " in lines[3]
-    assert lines[4].endswith(" tokens/s; beam 5")
+    assert lines[4].endswith(" tokens/s; beam 5; the scores of the training are those of greedy search, --beam 1")
     assert "|tok:13a|" in lines[5]
     assert lines[6] == ""
     assert "→" in lines[7]

@@ -34,7 +34,7 @@ def test_from_a_file_to_a_run(regard: Regard, pairs: Path, tmp_path: Path) -> No
     assert ran.code == 0, ran.err
     assert ran.err == ""
     lines = ran.out.splitlines()
-    assert lines[0] == f"{run}: {len(LINES) - 1} pairs to train on, 1 to validate, 10 and 10 tokens"
+    assert lines[0] == f"{run}: {len(LINES) - 1} pairs to train on, 1 to validate by greedy search, 10 and 10 tokens"
     assert re.fullmatch(r"[\d,]+ parameters on cpu, 1 thread; \d+ batch(es)? per epoch", lines[1])
     assert re.fullmatch(r"step 2 of 4  loss \d.\d{4}  [\d,]+ tokens/s  0:\d\d, 0:\d\d left", lines[2])
     assert re.fullmatch(r"step 2: bleu \S+  chrf \S+  nll \S+  \(the best so far\)", lines[3])

@@ -354,6 +354,10 @@ def test_a_damaged_run(regard: Regard, trained: Path, tmp_path: Path) -> None:
     ran = regard("translate", tmp_path, "a")
     assert ran.code == 2
     assert "best.safetensors is damaged or no safetensors file" in ran.err
+    assert ran.err.endswith("; or take other weights of the run: --weights last\n")
+    assert regard("translate", tmp_path, "a", "--weights", "last").code == 0
+    (tmp_path / "last.safetensors").unlink()
+    assert "--weights" not in regard("translate", tmp_path, "a").err
     (tmp_path / "tokens.source.json").write_text("{", encoding="utf-8")
     assert "tokens.source.json has changed since the training wrote it" in regard("translate", tmp_path, "a").err
 

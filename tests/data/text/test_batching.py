@@ -197,3 +197,14 @@ def test_samples_that_are_longer_than_a_batch_are_counted() -> None:
         "--batch 8 is less than the longest sample, of 10 tokens: 2 of 3 samples are longer and have a batch of their "
         "own each; raise --batch to 10 or lower --max-length"
     )
+
+
+def test_a_large_batch_that_holds_all_samples_gives_a_warning() -> None:
+    lengths = np.array([30_000, 20_000, 20_000])
+    assert long_sample_warnings([lengths], 70_003) == []
+    assert long_sample_warnings([np.array([3, 4])], 1 << 16) == []
+    (warning,) = long_sample_warnings([lengths], 10**12)
+    assert warning == (
+        "--batch 1,000,000,000,000 is more than all 3 samples together, 70,003 tokens: an epoch is one step, in which "
+        "all of them take memory at once; try --batch 30001"
+    )

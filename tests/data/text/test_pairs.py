@@ -70,6 +70,11 @@ def test_bad_bytes_are_found(tmp_path: Path) -> None:
     told([bare], "bare.tsv:1: a zero byte, at place 2, is that of UTF-16 or of no text; convert text, as in: iconv -f")
     mixed = put(tmp_path / "mixed.tsv", b"a\tb\n\xff\0\n")
     told([mixed], "mixed.tsv:2: byte 0xff at place 1 is not UTF-8; its zero bytes are those of UTF-16 or of no text")
+    random = put(tmp_path / "random", bytes(range(240, 10, -1)) + b"\n")
+    told(
+        [random, random],
+        "random:1: byte 0xf0 at place 1 is not UTF-8; its control characters are those of no text; name",
+    )
     for start, kind in (
         (b"\x89PNG\r\n\x1a\n", "a PNG image"),
         (b"\x1f\x8b\x08", "packed by gzip and has no suffix"),

@@ -84,6 +84,15 @@ def test_what_was_never_seen_is_unknown() -> None:
     assert characters.encode(["a☃"]) == [[*characters.encode(["a"])[0], UNK]]
     assert characters.decode(characters.encode(["a☃b"])[0]) == "a⁇b"
     assert words.decode(words.encode(["Two snowmen see"])[0]) == "Two ⁇ see"
+    assert characters.pieces_of("a☃b ") == ["a", "☃⁇", "b", "␣"]
+    assert words.pieces_of("Two snowmen see") == ["Two", "snowmen⁇", "see"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pieces_of_a_line_are_those_of_its_ids(kind: Kind) -> None:
+    tokens = VOCABULARIES[kind]
+    for line in (*LINES, ""):
+        assert tokens.pieces_of(line) == tokens.pieces(tokens.encode([line])[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

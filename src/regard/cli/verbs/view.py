@@ -189,13 +189,14 @@ def _served(image: "Path | Tensor | None") -> "Tensor | None":  # "c h w"
 
 def _read(options: ViewOptions) -> "tuple[Recording, Path | Tensor | None]":
     """The recording of the file or of the run, and the image that the model read."""
-    from regard.recording.recording import Recording
-    from regard.recording.storage.recording_file import NAME
-
     if not options.recording.exists():
         raise FileNotFoundError(
             f"there is no run or recording {options.recording}; regard record --out makes a recording"
         )
+    # PyTorch
+    from regard.recording.recording import Recording
+    from regard.recording.storage.recording_file import NAME
+
     if options.recording.is_dir() and not (options.recording / NAME).exists():
         if options.image is not None:
             raise ValueError(f"--image {options.image} is for a recording; for a run, name the image behind it")

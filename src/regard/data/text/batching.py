@@ -17,6 +17,8 @@ _POOL = 256
 # Lengths that differ by less than this count as equal when the other sequences are sorted: a little padding of one
 # sequence for much less of the others. Of 1 to 6, on pairs of sentences, 2 gave the fewest batches.
 _STEP = 2
+# A batch of fewer tokens may hold a small corpus without a warning.
+_LARGE = 1 << 16
 
 
 def plan_batches(
@@ -63,9 +65,14 @@ def plan_batches(
 
 
 def long_sample_warnings(lengths: Sequence[NDArray[np.integer]], tokens: int) -> list[str]:
-    """A sentence if samples are longer than a batch may be."""
+    """A sentence if samples are longer than a batch may be, or if a large batch holds all samples and more."""
     longest = _longest(lengths) + 1
-    count = int(np.count_nonzero(longest > tokens))
+    count, total = int(np.count_nonzero(longest > tokens)), int(longest.sum(dtype=np.int64))
+    if tokens > max(total, _LARGE):
+        return [
+            f"--batch {tokens:,} is more than all {len(longest):,} samples together, {total:,} tokens: an epoch is one "
+            f"step, in which all of them take memory at once; try --batch {max(total // 16, int(longest.max()))}"
+        ]
     if not count:
         return []
     return [

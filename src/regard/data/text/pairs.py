@@ -142,7 +142,8 @@ def read_lines(
                 yield decode_line(line, path, number)
             except ValueError:
                 # Latin-1 has no zero bytes; UTF-16 and other kinds of files have
-                if on_latin1 is None or b"\0" in line or (number == 1 and _signature(line) is not None):
+                is_binary = b"\0" in line or _is_binary(line) or (number == 1 and _signature(line) is not None)
+                if on_latin1 is None or is_binary:
                     raise
                 on_latin1(number)
                 yield line.rstrip(b"\r\n").decode("latin-1")
@@ -173,12 +174,20 @@ def decode_line(line: bytes, name: Path | str, number: int) -> str:
             way_out = "it is UTF-16; convert it, as in: iconv -f utf16 -t utf8"
         elif b"\0" in line:
             way_out = f"its zero bytes are those of {_ZERO_BYTES}"
+        elif _is_binary(line):
+            way_out = "its control characters are those of no text; name a text file in UTF-8"
         raise ValueError(
             f"{name}:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is not UTF-8; {way_out}"
         ) from error
     if "\0" in text:
         raise ValueError(f"{name}:{number}: a zero byte, at place {line.index(0) + 1}, is that of {_ZERO_BYTES}")
     return text
+
+
+def _is_binary(line: bytes) -> bool:
+    """Whether a line has more control characters than a text in any encoding: more than one of 50 bytes."""
+    controls = sum(byte < 32 and byte not in b"\t\r\n\f\x1b" for byte in line[:4096])
+    return 50 * controls > len(line[:4096])
 
 
 def _signature(line: bytes) -> str | None:

@@ -35,6 +35,9 @@ class TextTokenizer(Protocol):
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The text of each id for display."""
 
+    def pieces_of(self, line: str) -> list[str]:
+        """The text of each token of a line for display, of an unknown one, too."""
+
 
 class PromptTokenizer(Protocol):
     """Running text that a language model continues."""

@@ -160,6 +160,12 @@ class Tokenizer:
         """The text of each id for display: ▁ starts a word of bpe, ␣ is a space, � part of a character."""
         return [_LABELS[n] if n in _LABELS else _display(self._text_of(n)) for n in ids]
 
+    def pieces_of(self, line: str) -> list[str]:
+        """The text of each token of a line for display; ⁇ stands behind the text of an unknown one."""
+        ((ids, places),) = self.encode_with_offsets([line])
+        pieces = zip(ids, self.pieces(ids), places, strict=True)
+        return [_display(line[start:end]) + UNKNOWN if n == UNK else piece for n, piece, (start, end) in pieces]
+
     def token_text(self, n: int) -> str:
         """The text of one id, with its spaces; a part of a character has � in place of it."""
         text = self._text_of(n)

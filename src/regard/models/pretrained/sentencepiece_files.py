@@ -55,6 +55,10 @@ class MarianVocabulary:
         """The text of each id for display: ▁ starts a word."""
         return [self._pieces.get(n, "<unk>") for n in ids]
 
+    def pieces_of(self, line: str) -> list[str]:
+        """The text of each token of a line for display."""
+        return self.pieces(self.encode([line])[0])
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids, without padding and ends."""
         return "".join(self.pieces(n for n in ids if n not in self._marks)).replace(SPACE, " ").strip()

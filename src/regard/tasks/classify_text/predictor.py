@@ -18,6 +18,7 @@ from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
 from regard.common.suggestions import known
 from regard.common.wording import plural
+from regard.data.text.sentences import split_sentences
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
@@ -181,7 +182,11 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
     def label(self, recording: Recording, given: str, output: TextClasses) -> Recording:
         """Rows are hops, or the document and its sentences; columns are the tokens of the text."""
         (sentences,) = encode(self.tokenizer, [given], self.max_length).texts
-        keys = tuple(token for sentence in sentences for token in self.tokenizer.pieces(sentence))
+        pieces = [*map(self.tokenizer.pieces_of, split_sentences(given))]
+        if output.is_empty:
+            pieces = [self.tokenizer.pieces(sentences[0])]
+        # the last sentence that is read may be cut off
+        keys = tuple(piece for ids, some in zip(sentences, pieces, strict=False) for piece in some[: len(ids)])
         hops = max((item.shape[-2] for item in recording), default=0)
         queries = tuple(f"hop {n + 1}" for n in range(hops))
         if self.model.reads_sentences:

@@ -266,8 +266,8 @@ class Translator(Predictor[str, Translation]):
                     weights[n] = each[: len(targets[n]), : len(encoded[n]) + 1]
         source, target = self.vocabularies.source, self.vocabularies.target
         return [
-            TokenAlignment(target.pieces(tokens), each, source.pieces([*ids, source.special.eos]))
-            for ids, tokens, each in zip(encoded, targets, weights, strict=True)
+            TokenAlignment(target.pieces(tokens), each, [*source.pieces_of(line), *source.pieces([source.special.eos])])
+            for line, tokens, each in zip(lines, targets, weights, strict=True)
         ]
 
     def _weights(self, encoded: list[list[int]], targets: list[list[int]]) -> Tensor:  # -> "b t s"
@@ -284,9 +284,8 @@ class Translator(Predictor[str, Translation]):
         return TextAlignment(aligned.source, aligned.target, aligned.weights, texts, self.hard)
 
     def label(self, recording: Recording, given: str, output: Translation) -> Recording:
-        ids = self.vocabularies.source.encode([given])[0]
-        target = self.vocabularies.target
-        source = self.vocabularies.source.pieces([*ids, self.vocabularies.source.special.eos])
+        tokenizer, target = self.vocabularies.source, self.vocabularies.target
+        source = [*tokenizer.pieces_of(given), *tokenizer.pieces([tokenizer.special.eos])]
         pieces = target.pieces(output.best.with_eos)
         # the columns of a decoder's self-attention are the tokens that it has read: its own, one later
         has_self = any(item.kind == "self" and item.shape[-1] == len(pieces) for item in recording)

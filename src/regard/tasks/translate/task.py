@@ -85,7 +85,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
         valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
         _check_positions(task, valid_corpus)
         sizes = " and ".join(f"{len(side):,}" for side in sides)
-        summary = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate, {sizes} tokens"
+        summary = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate by greedy search, {sizes} tokens"
         summary += f"; {dropped}" if dropped.too_long or dropped.empty else ""
         if task.bleu not in (None, fingerprint.bleu):
             raise ValueError(
@@ -237,6 +237,8 @@ def evaluate_pairs(
     tokens = sum(len(ids) + 1 for ids in predictor.vocabularies.target.encode(translations))
     method = "greedy search" if options.beam == 1 else f"beam {options.beam}"
     facts: dict[str, Any] = {"beam": options.beam, "tokens_per_second": tokens / seconds}
+    if options.beam > 1:
+        method += "; the scores of the training are those of greedy search, --beam 1"
     notes = [f"{tokens / seconds:,.0f} tokens/s; {method}"]
     if "bleu" in scores:
         facts["signature"] = signature(pairs.answers, cut)
