@@ -6,11 +6,16 @@ characters. `python -m benchmarks.robustness.kills --tasks language-model --kill
 """
 
 import argparse
+import statistics
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from benchmarks.measured import About
 from benchmarks.spent import Spent
@@ -21,6 +26,7 @@ from regard.inference.evaluation import Evaluation
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 from regard.tasks.loading import load_run
 from regard.training.config import TrainingConfig
+from regard.training.run_folder import RECORD, RunRecord
 
 RESULTS = ROOT / "benchmarks" / "results" / "text"
 MEMORY = 128
@@ -32,7 +38,8 @@ tenth selects the best weights by its first 20,000 characters and is scored whol
 """,
     "war-and-peace": f"""\
 Transformer-XL of 4 layers of width 128 on characters, in segments of 128: with a memory of {MEMORY} characters, and
-without one. Both are trained for the same time and scored on the last tenth, segment by segment, each character once.
+without one. Both are trained for the same processor time and scored on the last tenth, segment by segment, each
+character once.
 """,
 }
 DATA: dict[str, dict[str, dict[str, Any]]] = {
@@ -42,8 +49,42 @@ DATA: dict[str, dict[str, dict[str, Any]]] = {
         for memory in (MEMORY, 0)
     },
 }
-LR = {"shakespeare": 2e-3, "war-and-peace": 1e-3}
-MINUTES = {"shakespeare": 5.0, "war-and-peace": 30.0}
+LR = 2e-3
+MINUTES = 5.0
+CPU_MINUTES = 8.0
+# steps that are timed to turn processor time into a number of steps; the first ones are left out
+_TIMED, _WARMUP = 16, 4
+
+
+def affordable_steps(task: LanguageModelConfig, seconds: float) -> int:
+    """The number of training steps in this much processor time, by the median of a few steps on one thread."""
+    with tempfile.TemporaryDirectory() as folder:
+        problem = task.prepare(Path(folder))
+    model = problem.build_model().train()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
+    times = []
+    for planned in problem.plan_epoch(0)[:_TIMED]:
+        start = time.process_time()
+        batch = problem.load_batch(planned, 0, 1)
+        assert batch is not None
+        loss = problem.loss(model, batch)
+        (loss.total / loss.count).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.process_time() - start)
+    return max(round(seconds / statistics.median(times[_WARMUP:] or times)), 1)
+
+
+def training_of(
+    task: LanguageModelConfig, training: TrainingConfig, run: Path, cpu_minutes: float | None
+) -> TrainingConfig:
+    """The training with as many steps as `cpu_minutes` afford; a run that was stopped keeps its own."""
+    if cpu_minutes is None:
+        return training
+    if (run / RECORD).exists():
+        return RunRecord.read(run).training
+    torch.set_num_threads(training.threads or 1)
+    return replace(training, minutes=None, steps=affordable_steps(task, 60 * cpu_minutes))
 
 
 def score(
@@ -60,11 +101,14 @@ def score(
     return evaluation, None if spent is None else spent.seconds
 
 
-def rows_of(name: str, found: dict[str, tuple[Evaluation, float | None]], training: TrainingConfig) -> list[Row]:
-    threads = f"{training.threads} thread{'s' * (training.threads != 1)}"
-    how = f"{training.minutes:g} minutes, {threads}"
+def rows_of(
+    name: str, found: dict[str, tuple[Evaluation, float | None]], trainings: dict[str, TrainingConfig]
+) -> list[Row]:
     rows = []
     for model, (evaluation, cpu) in found.items():
+        training = trainings[model]
+        end = f"{training.steps:,} steps" if training.minutes is None else f"{training.minutes:g} minutes"
+        how = f"{end}, {training.threads} thread{'s' * (training.threads != 1)}"
         nats, bits = evaluation.scores["nll"], evaluation.scores["bits per character"]
         bound = Bound("most", 1.85) if name == "shakespeare" else None
         unit = f"nats per character of {evaluation.count:,}"
@@ -72,29 +116,38 @@ def rows_of(name: str, found: dict[str, tuple[Evaluation, float | None]], traini
     if name == "war-and-peace":
         with_memory, without = (evaluation.scores["nll"] for evaluation, _ in found.values())
         gain = without - with_memory
-        rows.append(Row(f"{name}, gain of the memory", gain, "nats per character", Bound("least", 0.03), how, digits=3))
+        rows.append(Row(f"{name}, gain of the memory", gain, "nats per character", Bound("least", 0.03), "", digits=3))
     return rows
 
 
 def run(
-    name: str, path: Path, training: TrainingConfig, runs: Path, results: Path, say: Say, options: dict[str, Any]
+    name: str,
+    path: Path,
+    training: TrainingConfig,
+    cpu_minutes: float | None,
+    runs: Path,
+    results: Path,
+    say: Say,
+    options: dict[str, Any],
 ) -> Path:
     tasks = {
         model: LanguageModelConfig.of(**{"train": (path,), "tokens": "characters", **choices, **options})
         for model, choices in DATA[name].items()
     }
+    folders = {model: runs / f"{name}-{model.replace(' ', '-')}" for model in tasks}
+    trainings = {model: training_of(task, training, folders[model], cpu_minutes) for model, task in tasks.items()}
     found = {
-        model: score(f"{name}, {model}", task, training, runs / f"{name}-{model.replace(' ', '-')}", say)
-        for model, task in tasks.items()
+        model: score(f"{name}, {model}", task, trainings[model], folders[model], say) for model, task in tasks.items()
     }
-    rows = rows_of(name, found, training)
+    rows = rows_of(name, found, trainings)
     for row in rows:
         say(" | ".join(row.cells()))
-    command = f"python -m benchmarks.text.language_model --{name} FILE --minutes {training.minutes:g}"
+    end = f"--minutes {training.minutes:g}" if cpu_minutes is None else f"--cpu-minutes {cpu_minutes:g}"
+    command = f"python -m benchmarks.text.language_model --{name} FILE {end}"
     settings = {
         # the files without their paths
         "tasks": {model: {**task.to_json(), "train": name} for model, task in tasks.items()},
-        "training": asdict(training),
+        "training": {model: asdict(each) for model, each in trainings.items()},
         "scores": {model: dict(evaluation.scores) for model, (evaluation, _) in found.items()},
     }
     title = {"shakespeare": "Shakespeare", "war-and-peace": "War and Peace"}[name]
@@ -106,8 +159,9 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text.language_model", description=__doc__)
     parser.add_argument("--shakespeare", type=Path, metavar="FILE", help="the plays as one text, plain or .gz")
     parser.add_argument("--war-and-peace", type=Path, metavar="FILE", help="the novel as one text, plain or .gz")
-    parser.add_argument("--minutes", type=float, help="minutes per training (5 or 30)")
-    parser.add_argument("--lr", type=float, help="the peak of the learning rate (2e-3 or 1e-3)")
+    parser.add_argument("--minutes", type=float, help="minutes per training (5 for Shakespeare)")
+    parser.add_argument("--cpu-minutes", type=float, help="or minutes of processor time (8 for War and Peace)")
+    parser.add_argument("--lr", type=float, default=LR, help="the peak of the learning rate (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
     parser.add_argument(
         "--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="folder for the runs (%(default)s)"
@@ -115,17 +169,20 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     given = parser.parse_args(arguments)
     if (given.shakespeare is None) == (given.war_and_peace is None):
         parser.error("give --shakespeare FILE or --war-and-peace FILE")
+    if given.minutes is not None and given.cpu_minutes is not None:
+        parser.error("give --minutes or --cpu-minutes")
     name = "shakespeare" if given.war_and_peace is None else "war-and-peace"
-    training = TrainingConfig(**{**LanguageModelConfig.training, "minutes": MINUTES[name], "lr": LR[name]})
-    chosen = {"minutes": given.minutes, "lr": given.lr, "threads": given.threads}
-    training = replace(training, **{key: value for key, value in chosen.items() if value is not None})
+    cpu_minutes = CPU_MINUTES if name == "war-and-peace" and given.minutes is None else None
+    cpu_minutes = given.cpu_minutes or cpu_minutes
+    chosen = {"minutes": given.minutes or MINUTES, "lr": given.lr, "threads": given.threads}
+    training = TrainingConfig(**{**LanguageModelConfig.training, **chosen})
     try:
         path = given.shakespeare or given.war_and_peace
 
         def say(text: str) -> None:
             print(text, flush=True)
 
-        print("written:", run(name, path, training, given.runs, results, say, options))
+        print("written:", run(name, path, training, cpu_minutes, given.runs, results, say, options))
     except (Unfinished, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,5 +1,6 @@
 """The benchmark of language models: its scores, its bounds, its file."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ SMALL = {"width": 4, "heads": 2, "layers": 1, "segment": 16, "batch": 2, "valid_
 @pytest.mark.parametrize("name", ["shakespeare", "war-and-peace"])
 def test_scores_and_bounds(name: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat sat on the mat.\n" * 20)
-    args = [f"--{name}", str(tmp_path / "text.txt"), "--minutes", "0.0005", "--runs", str(tmp_path / "runs")]
+    end = "--minutes" if name == "shakespeare" else "--cpu-minutes"
+    args = [f"--{name}", str(tmp_path / "text.txt"), end, "0.0005", "--runs", str(tmp_path / "runs")]
     assert language_model.main(args, tmp_path / "results", **SMALL) == 0
     found = Result.read(tmp_path / "results" / f"{name}.json")
     if name == "shakespeare":
@@ -22,6 +24,12 @@ def test_scores_and_bounds(name: str, tmp_path: Path) -> None:
         with_memory, without, gain = (row.value for row in found.rows)
         assert gain == pytest.approx(without - with_memory)
         assert found.rows[0].unit == found.rows[1].unit == "nats per character of 48"
+        assert re.fullmatch(r"\d+ steps?, 1 thread", found.rows[0].how)
+        # a run that was stopped keeps its number of steps
+        assert language_model.main(args, tmp_path / "again", **SMALL) == 0
+        assert [row.how for row in Result.read(tmp_path / "again" / f"{name}.json").rows] == [
+            row.how for row in found.rows
+        ]
     assert str(tmp_path) not in (tmp_path / "results" / f"{name}.json").read_text()
 
 
@@ -29,5 +37,8 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         language_model.main([])
     assert "give --shakespeare FILE or --war-and-peace FILE" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        language_model.main(["--shakespeare", "x", "--minutes", "1", "--cpu-minutes", "1"])
+    assert "give --minutes or --cpu-minutes" in capsys.readouterr().err
     assert language_model.main(["--shakespeare", str(tmp_path / "none.txt")]) == 1
     assert "there is no file" in capsys.readouterr().err

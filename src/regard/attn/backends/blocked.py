@@ -24,8 +24,8 @@ from regard.kernels.dispatch import has_values, in_functorch_transform
 # queries per span of the flash path; in the general path, as many as keep the weights of a span within 2^22
 _ROWS = 64
 _WEIGHTS = 1 << 22
-# below this many weights the whole matrix is faster than its parts
-_SMALL = 1 << 20
+# below this many weights the whole matrix is faster than its parts; more where parts are computed again in backward
+_SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 21
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
@@ -52,7 +52,8 @@ def skip_reason(call: AttentionCall) -> str | None:
         return "one kernel computes it whole" + (
             ", and supports causality" if is_corner_causal else ": no block is known to be masked"
         )
-    if call.weights() < _SMALL:
+    is_recomputed = not _can_use_flash(call) and call.queries.requires_grad and torch.is_grad_enabled()
+    if call.weights() < (_SMALL_RECOMPUTED if is_recomputed else _SMALL):
         return f"only {call.weights()} weights: the whole matrix is faster than its parts"
     return None
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.terms.mask import insert_head_axes, offsets
-from regard.kernels.dispatch import has_values
+from regard.kernels.dispatch import has_values, values_are_readable
 
 
 class Bias(nn.Module):
@@ -138,6 +138,23 @@ def _gather_distances(by_distance: Tensor, index: Tensor) -> Tensor:  # "*b q n"
     return by_distance.expand(*leading, -1, -1).gather(-1, index.expand(*leading, -1, -1))
 
 
+def _is_consecutive(positions: Tensor) -> bool:
+    """Whether positions "n" that can be read ascend by one."""
+    if positions.ndim != 1 or not values_are_readable(positions):
+        return False
+    return torch.equal(positions, positions[0] + torch.arange(len(positions), device=positions.device))
+
+
+def _shift_rows(by_distance: Tensor, keys: int) -> Tensor:  # "*b q q+k-1" -> "*b q k"
+    """by_distance[..., i, q − 1 − i + j] for every pair, as a view: row i begins one column before the row above it
+    (the relative shift of Dai et al. 2019, appendix B).
+    """
+    by_distance = by_distance.contiguous()
+    *leading, rows, count = by_distance.shape
+    strides = (*by_distance.stride()[:-2], count - 1, 1)
+    return by_distance.as_strided((*leading, rows, keys), strides, by_distance.storage_offset() + rows - 1)
+
+
 class RelativeXL(Bias):
     """(q_i + v) · W R_{i−j} · scale, and the score gets q_i + u  (Dai et al. 2019, Transformer-XL, section 3.3).
 
@@ -168,6 +185,12 @@ class RelativeXL(Bias):
         return q + self.u.to(q.dtype)
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        if self.clamp is None and i.numel() and j.numel() and _is_consecutive(i) and _is_consecutive(j):
+            # distances descend along the keys of a query
+            greatest = int(i[-1] - j[0])
+            count = len(i) + len(j) - 1
+            by_distance = self._by_distance(q, greatest - torch.arange(count, device=i.device))
+            return _shift_rows(by_distance, len(j))
         distance = -_offsets(i, j, q)
         if self.clamp is not None:
             distance = distance.clamp(-self.clamp, self.clamp)
@@ -176,14 +199,15 @@ class RelativeXL(Bias):
         least = distance.amin()
         # if the greatest distance cannot be read, positions are assumed to be consecutive
         count = int(distance.amax() - least) + 1 if has_values(distance) else i.shape[-1] + j.shape[-1] - 1
-        distances = least + torch.arange(count, device=i.device)
+        return _gather_distances(self._by_distance(q, least + torch.arange(count, device=i.device)), distance - least)
+
+    def _by_distance(self, q: Tensor, distances: Tensor) -> Tensor:  # "*b h q d", "n" -> "*b h q n"
         heads, _, head_dim = self.u.shape
         q = q.to(checks.accumulate_dtype(q.dtype))
         waves = sinusoids(distances, self.position.in_features, q.dtype)
         relative = F.linear(waves, self.position.weight.to(q.dtype))
-        relative = relative.view(count, heads, head_dim).permute(1, 2, 0)  # (h, d, n)
-        by_distance = ((q + self.v.to(q.dtype)) * self.scale) @ relative
-        return _gather_distances(by_distance, distance - least)
+        relative = relative.view(len(distances), heads, head_dim).permute(1, 2, 0)  # (h, d, n)
+        return ((q + self.v.to(q.dtype)) * self.scale) @ relative
 
     def __repr__(self) -> str:
         heads, _, head_dim = self.u.shape
