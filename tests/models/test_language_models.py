@@ -1,11 +1,12 @@
 """What every language model keeps: steps and segments are the whole, hypotheses and prompts are texts of their own."""
 
 import copy
+import itertools
 from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.models.language_model_cases import ALL, WITH_MEMORY, B, T, V, built, gpt2, llama, texts, xl
+from tests.models.language_model_cases import ALL, RECURRENT, WITH_MEMORY, B, T, V, built, gpt2, llama, texts, xl
 from torch import Tensor
 
 import regard
@@ -253,6 +254,36 @@ def test_packed_texts_are_texts_of_their_own(positions: str) -> None:
     torch.testing.assert_close(packed, torch.cat(alone, 1))
 
 
+DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1]])
+
+
+@every
+@torch.no_grad()
+def test_a_document_does_not_depend_on_the_one_before(name: str) -> None:
+    """Rows of eleven tokens in one, two and four segments, in which documents begin at different places."""
+    model = built(ALL[name]).eval()
+    has_memory = name in WITH_MEMORY or name in RECURRENT
+    tokens = torch.randint(0, V, DOCUMENTS.shape, generator=torch.Generator().manual_seed(5))
+    others = torch.where(DOCUMENTS == 1, tokens, (tokens + 3) % V)
+
+    def run(tokens: Tensor, cuts: list[int]) -> Tensor:
+        numbers, memory, states = torch.cat([torch.full((2, 40), -1), DOCUMENTS], 1), None, []
+        for start, end in itertools.pairwise([0, *cuts, 11]):
+            output = model.hidden_states(tokens[:, start:end], memory, documents=numbers[:, : 40 + end])
+            memory = output.memory if has_memory else None
+            states.append(output.states)
+        return torch.cat(states, 1)
+
+    is_kept = DOCUMENTS == 1
+    for cuts in ([], [5], [2, 3, 8]):
+        got, other = run(tokens, cuts), run(others, cuts)
+        torch.testing.assert_close(got[is_kept], other[is_kept])
+        assert not torch.allclose(got[~is_kept], other[~is_kept])
+    # as a text of its own
+    alone = model.hidden_states(tokens[:1, 3:8]).states
+    torch.testing.assert_close(run(tokens, [])[:1, 3:8], alone, rtol=1e-5, atol=1e-6)
+
+
 def test_a_prompt_may_not_outgrow_learned_positions() -> None:
     model = gpt2(longest=5)().eval()
     told = (
@@ -296,8 +327,11 @@ def test_what_is_wrong_is_told() -> None:
     model = xl()()
     with pytest.raises(ValueError, match="memory must hold one Segment per layer, 2, got 1; pass the memory of"):
         model.hidden_states(texts(), model.init_memory()[:1])
-    with pytest.raises(ValueError, match="mask and positions are for texts without a memory; build .* memory=0"):
-        model.hidden_states(texts(), mask=regard.Causal())
+    with pytest.raises(ValueError, match="positions are for texts without a memory; build the model with memory=0"):
+        model.hidden_states(texts(), positions=torch.arange(T))
+    memory = model.hidden_states(texts()).memory
+    with pytest.raises(ValueError, match="documents must name those of 7 tokens and of 7 in the memory, got 7 numbers"):
+        model.hidden_states(texts(), memory, documents=torch.zeros(B, T, dtype=torch.long))
     with pytest.raises(ValueError, match="smoothing must be 0 for an adaptive softmax, got 0.1; build it without"):
         xl(cutoffs=[5])().token_loss(torch.zeros(2, 12), torch.tensor([1, 2]), smoothing=0.1)
     with pytest.raises(ValueError, match="prompt 2 has no tokens; begin it with the token that starts a text"):

@@ -111,8 +111,8 @@ class CausalStack(nn.Module):
     ) -> StackOutput:  # "b t d", positions "t" or "b t"
         """The states of a segment and the memory after it.
 
-        `mask` is combined with the causal one, such as Documents of packed texts, whose `positions` start anew; both
-        are for texts without a memory.
+        `mask` is combined with the causal one, such as Documents of packed texts; it counts the tokens of the memory
+        before those of x. `positions`, which start anew in each, are for texts without a memory.
         """
         if memory is None:
             memory = self.init_memory() if self.memory else ()
@@ -121,8 +121,8 @@ class CausalStack(nn.Module):
                 f"memory must hold one Segment per layer, {len(self.layers)}, got {len(memory)}; "
                 "pass the memory of the output before, or that of init_memory"
             )
-        if memory and (mask is not None or positions is not None):
-            raise ValueError("mask and positions are for texts without a memory; build the model with memory=0")
+        if memory and positions is not None:
+            raise ValueError("positions are for texts without a memory; build the model with memory=0")
         causal = Window(memory[0].keep - 1, 0) if memory and self.same_length else Causal()
         whole_mask = causal if mask is None else causal & mask
         both = None if positions is None else (positions, positions)

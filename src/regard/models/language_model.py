@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import Segment
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.mask import Mask
+from regard.attn.terms.mask import Documents, Mask
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalStack, CausalState, Memory
 from regard.layers.transformer import EncoderLayer, FeedForward, GatedFeedForward
@@ -41,8 +41,14 @@ class LanguageModel(nn.Module, ABC):
     output: nn.Linear | AdaptiveSoftmax
 
     @abstractmethod
-    def hidden_states(self, tokens: Tensor, memory: Any = None, need: Need = NOTHING) -> LanguageModelOutput:
-        """The inputs of the vocabulary layer at every token, "b t" -> "b t d", and the memory for the next segment."""
+    def hidden_states(
+        self, tokens: Tensor, memory: Any = None, need: Need = NOTHING, *, documents: Tensor | None = None
+    ) -> LanguageModelOutput:
+        """The inputs of the vocabulary layer at every token, "b t" -> "b t d", and the memory for the next segment.
+
+        `documents` "b n" are the numbers of the documents of the tokens, preceded by those of the tokens before them,
+        as many as the memory holds and one at least: a token does not depend on other documents than its own.
+        """
 
     @abstractmethod
     def init_memory(self, keep: int | None = None) -> Any:
@@ -104,10 +110,18 @@ class TransformerLanguageModel(LanguageModel):
         memory: Memory | None = None,
         need: Need = NOTHING,
         *,
+        documents: Tensor | None = None,
         mask: Mask | None = None,
         positions: Tensor | None = None,
     ) -> LanguageModelOutput:
-        """`mask` and `positions` are for packed texts: Documents, and positions "b t" that start anew in each."""
+        """`mask` and `positions` are for packed texts: Documents, and positions "b t" that start anew in each, as
+        `documents` computes them.
+        """
+        if documents is not None and mask is None:
+            t, m = tokens.shape[1], memory_length(memory)
+            mask = document_mask(documents, t, m)
+            if mask is not None and not (self.stack.memory or memory):
+                positions = positions_in_documents(documents[:, -t:])
         here = torch.arange(tokens.shape[1], device=tokens.device) if positions is None else positions
         x = self.embed(tokens, here)
         return LanguageModelOutput(*self.stack(x, memory, mask=mask, positions=positions, need=need))
@@ -119,6 +133,31 @@ class TransformerLanguageModel(LanguageModel):
         positions = state.next_position.expand(*state.next_position.shape[:-1], tokens.shape[1])
         states, state = self.stack.step(self.embed(tokens, positions), state)
         return Step(LazyLogits.of(self.output, states), state)
+
+
+def memory_length(memory: Memory | None) -> int:
+    """The number of tokens that a memory holds."""
+    states = memory[0].states if memory else None
+    return 0 if states is None else states.shape[-2]
+
+
+def document_mask(documents: Tensor, t: int, m: int) -> Documents | None:  # "b n"
+    """The mask of t tokens after m tokens of a memory; None if every row holds one document."""
+    if documents.shape[1] < t + m:
+        raise ValueError(
+            f"documents must name those of {t} tokens and of {m} in the memory, got {documents.shape[1]} numbers; "
+            f"give the last {t + m}"
+        )
+    ids = documents[:, documents.shape[1] - t - m :]
+    return None if bool((ids == ids[:, -1:]).all()) else Documents(ids, ids[:, m:])
+
+
+def positions_in_documents(documents: Tensor) -> Tensor:  # "b t" -> "b t"
+    """The number of tokens of the same document before each token of the row."""
+    places = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    is_first = torch.ones_like(documents, dtype=torch.bool)
+    is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return places - (places * is_first).cummax(1).values
 
 
 def init_weights(model: nn.Module, *, residual_std: float, std: float = 0.02) -> None:

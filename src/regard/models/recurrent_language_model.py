@@ -1,5 +1,6 @@
 """RecurrentLanguageModel: an LSTM or GRU that attends to the keys of its own past  (Daniluk et al. 2017)."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.rnn.cells import CELLS, init_orthogonal, run_torch, state_parts
-from regard.models.language_model import LanguageModel, LanguageModelOutput
+from regard.models.language_model import LanguageModel, LanguageModelOutput, document_mask
 
 # the name of a model that does not attend
 NO_ATTENTION = "none"
@@ -117,21 +118,45 @@ class RecurrentLanguageModel(LanguageModel):
         return RecurrentMemory(self.memory, tuple(tensors[:-1]), tensors[-1])
 
     def hidden_states(
-        self, tokens: Tensor, memory: RecurrentMemory | None = None, need: Need = NOTHING
+        self,
+        tokens: Tensor,
+        memory: RecurrentMemory | None = None,
+        need: Need = NOTHING,
+        *,
+        documents: Tensor | None = None,
     ) -> LanguageModelOutput:
         memory = self.init_memory() if memory is None else memory
-        outputs, cells = self._run(self.dropout(self.embedding(tokens)), memory.cells)
+        x = self.dropout(self.embedding(tokens))
+        outputs, cells = self._run_documents(x, memory.cells, documents)
         past = outputs[:, :0] if memory.outputs is None else memory.outputs.to(outputs.dtype)
         whole = torch.cat([past, outputs], 1)  # "b m+t h"
         m, t = past.shape[1], tokens.shape[1]
         positions = torch.arange(m + t, device=tokens.device)
+        mask: Mask = Window(memory.keep - 1, 0)
+        if documents is not None and (others := document_mask(documents, t, m)) is not None:
+            mask = mask & others
         # the query stands on the position before its own: it attends to the outputs before it
-        states, weights = self._predict(
-            outputs, whole, Window(memory.keep - 1, 0), (positions[m:] - 1, positions), need
-        )
+        states, weights = self._predict(outputs, whole, mask, (positions[m:] - 1, positions), need)
         kept = whole[:, max(m + t - memory.keep, 0) :].detach()
         after = replace(memory, cells=tuple(cell.detach() for cell in cells), outputs=kept)
         return LanguageModelOutput(states, after, () if weights is None else (weights.unsqueeze(1),))
+
+    def _run_documents(
+        self, x: Tensor, cells: Sequence[Tensor], documents: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:  # "b t d", "b n" -> "b t h"
+        """The same as `_run`, with a state of zeros where a document begins."""
+        t = x.shape[1]
+        if documents is None or documents.shape[1] <= t:
+            begins = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        else:
+            begins = documents[:, -t:] != documents[:, -t - 1 : -1]
+        cuts = begins.any(0).nonzero().flatten().tolist()
+        parts = []
+        for start, end in itertools.pairwise(sorted({0, *cuts, t})):
+            is_kept = ~begins[:, start].view(-1, 1, 1)
+            output, cells = self._run(x[:, start:end], [cell * is_kept for cell in cells])
+            parts.append(output)
+        return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)), tuple(cells)
 
     def _run(self, x: Tensor, cells: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:  # "b t d" -> "b t h"
         """The outputs of all steps, and the recurrent state after them, "b layers h" each."""

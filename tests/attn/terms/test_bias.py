@@ -56,6 +56,22 @@ def test_relative_xl(clamp: int | None) -> None:
             torch.testing.assert_close(got[:, :, row, key], want, atol=1e-5, rtol=1e-4)
 
 
+def test_consecutive_positions_are_shifted_and_others_gathered() -> None:
+    """Both ways have the same values and gradients, also for keys ahead of the query."""
+    bias = regard.RelativeXL(8, H, D).double()
+    i, j = torch.arange(5, 5 + Q), torch.arange(3, 3 + K)
+    order = torch.randperm(K, generator=torch.Generator().manual_seed(1))
+    upstream = torch.randn(2, H, Q, K).double()
+    found = []
+    for keys, columns in ((j, slice(None)), (j[order], order.argsort())):
+        q = torch.linspace(-1, 1, 2 * H * Q * D).double().view(2, H, Q, D).requires_grad_()
+        values = bias(q, i, keys, K)[..., columns]
+        gradients = torch.autograd.grad((values * upstream).sum(), [q, bias.v, bias.position.weight])
+        found.append((values, *gradients))
+    for shifted, gathered in zip(*found, strict=True):
+        torch.testing.assert_close(shifted, gathered)
+
+
 def test_local_gaussian() -> None:
     bias = regard.LocalGaussian(D, 3, window=4.0)
     q = torch.randn(2, H, Q, D)

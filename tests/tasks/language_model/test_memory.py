@@ -84,7 +84,7 @@ def test_rows_keep_their_own_memory(tmp_path: Path, text: Path) -> None:
         alone = [0.0] * 3
         for row in range(3):
             for n, each in enumerate(planned):
-                batch = load_segments(problem.stream, each, 8, row, 3)
+                batch = load_segments(problem.stream, each, 8, row, 3, problem.documents)
                 assert batch is not None
                 alone[n] += float(problem.loss(model, batch).total)
     assert alone == pytest.approx(together, rel=1e-4)

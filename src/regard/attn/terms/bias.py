@@ -162,6 +162,9 @@ class RelativeXL(Bias):
     shift. `clamp` is the greatest distance: farther keys have R of this distance.
     """
 
+    # u and v are biases of queries
+    no_weight_decay = ("u", "v")
+
     def __init__(
         self, dim: int, heads: int, head_dim: int, *, scale: float | None = None, clamp: int | None = None
     ) -> None:

@@ -8,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.text.special_tokens import EOS
+
 
 class PlannedSegments(NamedTuple):
     """A batch of rows that begin at these tokens of the stream."""
@@ -49,16 +51,31 @@ class SegmentBatch:
 
     tokens: Tensor  # "b t+1"
     is_first: bool
+    documents: Tensor  # "b m+t", the numbers of the documents of m tokens before, and of all tokens but the last
 
     def to(self, device: torch.device) -> "SegmentBatch":
-        return SegmentBatch(self.tokens.to(device), self.is_first)
+        return SegmentBatch(self.tokens.to(device), self.is_first, self.documents.to(device))
+
+
+def document_numbers(stream: NDArray[np.int32], before: int) -> NDArray[np.int64]:  # "n" -> "before + n"
+    """The number of the document of every token, which EOS begins; `before` tokens before the text belong to none."""
+    return np.concatenate([np.full(before, -1), np.cumsum(stream == EOS)])
 
 
 def load_segments(
-    stream: NDArray[np.int32], planned: PlannedSegments, segment: int, rank: int, world: int
+    stream: NDArray[np.int32],
+    planned: PlannedSegments,
+    segment: int,
+    rank: int,
+    world: int,
+    documents: NDArray[np.int64] | None = None,
 ) -> SegmentBatch | None:
+    """The rows rank::world; `documents` are `document_numbers` of the stream, None: with one token before it."""
     starts = planned.starts[rank::world]
     if not len(starts):
         return None
+    documents = document_numbers(stream, 1) if documents is None else documents
     tokens = np.stack([stream[start : start + segment + 1] for start in starts])
-    return SegmentBatch(torch.from_numpy(tokens).long(), planned.is_first)
+    before = len(documents) - len(stream)
+    numbers = np.stack([documents[start : start + before + segment] for start in starts])
+    return SegmentBatch(torch.from_numpy(tokens).long(), planned.is_first, torch.from_numpy(numbers))

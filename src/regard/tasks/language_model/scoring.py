@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.common.eval_mode import eval_mode
-from regard.models.language_model import LanguageModel
+from regard.models.language_model import LanguageModel, positions_in_documents
+from regard.tasks.language_model.data import document_numbers
 
 # tokens that are scored in one batch
 _BATCH_TOKENS = 4096
 
 
 class TokenScores(NamedTuple):
-    """−log p of all tokens but the first, and how many tokens of its window stand before each."""
+    """−log p of all tokens but the first, and how many tokens of its window and document stand before each."""
 
     nll: NDArray[np.float64]  # "n"
     context: NDArray[np.int64]  # "n"
@@ -61,7 +62,8 @@ def score_tokens(
             _score_segments(model, tokens, window, memory, scores, done)
         else:
             _score_windows(model, tokens, windows(len(stream), window, stride), scores, done)
-    return scores
+    own = positions_in_documents(_documents(tokens)[None, 1:-1])[0].numpy() + 1
+    return TokenScores(scores.nll, np.minimum(scores.context, own))
 
 
 def _score_segments(
@@ -74,8 +76,9 @@ def _score_segments(
 ) -> None:
     device = next(model.parameters()).device
     memory = None if keep is None else model.init_memory(keep)
+    documents = _documents(tokens).to(device)
     for _, start, end in windows(len(tokens), window, window):
-        output = model.hidden_states(tokens[None, start:end].to(device), memory)
+        output = model.hidden_states(tokens[None, start:end].to(device), memory, documents=documents[None, : end + 1])
         memory = output.memory
         _, nll = model.token_loss(output.states[0], tokens[start + 1 : end + 1].to(device))
         scores.nll[start:end] = nll.cpu().double().numpy()
@@ -91,11 +94,13 @@ def _score_windows(
     done: Callable[[int], object],
 ) -> None:
     device = next(model.parameters()).device
+    documents = _documents(tokens).to(device)
     size = max(_BATCH_TOKENS // (spans[0][2] - spans[0][0]), 1)
     for n in range(0, len(spans), size):
         batch = spans[n : n + size]
         ids = torch.stack([tokens[start : end + 1] for start, _, end in batch]).to(device)  # "b t+1"
-        states = model.hidden_states(ids[:, :-1]).states
+        numbers = torch.stack([documents[start : end + 1] for start, _, end in batch])
+        states = model.hidden_states(ids[:, :-1], documents=numbers).states
         is_new = torch.zeros_like(ids[:, 1:], dtype=torch.bool)
         for row, (_, first, end) in enumerate(batch):
             is_new[row, ids.shape[1] - 1 - (end - first) :] = True
@@ -104,6 +109,11 @@ def _score_windows(
         scores.nll[first:end] = nll.cpu().double().numpy()
         scores.context[first:end] = is_new.nonzero()[:, 1].cpu().numpy() + 1
         done(end)
+
+
+def _documents(tokens: Tensor) -> Tensor:  # "n" -> "1 + n"
+    """The number of the document of every token; one token before the text belongs to none."""
+    return torch.from_numpy(document_numbers(tokens.numpy(), 1))
 
 
 def summarize(scores: TokenScores, characters: int) -> dict[str, float]:

@@ -15,7 +15,14 @@ from regard.models.language_model import LanguageModel
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
-from regard.tasks.language_model.data import PlannedSegments, SegmentBatch, load_segments, num_rows, plan_segments
+from regard.tasks.language_model.data import (
+    PlannedSegments,
+    SegmentBatch,
+    document_numbers,
+    load_segments,
+    num_rows,
+    plan_segments,
+)
 from regard.tasks.language_model.evaluation import PROMPT, SAMPLE, check_options, evaluate_text
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 from regard.tasks.language_model.predictor import LanguageModelPredictor
@@ -41,6 +48,8 @@ class LanguageModelProblem(TrainingProblem[LanguageModel, SegmentBatch]):
     ) -> None:
         self.task, self.tokenizer, self.stream = task, tokenizer, stream
         self.valid_text, self.valid_stream = valid, token_stream(tokenizer, valid)
+        # the memory before a token, and the token whose document a recurrent state belongs to
+        self.documents = document_numbers(stream, max(getattr(task.model, "memory", 0), 1))
         rows = num_rows(len(stream), task.batch, task.segment)
         self.memory = RowMemory(rows) if task.model.has_memory else None
         scored = min(len(self.valid_stream) - 1, task.valid_tokens)
@@ -79,14 +88,14 @@ class LanguageModelProblem(TrainingProblem[LanguageModel, SegmentBatch]):
         return plan_segments(len(self.stream), task.batch, task.segment, task.seed, epoch, contiguous=contiguous)
 
     def load_batch(self, planned: PlannedSegments, rank: int, world: int) -> SegmentBatch | None:
-        return load_segments(self.stream, planned, self.task.segment, rank, world)
+        return load_segments(self.stream, planned, self.task.segment, rank, world, self.documents)
 
     def num_terms(self, batch: SegmentBatch) -> int:
         return batch.tokens[:, 1:].numel()
 
     def loss(self, model: LanguageModel, batch: SegmentBatch) -> Loss:
         memory = None if self.memory is None or batch.is_first else self.memory.load(model, batch.tokens.device)
-        output = model.hidden_states(batch.tokens[:, :-1], memory)
+        output = model.hidden_states(batch.tokens[:, :-1], memory, documents=batch.documents)
         if self.memory is not None:
             self.memory.store(model, output.memory)
         targets = batch.tokens[:, 1:].flatten()
