@@ -254,7 +254,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "no architecture": (
         "BertModel",
         lambda f: edit(f, architectures=[]),
-        "names no architecture; pass architecture= with one of BertModel, ",
+        r'names no architecture; write "architectures": \["…"\] into it, with one of BertModel, ',
     ),
     "a missing entry": (
         "BertModel",

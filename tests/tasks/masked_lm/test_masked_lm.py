@@ -114,7 +114,7 @@ def test_an_evaluation_reads_every_token_once_and_guesses_text_alone(problem: Ma
 
 
 def test_a_space_before_a_mask_belongs_to_the_masked_token(predictor: MaskedLMPredictor) -> None:
-    tokenizer, mask = predictor.tokenizer, len(predictor.tokenizer)
+    tokenizer, mask = predictor.texts.tokenizer, len(predictor.texts.tokenizer)
     (whole,) = [tokenizer.encode_text("the cat")]
     assert predictor.encode("the [MASK]").tokens == (BOS, *tokenizer.encode_text("the"), mask, EOS)
     assert tokenizer.token_text(whole[-1]) == " cat"
@@ -129,7 +129,7 @@ def test_a_space_before_a_mask_belongs_to_the_masked_token(predictor: MaskedLMPr
 
 def test_the_filled_text_has_the_likeliest_token_of_each_mask(predictor: MaskedLMPredictor) -> None:
     (output,) = predictor.predict(["the [MASK] sat [MASK]the"])
-    first, second = (predictor.tokenizer.token_text(each[0].token) for each in output.candidates)
+    first, second = (predictor.texts.tokenizer.token_text(each[0].token) for each in output.candidates)
     assert output.filled == f"the{first} sat{second}the"
     assert predictor.text(output).count(" | ") == 1
     assert [len(each) for each in predictor.json(output)["masks"]] == [5, 5]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import sentencepiece
 import torch
 import transformers
-from tests.models.pretrained.released import gpt2, llama, marian, with_large_weights
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tests.models.pretrained.released import bert, gpt2, llama, marian, with_large_weights
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 LINES = [
@@ -75,6 +75,39 @@ def spaced_pairs() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=library, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
 
 
+PIECES = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ",", ".", "un", "##happi"),
+    *("##ly", "a", "dog", "##s", "and", "it", "is", "good", "bad"),
+]
+
+
+def word_pieces() -> Any:
+    """BERT's kind: ## continues a word, and [CLS] and [SEP] stand around a text."""
+    library = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(PIECES)}, unk_token="[UNK]"))
+    library.normalizer = normalizers.BertNormalizer(lowercase=True)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece()
+    marks = [("[CLS]", 2), ("[SEP]", 3)]
+    library.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=marks
+    )
+    names = {f"{key}_token": f"[{key.upper()}]" for key in ("pad", "unk", "cls", "sep", "mask")}
+    return PreTrainedTokenizerFast(tokenizer_object=library, **names)
+
+
+def masked_folder(folder: Path, kind: str = "BertForMaskedLM") -> Released:
+    _start()
+    return save(folder, with_large_weights(bert(kind, vocab_size=len(PIECES)).eval()), word_pieces())
+
+
+def classifier_folder(folder: Path) -> Released:
+    _start()
+    names = {0: "good", 1: "bad", 2: "so-so"}
+    sizes = {"vocab_size": len(PIECES), "num_labels": 3, "id2label": names}
+    model = bert("BertForSequenceClassification", **sizes)
+    return save(folder, with_large_weights(model.eval()), word_pieces())
+
+
 def gpt2_folder(folder: Path) -> Released:
     _start()
     tokenizer = byte_pairs()
@@ -127,6 +160,13 @@ def marian_folder(folder: Path) -> Released:
 
 
 CASES: dict[str, Case] = {
+    "BertForMaskedLM": Case(masked_folder, "masked-lm", ("the [MASK] sat", "a [MASK] is [MASK]."), ("cat", "dog good")),
+    "BertForPreTraining": Case(
+        lambda folder: masked_folder(folder, "BertForPreTraining"),
+        "masked-lm",
+        ("[MASK]s sat", "it [MASK]"),
+        ("cat", "is"),
+    ),
     "MarianMTModel": Case(marian_folder, "translate", ("the cat sat", "a dog"), ("Hund", "ein Satz")),
     "GPT2LMHeadModel": Case(gpt2_folder, "language-model", ("the cat", "a dög sat on"), (" sat", " it"), "--tokens 9"),
     "LlamaForCausalLM": Case(

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tasks.pretrained.folders import Released, gpt2_folder, llama_folder, marian_folder
+import transformers
+from tests.tasks.pretrained.folders import PIECES, Released, gpt2_folder, llama_folder, marian_folder, masked_folder
 
 import regard
 from regard.tasks.language_model.options import GenerateText
+from regard.tasks.masked_lm.options import PredictMasked
 from regard.tasks.translate.options import PredictTranslations
 
 TEXTS = [
@@ -70,6 +72,36 @@ def test_the_loss_of_a_translator_is_theirs(tmp_path: Path) -> None:
         with torch.no_grad():
             want = made.model(**encoding).loss * encoding["labels"].numel()
         torch.testing.assert_close(found[n], want, rtol=1e-5, atol=1e-5)
+
+
+MASKED = ["the [MASK] sat", "a [MASK] is [MASK], Unhappily", "[MASK]", "dogs and cats [MASK] on the mat."]
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForPreTraining"])
+def test_candidates_are_those_of_fill_mask(kind: str, tmp_path: Path) -> None:
+    made = masked_folder(tmp_path, kind)
+    predictor = regard.load(tmp_path, device="cpu")
+    options = PredictMasked(top=len(PIECES) - 5)
+    outputs = predictor.predict(MASKED, options)
+    model = transformers.BertForMaskedLM.from_pretrained(tmp_path)
+    pipeline = transformers.FillMaskPipeline(model=model, tokenizer=made.tokenizer, top_k=len(PIECES))
+    for text, output in zip(MASKED, outputs, strict=True):
+        assert list(output.encoded.tokens) == made.tokenizer(text)["input_ids"]
+        masks = pipeline(text)
+        masks = [masks] if isinstance(masks[0], dict) else masks
+        for candidates, want in zip(output.candidates, masks, strict=True):
+            found = {each.token: each.probability for each in candidates}
+            assert found == pytest.approx(
+                {each["token"]: each["score"] for each in want if each["token"] > 4}, rel=1e-5
+            )
+            names = {each["token"]: each["token_str"] for each in want}
+            assert all(each.text == names[each.token] for each in candidates)
+        (alone,) = predictor.predict([text], options)
+        for candidates, same in zip(output.candidates, alone.candidates, strict=True):
+            assert [each.probability for each in same] == pytest.approx(
+                [each.probability for each in candidates], rel=1e-5
+            )
+    assert outputs[0].filled == f"the {outputs[0].candidates[0][0].text} sat".replace(" ##", "")
 
 
 PROMPTS = ["the cat", "a dög sat on", "K", "it it it", " two  spaces\n"]

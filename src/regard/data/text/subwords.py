@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer, utf8_errors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
@@ -200,11 +200,16 @@ class PretrainedSubwords(SubwordTokenizer):
         self._library.encode_special_tokens = True
 
     def subwords(self, texts: Sequence[str]) -> list[Subwords]:
-        encodings = self._library.encode_batch(list(texts), add_special_tokens=False)
+        with utf8_errors(texts):
+            encodings = self._library.encode_batch(list(texts), add_special_tokens=False)
         return [Subwords(list(each.ids), list(each.offsets)) for each in encodings]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [str(self._library.id_to_token(n)) for n in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens, special ones included."""
+        return str(self._library.decode(list(ids), skip_special_tokens=False))
 
     def to_json(self) -> str:
         return json.dumps({"kind": "pretrained", "tokenizer": json.loads(self._library.to_str())}, ensure_ascii=False)

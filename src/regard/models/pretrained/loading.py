@@ -99,7 +99,8 @@ def architecture_name(config: CheckpointConfig) -> str:
     name = names[0] if isinstance(names, list) and names else None
     if name is None:
         raise ValueError(
-            f"{config.folder / CONFIG} names no architecture; pass architecture= with one of {', '.join(ARCHITECTURES)}"
+            f'{config.folder / CONFIG} names no architecture; write "architectures": ["…"] into it, with one of '
+            f"{', '.join(ARCHITECTURES)}, or pass it to load_pretrained"
         )
     if name not in ARCHITECTURES:
         raise ValueError(

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
-from regard.common.wording import plural
+from regard.common.wording import plural, shortened
 from regard.data.text.text_tokenizer import PromptTokenizer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
@@ -83,10 +83,9 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         """The tokens of a prompt; raises if it is longer than the model reads and may not be cut."""
         encoded = encode_prompt(self.tokenizer, prompt, self.longest)
         if encoded.num_dropped and not self.cuts_prompts:
-            start = prompt if len(prompt) <= 40 else prompt[:39] + "…"
             raise ValueError(
-                f"the prompt {start!r} has {len(encoded.tokens) + encoded.num_dropped} tokens, and this model has "
-                f"{self.longest} positions; shorten it"
+                f"the prompt {shortened(prompt, 40)} has {len(encoded.tokens) + encoded.num_dropped} tokens, and "
+                f"this model has {self.longest} positions; shorten it"
             )
         return encoded
 

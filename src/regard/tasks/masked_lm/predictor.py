@@ -12,35 +12,15 @@ from torch import Tensor, nn
 from regard.attn.terms.mask import Lengths
 from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
-from regard.common.wording import plural
-from regard.data.text.masking import mask_token
-from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK
-from regard.data.text.tokenizer import Tokenizer
+from regard.common.wording import plural, shortened
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.bert import BERTMaskedLM
 from regard.recording.recording import Recording
+from regard.tasks.masked_lm.masked_texts import MASK, EncodedMasks, MaskedTexts
 from regard.tasks.masked_lm.options import PredictMasked
 
-# the mask as a user types it
-MASK = "[MASK]"
 # texts per batch
 _BATCH = 32
-
-
-@dataclass(frozen=True)
-class EncodedMasks:
-    """The tokens of a text between begin and end, and its masks among them.
-
-    With bpe a space before a mask belongs to the masked token, as it does to the tokens of words.
-    """
-
-    tokens: tuple[int, ...]
-    places: tuple[int, ...]
-    has_space: tuple[bool, ...]
-
-    @property
-    def num_unknown(self) -> int:
-        return self.tokens.count(UNK)
 
 
 @dataclass(frozen=True)
@@ -66,9 +46,9 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
 
     model: BERTMaskedLM
 
-    def __init__(self, model: BERTMaskedLM, tokenizer: Tokenizer, *, longest: int) -> None:
+    def __init__(self, model: BERTMaskedLM, texts: MaskedTexts, *, longest: int) -> None:
         """`longest` is the number of tokens that the model reads at once, begin and end included."""
-        self.model, self.tokenizer, self.longest = model, tokenizer, longest
+        self.model, self.texts, self.longest = model, texts, longest
 
     # Prediction
 
@@ -77,32 +57,19 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
 
     def encode(self, text: str) -> EncodedMasks:
         """The tokens of a text; raises if it has no mask, or more tokens than the model reads."""
-        parts = text.split(MASK)
-        if len(parts) == 1:
-            raise ValueError(f'the text {_start(text)!r} has no {MASK}; mark the token to guess: "the {MASK} sat"')
-        tokens, places, spaces = [BOS], [], []
-        for n, part in enumerate(parts):
-            if n:
-                places.append(len(tokens))
-                tokens.append(mask_token(self.tokenizer))
-            is_last = n == len(parts) - 1
-            has_space = not is_last and self.tokenizer.kind == "bpe" and part.endswith(" ")
-            if not is_last:
-                spaces.append(has_space)
-            tokens += self.tokenizer.encode_text(part[:-1] if has_space else part)
-        tokens.append(EOS)
-        if len(tokens) > self.longest:
+        encoded = self.texts.encode(text)
+        if len(encoded.tokens) > self.longest:
             raise ValueError(
-                f"the text {_start(text)!r} has {len(tokens)} tokens, begin and end included, and this model reads "
-                f"{self.longest}; shorten it"
+                f"the text {shortened(text, 40)} has {len(encoded.tokens)} tokens, begin and end included, and "
+                f"this model reads {self.longest}; shorten it"
             )
-        return EncodedMasks(tuple(tokens), tuple(places), tuple(spaces))
+        return encoded
 
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[FilledText]:
         options = PredictMasked() if options is None else options
-        check_top(options, len(self.tokenizer) - SPECIAL, "tokens")
+        check_top(options, len(self.texts.candidates), "tokens")
         encoded = [self.encode(text) for text in inputs]
         outputs: list[FilledText | None] = [None] * len(inputs)
         # texts of similar length together, so that little padding is computed
@@ -130,34 +97,24 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
 
     def _pad(self, encoded: Sequence[EncodedMasks]) -> tuple[Tensor, Tensor]:  # -> "b t", "b"
         lengths = [len(each.tokens) for each in encoded]
-        rows = [[*each.tokens, *[PAD] * (max(lengths) - len(each.tokens))] for each in encoded]
+        rows = [[*each.tokens, *[self.texts.pad] * (max(lengths) - len(each.tokens))] for each in encoded]
         return torch.tensor(rows, device=self.device), torch.tensor(lengths, device=self.device)
 
     def _filled(self, text: str, encoded: EncodedMasks, logits: Tensor, top: int) -> FilledText:  # logits "m v"
         """Candidates are tokens of text alone; their probabilities are among all tokens."""
-        probabilities = logits.cpu().double().softmax(-1)[:, SPECIAL : len(self.tokenizer)]
-        best = probabilities.topk(top, -1)
+        tokens = self.texts.candidates
+        best = logits.cpu().double().softmax(-1)[:, torch.as_tensor(tokens)].topk(top, -1)
         candidates = tuple(
             tuple(
-                Candidate(SPECIAL + n, self._display(SPECIAL + n, has_space), p)
-                for n, p in zip(tokens, row, strict=True)
+                Candidate(tokens[n], self.texts.display(tokens[n], has_space), p)
+                for n, p in zip(index, row, strict=True)
             )
-            for tokens, row, has_space in zip(
+            for index, row, has_space in zip(
                 best.indices.tolist(), best.values.tolist(), encoded.has_space, strict=True
             )
         )
-        first, *others = text.split(MASK)
-        filled = first
-        for each, has_space, part in zip(candidates, encoded.has_space, others, strict=True):
-            filled = (filled[:-1] if has_space else filled) + self.tokenizer.token_text(each[0].token) + part
+        filled = self.texts.fill(text, encoded, [each[0].token for each in candidates])
         return FilledText(encoded, candidates, filled)
-
-    def _display(self, token: int, has_space: bool) -> str:
-        """A token as it reads in place of the mask: ## joins a letter to the word before the space."""
-        (piece,) = self.tokenizer.pieces([token])
-        if not has_space:
-            return piece
-        return piece.removeprefix("▁") if piece.startswith("▁") else f"##{piece}" if piece[0].isalnum() else piece
 
     def text(self, output: FilledText) -> str:
         """Candidates with probabilities, separated by tabs; " | " separates masks."""
@@ -191,8 +148,7 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
     def _target_tokens(self, encoded: EncodedMasks, target: str) -> list[int]:
         words = [target] if len(encoded.places) == 1 else target.split()
         ids = [
-            self.tokenizer.encode_text(f" {word}" if has_space else word)
-            for word, has_space in zip(words, encoded.has_space, strict=False)
+            self.texts.word_tokens(word, has_space) for word, has_space in zip(words, encoded.has_space, strict=False)
         ]
         if len(words) != len(encoded.places) or any(len(each) != 1 for each in ids):
             raise ValueError(
@@ -213,8 +169,7 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
 
     def label(self, recording: Recording, given: str, output: FilledText) -> Recording:
         """Rows and columns are the tokens of the text."""
-        mask = mask_token(self.tokenizer)
-        pieces = tuple(MASK if token == mask else self.tokenizer.pieces([token])[0] for token in output.encoded.tokens)
+        pieces = tuple(self.texts.pieces(output.encoded.tokens))
         about = {**recording.about, "text": given, "said": self.text(output).replace("\t", ", "), "keys": "tokens"}
         return replace(recording, queries=pieces, keys=pieces, about=about)
 
@@ -244,7 +199,3 @@ class MaskedSession(PredictionSession):
         if self.picture is not None:
             notes.append(f"the attention is drawn in {self.picture}")
         return notes
-
-
-def _start(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"

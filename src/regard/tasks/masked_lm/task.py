@@ -21,8 +21,9 @@ from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, wri
 from regard.tasks.base import Progress, Task
 from regard.tasks.masked_lm.baseline import NeighbourCounts
 from regard.tasks.masked_lm.data import MaskedBatch, Masking, PlannedRows, plan_rows
+from regard.tasks.masked_lm.masked_texts import MASK, RunMaskedTexts
 from regard.tasks.masked_lm.options import EvaluateMaskedLM, MaskedLM
-from regard.tasks.masked_lm.predictor import MASK, MaskedLMPredictor
+from regard.tasks.masked_lm.predictor import MaskedLMPredictor
 from regard.tasks.masked_lm.scoring import score_masked
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
@@ -91,7 +92,7 @@ class MaskedLMProblem(TrainingProblem[BERTMaskedLM, MaskedBatch]):
 
     def validate(self, model: BERTMaskedLM) -> ValidationResult:
         scores = score_masked(model, self.valid_stream, self.masking, self.task.segment, self.counts)
-        predictor = MaskedLMPredictor(model, self.tokenizer, longest=self.task.segment)
+        predictor = MaskedLMPredictor(model, RunMaskedTexts(self.tokenizer), longest=self.task.segment)
         sample = next(iter(_samples(predictor, self.valid, 1)), "")
         return ValidationResult(scores.summary(), "accuracy", True, sample)
 
@@ -115,7 +116,8 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
 
     def predictor(self, folder: Path) -> MaskedLMPredictor:
         tokenizer = read_tokenizer(folder / _TOKENS)
-        return MaskedLMPredictor(build(self.config, tokenizer), tokenizer, longest=self.config.segment)
+        texts = RunMaskedTexts(tokenizer)
+        return MaskedLMPredictor(build(self.config, tokenizer), texts, longest=self.config.segment)
 
     def example(self, folder: Path) -> str | None:
         return next(iter(_examples(read(self.config).valid, self.config.segment)), None)
@@ -124,7 +126,7 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
         self, predictor: MaskedLMPredictor, folder: Path, options: EvaluateMaskedLM, progress: Progress
     ) -> Evaluation:
         documents, split = evaluation_documents(self.config, folder, options)
-        tokenizer = predictor.tokenizer
+        tokenizer = read_tokenizer(folder / _TOKENS)
         stream = token_stream(tokenizer, documents)
         progress(0, len(stream))
         start = time.perf_counter()
