@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 # the formats that are read; pillow knows more, one of which it hands to another program
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+# filters to resize with, as pillow names them
+RESAMPLING = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 _GREY = ("1", "L", "LA", "La")
 # modes without a known black and white, except "I" in files of the 16-bit formats, where it is 16-bit grey
 _WIDE_MODES, _GREY16_FORMATS = ("I", "F"), ("PNG", "PPM")
@@ -33,14 +35,16 @@ def read(
     source: Path | bytes,
     *,
     size: tuple[int, int] | None = None,
+    resample: str = "bilinear",
     mode: str | None = None,
     name: str | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> "NDArray[np.uint8]":  # "h w c"
     """The first image of a file or of its bytes, upright, on white where it is transparent.
 
-    `size` is (width, height) to resize to. `mode` is "L" or "RGB"; without one, a grey image is "L" and any other
-    "RGB". `name` names the image in errors, and `formats` are the formats that are read, as pillow names them.
+    `size` is (width, height) to resize to, `resample` the filter, a name of RESAMPLING. `mode` is "L" or "RGB"; without
+    one, a grey image is "L" and any other "RGB". `name` names the image in errors, and `formats` are the formats that
+    are read, as pillow names them.
     """
     import numpy as np
 
@@ -67,7 +71,7 @@ def read(
         mode = mode or ("L" if grey else "RGB")
         image = image if image.mode == mode else image.convert(mode)
         if size is not None:
-            image = image.resize(size, Image.Resampling.BILINEAR)
+            image = image.resize(size, Image.Resampling[resample.upper()])
         pixels = np.array(image, np.uint8)
     return pixels[..., None] if pixels.ndim == 2 else pixels
 

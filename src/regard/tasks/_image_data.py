@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.common import atomic_files, image_files
 from regard.common.dataclass_json import dataclass_from_file
+from regard.common.suggestions import known
 from regard.data.images.labelled import Images, digits, has_split, read_images
 from regard.data.splitting import relabel, stratified_split
 from regard.inference.evaluation import Evaluation
@@ -57,7 +58,8 @@ class ImageSource(Protocol):
 class ImageStats:
     """Shape, classes, mean and standard deviation of the training images, and their fingerprint.
 
-    `valid_sha256` is the fingerprint of validation images that have files of their own.
+    `valid_sha256` is the fingerprint of validation images that have files of their own. `resample` is the filter that
+    images are resized with.
     """
 
     channels: int
@@ -68,6 +70,7 @@ class ImageStats:
     spread: float
     sha256: str
     valid_sha256: str = ""
+    resample: str = "bilinear"
 
     def __post_init__(self) -> None:
         for name, most in (("channels", 4), ("height", _MAX_SIDE), ("width", _MAX_SIDE)):
@@ -75,6 +78,7 @@ class ImageStats:
                 raise ValueError(f"{name} must be from 1 to {most}, got {reprlib.repr(getattr(self, name))}")
         if not (0 <= self.mean <= 1 and 0 < self.spread <= 1):
             raise ValueError(f"mean and spread must be from 0 to 1, got {self.mean} and {self.spread}")
+        known("resample", self.resample, image_files.RESAMPLING)
 
     @staticmethod
     def of(images: Images) -> "ImageStats":
@@ -141,7 +145,8 @@ def read_pixels(source: Path | bytes, stats: ImageStats, **options: Any) -> NDAr
     `options` are those of `image_files.read`.
     """
     mode = "L" if stats.channels == 1 else "RGB"
-    return image_files.read(source, size=(stats.width, stats.height), mode=mode, **options)
+    size = (stats.width, stats.height)
+    return image_files.read(source, size=size, resample=stats.resample, mode=mode, **options)
 
 
 def initial_stats(folder: Path) -> ImageStats | None:

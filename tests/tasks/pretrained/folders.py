@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import sentencepiece
 import torch
 import transformers
-from tests.models.pretrained.released import bert, gpt2, llama, marian, with_large_weights
+from PIL import Image
+from tests.models.pretrained.released import bert, gpt2, llama, marian, vit, with_large_weights
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -21,7 +23,7 @@ LINES = [
 
 
 class Released(NamedTuple):
-    """A folder, with the model and the tokenizer that transformers made."""
+    """A folder, with the model and the tokenizer, or image processor, that transformers made."""
 
     folder: Path
     model: Any
@@ -108,6 +110,23 @@ def classifier_folder(folder: Path) -> Released:
     return save(folder, with_large_weights(model.eval()), word_pieces())
 
 
+def vit_folder(folder: Path, **processing: Any) -> Released:
+    _start()
+    names = {0: "cat", 1: "dog", 2: "cat", 3: "owl", 4: "crane"}
+    model = vit("ViTForImageClassification", image_size=12, patch_size=4, num_channels=3, id2label=names)
+    made = save(folder, with_large_weights(model.eval(), 0.3), None)
+    mean_std = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}
+    processor = transformers.ViTImageProcessorPil(size={"height": 12, "width": 12}, **{**mean_std, **processing})
+    processor.save_pretrained(folder)
+    return made._replace(tokenizer=processor)
+
+
+def write_image(path: Path, size: tuple[int, int] = (30, 21)) -> Path:
+    draw = np.random.default_rng(len(path.name))
+    Image.fromarray(draw.integers(0, 255, (*size, 3), np.uint8)).save(path)
+    return path
+
+
 def gpt2_folder(folder: Path) -> Released:
     _start()
     tokenizer = byte_pairs()
@@ -167,6 +186,7 @@ CASES: dict[str, Case] = {
         ("[MASK]s sat", "it [MASK]"),
         ("cat", "is"),
     ),
+    "ViTForImageClassification": Case(vit_folder, "classify-image", ("IMAGE", "IMAGE"), ("owl", "dog")),
     "MarianMTModel": Case(marian_folder, "translate", ("the cat sat", "a dog"), ("Hund", "ein Satz")),
     "GPT2LMHeadModel": Case(gpt2_folder, "language-model", ("the cat", "a dög sat on"), (" sat", " it"), "--tokens 9"),
     "LlamaForCausalLM": Case(

@@ -6,10 +6,22 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tests.tasks.pretrained.folders import PIECES, Released, gpt2_folder, llama_folder, marian_folder, masked_folder
+from PIL import Image
+from tests.tasks.pretrained.folders import (
+    PIECES,
+    Released,
+    gpt2_folder,
+    llama_folder,
+    marian_folder,
+    masked_folder,
+    vit_folder,
+    write_image,
+)
 
 import regard
-from regard.tasks.language_model.options import GenerateText
+from regard.tasks._image_options import PredictImageClasses
+from regard.tasks.language_model.options import EvaluateLanguageModel, GenerateText
+from regard.tasks.loading import load_run
 from regard.tasks.masked_lm.options import PredictMasked
 from regard.tasks.translate.options import PredictTranslations
 
@@ -104,6 +116,30 @@ def test_candidates_are_those_of_fill_mask(kind: str, tmp_path: Path) -> None:
     assert outputs[0].filled == f"the {outputs[0].candidates[0][0].text} sat".replace(" ##", "")
 
 
+@pytest.mark.parametrize(
+    "processing",
+    [{}, {"resample": 3}, {"do_normalize": False}, {"rescale_factor": 1 / 127.5}, {"do_rescale": False}],
+    ids=str,
+)
+@torch.no_grad()
+def test_classes_of_images_are_theirs(processing: dict[str, Any], tmp_path: Path) -> None:
+    made = vit_folder(tmp_path, **processing)
+    predictor = regard.load(tmp_path, device="cpu")
+    paths = [write_image(tmp_path / f"{'a' * n}.png") for n in range(1, 4)]
+    inputs = [predictor.read(str(path)) for path in paths]
+    outputs = predictor.predict(inputs, PredictImageClasses(top=5))
+    for path, given, output in zip(paths, inputs, outputs, strict=True):
+        pixels = made.tokenizer(Image.open(path), return_tensors="pt")["pixel_values"]
+        want = made.model(pixel_values=pixels).logits[0]
+        found = predictor.classify(predictor.tensor([given]))[0][0]
+        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5 * float(want.abs().max()))
+        names = ["cat (0)", "dog", "cat (2)", "owl", "crane"]
+        assert dict(output.classes) == pytest.approx(dict(zip(names, want.softmax(-1).tolist(), strict=True)), rel=1e-4)
+    assert [each.classes[0][0] for each in predictor.predict(inputs[::-1])][::-1] == [
+        each.classes[0][0] for each in outputs
+    ]
+
+
 PROMPTS = ["the cat", "a dög sat on", "K", "it it it", " two  spaces\n"]
 
 
@@ -164,9 +200,6 @@ def test_perplexity_is_that_of_their_loss(tmp_path: Path) -> None:
     made = gpt2_folder(tmp_path / "model")
     file = tmp_path / "text.txt"
     file.write_text("the cat sat on the mat\n")
-    from regard.tasks.language_model.options import EvaluateLanguageModel
-    from regard.tasks.loading import load_run
-
     loaded = load_run(tmp_path / "model", device="cpu")
     evaluation = loaded.evaluate(EvaluateLanguageModel(test=(file,)), lambda done, count: None)
     ids = torch.tensor([[0, *made.tokenizer(file.read_text())["input_ids"]]])

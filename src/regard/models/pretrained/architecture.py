@@ -29,6 +29,17 @@ class Architecture:
     prepare: Callable[[Any], None] = lambda model: None  # sets parameters that no tensor holds
 
 
+def class_names(config: CheckpointConfig, count: int) -> list[str]:
+    """The names of the classes by id2label; a name that several classes have is followed by the number of each."""
+    labels = config.values.get("id2label") or {str(n): f"LABEL_{n}" for n in range(count)}
+    if not isinstance(labels, dict) or set(labels) != {str(n) for n in range(count)}:
+        raise ValueError(
+            f"id2label of {config.folder / CONFIG} must name the classes 0 to {count - 1}, each once; correct the file"
+        )
+    names = [str(labels[str(n)]) for n in range(count)]
+    return [name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names)]
+
+
 ACTIVATIONS: dict[str, Callable[[], Activation]] = {
     "gelu": nn.GELU,
     "gelu_new": lambda: nn.GELU("tanh"),
