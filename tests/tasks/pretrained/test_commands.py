@@ -1,0 +1,194 @@
+"""Every command that takes a run takes a released folder of every supported architecture as well."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from tests.serve.conftest import visit
+from tests.tasks.cases import request_body
+from tests.tasks.pretrained.folders import CASES, write_image
+
+import regard
+from regard.cli.main import main
+from regard.inference.limits import Limits
+from regard.inference.predictor import record_run
+from regard.models.pretrained import ARCHITECTURES
+from regard.tasks.loading import load_run
+from regard.tasks.pretrained import RELEASED
+from regard.tasks.registry import TASKS, read_config
+
+every_architecture = pytest.mark.parametrize("name", CASES)
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended")
+
+
+def test_no_task_is_left_out() -> None:
+    assert {case.task for case in CASES.values()} == set(RELEASED)
+    assert {ARCHITECTURES[name.partition(",")[0]].task for name in CASES} == set(RELEASED)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of an architecture; tests read it and leave it as it is."""
+    path = tmp_path_factory.mktemp("released")
+
+    def folder(name: str) -> Path:
+        if not (path / name).exists():
+            CASES[name].make(path / name)
+            write_image(path / name / "random.png")
+        return path / name
+
+    return folder
+
+
+def inputs(name: str, folder: Path) -> list[str]:
+    return [str(folder / "random.png") if given == "IMAGE" else given for given in CASES[name].inputs]
+
+
+@every_architecture
+def test_predict(name: str, released: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = released(name)
+    given = inputs(name, folder)
+    more = CASES[name].predict.split()
+    assert read_config(folder).name == CASES[name].task
+    capsys.readouterr()
+    assert main(["predict", str(folder), *given, *more]) == 0
+    # bytes that are drawn at random may be signs at which splitlines splits
+    assert capsys.readouterr().out.count("\n") == len(given)
+    assert main(["predict", str(folder), *given, *more, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.rstrip("\n").split("\n")]
+    predictor = regard.load(folder, device="cpu")
+    assert [line[predictor.input_key] for line in lines] == given
+    assert not predictor.model.training
+    read_inputs = [predictor.read(argument) for argument in given]
+    together = predictor.predict(read_inputs)
+    alone = [predictor.predict([each], first=n)[0] for n, each in enumerate(read_inputs)]
+    assert [predictor.text(output) for output in together] == [predictor.text(output) for output in alone]
+
+
+@every_architecture
+def test_predict_draws(name: str, released: Callable[[str], Path], tmp_path: Path) -> None:
+    picture = tmp_path / "picture.png"
+    folder = released(name)
+    more = CASES[name].predict.split()
+    assert main(["predict", str(folder), inputs(name, folder)[0], *more, "--picture", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@every_architecture
+def test_loss_is_differentiable(name: str, released: Callable[[str], Path]) -> None:
+    folder = released(name)
+    predictor = regard.load(folder, device="cpu")
+    given = [predictor.read(argument) for argument in inputs(name, folder)]
+    targets = CASES[name].targets
+    loss = predictor.loss(given, targets)
+    assert loss.isfinite().all()
+    alone = torch.stack([predictor.loss(given[n : n + 1], targets[n : n + 1])[0] for n in range(2)])
+    torch.testing.assert_close(loss, alone, rtol=1e-4, atol=1e-5)
+    loss.sum().backward()
+    assert any(p.grad is not None and p.grad.any() for p in predictor.model.parameters())
+    if predictor.embedding is not None:
+        assert predictor.embeddings(given).ndim == 3
+
+
+@every_architecture
+def test_recordings_have_the_tokens_as_labels(name: str, released: Callable[[str], Path]) -> None:
+    folder = released(name)
+    predictor = regard.load(folder, device="cpu")
+    recorded = record_run(predictor, predictor.read(inputs(name, folder)[0]), run="released")
+    assert len(recorded.recording)
+    assert all(item.verified for item in recorded.recording)
+    if TASKS[CASES[name].task].input_kind == "image":
+        assert {item.grid for item in recorded.recording} == {(3, 3)}
+        return
+    keys = recorded.recording.keys
+    assert keys is not None
+    marks = {"translate": "▁the", "language-model": "[Ġ▁].+", "masked-lm": r"\[MASK\]", "classify-text": "##ly"}
+    assert any(re.fullmatch(marks[CASES[name].task], key) for key in keys), keys
+
+
+@every_architecture
+def test_record_and_view(
+    name: str, released: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = released(name)
+    given = inputs(name, folder)[0]
+    out = tmp_path / "recording.safetensors"
+    assert main(["record", str(folder), given, "--out", str(out)]) == 0
+    assert main(["view", str(out)]) == 0
+    assert main(["view", str(folder), given, "--out", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+@every_architecture
+def test_serve(name: str, released: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = released(name)
+    config, loaded = TASKS[CASES[name].task], load_run(folder, device="cpu")
+    if not config.is_served:
+        assert main(["serve", str(folder)]) == 2
+        assert "which is not served; use regard predict" in capsys.readouterr().err
+        return
+    endpoint = loaded.predictor.endpoint(Limits(), run="released", step=loaded.step)
+    given = inputs(name, folder)
+
+    async def act(client: httpx.AsyncClient) -> list[httpx.Response]:
+        bodies: list[Any] = [request_body(config.input_kind, each) for each in given]
+        if name in ("GPT2LMHeadModel", "LlamaForCausalLM"):
+            bodies += [{"text": given[0], "tokens": 9}, {"text": given[0], "tokens": 9, "stream": True}]
+        if name == "MarianMTModel":
+            bodies += [{"text": given[0], "beam": 3, "nbest": 2, "alignment": True}]
+        posts = [await client.post(f"/v1/{endpoint.name}", json=body) for body in bodies]
+        return [*posts, await client.get("/v1/model"), await client.get("/")]
+
+    *answers, about, page = visit(endpoint, act)
+    assert [answer.status_code for answer in answers] == [200] * len(answers), [answer.text for answer in answers]
+    assert about.json()["parameters"] > 0
+    assert page.status_code == 200
+    if name == "MarianMTModel":
+        best, second = answers[-1].json()["answers"][0]["translations"]
+        assert best["score"] >= second["score"]
+        assert best["alignment"]["source"][0] == "▁the"
+    if name == "GPT2LMHeadModel":
+        whole, streamed = (answer for answer in answers[-2:])
+        assert json.dumps(whole.json()["answers"][0]["texts"][0]["text"], ensure_ascii=False) in streamed.text
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "score"),
+    [
+        ("MarianMTModel", {"pairs.tsv": "the cat sat\tHund\na dog\tein Satz\n"}, "bleu"),
+        ("GPT2LMHeadModel", {"text.txt": "the cat sat on the mat\n"}, "perplexity"),
+    ],
+)
+def test_evaluate(
+    name: str,
+    files: dict[str, str],
+    score: str,
+    released: Callable[[str], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    given = ["evaluate", str(released(name)), "--test", *(str(tmp_path / file) for file in files)]
+    capsys.readouterr()
+    assert main([*given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert score in found["scores"]
+    assert (found["weights"], found["step"]) == ("released", 0)
+    assert main(given) == 0
+    assert "; released weights\n" in capsys.readouterr().out
+
+
+def test_verbs_of_one_task(released: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["translate", str(released("MarianMTModel")), "the cat sat", "--beam", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert main(["generate", str(released("GPT2LMHeadModel")), "the cat", "--tokens", "5"]) == 0
+    assert capsys.readouterr().out.startswith("the cat")
+    assert main(["translate", str(released("GPT2LMHeadModel")), "the cat"]) == 2
+    assert "is a run of language-model, and regard translate is for runs of translate" in capsys.readouterr().err
