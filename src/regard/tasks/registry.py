@@ -55,8 +55,15 @@ def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
 
 
 def is_released(folder: Path) -> bool:
-    """Whether a folder holds a model in transformers' layout, and no run."""
-    return (folder / _RELEASED).exists() and not (folder / RECORD).exists()
+    """Whether a folder holds a model in transformers' layout, and no run; raises if a folder holds neither."""
+    if (folder / RECORD).exists() or not folder.is_dir():
+        return False
+    if not (folder / _RELEASED).exists() and not any(folder.glob(f"*/{RECORD}")):
+        raise FileNotFoundError(
+            f"{folder} holds neither {RECORD}, of a training, nor {_RELEASED}, of a model in transformers' layout; "
+            "name the folder of one of them"
+        )
+    return (folder / _RELEASED).exists()
 
 
 def read_config(folder: Path) -> TaskConfig:

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,10 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return safetensors_files.read_tensors(path, "checkpoint")
     try:
-        values = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # about pickles of a protocol that torch does not write: what it cannot read is an error
+            warnings.simplefilter("ignore", UserWarning)
+            values = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         refused = re.search(r"GLOBAL ([\w.]+)", str(error))
         content = f"the Python object {refused[1]}" if refused else "more than tensors"
