@@ -60,6 +60,12 @@ CASES: dict[str, Case] = {
         ("dot", "additive"),
         ("same", "other"),
     ),
+    "answer": Case(
+        "--train STORIES --width 6 --hops 2 --restarts 2 --memory 8 --batch 16",
+        ("Al went to a.\nBo went to b.\nWhere is Al?", "Bo went to c. Al went to b. Where is Bo?"),
+        ("dot", "additive"),
+        ("a", "c"),
+    ),
     "language-model": Case(
         "--train LINES --model transformer-xl --memory 9 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
         ("a good film", "bad"),
@@ -94,6 +100,9 @@ def write_files(folder: Path) -> None:
     (folder / "columns.tsv").write_text("".join("\n".join(row) + "\n\n" for row in rows))
     matched = [f"{('same', 'other')[n % 2]}\t{line}\t{line[:: 1 - 2 * (n % 2)]}\n" for n, line in enumerate(words)]
     (folder / "sentences.tsv").write_text("".join(matched))
+    moves = [(each.split()[0], each.split()[2]) for each in words]
+    rows_of_stories = [f"1 Al went to {a}.\n2 Bo went to {b}.\n3 Where is Al?\t{a}\t1\n" for a, b in moves]
+    (folder / "stories_train.txt").write_text("".join(rows_of_stories))
     (folder / "lines.txt").write_text("".join(f"{line[::-1]}\n" for line in texts))
 
 
@@ -107,6 +116,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "COLUMNS": "columns.tsv",
         "LINES": "lines.txt",
         "SENTENCES": "sentences.tsv",
+        "STORIES": "stories_train.txt",
     }
     return [str(folder / paths[word]) if word in paths else word for word in arguments.split()]
 

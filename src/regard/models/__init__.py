@@ -11,6 +11,7 @@ from regard.models.language_model import LanguageModel
 from regard.models.llama import Llama
 from regard.models.matching.decomposable import Decomposable
 from regard.models.matching.esim import ESIM
+from regard.models.memn2n import MemN2N
 from regard.models.ram import RAM
 from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.row_reader import RowReader
@@ -46,6 +47,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "recurrent-tagger": RecurrentTagger,
     "transformer-tagger": TransformerTagger,
     "window-tagger": WindowTagger,
+    "memn2n": MemN2N,
     "decomposable": Decomposable,
     "esim": ESIM,
 }
@@ -66,6 +68,7 @@ __all__ = [
     "Decomposable",
     "HierarchicalAttention",
     "Llama",
+    "MemN2N",
     "RecurrentLanguageModel",
     "RowReader",
     "SelfAttentionGAN",

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from regard.tasks.answer.options import Answer
 from regard.tasks.base import TaskConfig
 from regard.tasks.caption.options import Caption
 from regard.tasks.classify_image.options import ClassifyImage
@@ -24,6 +25,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "classify-text": ClassifyText,
     "tag": Tag,
     "match": Match,
+    "answer": Answer,
     "language-model": LanguageModelConfig,
     "masked-lm": MaskedLM,
 }

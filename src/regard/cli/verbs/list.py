@@ -63,9 +63,15 @@ def _models() -> dict[str, str]:
 
 
 def _data() -> dict[str, str]:
-    from regard.data.embedded import EMBEDDED, MATCHED, PICTURES, RUNNING_TEXTS, TAGGED, TEXTS
+    from regard.data.embedded import EMBEDDED, MATCHED, PICTURES, RUNNING_TEXTS, STORIES, TAGGED, TEXTS
 
     pairs = {name: dataset.about for name, dataset in EMBEDDED.items()}
     return (
-        pairs | {name: dataset.about for name, dataset in TEXTS.items()} | TAGGED | MATCHED | RUNNING_TEXTS | PICTURES
+        pairs
+        | {name: dataset.about for name, dataset in TEXTS.items()}
+        | TAGGED
+        | MATCHED
+        | STORIES
+        | RUNNING_TEXTS
+        | PICTURES
     )

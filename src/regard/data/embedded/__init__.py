@@ -73,6 +73,9 @@ MATCHED = {
     "quantifiers": "two sentences with quantifiers -> whether the first entails or contradicts the second; to match"
 }
 
+# descriptions of stories with questions that need no download; the task that uses them loads them
+STORIES = {"stories": "people, places and things in a small world -> where, who, how many, in six tasks; to answer"}
+
 # descriptions of running text that needs no download; `embedded.manual` reads it
 RUNNING_TEXTS = {"manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)"}
 

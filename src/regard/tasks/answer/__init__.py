@@ -1,0 +1,1 @@
+"""The task answer: questions about stories."""

@@ -1,0 +1,161 @@
+"""The options of the task answer and of its model.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import check_at_least, check_choices, check_share, check_split
+from regard.common.option_fields import left_open
+from regard.tasks._text_options import ServeTextInputs
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.models.memn2n import MemN2N
+    from regard.tasks.answer.task import AnswerTask
+
+
+@dataclass(frozen=True)
+class MemN2NOptions(ModelOptions):
+    """An end-to-end memory network  (Sukhbaatar et al. 2015)."""
+
+    attention: str = "dot"
+    """How a hop attends to the sentences: the paper's dot product, or another mechanism that reads values."""
+    width: int = left_open()
+    """The width of word vectors."""
+    hops: int = 3
+    """How often the memory is read."""
+    tying: Literal["adjacent", "layer-wise"] = "adjacent"
+    """Whether a hop reads by the vectors that the hop before it returned, or all hops have the same vectors."""
+    position: Literal["paper", "code", "none"] = "paper"
+    """The code of word order: that of the paper, that of the authors' code, or none, a bag of words."""
+    nonlinear: bool = False
+    """A relu behind every hop."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"width": 32, "hops": 3})
+
+    def build(self, vocabulary: int, answers: Sequence[int], *, memory: int, restarts: int) -> MemN2N:
+        from regard.models.memn2n import MemN2N
+
+        return MemN2N(
+            vocabulary,
+            answers,
+            width=self.width,
+            hops=self.hops,
+            memory=memory,
+            tying=self.tying,
+            position=self.position,
+            attention=self.attention,
+            nonlinear=self.nonlinear,
+            restarts=restarts,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateAnswers:
+    """Options of `regard evaluate` for questions."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without test files, test is the same as valid."""
+    test: tuple[Path, ...] = ()
+    """Other questions: a file per task of the run, named like it, or a folder of them."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class Answer(TaskConfig):
+    """Answer questions about stories: files of bAbI, or an embedded world, train one memory network per task."""
+
+    name: ClassVar[str] = "answer"
+    summary: ClassVar[str] = "answer questions about stories: your own files of bAbI, or a small world"
+    unit: ClassVar[str] = "questions"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "stories"
+    budgets: ClassVar[dict[str, Budget]] = {"stories": Budget(minutes=3.0), "files": Budget(minutes=15.0)}
+    metrics: ClassVar[dict[str, bool]] = {"error": False, "failed tasks": False, "support": True, "nll": False}
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 5e-3,
+        "schedule": "cosine",
+        "warmup": 50,
+        "clip": 40.0,
+        "validate_every": 500,
+        "save_every": 500,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "stories": {"width": 32, "batch": 32, "linear_epochs": 8, "restarts": 3},
+        "files": {"width": 32, "batch": 64, "linear_epochs": 5, "restarts": 3},
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"memn2n": MemN2NOptions}
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = "Mechanisms that read values by scores, by name, as `regard list` has them."
+    run_files: ClassVar[tuple[str, ...]] = ("stories.json", "baseline.safetensors")
+    weight_fields: ClassVar[tuple[str, ...]] = ("joint", "restarts", "memory")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("stories.json",)
+    has_line_breaks: ClassVar[bool] = True
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateAnswers
+    Serve: ClassVar[type] = ServeTextInputs
+
+    data: Literal["stories"] | None = None
+    """An embedded data set that needs no file: a world of people, places and things, in six kinds of questions."""
+    train: tuple[Path, ...] = ()
+    """Your own stories: files of bAbI, one per task, or folders of them (NAME_train.txt); .gz is unpacked."""
+    valid: tuple[Path, ...] = ()
+    """Stories to choose weights and restarts by, a file per task; if left out, a share of the training stories."""
+    test: tuple[Path, ...] = ()
+    """Stories that only `regard evaluate` reads, a file per task; if left out, those of --valid."""
+
+    joint: bool = False
+    """One network for all tasks, instead of one per task."""
+    restarts: int = left_open()
+    """Networks per task with other initial weights, of which validation chooses one."""
+    model: MemN2NOptions = left_open()
+    """The memory network."""
+    memory: int = 50
+    """Sentences that a network remembers, the newest ones."""
+    noise: float = 0.1
+    """The share of sentences before which training inserts an empty slot."""
+    linear_epochs: int = left_open()
+    """Epochs at the start of training without the softmax of the attention."""
+    max_length: int = 5000
+    """Stories of more words are an error: none is cut off."""
+
+    batch: int = left_open()
+    """Questions of each network per step."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the training stories of each task that is held out to validate on."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, empty slots, and which stories are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            value = getattr(self, name)
+            paths = (value,) if isinstance(value, str | Path) else value or ()
+            object.__setattr__(self, name, tuple(map(Path, paths)))
+        super().__post_init__()
+        self._check_files_given(["valid", "test"], "stories", "train")
+        check_at_least(self, 1, {"restarts": 3, "memory": 50, "max_length": 5000, "batch": 64})
+        check_at_least(self, 0, {"seed": 0, "linear_epochs": 5})
+        check_share(self, {"noise": 0.1})
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def next_command(self, run: str) -> str:
+        return f"regard view {run}"
+
+    def load(self) -> AnswerTask:
+        from regard.tasks.answer.task import AnswerTask
+
+        return AnswerTask(self)

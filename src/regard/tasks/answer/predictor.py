@@ -1,0 +1,280 @@
+"""AnswerPredictor: a story and a question in, the answer and the sentences that it attended to out."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attn.maps.attention_map import DenseMap
+from regard.common.eval_mode import eval_mode
+from regard.common.suggestions import known
+from regard.common.wording import plural
+from regard.data.text.babi import Question, parse_story, words_of
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.recording.analysis.derived_maps import derive
+from regard.recording.recording import Recording
+from regard.tasks.answer.data import EncodedQuestions, StoryFacts
+from regard.tasks.answer.networks import AnswerNetworks
+from regard.tasks.answer.options import Answer
+from regard.viz.plots import heatmap
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.plots.heatmap import Panel
+from regard.viz.show import show
+
+# begins the line that names the task of a text, in runs with one network per task
+_TASK = "task:"
+# marks sentences that support the answer
+_MARK = "● "
+_EXAMPLE = "Mary moved to the office. Where is Mary?"
+
+
+@dataclass(frozen=True)
+class StoryAnswer:
+    """The answers to one question with their probabilities, the likeliest first, and the weights of every hop.
+
+    The weights are of `sentences`, the oldest first; `first` counts the sentences before them, which are older than the
+    memory.
+    """
+
+    probabilities: tuple[tuple[str, float], ...]
+    sentences: tuple[str, ...]
+    hops: tuple[tuple[float, ...], ...]
+    support: tuple[int, ...] = ()
+    first: int = 0
+    unknown: tuple[str, ...] = ()  # words that are not in the vocabulary
+
+    @property
+    def best(self) -> str:
+        return self.probabilities[0][0]
+
+    def probability(self, answer: str) -> float:
+        return dict(self.probabilities).get(answer, 0.0)
+
+    @property
+    def attended(self) -> tuple[int, ...]:
+        """The sentence of the story with the largest weight in every hop."""
+        return tuple(self.first + int(np.argmax(hop)) for hop in self.hops)
+
+    @property
+    def strongest(self) -> int:
+        """The sentence of the story with the largest weight of all hops."""
+        return self.first + int(np.argmax(np.max(self.hops, axis=0)))
+
+
+class AnswerPredictor(Predictor[str, StoryAnswer]):
+    """text -> story and question -> answer, in batches of stories of similar length."""
+
+    model: AnswerNetworks
+
+    def __init__(self, model: AnswerNetworks, facts: StoryFacts, config: Answer, *, batch: int = 64) -> None:
+        self.model, self.facts, self.config, self.batch = model, facts, config, batch
+        self.encoders = facts.encoders()
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        self._parse(argument)
+        return argument
+
+    def _parse(self, text: str) -> tuple[str, Question]:
+        """The task of a text, and its question with its story."""
+        first, _, rest = text.lstrip().partition("\n")
+        name = None
+        if first.lower().startswith(_TASK):
+            name, text = first[len(_TASK) :].strip(), rest
+        question = parse_story(text, self.config.max_length)
+        if name is not None:
+            # qa1 is short for qa1_single-supporting-fact
+            names = [each for each in self.facts.tasks if each == name or each.split("_")[0] == name]
+            if not names:
+                known("task", name, self.facts.tasks)
+            return names[0], question
+        if len(self.encoders) > 1:
+            raise ValueError(
+                f"this run has one network for each of {len(self.facts.tasks)} tasks; name one in the first line of "
+                f"the text, such as: {_TASK} {self.facts.tasks[0]}"
+            )
+        return self.facts.tasks[0], question
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[StoryAnswer]:
+        parsed = [self._parse(text) for text in inputs]
+        found: list[StoryAnswer | None] = [None] * len(inputs)
+        with observe():
+            for name in dict.fromkeys(task for task, _ in parsed):
+                rows = [n for n, (task, _) in enumerate(parsed) if task == name]
+                for n, answer in zip(rows, self.answer(name, [parsed[n][1] for n in rows]), strict=True):
+                    found[n] = answer
+        return [answer for answer in found if answer is not None]
+
+    @torch.no_grad()
+    def answer(self, task: str, questions: Sequence[Question]) -> list[StoryAnswer]:
+        """The answers to questions of one task."""
+        number = self.facts.network(task)
+        encoder, network = self.encoders[number], self.model[number]
+        encoded = EncodedQuestions(questions, encoder, network.memory)
+        order = np.argsort(encoded.lengths, kind="stable")
+        found: list[StoryAnswer | None] = [None] * len(questions)
+        with eval_mode(self.model):
+            for start in range(0, len(order), self.batch):
+                rows = order[start : start + self.batch]
+                inputs = encoded.inputs(rows).to(self.device)
+                output = network(inputs, restart=network.best_restart, need_weights=True)
+                assert output.weights is not None
+                shares = output.logits[0].cpu().double().softmax(-1).numpy()
+                weights = output.weights[0].cpu().double().numpy()  # "b h m"
+                for n, row in enumerate(rows.tolist()):
+                    length = int(encoded.lengths[row])
+                    found[row] = self._output(questions[row], shares[n], weights[n, :, :length][:, ::-1], number)
+        return [answer for answer in found if answer is not None]
+
+    def _output(self, question: Question, shares: np.ndarray, weights: np.ndarray, number: int) -> StoryAnswer:
+        encoder = self.encoders[number]
+        named = tuple((encoder.answers[k], float(shares[k])) for k in np.argsort(-shares, kind="stable").tolist())
+        first = len(question.sentences) - weights.shape[1]
+        kept = question.sentences[first:]
+        words = (word for sentence in (*kept, question.question) for word in words_of(sentence))
+        unknown = tuple(dict.fromkeys(word for word in words if word not in encoder.words))
+        hops = tuple(tuple(hop) for hop in weights.tolist())
+        return StoryAnswer(named, kept, hops, question.support, first, unknown)
+
+    def text(self, output: StoryAnswer) -> str:
+        (best, share), *others = output.probabilities
+        parts = [f"{best} {100 * share:.1f} %"]
+        if others:
+            parts[0] += f" (else {others[0][0]} {100 * others[0][1]:.1f} %)"
+        for n, (hop, attended) in enumerate(zip(output.hops, output.attended, strict=True), 1):
+            sentence = output.sentences[attended - output.first]
+            parts.append(f"hop {n}: {attended + 1} {sentence} {100 * max(hop):.0f} %")
+        return "\t".join(parts)
+
+    def json(self, output: StoryAnswer) -> dict[str, Any]:
+        (best, share), *others = output.probabilities
+        return {
+            "answer": best,
+            "probability": share,
+            "runner_up": {"answer": others[0][0], "probability": others[0][1]} if others else None,
+            "hops": [
+                {
+                    "line": attended + 1,
+                    "sentence": output.sentences[attended - output.first],
+                    "weight": max(hop),
+                    "weights": list(hop),
+                }
+                for hop, attended in zip(output.hops, output.attended, strict=True)
+            ],
+            "unknown": list(output.unknown),
+        }
+
+    def margin(self, output: StoryAnswer) -> float:
+        of_answers = ranking_margin([share for _, share in output.probabilities], 2)
+        return min([of_answers, *(ranking_margin(sorted(hop, reverse=True), 1) for hop in output.hops)])
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p(target | input), of answers that the network of the input knows."""
+        losses = []
+        with eval_mode(self.model):
+            for text, target in zip(inputs, targets, strict=True):
+                task, question = self._parse(text)
+                number = self.facts.network(task)
+                encoder, network = self.encoders[number], self.model[number]
+                known("target", target, encoder.answers)
+                encoded = EncodedQuestions([replace(question, answer=target)], encoder, network.memory)
+                rows = np.zeros(1, np.int64)
+                logits = network(encoded.inputs(rows).to(self.device), restart=network.best_restart).logits[0]
+                losses.append(F.cross_entropy(logits, encoded.targets(rows).to(self.device)))
+        return torch.stack(losses)
+
+    # The attention behind an answer
+
+    def label(self, recording: Recording, given: str, output: StoryAnswer) -> Recording:
+        """One row per hop, one column per sentence, the oldest first; sentences that support the answer are marked."""
+        keys = tuple(
+            f"{_MARK if n in output.support else ''}{n + 1} {sentence}"
+            for n, sentence in enumerate(output.sentences, output.first)
+        )
+        queries = tuple(f"hop {n + 1}" for n in range(len(output.hops)))
+        hops = [item for item in recording if item.shape[-1] == len(keys)]
+        if len(hops) == len(queries):  # all hops were recorded
+            rows = torch.cat([item.weights.dense().flatten(0, -3)[:1] for item in hops], -2).flip(-1)  # "1 h m"
+            joined = derive("hops", hops[0].kind, DenseMap(rows), hops, "hops")
+            recording = replace(recording, maps=(joined,))
+        said = self.text(output).partition("\t")[0]
+        about = {**recording.about, "text": given, "said": said, "keys": "sentences", "queries": "hops"}
+        return replace(recording, queries=queries, keys=keys, about=about)
+
+    def draw(self, recording: Recording, given: str, output: StoryAnswer, path: Path) -> Path:
+        """One row per sentence, one column per hop; sentences that support the answer are marked."""
+        if path.suffix not in SUFFIXES or recording.keys is None:
+            return show(recording).save(path)
+        _, question = self._parse(given)
+        title = f"{question.question} {self.text(output).partition(chr(9))[0]}"
+        hops = recording[0].weights.dense().flatten(0, -3)[0]  # "h m"
+        return heatmap.figure(Panel(hops.mT, title, recording.keys, recording.queries), path, cell=0.35)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return AnswerSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {"run": run, "step": step, "tasks": self.facts.tasks, "memory": self.config.memory}
+        example = _EXAMPLE if len(self.encoders) == 1 else f"{_TASK} {self.facts.tasks[0]}\n{_EXAMPLE}"
+        title = f"Answer questions with {run}"
+        return TextEndpoint(self, limits, name=Answer.name, title=title, about=about, example=example)
+
+
+class AnswerSession(PredictionSession):
+    """Counts unknown words, and sentences that are older than the memory."""
+
+    predictor: AnswerPredictor
+
+    def __init__(self, predictor: AnswerPredictor, options: Any, picture: Path | None) -> None:
+        super().__init__(predictor, options, picture)
+        self.unknown: dict[str, None] = {}
+        self.num_old = 0
+
+    def add(self, inputs: Sequence[str], outputs: Sequence[StoryAnswer], first: int) -> None:
+        super().add(inputs, outputs, first)
+        for output in outputs:
+            self.unknown.update(dict.fromkeys(output.unknown))
+            self.num_old += output.first
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        if self.unknown:
+            named = ", ".join(list(self.unknown)[:5]) + (" …" if len(self.unknown) > 5 else "")
+            was, them = ("was", "it") if len(self.unknown) == 1 else ("were", "them")
+            count = plural(len(self.unknown), "word")
+            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}: {named}")
+        if self.num_old:
+            was = "was" if self.num_old == 1 else "were"
+            memory = self.predictor.config.memory
+            notes.append(f"{plural(self.num_old, 'sentence')} {was} older than the memory of {memory:,} and not read")
+        if self.picture is not None:
+            notes.append(f"the attention is drawn in {self.picture}")
+        return notes
+
+
+def story_text(question: Question, task: str | None) -> str:
+    """A question in the format of bAbI, as `regard predict` reads it."""
+    lines = [] if task is None else [f"{_TASK} {task}"]
+    lines += [f"{n} {sentence}" for n, sentence in enumerate(question.sentences, 1)]
+    support = " ".join(str(n + 1) for n in question.support)
+    last = f"{len(question.sentences) + 1} {question.question}"
+    return "\n".join([*lines, f"{last}\t{question.answer}" + (f"\t{support}" if support else "")])

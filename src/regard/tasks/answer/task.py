@@ -1,0 +1,300 @@
+"""The task answer: its training problem and its evaluation."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from regard.common.wording import plural, shortened
+from regard.data.text.babi import Question, match_files, read_babi
+from regard.inference.evaluation import Evaluation
+from regard.metrics.classification import accuracy_interval
+from regard.models.memn2n import StoryInputs
+from regard.tasks._classification import is_baseline_saved, write_baseline
+from regard.tasks.answer.baseline import bag_of_words_answers, fit_baselines, last_named, read_baselines
+from regard.tasks.answer.data import (
+    EncodedQuestions,
+    StoryBatch,
+    StoryEncoder,
+    StoryFacts,
+    plan_questions,
+    read,
+    sha256,
+)
+from regard.tasks.answer.networks import AnswerNetworks
+from regard.tasks.answer.options import Answer, EvaluateAnswers
+from regard.tasks.answer.predictor import AnswerPredictor, StoryAnswer, story_text
+from regard.tasks.base import Progress, Task
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+# the error in percent above which a task has failed  (Weston et al. 2015)
+FAILED = 5.0
+_SAMPLES = 5
+
+
+class PlannedQuestions(NamedTuple):
+    """The questions of every network in one step, and the seed of the empty slots."""
+
+    seed: tuple[int, int, int]
+    rows: tuple[NDArray[np.int64], ...]  # "b" each
+    linear: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
+    """−log p(answer | story, question), the mean over restarts; a step has a batch of every network."""
+
+    task: Answer
+    facts: StoryFacts
+    encoders: Sequence[StoryEncoder]
+    train: Sequence[EncodedQuestions]  # of every network
+    valid: dict[str, EncodedQuestions]  # of every task
+    example: str
+    summary: str
+    unit: str = "questions"
+
+    @staticmethod
+    def of(task: Answer, folder: Path, new: bool) -> "AnswerProblem":
+        splits = read(task)
+        initial = initial_folder(folder)
+        facts = StoryFacts.of(splits, task.joint, None if initial is None else StoryFacts.read(initial))
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not (StoryFacts.is_saved(folder) and is_baseline_saved(folder))
+        if not new:
+            facts = facts.check_same(folder)
+        encoders = facts.encoders()
+        trained: list[list[Question]] = [[] for _ in encoders]
+        for name, each in splits.items():
+            trained[facts.network(name)] += each.train
+        if new:
+            write_baseline(fit_baselines(encoders, trained), folder)
+            facts.write(folder)
+        train = [EncodedQuestions(part, each, task.memory) for part, each in zip(trained, encoders, strict=True)]
+        valid = {
+            name: EncodedQuestions(each.valid, encoders[facts.network(name)], task.memory)
+            for name, each in splits.items()
+        }
+        longest = max(len(question.sentences) for part in trained for question in part)
+        summary = f"{facts.train:,} questions of {plural(len(facts.tasks), 'task')} to train on, {facts.valid:,} to "
+        summary += f"validate, stories of up to {plural(longest, 'sentence')}, "
+        summary += f"{plural(len(encoders), 'network')} with {plural(task.restarts, 'restart')}"
+        name, first = next(iter(splits.items()))
+        example = story_text(first.valid[0], name if len(facts.tasks) > 1 else None)
+        return AnswerProblem(task, facts, encoders, train, valid, example, summary)
+
+    def build_model(self) -> AnswerNetworks:
+        return AnswerNetworks.of(self.task, self.encoders)
+
+    def warnings(self) -> Sequence[str]:
+        longest = max(int(part.lengths.max()) for part in self.train)
+        if longest < self.task.memory:
+            return ()
+        return (
+            f"the memory has {plural(self.task.memory, 'slot')}, and some stories have as many sentences or more: "
+            "older ones are not read; give a larger --memory to read them",
+        )
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedQuestions]:
+        batches = max(-(-len(part) // self.task.batch) for part in self.train)
+        rng = np.random.default_rng([self.task.seed, epoch])
+        planned = [plan_questions(part.lengths, self.task.batch, batches, rng) for part in self.train]
+        linear = epoch < self.task.linear_epochs
+        return [
+            PlannedQuestions((self.task.seed, epoch, n), tuple(rows), linear)
+            for n, rows in enumerate(zip(*planned, strict=True))
+        ]
+
+    def load_batch(self, planned: PlannedQuestions, rank: int, world: int) -> StoryBatch | None:
+        parts = []
+        for number, (rows, questions) in enumerate(zip(planned.rows, self.train, strict=True)):
+            own = rows[rank::world]
+            rng = np.random.default_rng([*planned.seed, number, rank])
+            parts.append((questions.inputs(own, self.task.noise, rng), questions.targets(own)) if len(own) else None)
+        return StoryBatch(tuple(parts), planned.linear) if any(part is not None for part in parts) else None
+
+    def num_terms(self, batch: StoryBatch) -> int:
+        return sum(len(part[1]) for part in batch.parts if part is not None)
+
+    def loss(self, model: AnswerNetworks, batch: StoryBatch) -> Loss:
+        total = torch.zeros((), device=next(model.parameters()).device)
+        right = torch.zeros_like(total)
+        for number, part in enumerate(batch.parts):
+            network = model[number]
+            if part is None:
+                # under torchrun every parameter needs a gradient in every process
+                total = total + 0.0 * sum(p.sum() for p in network.parameters())
+                continue
+            inputs, targets = part
+            logits = network(inputs, linear=batch.linear).logits.float()  # "r b a"
+            every = targets.repeat(len(logits))
+            total = total + F.cross_entropy(logits.flatten(0, 1), every, reduction="sum") / len(logits)
+            right = right + (logits.argmax(-1) == targets).float().mean(0).sum()
+        return Loss(total, self.num_terms(batch), {"accuracy": 100.0 * right})
+
+    def validate(self, model: AnswerNetworks) -> ValidationResult:
+        """Scores every restart, chooses one for every network, and scores that one."""
+        scores = {
+            name: model.restart_scores(self.facts.network(name), questions) for name, questions in self.valid.items()
+        }
+        chosen = {}
+        for number in range(len(model)):
+            own = [scores[name] for name in self.facts.tasks if self.facts.network(name) == number]
+            errors, losses = (torch.stack(each).mean(0) for each in zip(*own, strict=True))
+            chosen[number] = model.choose_restart(number, errors, losses)
+        values = np.array(
+            [[float(each[chosen[self.facts.network(name)]]) for each in scores[name]] for name in self.facts.tasks]
+        )
+        predictor = AnswerPredictor(model, self.facts, self.task)
+        sample = predictor.text(predictor.predict([self.example])[0])
+        error, loss = values.mean(0).tolist()
+        failed = float((values[:, 0] > FAILED).sum())
+        return ValidationResult({"error": error, "failed tasks": failed, "nll": loss}, "error", False, sample)
+
+    def locate(self, planned: Sequence[PlannedQuestions]) -> str:
+        count = sum(len(rows) for each in planned for rows in each.rows)
+        return f"{count} questions of {self.task.dataset_label}"
+
+
+class TaskScore(NamedTuple):
+    """The errors of one task in percent, beside those of its baselines."""
+
+    name: str
+    questions: int
+    error: float
+    bag_of_words: float
+    last_named: float
+    most_frequent: float
+    support: float | None  # questions whose largest weight is on a sentence that supports the answer, in percent
+
+
+class AnswerTask(Task[Answer, AnswerPredictor]):
+    """Trains, loads and evaluates memory networks."""
+
+    def prepare(self, folder: Path, new: bool) -> AnswerProblem:
+        return AnswerProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        words = torch.tensor([[2, 3, 4], [5, 6, 0]])
+        inputs = StoryInputs(words, torch.tensor([[0, 1], [1, -1]]), words)
+        with torch.random.fork_rng(devices=[]):
+            memory, restarts = max(2, self.config.memory), self.config.restarts
+            self.config.model.build(11, [3, 5], memory=memory, restarts=restarts)(inputs, restart=0, need_weights=True)
+
+    def predictor(self, folder: Path) -> AnswerPredictor:
+        facts = StoryFacts.read(folder)
+        return AnswerPredictor(AnswerNetworks.of(self.config, facts.encoders()), facts, self.config)
+
+    def example(self, folder: Path) -> str:
+        facts, splits = StoryFacts.read(folder), read(self.config)
+        name, first = next(iter(splits.items()))
+        return story_text(first.valid[0], name if len(facts.tasks) > 1 else None)
+
+    def evaluate(
+        self, predictor: AnswerPredictor, folder: Path, options: EvaluateAnswers, progress: Progress
+    ) -> Evaluation:
+        questions, split = self._questions(predictor, folder, options)
+        count = sum(map(len, questions.values()))
+        progress(0, count)
+        start, done = time.perf_counter(), 0
+        answers: dict[str, list[StoryAnswer]] = {}
+        for name, each in questions.items():
+            answers[name] = predictor.answer(name, each)
+            done += len(each)
+            progress(done, count)
+        seconds = time.perf_counter() - start
+        rows = self._table(predictor, folder, questions, answers)
+        everything = [pair for name in questions for pair in zip(questions[name], answers[name], strict=True)]
+        right = [question.answer for question, _ in everything]
+        low, high = accuracy_interval([answer.best for _, answer in everything], right)
+        scores = {
+            "error": float(np.mean([row.error for row in rows])),
+            "failed tasks": float(sum(row.error > FAILED for row in rows)),
+            "nll": float(np.mean([-np.log(max(answer.probability(q.answer), 1e-30)) for q, answer in everything])),
+        }
+        supported = [row.support for row in rows if row.support is not None]
+        notes = [_line(row) for row in rows]
+        if supported:
+            scores["support"] = float(np.mean(supported))
+            notes.append("support: questions whose largest weight of all hops is on a line that supports the answer")
+        notes.append(f"failed tasks: those with an error above {FAILED:g} %")
+        samples = [_sample(*everything[n]) for n in range(0, count, max(1, count // _SAMPLES))[:_SAMPLES]]
+        # one task: the interval is that of its error
+        intervals = {"error": (100 - high, 100 - low)} if len(rows) == 1 else {}
+        facts: dict[str, Any] = {"tasks": [row._asdict() for row in rows]}
+        predictions = [answer.best for _, answer in everything]
+        return Evaluation(scores, count, "questions", split, seconds, predictions, samples, notes, facts, intervals)
+
+    def _table(
+        self,
+        predictor: AnswerPredictor,
+        folder: Path,
+        questions: dict[str, Sequence[Question]],
+        answers: dict[str, list[StoryAnswer]],
+    ) -> list[TaskScore]:
+        baselines = read_baselines(folder, predictor.encoders)
+        rows = []
+        for name, every in questions.items():
+            number = predictor.facts.network(name)
+            encoder, frequent = predictor.encoders[number], predictor.facts.frequent[predictor.facts.tasks.index(name)]
+            guesses = (
+                [answer.best for answer in answers[name]],
+                bag_of_words_answers(baselines[number], encoder, every),
+                last_named(every, encoder.answers, frequent),
+                [frequent] * len(every),
+            )
+            errors = [
+                100.0 * float(np.mean([guess != q.answer for guess, q in zip(each, every, strict=True)]))
+                for each in guesses
+            ]
+            hits = [
+                answer.strongest in question.support
+                for question, answer in zip(every, answers[name], strict=True)
+                if question.support
+            ]
+            support = 100.0 * float(np.mean(hits)) if hits else None
+            rows.append(TaskScore(name, len(every), errors[0], errors[1], errors[2], errors[3], support))
+        return rows
+
+    def _questions(
+        self, predictor: AnswerPredictor, folder: Path, options: EvaluateAnswers
+    ) -> tuple[dict[str, Sequence[Question]], str]:
+        """The questions of every task, and their name."""
+        config, facts = self.config, predictor.facts
+        paths = options.test or (config.test if options.split == "test" else ()) or config.valid
+        if paths:
+            files = match_files(facts.tasks, paths, "valid" if paths == config.valid else "test")
+            found: dict[str, Sequence[Question]] = {}
+            for name, path in files.items():
+                found[name] = read_babi(path, config.max_length)
+                predictor.encoders[facts.network(name)].check(found[name], path)
+            return found, " ".join(map(str, paths))
+        splits = read(config)
+        if config.dataset != "files":
+            part = "test" if options.split == "test" else "validation"
+            chosen = {name: each.test if part == "test" else each.valid for name, each in splits.items()}
+            return chosen, f"the {part} questions of {config.dataset}"
+        held_out = {name: each.valid for name, each in splits.items()}
+        facts.check_held_out(sha256([question for each in held_out.values() for question in each]), folder)
+        none = ", which has no test questions" if options.split == "test" else ""
+        return held_out, f"the validation questions of {folder}{none}"
+
+
+def _line(row: TaskScore) -> str:
+    support = "" if row.support is None else f", support {row.support:.1f} %"
+    return (
+        f"{row.name}: error {row.error:.1f} % of {row.questions:,}{support}; bag of words {row.bag_of_words:.1f} %, "
+        f"last answer named {row.last_named:.1f} %, most frequent answer {row.most_frequent:.1f} %"
+    )
+
+
+def _sample(question: Question, answer: StoryAnswer) -> str:
+    told = shortened(" ".join(question.sentences[-2:]), 100)
+    wrong = "" if answer.best == question.answer else f"   right: {question.answer}"
+    return f"{told} {question.question} → {answer.best}{wrong}"
