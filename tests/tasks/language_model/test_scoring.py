@@ -44,6 +44,15 @@ def test_a_memory_is_carried_from_segment_to_segment() -> None:
     assert not np.allclose(short.nll, whole.nll, rtol=1e-4)
 
 
+def test_another_vocabulary_has_another_token_that_begins_a_document() -> None:
+    torch.manual_seed(0)
+    model = GPT2(11, width=8, layers=1, heads=2, longest=7).eval()
+    stream = np.array([9, EOS, 5, EOS, 9, 6, EOS], np.int32)
+    scores = score_tokens(model, stream, window=6, stride=6, has_memory=False, begin=9)
+    assert scores.context.tolist() == [1, 2, 3, 4, 1, 2]
+    assert scores.nll[5] == pytest.approx(alone(model, [9, 6, EOS]), rel=1e-4)
+
+
 @pytest.mark.parametrize("memory", [None, 5])
 def test_a_document_is_scored_as_if_it_were_alone(memory: int | None) -> None:
     """The documents begin at the same tokens of a window, after other documents of the same length."""

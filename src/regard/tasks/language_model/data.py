@@ -57,9 +57,12 @@ class SegmentBatch:
         return SegmentBatch(self.tokens.to(device), self.is_first, self.documents.to(device))
 
 
-def document_numbers(stream: NDArray[np.int32], before: int) -> NDArray[np.int64]:  # "n" -> "before + n"
-    """The number of the document of every token, which EOS begins; `before` tokens before the text belong to none."""
-    return np.concatenate([np.full(before, -1), np.cumsum(stream == EOS)])
+def document_numbers(stream: NDArray[np.int32], before: int, begin: int = EOS) -> NDArray[np.int64]:  # "before + n"
+    """The number of the document of every token; `before` tokens before the text belong to none.
+
+    `begin` is the token that begins a document, in regard's own vocabularies the end of the one before.
+    """
+    return np.concatenate([np.full(before, -1), np.cumsum(stream == begin)])
 
 
 def load_segments(

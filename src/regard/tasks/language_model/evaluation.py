@@ -54,6 +54,7 @@ def evaluate_text(
         stride=stride,
         has_memory=has_memory,
         memory=options.memory,
+        begin=predictor.tokenizer.encode_prompt("")[0],
         done=lambda done: progress(done, count),
     )
     seconds = time.perf_counter() - start

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.common.eval_mode import eval_mode
+from regard.data.text.special_tokens import EOS
 from regard.models.language_model import LanguageModel, positions_in_documents
 from regard.tasks.language_model.data import document_numbers
 
@@ -49,26 +50,30 @@ def score_tokens(
     stride: int,
     has_memory: bool,
     memory: int | None = None,
+    begin: int = EOS,
     done: Callable[[int], object] = lambda _: None,
 ) -> TokenScores:  # "n+1" -> "n" each
     """`memory` tokens instead of the constructor's, for a model that has one; then windows do not overlap.
 
-    `done` is called with the number of tokens that are scored.
+    `begin` is the token that begins a document: no token is predicted from the document before its own. `done` is
+    called with the number of tokens that are scored.
     """
     tokens = torch.from_numpy(stream).long()
+    documents = torch.from_numpy(document_numbers(stream, 1, begin))  # "1 + n"
     scores = TokenScores(np.empty(len(stream) - 1), np.empty(len(stream) - 1, np.int64))
     with eval_mode(model):
         if has_memory:
-            _score_segments(model, tokens, window, memory, scores, done)
+            _score_segments(model, tokens, documents, window, memory, scores, done)
         else:
-            _score_windows(model, tokens, windows(len(stream), window, stride), scores, done)
-    own = positions_in_documents(_documents(tokens)[None, 1:-1])[0].numpy() + 1
+            _score_windows(model, tokens, documents, windows(len(stream), window, stride), scores, done)
+    own = positions_in_documents(documents[None, 1:-1])[0].numpy() + 1
     return TokenScores(scores.nll, np.minimum(scores.context, own))
 
 
 def _score_segments(
     model: LanguageModel,
     tokens: Tensor,
+    documents: Tensor,
     window: int,
     keep: int | None,
     scores: TokenScores,
@@ -76,7 +81,7 @@ def _score_segments(
 ) -> None:
     device = next(model.parameters()).device
     memory = None if keep is None else model.init_memory(keep)
-    documents = _documents(tokens).to(device)
+    documents = documents.to(device)
     for _, start, end in windows(len(tokens), window, window):
         output = model.hidden_states(tokens[None, start:end].to(device), memory, documents=documents[None, : end + 1])
         memory = output.memory
@@ -89,12 +94,13 @@ def _score_segments(
 def _score_windows(
     model: LanguageModel,
     tokens: Tensor,
+    documents: Tensor,
     spans: list[tuple[int, int, int]],
     scores: TokenScores,
     done: Callable[[int], object],
 ) -> None:
     device = next(model.parameters()).device
-    documents = _documents(tokens).to(device)
+    documents = documents.to(device)
     size = max(_BATCH_TOKENS // (spans[0][2] - spans[0][0]), 1)
     for n in range(0, len(spans), size):
         batch = spans[n : n + size]
@@ -109,11 +115,6 @@ def _score_windows(
         scores.nll[first:end] = nll.cpu().double().numpy()
         scores.context[first:end] = is_new.nonzero()[:, 1].cpu().numpy() + 1
         done(end)
-
-
-def _documents(tokens: Tensor) -> Tensor:  # "n" -> "1 + n"
-    """The number of the document of every token; one token before the text belongs to none."""
-    return torch.from_numpy(document_numbers(tokens.numpy(), 1))
 
 
 def summarize(scores: TokenScores, characters: int) -> dict[str, float]:
