@@ -1,5 +1,6 @@
 """The conditional random field against all paths, one by one."""
 
+import copy
 import itertools
 import re
 
@@ -9,6 +10,7 @@ from torch import Tensor
 
 import regard
 from regard.common.tag_schemes import TaggedSpan
+from regard.layers.crf import Constraints
 
 SCHEMES = {
     "IOB1": ["O", "B-X", "I-X"],
@@ -245,3 +247,100 @@ def test_compiled_whole() -> None:
     torch.compiler.reset()
     compiled = torch.compile(crf.loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(emissions, tags), crf.loss(emissions, tags))
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("share", [0.9, 0.4, 0.0])
+def test_holes_in_scores_and_masks_against_all_paths(share: float, dtype: torch.dtype, size: float) -> None:
+    """Emissions of minus infinity, constraints that forbid most or all, NaN below the mask, scores of any size."""
+    torch.manual_seed(int(size))
+    for k, t in [(1, 1), (2, 3), (3, 2), (3, 4)]:
+        constraints = Constraints(torch.rand(k, k) < share, torch.rand(k) < share, torch.rand(k) < share)
+        crf = regard.CRF(k, constraints)
+        crf = crf.double() if dtype == torch.float64 else crf
+        mask = every_mask(t)
+        emissions = (size * torch.randn(len(mask), t, k)).to(dtype)
+        emissions[torch.rand(emissions.shape) < 0.1] = -torch.inf
+        emissions[~mask] = torch.nan
+        marginals = crf.marginals(emissions.transpose(0, 1).contiguous().transpose(0, 1), mask).double()
+        for row, keep in enumerate(mask):
+            some, few = emissions[row : row + 1], emissions[row, keep].double()
+            if not len(few):
+                assert crf.decode(some, keep.unsqueeze(0), k=3) == [[([], 1.0)]]
+                continue
+            paths = AllPaths(copy.deepcopy(crf).double(), few)
+            want = paths.marginals(k) if paths.scores.max() > -torch.inf else torch.zeros(len(few), k)
+            torch.testing.assert_close(marginals[row, keep], want.double(), rtol=0.0, atol=2e-3)
+            assert (marginals[row, ~keep] == 0).all()
+            possible = int((paths.scores > -torch.inf).sum())
+            if not possible:
+                with pytest.raises(ValueError, match="no path of tags is allowed for sequence 0"):
+                    crf.decode(some, keep.unsqueeze(0), k=7)
+                continue
+            (found,) = crf.decode(some, keep.unsqueeze(0), k=7)
+            assert len({tuple(path.tags) for path in found}) == len(found) == min(7, possible)
+            ranked = paths.shares.sort(descending=True).values[: len(found)]
+            torch.testing.assert_close(
+                torch.tensor([path.probability for path in found], dtype=torch.float64), ranked, rtol=0.0, atol=1e-6
+            )
+
+
+def test_improbable_paths_are_paths() -> None:
+    """A probability below the smallest number is 0, and its path is one of the best all the same."""
+    crf = regard.CRF(2)
+    (paths,) = crf.decode(torch.tensor([[[0.0, 5000.0], [0.0, 5000.0]]]), k=9)
+    assert [path.tags for path in paths[:1]] == [[1, 1]]
+    assert [path.probability for path in paths] == [1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_tags_of_any_integers(dtype: torch.dtype) -> None:
+    crf, emissions = regard.CRF(3, regard.TagScheme("IOB2", ["O", "B-X", "I-X"])), torch.randn(2, 4, 3)
+    tags = torch.tensor(crf.decode(emissions))
+    assert torch.equal(crf.loss(emissions, tags.to(dtype)), crf.loss(emissions, tags))
+
+
+def test_inference_mode() -> None:
+    crf, emissions = regard.CRF(3, regard.TagScheme("IOB2", ["O", "B-X", "I-X"])), torch.randn(2, 4, 3)
+    with torch.inference_mode():
+        mask = torch.tensor([[True, True, False, True], [False, True, True, False]])
+        got = crf.marginals(emissions * 1.0, mask)
+    torch.testing.assert_close(got, crf.marginals(emissions, mask.clone()).detach())
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 0, 3), (0, 0, 3)])
+def test_nothing(shape: tuple[int, int, int], grad: bool) -> None:
+    crf, emissions = regard.CRF(3), torch.randn(shape)
+    with torch.set_grad_enabled(grad):
+        assert crf.marginals(emissions).shape == shape
+        assert crf.decode(emissions) == [[]] * shape[0]
+        assert crf.decode(emissions, k=2) == [[([], 1.0)]] * shape[0]
+        assert crf.loss(emissions, torch.zeros(shape[:2], dtype=torch.int64)).tolist() == [0.0] * shape[0]
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_emissions_without_a_best_path_are_refused(number: float) -> None:
+    scheme = regard.TagScheme("IOB2", ["O", "B-X", "I-X"])
+    crf, emissions = regard.CRF(3, scheme), torch.randn(2, 4, 3)
+    emissions[1, 2, 0] = number
+    sentence = re.escape("emissions[1, 2] has NaN or infinity; look for NaN in the model's parameters, or mask the")
+    with pytest.raises(ValueError, match=sentence):
+        crf.decode(emissions)
+    with pytest.raises(ValueError, match=sentence):
+        crf.decode(emissions, k=2)
+    with pytest.raises(ValueError, match=sentence):
+        crf.span_marginals(emissions, [[], [(0, 1, "X")]])
+    mask = torch.ones(2, 4, dtype=torch.bool)
+    mask[1, 2] = False
+    assert len(crf.decode(emissions, mask)[1]) == 3
+
+
+def test_spans_of_a_sequence_without_a_path() -> None:
+    scheme = regard.TagScheme("IOB2", ["O", "B-X", "I-X"])
+    emissions = torch.randn(2, 3, 3)
+    emissions[0, 1] = -torch.inf
+    first, second = regard.CRF(3, scheme).span_marginals(emissions, [[(0, 1, "X"), (0, 3, "O")], [(0, 1, "X")]])
+    assert first == [0.0, 0.0]
+    assert 0 < second[0] < 1

@@ -8,6 +8,7 @@ import seqeval.scheme
 from hypothesis import given, strategies as st
 
 import regard
+from regard.metrics import spans
 from regard.metrics.spans import count_malformed, span_scores
 
 SCHEME = regard.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y"])
@@ -51,3 +52,15 @@ def test_the_interval_holds_the_score() -> None:
 def test_numbers_of_sentences_must_agree() -> None:
     with pytest.raises(ValueError, match="predictions and references must be as many sentences, got 1 and 0"):
         span_scores([["O"]], [], SCHEME)
+
+
+def test_the_interval_does_not_depend_on_the_parts_of_its_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = [["B-X", "O"], ["O", "B-X"], ["B-X", "B-X"]] * 5
+    whole = span_scores(tags, tags[1:] + tags[:1], SCHEME)
+    monkeypatch.setattr(spans, "_MAX_DRAWN", 47)
+    assert span_scores(tags, tags[1:] + tags[:1], SCHEME) == whole
+
+
+def test_numbers_of_words_must_agree() -> None:
+    with pytest.raises(ValueError, match="sentence 1 has 1 predicted tags and 2 of the reference; give one of each"):
+        span_scores([["O"], ["O"]], [["O"], ["O", "O"]], SCHEME)

@@ -3,6 +3,7 @@
 p(y | e) = exp(start[y_1] + Σ_t e[t, y_t] + Σ_t T[y_{t-1}, y_t] + end[y_n]) / Z        (Lafferty et al. 2001)
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
@@ -86,6 +87,7 @@ class CRF(nn.Module):
                 f"tags must be whole numbers of shape (b, t) = {tuple(emissions.shape[:2])}, got {tags.dtype} of shape "
                 f"{checks.shape(tags)}; pass one tag per position"
             )
+        tags = tags.long()
         if values_are_readable(tags):
             self._check_tags(tags, mask)
         return crf.nll(_widen(emissions), tags, mask, self.potentials(emissions))
@@ -100,6 +102,7 @@ class CRF(nn.Module):
     ) -> list[list[int]] | list[list[TagPath]]:  # "b t k", "b t"
         """The best path of every sequence; with `k` the k best (fewer if there are fewer), with their probabilities."""
         self._check(emissions, mask)
+        _check_numbers(emissions, mask)
         potentials = self.potentials(emissions)
         lengths = [emissions.shape[1]] * len(emissions) if mask is None else mask.sum(1).tolist()
         if k is None:
@@ -113,23 +116,23 @@ class CRF(nn.Module):
         self._check_paths(score[:, 0])
         probabilities = (score - crf.nll(wide, None, mask, scores).unsqueeze(1)).exp()
         return [
-            [TagPath(tags[:length], share) for tags, share in zip(*rows, strict=True) if share > 0]
-            for *rows, length in zip(paths.tolist(), probabilities.tolist(), lengths, strict=True)
+            [
+                # a path may be less probable than any number but 0
+                TagPath(tags[:length], share)
+                for tags, share, of_path in zip(*rows, strict=True)
+                if of_path > -math.inf
+            ]
+            for *rows, length in zip(paths.tolist(), probabilities.tolist(), score.tolist(), lengths, strict=True)
         ]
 
     def marginals(self, emissions: Tensor, mask: Tensor | None = None) -> Tensor:  # "b t k", "b t" -> "b t k"
         """The probability of every tag at every position; zeros at masked positions. Differentiable."""
         self._check(emissions, mask)
-        create_graph = torch.is_grad_enabled()
-        with torch.enable_grad():
-            wide = _widen(emissions)
-            leaf = wide if wide.requires_grad else wide.detach().requires_grad_()
-            potentials = self.potentials(emissions)
-            if not create_graph:
-                leaf, potentials = leaf.detach().requires_grad_(), crf.Potentials(*(p.detach() for p in potentials))
-            log_z = crf.nll(leaf, None, mask, potentials)
-            (shares,) = torch.autograd.grad(log_z.sum(), leaf, create_graph=create_graph)
-        return shares
+        wide, potentials = _widen(emissions), self.potentials(emissions)
+        if not torch.is_grad_enabled():
+            return crf.marginals(wide, mask, potentials)
+        leaf = wide if wide.requires_grad else wide.detach().requires_grad_()
+        return torch.autograd.grad(crf.nll(leaf, None, mask, potentials).sum(), leaf, create_graph=True)[0]
 
     @torch.no_grad()
     def span_marginals(
@@ -139,7 +142,8 @@ class CRF(nn.Module):
         mask: Tensor | None = None,
         scheme: TagScheme | None = None,
     ) -> list[list[float]]:  # "b t k", one list of (start, end, label) per sequence, "b t"
-        """The probability of every span: that a path has a span of this label from start to end, and no longer one.
+        """The probability of every span: that a path has a span of this label from start to end, and no longer one; 0
+        where no path is allowed.
 
         `scheme` says which tags make a span; it is left out if the constraints are a TagScheme. The label O stands for
         no span at these positions.
@@ -154,6 +158,7 @@ class CRF(nn.Module):
                 f"spans must be one list per sequence: got {len(spans)} for {len(emissions)} sequences; "
                 "pass an empty list for a sequence without spans"
             )
+        _check_numbers(emissions, mask)
         potentials = crf.Potentials(*map(_double, self.potentials(emissions)))
         return span_probabilities(_double(emissions), spans, mask, potentials, scheme)
 
@@ -228,6 +233,19 @@ class CRF(nn.Module):
     def extra_repr(self) -> str:
         constraints = "" if not self.has_constraints else f", constraints={self.scheme.name if self.scheme else 'own'}"
         return f"{len(self.start)}{constraints}"
+
+
+def _check_numbers(emissions: Tensor, mask: Tensor | None) -> None:
+    """Raises for NaN and plus infinity at a position that counts: no path is best, and none has a probability."""
+    wrong = ~(emissions < torch.inf)
+    if not bool(wrong.any()):
+        return
+    wrong = wrong.any(-1) if mask is None else wrong.any(-1) & mask
+    if bool(wrong.any()):
+        b, t = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"emissions[{b}, {t}] has NaN or infinity; look for NaN in the model's parameters, or mask the position"
+        )
 
 
 def _widen(emissions: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.common.tag_schemes import OUTSIDE, TaggedSpan, TagScheme
 from regard.kernels.crf import Potentials
-from regard.kernels.crf.plain import compact, finite, log_alphas, log_betas
+from regard.kernels.crf.plain import compact, finite, log_alphas, log_betas, log_total
 
 
 def best_paths(
@@ -99,7 +99,8 @@ def span_probabilities(
     after = (kept + betas)[row, end.clamp(max=kept.shape[1] - 1)]
     left = torch.where(outside, step(after, transitions.mT), step(after, beside.mT))
     state = state + torch.where((end == lengths[row]).unsqueeze(-1), end_scores, left)
-    log_z = torch.logsumexp(alphas[:, 0] + betas[:, 0], -1)
-    found = (torch.logsumexp(state, -1) - log_z[row]).exp().tolist()
+    log_z = log_total(torch.logsumexp(alphas[:, 0] + betas[:, 0], -1))
+    shares = (torch.logsumexp(state, -1) - log_z[row]).exp()
+    found = torch.where(log_z[row] == -torch.inf, 0, shares).tolist()
     values = iter(found)
     return [[next(values) for _ in of_sequence] for of_sequence in spans]

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from regard.common.tag_schemes import Reading, TagScheme
 
 _RESAMPLES = 1000
+# numbers of a draw that are in memory at once
+_MAX_DRAWN = 1 << 22
 
 
 class SpanScores(NamedTuple):
@@ -40,6 +42,11 @@ def span_scores(
         )
     counts = np.zeros((len(references), 3), np.int64)  # right, predicted, expected
     for n, (predicted, right) in enumerate(zip(predictions, references, strict=True)):
+        if len(predicted) != len(right):
+            raise ValueError(
+                f"sentence {n} has {len(predicted)} predicted tags and {len(right)} of the reference; give one of each "
+                "per word"
+            )
         found, expected = set(scheme.spans(predicted, reading)), set(scheme.spans(right, reading))
         counts[n] = len(found & expected), len(found), len(expected)
     right, predicted_count, expected_count = counts.sum(0).tolist()
@@ -64,6 +71,10 @@ def _interval(counts: NDArray[np.int64], seed: int = 0) -> tuple[float, float]:
     n = len(counts)
     if not n:
         return 0.0, 0.0
-    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), _RESAMPLES)
-    low, high = np.quantile(_f1(draws @ counts), (0.025, 0.975))
+    random, shares, scores = np.random.default_rng(seed), np.full(n, 1 / n), []
+    # a part of the draws at a time: all of them would be a thousand numbers per sentence
+    for start in range(0, _RESAMPLES, size := max(1, _MAX_DRAWN // n)):
+        draws = random.multinomial(n, shares, min(size, _RESAMPLES - start))
+        scores.append(_f1(draws @ counts))
+    low, high = np.quantile(np.concatenate(scores), (0.025, 0.975))
     return float(low), float(high)

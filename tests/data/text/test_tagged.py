@@ -113,6 +113,19 @@ def test_bad_column_of_words(tmp_path: Path) -> None:
         read_tagged(path, word_column=3)
 
 
+BAD_CONLLU = {
+    "x a _ X": "b.conllu:1: the first column must be 1, a range 1-N or an empty node, got 'x'; number the words of",
+    "1 a _ X\n3 b _ X": "b.conllu:2: the first column must be 2, a range 2-N or an empty node, got '3'",
+    "1 a _ X\n3-2 b _ X": "b.conllu:2: the first column must be 2",
+    "2-1 ab _ X\n1 b _ X": "b.conllu:1: the first column must be 1",
+    "1-3 ab _ X\n1 a _ X\n2 b _ X": "b.conllu:3: the sentence ends after 2 words, within a range up to 3; complete it",
+    "1-2 ab _ X\n1 a _ X\n2-3 bc _ X": "b.conllu:3: the range 2-3 overlaps the one before, up to 2; correct it",
+    "1  _ X": "b.conllu:1: the word is empty; fill it in",
+    "1 a _ ": "b.conllu:1: the tag is empty; fill it in",
+    "0.1 a _ X": "b.conllu has no words",
+}
+
+
 def test_bad_conllu_and_folders(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="column=11 is no column of .*b.conllu, which has 10; count them from 1"):
         read_tagged(write(tmp_path / "b.conllu", CONLLU), 11)
@@ -120,6 +133,10 @@ def test_bad_conllu_and_folders(tmp_path: Path) -> None:
         read_tagged(write(tmp_path / "b.conllu", "a\tO\n"))
     with pytest.raises(ValueError, match="b.conllu has no words"):
         read_tagged(write(tmp_path / "b.conllu", "# text = a\n"))
+    for text, sentence in BAD_CONLLU.items():
+        lines = [line.replace(" ", "\t") + "\t_" * 6 for line in text.split("\n")]
+        with pytest.raises(ValueError, match=sentence):
+            read_tagged(write(tmp_path / "b.conllu", "\n".join(lines) + "\n\n"))
     with pytest.raises(ValueError, match="has no file seq.in or seq.in.gz; name a file of columns"):
         read_tagged(tmp_path)
     write(tmp_path / "seq.in", "a b\n")

@@ -7,6 +7,7 @@ a folder of seq.in, seq.out  one sentence per line, words and tags separated by 
 All are UTF-8, plain or `.gz`. Words keep their place in the text: `offsets` are characters of `text`.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -197,39 +198,65 @@ def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
                 )
             rows.append((cells, number))
         else:
-            if rows:
-                yield _conllu_sentence(rows, text, tag_at)
+            if rows and (sentence := _conllu_sentence(rows, text, tag_at, path)).words:
+                yield sentence
                 is_empty = False
             rows, text = [], None
     if is_empty:
         raise ValueError(f"{path} has no words; it must hold CoNLL-U")
 
 
-def _conllu_sentence(rows: Sequence[tuple[list[str], int]], text: str | None, tag_at: int) -> TaggedSentence:
+def _conllu_sentence(
+    rows: Sequence[tuple[list[str], int]], text: str | None, tag_at: int, path: Path
+) -> TaggedSentence:
     """Words without ranges and empty nodes; the words of a range share the place of its surface."""
     surfaces: list[tuple[str, int, bool]] = []  # form, number of words, whether a space follows
-    words, tags, lines = [], [], []
+    words: list[str] = []
+    tags, lines = [], []
     covered = 0
     for cells, number in rows:
         name, form, misc = cells[0], cells[1], cells[9]
-        if "." in name:
+        if re.fullmatch(r"\d+\.\d+", name):
             continue
+        first, last = _numbers(name, len(words) + 1, f"{path}:{number}")
+        if not form.strip() or not cells[tag_at].strip():
+            raise ValueError(f"{path}:{number}: the {'tag' if form.strip() else 'word'} is empty; fill it in")
         has_space = "SpaceAfter=No" not in misc.split("|")
         if "-" in name:
-            first, last = (int(part) for part in name.split("-"))
+            if first <= covered:
+                raise ValueError(
+                    f"{path}:{number}: the range {name} overlaps the one before, up to {covered}; correct it"
+                )
             surfaces.append((form, last - first + 1, has_space))
             covered = last
             continue
         words.append(form)
         tags.append(cells[tag_at])
         lines.append(number)
-        if int(name) > covered:
+        if first > covered:
             surfaces.append((form, 1, has_space))
+    if covered > len(words):
+        raise ValueError(
+            f"{path}:{rows[-1][1]}: the sentence ends after {len(words)} words, within a range up to {covered}; "
+            "complete it"
+        )
     whole, places = _place(surfaces)
     if text is not None and (found := _find(surfaces, text)) is not None:
         whole, places = text, found
     offsets = [place for place, (_, count, _) in zip(places, surfaces, strict=True) for _ in range(count)]
-    return TaggedSentence(tuple(words), tuple(tags), whole, tuple(offsets[: len(words)]), None, tuple(lines))
+    return TaggedSentence(tuple(words), tuple(tags), whole, tuple(offsets), None, tuple(lines))
+
+
+def _numbers(name: str, expected: int, place: str) -> tuple[int, int]:
+    """The first and the last number of a word, "3", or of a range, "3-4"; raises unless the first one is expected."""
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", name)
+    first, last = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
+    if first != expected or last < first:
+        raise ValueError(
+            f"{place}: the first column must be {expected}, a range {expected}-N or an empty node, got {name!r}; "
+            "number the words of every sentence from 1"
+        )
+    return first, last
 
 
 def _place(surfaces: Sequence[tuple[str, int, bool]]) -> tuple[str, list[tuple[int, int]]]:

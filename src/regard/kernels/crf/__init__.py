@@ -46,6 +46,19 @@ def nll(
             return NllFunction.apply(emissions, tags, mask, *potentials, runs_native, need_grad)
 
 
+def marginals(emissions: Tensor, mask: Tensor | None, potentials: Potentials) -> Tensor:  # "b t k", "b t" -> "b t k"
+    """∂ log Z / ∂ e: the probability of every tag at every position, without derivatives of its own."""
+    # inference mode records no graph, and its tensors cannot enter one
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf, kept = _detached(emissions).requires_grad_(), None if mask is None else _detached(mask)
+        log_z = nll(leaf, None, kept, Potentials(*map(_detached, potentials)))
+        return torch.autograd.grad(log_z.sum(), leaf)[0]
+
+
+def _detached(t: Tensor) -> Tensor:
+    return t.clone() if t.is_inference() else t.detach()
+
+
 def viterbi(
     emissions: Tensor, mask: Tensor | None, potentials: Potentials, native: bool | None = None
 ) -> tuple[Tensor, Tensor]:  # "b t k", "b t" -> "b t", "b"

@@ -50,7 +50,7 @@ def forward(
     messages = Messages(
         emissions.new_empty(b, t, room(k)),
         emissions.new_empty(b, t, room(k)),
-        torch.empty(b, dtype=torch.uint8),
+        emissions.new_empty(b, dtype=torch.uint8),
     )
     out, inputs = emissions.new_empty(b), _contiguous(emissions, tags, mask, transitions, start, end)
     pointers = (*map(_pointer, inputs), *map(_pointer, messages))
@@ -91,7 +91,7 @@ def viterbi(
     b, t, k = emissions.shape
     if not native:
         return _torch_viterbi(emissions, mask, transitions, start, end)
-    path, score = torch.empty(b, t, dtype=torch.int64), emissions.new_empty(b)
+    path, score = emissions.new_empty(b, t, dtype=torch.int64), emissions.new_empty(b)
     emissions, _, mask, transitions, start, end = _contiguous(emissions, None, mask, transitions, start, end)
     pointers = map(_pointer, (emissions, mask, transitions, start, end, path, score))
     call_kernel("regard_viterbi", score, b, t, k, *pointers)

@@ -118,7 +118,7 @@ class TagPredictor(Predictor[str, TagOutput]):
             margins = (gaps / (1 + emissions.abs().amax((1, 2)))).tolist()
             best, scores = best[:, :paths], scores[:, :paths]
             shares = (scores - crf.nll(emissions, None, mask, potentials).unsqueeze(1)).exp()
-            marginals = self._marginals(emissions, mask, potentials)
+            marginals = crf.marginals(emissions, mask, potentials)
             named = [
                 [self.vocabulary.tags[n] for n in row[0][: len(split[k][0])]]
                 for k, row in zip(index, best.tolist(), strict=True)
@@ -130,8 +130,8 @@ class TagPredictor(Predictor[str, TagOutput]):
                 of_tags = marginals[row].gather(-1, best[row, 0].unsqueeze(-1)).squeeze(-1)[: len(words)]
                 several = [
                     (tuple(self.vocabulary.tags[n] for n in path[: len(words)]), share)
-                    for path, share in zip(best[row].tolist(), shares[row].tolist(), strict=True)
-                    if share > 0
+                    for path, share, score in zip(*(part[row].tolist() for part in (best, shares, scores)), strict=True)
+                    if score > -math.inf
                 ]
                 found[k] = TagOutput(
                     words,
@@ -185,12 +185,6 @@ class TagPredictor(Predictor[str, TagOutput]):
     def _potentials(self, output: TaggerOutput, double: bool = True) -> crf.Potentials:
         scores = [score.cpu() for score in self.model.potentials(output.emissions)]
         return crf.Potentials(*(score.to(torch.float64 if double else output.emissions.dtype) for score in scores))
-
-    @staticmethod
-    def _marginals(emissions: Tensor, mask: Tensor, potentials: crf.Potentials) -> Tensor:  # "b t k"
-        with torch.enable_grad():
-            leaf = emissions.detach().requires_grad_()
-            return torch.autograd.grad(crf.nll(leaf, None, mask, potentials).sum(), leaf)[0]
 
     def _spans(
         self,
