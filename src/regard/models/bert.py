@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
+from regard.attn.call import NOTHING, Need
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
 from regard.layers.dropout import Dropout
@@ -98,14 +99,28 @@ class BERT(nn.Module):
         positions: Tensor | None = None,
     ) -> Tensor:  # "b t", types "b t", positions "t" or "b t" -> "b t d"
         """`mask` hides padding, Lengths(lengths), or separates packed texts, Documents(ids) with their `positions`."""
+        return self.attend(tokens, mask, types=types, positions=positions)[0]
+
+    def attend(
+        self,
+        tokens: Tensor,
+        mask: Mask | Tensor | None = None,
+        *,
+        types: Tensor | None = None,
+        positions: Tensor | None = None,
+        need: Need = NOTHING,
+    ) -> tuple[Tensor, Tensor | None]:  # "b t" -> "b t d", "b h t t"
+        """The states, and the weights of the last layer if they are requested."""
         here = torch.arange(tokens.shape[1], device=tokens.device) if positions is None else positions
         x = self.positions.add(self.place, self.embedding(tokens), here)
         x = x + self.types(torch.zeros_like(tokens) if types is None else types)
         x = self.dropout(self.embedding_norm(x))
         both = None if positions is None else (positions, positions)
-        for layer in self.layers:
-            x = layer(x, mask, positions=both).out
-        return self.norm(x)
+        weights = None
+        for n, layer in enumerate(self.layers, 1):
+            wanted = need if n == len(self.layers) else NOTHING
+            x, _, weights = layer(x, mask, positions=both, need=wanted)
+        return self.norm(x), weights
 
 
 class BERTMaskedLM(nn.Module):

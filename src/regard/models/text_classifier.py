@@ -24,6 +24,7 @@ class TextClassifier(nn.Module, ABC):
 
     reads_sentences: ClassVar[bool] = False
     attends: ClassVar[bool] = True
+    queries_are_tokens: ClassVar[bool] = False  # whether tokens attend, and no hops or sentences
     # whether a hard attention samples keys in training, which only rewards can teach
     samples_keys: bool = False
 

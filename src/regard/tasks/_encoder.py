@@ -105,8 +105,14 @@ class EncoderFacts:
         )
 
 
-# sizes for a first call of a model, before anything is read
+# sizes for a first call of a model, before the folder is read
 SMALLEST = EncoderFacts("", "", 11, 8, 1, 1, 8, 16, 2, "learned", "post", None, "gelu", 1e-12, 0.0)
+
+
+def smallest_encoder(options: EncoderOptions) -> TextEncoder:
+    """An encoder with random weights, which shows whether the options of a model fit together."""
+    frozen = 0 if options.freeze == "none" else 1
+    return TextEncoder(SMALLEST.build(options.attention), frozen=frozen)
 
 
 class _Source(NamedTuple):
@@ -129,6 +135,10 @@ class PretrainedEncoder:
     def longest(self) -> int | None:
         """The longest input in tokens; None if its positions have no table."""
         return self.facts.longest if self.facts.positions == "learned" else None
+
+    def longest_input(self, max_length: int) -> int:
+        """The tokens after which a task cuts inputs: those of its own limit, or fewer if the encoder reads fewer."""
+        return max_length if self.longest is None else min(max_length, self.longest)
 
     @staticmethod
     def of_folder(folder: Path) -> "PretrainedEncoder":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -212,6 +212,9 @@ class TaskConfig(ABC):
                 raise TypeError(f"{cls.name} has no option {option}={value!r}; its options are {sorted(own | mine)}")
         of_model = {option: value for option, value in options.items() if option in mine}
         of_task = {option: value for option, value in options.items() if option in own}
+        needed = [f.name for f in fields(cls.models[name]) if f.default is MISSING and f.default_factory is MISSING]
+        if missing := [option for option in needed if of_model.get(option) is None]:
+            raise ValueError(f"model='{name}' needs {missing[0]}; give {missing[0]}=… as well")
         return cls(**{**of_task, "model": cls.models[name](**of_model)})
 
     def with_options(self, **options: Any) -> Self:

@@ -69,12 +69,28 @@ def test_words_are_those_that_the_parts_know() -> None:
 @pytest.mark.parametrize("data", [None, *TEXTS])
 @pytest.mark.parametrize("model", ClassifyText.models)
 def test_open_options_are_filled_and_round_trip(data: str | None, model: str) -> None:
-    task = ClassifyText.of(data=data, model=model)
+    needed = {"encoder": "bert"} if model == "pretrained" else {}
+    task = ClassifyText.of(data=data, model=model, **needed)
     assert task.data in TEXTS
     assert task.tokens == TEXTS[task.data].tokens
-    assert all(value is not None for value in vars(task.model).values())
+    # the attention of an encoder is its own
+    assert all(
+        value is not None for name, value in vars(task.model).items() if (name, model) != ("attention", "pretrained")
+    )
     assert None not in (task.batch, task.word_dropout)
     assert ClassifyText.from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+def test_an_encoder_chooses_the_model_that_has_it() -> None:
+    task = ClassifyText.of(encoder="bert")
+    assert (task.model_name, task.word_dropout) == ("pretrained", 0.0)
+    assert ClassifyText.training_defaults(task.model)["lr"] < ClassifyText.training["lr"]
+    assert ClassifyText.training_defaults(None) == ClassifyText.training
+    assert task.with_absolute_paths().model.encoder == Path("bert").absolute()
+    with pytest.raises(ValueError, match="model='pretrained' needs encoder; give encoder=… as well"):
+        ClassifyText.of(model="pretrained")
+    with pytest.raises(ValueError, match="encoder='bert' belongs to model='pretrained', not to 'hierarchical'"):
+        ClassifyText.of(model="hierarchical", encoder="bert")
 
 
 def test_the_paper_is_no_mechanism() -> None:

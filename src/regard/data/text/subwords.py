@@ -116,6 +116,11 @@ class SubwordTokenizer(ABC):
         frame = self.frame
         return frozenset((*frame.begin, *frame.end, *frame.middle, *frame.last, self.pad))
 
+    @property
+    def dropped(self) -> int:
+        """The token in place of one that is dropped: the mask, or where there is none the unknown one or padding."""
+        return next(token for token in (self.mask, self.unknown, self.pad) if token is not None)
+
     def encode(self, texts: Sequence[str], longest: int | None = None) -> list[EncodedText]:
         """Every text in its frame; sub-words beyond `longest` tokens, the frame included, are cut off and counted."""
         parts = [_Part(ids, [None] * len(ids), offsets) for ids, offsets in self.subwords(texts)]

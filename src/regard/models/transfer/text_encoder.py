@@ -6,6 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from regard.attn.call import NOTHING, Need
 from regard.attn.terms.mask import Lengths
 from regard.models.bert import BERT
 
@@ -65,9 +66,14 @@ class TextEncoder(nn.Module):
         self, tokens: Tensor, lengths: Tensor, types: Tensor | None = None
     ) -> Tensor:  # "b t", "b", "b t" -> "b t d"
         """The states of texts that are padded behind their `lengths`."""
+        return self.attend(tokens, lengths, types)[0]
+
+    def attend(
+        self, tokens: Tensor, lengths: Tensor, types: Tensor | None = None, need: Need = NOTHING
+    ) -> tuple[Tensor, Tensor | None]:  # "b t", "b", "b t" -> "b t d", "b h t t"
+        """The states, and the weights of the last layer if they are requested."""
         is_ragged = bool((lengths != tokens.shape[1]).any())
-        states: Tensor = self.bert(tokens, Lengths(lengths) if is_ragged else None, types=types)
-        return states
+        return self.bert.attend(tokens, Lengths(lengths) if is_ragged else None, types=types, need=need)
 
     def lr_multipliers(self, name: str, decay: float) -> dict[str, float]:
         """Factors of the learning rate by names of parameters, as a model has them whose attribute `name` this is.

@@ -1,7 +1,7 @@
 """The texts of a run: their splits, their tokens sentence by sentence, and the facts that the run records of them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, NamedTuple
@@ -15,6 +15,7 @@ from regard.data.embedded import TEXTS
 from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, split, with_classes
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
+from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.classify_text.options import ClassifyText
@@ -101,21 +102,32 @@ class EncodedTexts(NamedTuple):
     is_empty: list[bool]
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> EncodedTexts:
-    """The tokens of every text, at most `max_length` in all.
+def encode(tokenizer: Tokenizer | SubwordTokenizer, texts: Sequence[str], max_length: int) -> EncodedTexts:
+    """The tokens of every text, at most `max_length` in all; those of an encoder stand between its begin and end.
 
     A text without a token, such as an empty one, is encoded as one unknown token.
     """
     sentences = [split_sentences(text) for text in texts]
-    tokens = iter(tokenizer.encode(list(chain.from_iterable(sentences))))
+    flat = list(chain.from_iterable(sentences))
+    begin: Sequence[int] = ()
+    end: Sequence[int] = ()
+    unknown: int | None = UNK
+    if isinstance(tokenizer, SubwordTokenizer):
+        tokens = iter([ids for ids, _ in tokenizer.subwords(flat)])
+        begin, end, unknown = tokenizer.frame.begin, tokenizer.frame.end, tokenizer.unknown
+    else:
+        tokens = iter(tokenizer.encode(flat))
+    room = max(max_length - len(begin) - len(end), 0)
     encoded = EncodedTexts([], [], [], [])
     for each in sentences:
         whole = [next(tokens) for _ in each]
-        kept = _truncate(whole, max_length)
-        encoded.texts.append(kept or [[UNK]])
-        encoded.num_cut.append(max(sum(map(len, whole)) - max_length, 0))
-        encoded.num_unknown.append(sum(sentence.count(UNK) for sentence in kept))
+        kept = _truncate(whole, room)
+        encoded.num_cut.append(max(sum(map(len, whole)) - room, 0))
+        encoded.num_unknown.append(sum(sentence.count(unknown) for sentence in kept if unknown is not None))
         encoded.is_empty.append(not kept)
+        framed = kept or [[UNK if unknown is None else unknown] if not begin else []]
+        encoded.texts.append([[*begin, *framed[0]], *framed[1:]])
+        encoded.texts[-1][-1].extend(end)
     return encoded
 
 
@@ -160,13 +172,22 @@ def plan_document_batches(
     return [batches[n] for n in rng.permutation(len(batches))]
 
 
-def drop_words(texts: Sequence[Sentences], share: float, rng: np.random.Generator) -> list[Sentences]:
-    """Texts in which this share of the tokens, drawn at random, are unknown."""
+def drop_words(
+    texts: Sequence[Sentences],
+    share: float,
+    rng: np.random.Generator,
+    unknown: int = UNK,
+    kept: Collection[int] = (),
+) -> list[Sentences]:
+    """Texts in which this share of the tokens, drawn at random, are unknown; those that are `kept` never are."""
     if not share:
         return list(texts)
     count = sum(len(sentence) for text in texts for sentence in text)
     dropped = iter((rng.random(count) < share).tolist())
-    return [[[UNK if next(dropped) else token for token in sentence] for sentence in text] for text in texts]
+    return [
+        [[unknown if next(dropped) and token not in kept else token for token in sentence] for sentence in text]
+        for text in texts
+    ]
 
 
 def pad(texts: Sequence[Sentences], by_sentence: bool) -> tuple[Tensor, Tensor]:  # -> "b t", "b" or "b s t", "b s"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
 from regard.common.option_fields import at_least, left_open
+from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.models.text_classifier import TextClassifier
+    from regard.models.transfer.text_encoder import TextEncoder
     from regard.tasks.classify_text.task import ClassifyTextTask
 
 # the attention of a model's own paper, softmax(U tanh(W h)); the other names are mechanisms
@@ -156,6 +158,36 @@ class BagOfWordsOptions(TextModelOptions):
 
 
 @dataclass(frozen=True)
+class PretrainedTextOptions(EncoderOptions):
+    """A pretrained encoder, whose states of a text become one vector  (Devlin et al. 2019)."""
+
+    reads_sentences: ClassVar[bool] = False
+    hop_penalty: ClassVar[float] = 0.0
+
+    pooling: Literal["mean", "first", "max"] = "mean"
+    """The vector of a text: the mean or the maximum of the states of its tokens, or the state of the first token."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training, above the encoder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choices(self)
+        check_share(self, {"dropout": 0.1})
+
+    def build(self, encoder: TextEncoder, classes: int) -> TextClassifier:
+        from regard.models.transfer.classifier import EncoderClassifier
+
+        return EncoderClassifier(
+            encoder,
+            classes,
+            pooling=self.pooling,
+            dropout=self.dropout,
+            layer_decay=self.layer_decay,
+            head_rate=self.head_rate,
+        )
+
+
+@dataclass(frozen=True)
 class EvaluateTextClasses:
     """Options of `regard evaluate` for classifiers of texts."""
 
@@ -211,14 +243,16 @@ class ClassifyText(TaskConfig):
         "self-attentive": SelfAttentiveOptions,
         "hierarchical": HierarchicalOptions,
         BAG_OF_WORDS: BagOfWordsOptions,
+        PRETRAINED: PretrainedTextOptions,
     }
+    chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; paper is that of the model's paper. "
         "A bag of words is always compared with them."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", "baseline.safetensors")
-    vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json")
+    run_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", "baseline.safetensors", *ENCODER_FILES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary")
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
     is_served: ClassVar[bool] = True
@@ -236,13 +270,13 @@ class ClassifyText(TaskConfig):
     """Texts that only `regard evaluate` reads; if left out, those of --valid."""
 
     tokens: Literal["words", "characters", "bpe"] = left_open()
-    """The kind of tokens."""
+    """The kind of tokens; a pretrained encoder has its own, and these are those of the baseline."""
     vocabulary: int = 8000
     """The largest number of different tokens."""
     max_length: int = 400
     """Longer texts, in tokens, are cut off; their number is reported."""
-    model: AttentiveOptions | BagOfWordsOptions = left_open()
-    """Hops of attention over a text, attention to words and sentences, or a bag of words."""
+    model: AttentiveOptions | BagOfWordsOptions | PretrainedTextOptions = left_open()
+    """Hops of attention over a text, attention to words and sentences, a bag of words, or a pretrained encoder."""
     smoothing: float = 0.0
     """Label smoothing: the share of the probability of the right class that is spread over all classes."""
     word_dropout: float = left_open()

@@ -19,6 +19,7 @@ from regard.common.option_checks import check_top
 from regard.common.suggestions import known
 from regard.common.wording import plural
 from regard.data.text.sentences import split_sentences
+from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
@@ -60,7 +61,7 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
     def __init__(
         self,
         model: TextClassifier,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | SubwordTokenizer,
         classes: Sequence[str],
         *,
         max_length: int = 400,
@@ -69,12 +70,6 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         self.model = model
         self.tokenizer, self.classes = tokenizer, list(classes)
         self.max_length, self.batch = max_length, batch
-
-    @staticmethod
-    def of(config: ClassifyText, tokenizer: Tokenizer, classes: Sequence[str]) -> "ClassifyTextPredictor":
-        """A predictor whose model has initial weights."""
-        model = config.model.build(len(tokenizer), len(classes))
-        return ClassifyTextPredictor(model, tokenizer, classes, max_length=config.max_length)
 
     # Prediction
 
@@ -180,15 +175,16 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         return shares
 
     def label(self, recording: Recording, given: str, output: TextClasses) -> Recording:
-        """Rows are hops, or the document and its sentences; columns are the tokens of the text."""
+        """Rows are hops, the document and its sentences, or the tokens of an encoder; columns are tokens."""
         (sentences,) = encode(self.tokenizer, [given], self.max_length).texts
-        pieces = [*map(self.tokenizer.pieces_of, split_sentences(given))]
-        if output.is_empty:
-            pieces = [self.tokenizer.pieces(sentences[0])]
+        if output.is_empty or isinstance(self.tokenizer, SubwordTokenizer):
+            pieces = [*map(self.tokenizer.pieces, sentences)]
+        else:
+            pieces = [*map(self.tokenizer.pieces_of, split_sentences(given))]
         # the last sentence that is read may be cut off
         keys = tuple(piece for ids, some in zip(sentences, pieces, strict=False) for piece in some[: len(ids)])
         hops = max((item.shape[-2] for item in recording), default=0)
-        queries = tuple(f"hop {n + 1}" for n in range(hops))
+        queries = keys if self.model.queries_are_tokens else tuple(f"hop {n + 1}" for n in range(hops))
         if self.model.reads_sentences:
             recording, queries = _whole_document(recording, [len(sentence) for sentence in sentences])
         about = {
@@ -203,6 +199,10 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         """The text tinted by its attention, once per hop or head."""
         if path.suffix not in SUFFIXES:
             return show(recording).save(path)
+        if self.model.queries_are_tokens:
+            # the last layer, whose states are pooled
+            query = 0 if getattr(self.model, "pooling", "") == "first" else None
+            return draw_recording(recording, path, what="text", layer=len(recording) - 1, query=query)
         # the first row of a document has the attention to words × that to sentences
         query = 0 if self.model.reads_sentences else None
         return draw_recording(recording, path, what="texts", layer=0, query=query)

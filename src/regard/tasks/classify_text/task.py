@@ -16,6 +16,8 @@ from regard.attn.call import Need
 from regard.common.wording import plural
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.labelled import LabelledTexts, read_labelled
+from regard.data.text.special_tokens import UNK
+from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.losses import frobenius_penalty, reinforce
@@ -28,6 +30,8 @@ from regard.tasks._classification import (
     is_baseline_saved,
     write_baseline,
 )
+from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
+from regard.tasks._encoder_options import EncoderOptions
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
@@ -67,11 +71,13 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
 
     task: ClassifyText
     classes: Sequence[str]
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | SubwordTokenizer  # of the model
     texts: Sequence[Sentences]
     labels: NDArray[np.int64]  # "n"
     valid: LabelledTexts
     summary: str
+    max_length: int
+    encoder: PretrainedEncoder | None = None
     unit: str = "texts"
 
     @staticmethod
@@ -81,27 +87,39 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         facts = TextFacts.of(splits)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not (TextFacts.is_saved(folder) and is_baseline_saved(folder))
+        # the folder of an encoder is read first: if it is none, nothing was computed in vain
+        options = task.model
+        encoder = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
         if new:
             tokenizer = initial_tokenizer(folder, _TOKENS, lambda: train_tokenizer(task, splits.train.texts))
         else:
             facts.check_same(folder)
             tokenizer = read_tokenizer(folder / _TOKENS)
-        texts, num_cut, *_ = encode(tokenizer, splits.train.texts, task.max_length)
+        encoded = encode(tokenizer, splits.train.texts, task.max_length)
         if new:
             write_tokenizer(tokenizer, folder / _TOKENS)
-            write_baseline(fit_baseline(texts, splits.train.labels, len(tokenizer), len(facts.classes)), folder)
+            write_baseline(fit_baseline(encoded.texts, splits.train.labels, len(tokenizer), len(facts.classes)), folder)
             facts.write(folder)
-        summary = f"{len(texts):,} texts to train on, {len(splits.valid):,} to validate, {len(facts.classes)} classes, "
-        summary += f"{len(tokenizer):,} tokens"
-        if count := sum(map(bool, num_cut)):
+        reader: Tokenizer | SubwordTokenizer = tokenizer
+        max_length = longest_text(task, encoder)
+        vocabulary = f"{len(tokenizer):,} tokens"
+        if encoder is not None:
+            reader = encoder.tokenizer
+            encoded = encode(reader, splits.train.texts, max_length)
+            vocabulary = f"{reader.size:,} tokens of {encoder.facts.source}"
+        labels, valid = splits.train.labels, splits.valid
+        summary = f"{len(labels):,} texts to train on, {len(valid):,} to validate, {len(facts.classes)} classes, "
+        summary += vocabulary
+        if count := sum(map(bool, encoded.num_cut)):
             are = "is" if count == 1 else "are"
-            summary += f"; {plural(count, 'text')} {are} cut off after {task.max_length:,} tokens"
+            summary += f"; {plural(count, 'text')} {are} cut off after {max_length:,} tokens"
         if count := splits.train.num_latin1:
             summary += f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as Latin-1"
-        return ClassifyTextProblem(task, facts.classes, tokenizer, texts, splits.train.labels, splits.valid, summary)
+        rest = (encoded.texts, labels, valid, summary, max_length, encoder)
+        return ClassifyTextProblem(task, facts.classes, reader, *rest)
 
     def build_model(self) -> TextClassifier:
-        return self.task.model.build(len(self.tokenizer), len(self.classes))
+        return build(self.task, self.tokenizer, len(self.classes), self.encoder)
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedTexts]:
         if self.task.model.reads_sentences:
@@ -119,7 +137,11 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         if not len(rows):
             return None
         rng = np.random.default_rng(planned.seed)
-        texts = drop_words([self.texts[n] for n in planned.rows], self.task.word_dropout, rng)[rank::world]
+        unknown, kept = UNK, frozenset[int]()
+        if self.encoder is not None:
+            unknown, kept = self.encoder.tokenizer.dropped, self.encoder.tokenizer.special
+        whole = [self.texts[n] for n in planned.rows]
+        texts = drop_words(whole, self.task.word_dropout, rng, unknown, kept)[rank::world]
         tokens, lengths = pad(texts, self.task.model.reads_sentences)
         return TextBatch(tokens, lengths, torch.from_numpy(self.labels[rows]))
 
@@ -142,15 +164,18 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
     def validate(self, model: TextClassifier) -> ValidationResult:
-        predictor = ClassifyTextPredictor(model, self.tokenizer, self.classes, max_length=self.task.max_length)
-        probabilities = predictor.probabilities(encode(self.tokenizer, self.valid.texts, self.task.max_length).texts)
+        predictor = ClassifyTextPredictor(model, self.tokenizer, self.classes, max_length=self.max_length)
+        probabilities = predictor.probabilities(encode(self.tokenizer, self.valid.texts, self.max_length).texts)
         sample = _sample(self.valid, probabilities, 0)
         return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)
 
     def locate(self, planned: Sequence[PlannedTexts]) -> str:
         """The number of the texts of these batches, and the beginning of the first."""
         index = np.concatenate([each.rows for each in planned])
-        start = _shortened(self.tokenizer.decode(next(filter(None, self.texts[index[0]]))), 60)
+        ids = next(filter(None, self.texts[index[0]]))
+        reader = self.tokenizer
+        text = reader.decode(ids) if isinstance(reader, Tokenizer) else " ".join(reader.pieces(ids))
+        start = _shortened(text, 60)
         return f"{len(index)} texts of {self.task.dataset_label}, the first of them {start!r}"
 
 
@@ -164,11 +189,20 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         texts: list[Sentences] = [[[5, 6, 7], [8, 9]], [[5, 6]]]
         tokens, lengths = pad(texts, self.config.model.reads_sentences)
         with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(11, 3)
+            if isinstance(self.config.model, EncoderOptions):
+                model = self.config.model.build(smallest_encoder(self.config.model), 3)
+            else:
+                model = self.config.model.build(11, 3)
             model.classify(tokens, lengths, Need(weights=model.attends))
 
     def predictor(self, folder: Path) -> ClassifyTextPredictor:
-        return ClassifyTextPredictor.of(self.config, read_tokenizer(folder / _TOKENS), TextFacts.read(folder).classes)
+        classes, encoder = TextFacts.read(folder).classes, None
+        tokenizer: Tokenizer | SubwordTokenizer = read_tokenizer(folder / _TOKENS)
+        if isinstance(self.config.model, EncoderOptions):
+            encoder = PretrainedEncoder.of_run(folder)
+            tokenizer = encoder.tokenizer
+        model = build(self.config, tokenizer, len(classes), encoder)
+        return ClassifyTextPredictor(model, tokenizer, classes, max_length=longest_text(self.config, encoder))
 
     def example(self, folder: Path) -> str:
         return read(self.config).valid.texts[0]
@@ -182,8 +216,11 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         start = time.perf_counter()
         probabilities = predictor.probabilities(encoded, lambda done: progress(done, len(data)))
         seconds = time.perf_counter() - start
-        model = read_baseline(folder, len(predictor.tokenizer), len(predictor.classes))
-        baseline = ClassifyTextPredictor(model, predictor.tokenizer, predictor.classes).probabilities(encoded)
+        # the baseline has tokens of its own where the model is a pretrained encoder
+        tokenizer = read_tokenizer(folder / _TOKENS)
+        counted = encode(tokenizer, data.texts, self.config.max_length).texts
+        model = read_baseline(folder, len(tokenizer), len(predictor.classes))
+        baseline = ClassifyTextPredictor(model, tokenizer, predictor.classes).probabilities(counted)
         intervals, of_baseline = class_intervals(probabilities, data.labels), class_intervals(baseline, data.labels)
         facts: dict[str, Any] = {"baseline": {"scores": class_scores(baseline, data.labels), "intervals": of_baseline}}
         notes = [
@@ -227,6 +264,22 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
             TextFacts.read(folder).check_held_out(digest(texts), folder)
         none = ", which has no test texts" if options.split == "test" else ""
         return texts, f"the validation texts of {folder}{none}"
+
+
+def build(
+    config: ClassifyText, tokenizer: Tokenizer | SubwordTokenizer, classes: int, encoder: PretrainedEncoder | None
+) -> TextClassifier:
+    """The model with initial weights; those of an encoder come from its folder if the run has none yet."""
+    if isinstance(config.model, EncoderOptions):
+        assert encoder is not None
+        return config.model.build(encoder.build(config.model), classes)
+    assert isinstance(tokenizer, Tokenizer)
+    return config.model.build(len(tokenizer), classes)
+
+
+def longest_text(config: ClassifyText, encoder: PretrainedEncoder | None) -> int:
+    """The tokens after which a text is cut off: an encoder may have fewer positions than `max_length`."""
+    return config.max_length if encoder is None else encoder.longest_input(config.max_length)
 
 
 def evidence_attention(

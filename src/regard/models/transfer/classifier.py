@@ -1,0 +1,59 @@
+"""EncoderClassifier: a pretrained encoder, a pooling and a linear layer."""
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Need
+from regard.layers.dropout import Dropout
+from regard.layers.text_pooling import inside_lengths, pool
+from regard.models.text_classifier import TextClassifier, TextClassifierOutput
+from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
+
+
+class EncoderClassifier(TextClassifier):
+    """logits = W pool(BERT(tokens)) + b, all fine-tuned together  (Devlin et al. 2019; Howard & Ruder 2018).
+
+    `pooling` is the mean over the tokens, that of the first token, or the maximum. The learning rate of a layer of the
+    encoder is `layer_decay` times that of the layer above it; the linear layer has `head_rate` times that of the
+    highest.
+    """
+
+    queries_are_tokens: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        classes: int,
+        *,
+        pooling: str = "mean",
+        dropout: float = 0.1,
+        layer_decay: float = 1.0,
+        head_rate: float = 1.0,
+    ) -> None:
+        super().__init__()
+        checks.positive_ints("EncoderClassifier", classes=classes)
+        self.encoder, self.pooling = encoder, pooling
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(encoder.width, classes)
+        nn.init.normal_(self.output.weight, std=0.02)
+        nn.init.zeros_(self.output.bias)
+        self.lr_multipliers = fine_tuning_rates(self, layer_decay, head_rate)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.encoder.embedding
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b k"
+        return self.classify(tokens, lengths).logits
+
+    def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
+        """The logits; the weights, if requested, are those that the pooled tokens give in the last layer, per head."""
+        inside = inside_lengths(lengths, tokens.shape[1])
+        states, weights = self.encoder.attend(tokens, lengths, need=Need(weights=need.weights))
+        logits = self.output(self.dropout(pool(states, inside, self.pooling)))
+        if weights is None:
+            return TextClassifierOutput(logits)
+        queries = "first" if self.pooling == "first" else "mean"
+        return TextClassifierOutput(logits, pool(weights, inside.unsqueeze(1), queries))  # "b h t"
