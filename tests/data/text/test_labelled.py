@@ -151,3 +151,38 @@ def test_numbers_must_fit_the_texts() -> None:
         LabelledTexts(["a"], np.array([0]), ("x",), np.array([0, 0]))
     with pytest.raises(ValueError, match="labels must be from 0 to 0, got 1 for text 1; name as many classes"):
         LabelledTexts(["a", "b"], np.array([0, 1]), ("x",))
+
+
+def test_json_with_parts(tmp_path: Path) -> None:
+    content = {
+        "oos_train": [["what is this", "oos"]],
+        "train": [["pay the bill", "pay"], [" call me a cab ", "cab"]],
+        "val": [["a cab please", "cab"]],
+    }
+    for indent in (None, 1):
+        path = tmp_path / f"data{indent}.json"
+        path.write_text(json.dumps(content, indent=indent))
+        train = read_labelled(path)
+        assert (train.classes, list(train.texts), train.labels.tolist()) == (
+            ("cab", "pay"), ["pay the bill", "call me a cab"], [1, 0],
+        )  # fmt: skip
+        assert list(read_labelled(path, train.classes, "valid").texts) == ["a cab please"]
+        with pytest.raises(
+            ValueError, match=r"has no part 'test', only oos_train, train, val; name a file that has one"
+        ):
+            read_labelled(path, train.classes, "test")
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ([], r"the part 'train' must be a list of \[text, label\], got '\[\]'"),
+        ([["a", "b"], ["a"]], r"item 2 of the part 'train' must be \[text, label\], two strings that are not empty"),
+        ([["", "b"]], r"item 1 of the part 'train' must be \[text, label\]"),
+    ],
+)
+def test_a_part_that_is_no_list_of_pairs(part: list[list[str]], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps({"train": part}, indent=1))
+    with pytest.raises(ValueError, match=message):
+        read_labelled(path)

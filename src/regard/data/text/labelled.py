@@ -3,12 +3,15 @@
 label, tab, text             one per line; where the file has no tab, the first space separates them
 TSV with a header            the columns `label` and `text`; other columns are ignored
 JSON lines                   objects with the keys `label` and `text`; other keys are ignored
+JSON with parts              one object whose keys `train`, `val` and `test` have lists of [text, label] (CLINC150);
+                             other keys, such as texts that are out of scope, are ignored
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +24,13 @@ from regard.data.text.pairs import read_lines
 
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
 _JSON = (".jsonl", ".ndjson", ".json")
+Part = Literal["train", "valid", "test"]
+# the names of each part in a file with parts
+_PART_NAMES: dict[str, tuple[str, ...]] = {
+    "train": ("train",),
+    "valid": ("val", "valid", "validation", "dev"),
+    "test": ("test",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +81,16 @@ def split(data: LabelledTexts, share: float, seed: int) -> tuple[LabelledTexts, 
     return rest, held_out
 
 
-def read_labelled(path: Path, classes: Sequence[str] | None = None) -> LabelledTexts:
-    """The texts of a UTF-8 file, `.gz` unpacked, in any of the three formats; the first line decides which.
+def read_labelled(path: Path, classes: Sequence[str] | None = None, part: Part = "train") -> LabelledTexts:
+    """The texts of a UTF-8 file, `.gz` unpacked, in any of the four formats; the first line decides which. Of a file
+    with parts it is this `part`.
 
     Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels must be among
     them and have their numbers. Lines that are not UTF-8 are read as Latin-1, as older collections (TREC) need it, and
     counted in `num_latin1`.
     """
     latin1: list[int] = []
-    rows = list(_rows(path, latin1.append))
+    rows = list(_rows(path, latin1.append, part))
     if classes is None:
         classes = sorted({label for _, label, _ in rows})
     else:
@@ -99,9 +110,12 @@ def with_classes(data: LabelledTexts, classes: Sequence[str], name: str) -> Labe
     return LabelledTexts(data.texts, labels, tuple(classes), data.evidence, data.num_latin1)
 
 
-def _rows(path: Path, on_latin1: Callable[[int], object]) -> Iterator[tuple[int, str, str]]:
+def _rows(path: Path, on_latin1: Callable[[int], object], part: Part) -> Iterator[tuple[int, str, str]]:
     """The number of every line, its label and its text."""
     lines = list(read_lines(path, _HOLDS, on_latin1))
+    if (parts := _parts(lines)) is not None:
+        yield from _part_rows(path, parts, part)
+        return
     parse, header = _format(lines, is_json=path.name.removesuffix(".gz").endswith(_JSON))
     if len(lines) == header:
         raise ValueError(f"{path} has a header and no texts; it must hold {_HOLDS}")
@@ -116,6 +130,37 @@ def _rows(path: Path, on_latin1: Callable[[int], object]) -> Iterator[tuple[int,
                 "fill it in, or delete the line"
             )
         yield number, label, text
+
+
+def _parts(lines: Sequence[str]) -> dict[str, Any] | None:
+    """The object of a file with parts; None if every line is a text of its own."""
+    if not lines[0].lstrip().startswith("{") or (len(lines) > 1 and lines[0].rstrip().endswith("}")):
+        return None
+    try:
+        content = json_files.parse("\n".join(lines))
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) and "train" in content else None
+
+
+def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[tuple[int, str, str]]:
+    name = next((name for name in _PART_NAMES[part] if name in parts), None)
+    if name is None:
+        found = ", ".join(sorted(parts))
+        raise ValueError(f"{path} has no part {_PART_NAMES[part][0]!r}, only {found}; name a file that has one")
+    rows = parts[name]
+    if not isinstance(rows, list) or not rows:
+        raise ValueError(f"{path}: the part {name!r} must be a list of [text, label], got {shortened(repr(rows))}")
+    for number, row in enumerate(rows, 1):
+        is_pair = (
+            isinstance(row, list) and len(row) == 2 and all(isinstance(each, str) and each.strip() for each in row)
+        )
+        if not is_pair:
+            raise ValueError(
+                f"{path}: item {number} of the part {name!r} must be [text, label], two strings that are not empty, "
+                f"got {shortened(repr(row))}; correct it"
+            )
+        yield number, row[1].strip(), row[0].strip()
 
 
 def _format(lines: Sequence[str], is_json: bool) -> tuple[Callable[[str], tuple[str, str]], int]:

@@ -48,8 +48,9 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
     if config.valid is None:
         train, valid = split(train, config.valid_share, config.seed)
     else:
-        valid = read_labelled(config.valid, train.classes)
-    return LabelledSplits(train, valid, valid if config.test is None else read_labelled(config.test, train.classes))
+        valid = read_labelled(config.valid, train.classes, "valid")
+    test = valid if config.test is None else read_labelled(config.test, train.classes, "test")
+    return LabelledSplits(train, valid, test)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -263,7 +263,8 @@ class ClassifyText(TaskConfig):
     data: Literal["phrases", "documents"] | None = None
     """An embedded data set that needs no file: phrases -> their language, reports -> the outcome in one sentence."""
     train: Path | None = None
-    """Your own texts: label, tab or space, text per line; a .tsv with a header; or JSON lines. .gz is unpacked."""
+    """Your own texts: label, tab or space, text per line; a .tsv with a header; JSON lines, or JSON with parts. .gz is
+    unpacked."""
     valid: Path | None = None
     """Texts to choose the best checkpoint by, in a format of --train; if left out, a share of the training texts."""
     test: Path | None = None

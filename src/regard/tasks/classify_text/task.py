@@ -246,15 +246,15 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         """The texts to classify, and their name."""
         config = self.config
         if options.test:
-            parts = [read_labelled(path, classes) for path in options.test]
+            parts = [read_labelled(path, classes, "test") for path in options.test]
             labels = np.concatenate([part.labels for part in parts])
             return LabelledTexts([text for part in parts for text in part.texts], labels, tuple(classes)), " ".join(
                 map(str, options.test)
             )
         if config.test is not None and options.split == "test":
-            return read_labelled(config.test, classes), f"the test texts of {folder}"
+            return read_labelled(config.test, classes, "test"), f"the test texts of {folder}"
         if config.valid is not None:
-            texts = read_labelled(config.valid, classes)
+            texts = read_labelled(config.valid, classes, "valid")
         else:
             splits = read(config, classes)
             texts = splits.test if options.split == "test" else splits.valid
