@@ -1,4 +1,4 @@
-"""One tiny run per task: the options of its training, inputs to predict, and the body of a request."""
+"""One tiny run per task or more: the options of its training, inputs to predict, and the body of a request."""
 
 import base64
 import io
@@ -22,7 +22,14 @@ class Case(NamedTuple):
     predict: str = ""
 
 
+# by the name of the task; a plus and a word behind it tell further cases of a task apart
 CASES: dict[str, Case] = {
+    "classify-text+encoder": Case(
+        "--train TEXTS --encoder BERT --freeze embeddings --pooling first --batch 64",
+        ("a good film", "bad. It was long."),
+        ("dot", "entmax"),
+        ("good", "bad"),
+    ),
     "translate": Case(
         "--train PAIRS --tokens words --width 6 --hidden 8 --batch 64 --valid-lines 3",
         ("a b c", "c a"),
@@ -82,8 +89,17 @@ CASES: dict[str, Case] = {
 }
 
 
+def task_of(name: str) -> str:
+    """The task of a case."""
+    return name.partition("+")[0]
+
+
 def write_files(folder: Path) -> None:
     """An image of 8 by 8 random grey values, pairs of sentences, images with captions, and labelled texts."""
+    # tests.tasks.encoders imports transformers
+    from tests.tasks.encoders import bert_folder
+
+    bert_folder(folder / "bert")
     draw = np.random.default_rng(0)
     for name in ("random", *range(12)):
         Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(folder / f"{name}.png")
@@ -109,6 +125,7 @@ def write_files(folder: Path) -> None:
 def with_paths(arguments: str, folder: Path) -> list[str]:
     """The arguments with the paths of files for their names."""
     paths = {
+        "BERT": "bert",
         "IMAGE": "random.png",
         "PAIRS": "pairs.tsv",
         "CAPTIONS": "captions.tsv",

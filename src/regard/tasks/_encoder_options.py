@@ -29,7 +29,7 @@ class EncoderOptions(ModelOptions):
         "save_every": 200,
         "betas": (0.9, 0.999),
     }
-    task_defaults: ClassVar[dict[str, Any]] = {"word_dropout": 0.0, "dropout": 0.1, "batch": 1024}
+    task_defaults: ClassVar[dict[str, Any]] = {"word_dropout": 0.0, "dropout": 0.1, "batch": 512}
 
     encoder: Path = field(metadata={"metavar": "FOLDER"})
     """A run of masked-lm, a run with an encoder, or a BERT in transformers' layout; only a new run reads it."""
