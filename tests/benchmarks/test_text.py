@@ -1,11 +1,13 @@
 """The benchmark of classifiers of texts: its scores, its bounds, its file."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 from benchmarks.text import classify, masked_lm
 from benchmarks.vision.result import Result
+from tests.tasks.encoders import bert_folder
 
 SMALL = {"width": 4, "hidden": 3, "batch": 256}
 QUESTIONS = [
@@ -36,10 +38,43 @@ def test_documents_and_their_evidence(tmp_path: Path) -> None:
     assert found["rows"][-1]["bound"] == {"at": "least", "value": 90.0}
 
 
+def test_a_fine_tuned_encoder(tmp_path: Path) -> None:
+    encoder = bert_folder(tmp_path / "encoder")
+    content = {
+        part: [[f"it was {word} {n}", word] for word in ("good", "bad") for n in range(9)] for part in ("train", "val")
+    }
+    with gzip.open(tmp_path / "data_full.json.gz", "wt") as file:
+        json.dump(content, file, indent=1)
+    lines = "".join(f"{label} a {word} film .\n" for label, word in enumerate(("bad", "good")) for _ in range(9))
+    for part in ("train", "dev"):
+        (tmp_path / f"stsa.binary.{part}.gz").write_bytes(gzip.compress(lines.encode()))
+    for name in ("clinc", "sst2"):
+        args = [
+            f"--{name}",
+            str(tmp_path),
+            "--encoder",
+            str(encoder),
+            "--seeds",
+            "1",
+            "--threads",
+            "1",
+            "--epochs",
+            "1",
+        ]
+        assert classify.main([*args, "--runs", str(tmp_path / "runs")], tmp_path, batch=64) == 0
+        found = Result.read(tmp_path / f"{name}-encoder.json")
+        assert found.rows[0].what == f"{name}, encoder, accuracy"
+        assert found.rows[0].bound is not None
+        assert found.rows[0].bound.value >= classify.LEAST_ENCODED[name]
+        assert found.settings["task"]["model"]["encoder"] == "encoder"
+        assert found.settings["training"]["lr"] == 1e-4
+        assert str(tmp_path) not in (tmp_path / f"{name}-encoder.json").read_text()
+
+
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         classify.main([])
-    assert "give --trec FOLDER or --documents" in capsys.readouterr().err
+    assert "give one of --trec FOLDER, --sst2 FOLDER, --clinc FOLDER and --documents" in capsys.readouterr().err
     assert classify.main(["--trec", str(tmp_path)]) == 1
     assert "TREC.train.all" in capsys.readouterr().err
 
