@@ -15,6 +15,7 @@ from regard.inference.predictor import labelled_recording
 from regard.tasks._classification import class_scores
 from regard.tasks.match.baseline import baseline_reader, fit_baseline
 from regard.tasks.match.data import PairFacts, parse_pair, read
+from regard.tasks.match.encoders import smallest_source
 from regard.tasks.match.options import Match
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import FeatureReader, WordReader
@@ -246,12 +247,12 @@ def test_esim_tells_twins_apart_and_words_alone_do_not() -> None:
     facts = PairFacts.of(splits, 100)
     reader = WordReader(facts.words, [])
     tokens = reader.tokenize(splits.test.first, splits.test.second)
-    model = Match.of(model="decomposable", intra=False, width=8).model.build(facts).eval()
+    model = Match.of(model="decomposable", intra=False, width=8).model.parts(facts, smallest_source).build().eval()
     with torch.no_grad():
         logits = model(reader.inputs(tokens))
     torch.testing.assert_close(logits[::2], logits[1::2])
     torch.manual_seed(0)
-    model = Match.of(model="esim", hidden=8).model.build(facts).eval()
+    model = Match.of(model="esim", hidden=8).model.parts(facts, smallest_source).build().eval()
     with torch.no_grad():
         logits = model(reader.inputs(tokens))
     assert not torch.isclose(logits[::2], logits[1::2], atol=1e-6).all(-1).any()

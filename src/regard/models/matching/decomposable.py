@@ -10,7 +10,8 @@ from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Lengths, offsets
 from regard.attn.terms.score import Score, dot, widen
 from regard.layers.dropout import Dropout
-from regard.models.matching.pair_matcher import PairMatcher, cross_attend, is_real, named_coattention
+from regard.layers.text_pooling import inside_lengths
+from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention
 
 
 class TwoLayers(nn.Sequential):
@@ -116,7 +117,7 @@ class Decomposable(PairMatcher):
         a, b = (self._prepare(x, length) for x, length in zip((first, second), lengths, strict=True))
         beta, alpha = cross_attend(self.attention, a, b, *lengths)
         sums = [
-            (self.compare(torch.cat([x, read], -1)) * is_real(x, length)).sum(1)
+            (self.compare(torch.cat([x, read], -1)) * inside_lengths(length, x.shape[1]).unsqueeze(-1)).sum(1)
             for x, read, length in ((a, beta, lengths[0]), (b, alpha, lengths[1]))
         ]
         return self.output(self.aggregate(torch.cat(sums, -1)))

@@ -8,7 +8,7 @@ from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.score import Dot
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.encoder import Encoder
-from regard.models.matching.pair_matcher import PairMatcher, cross_attend, is_real, named_coattention, stack_texts
+from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention, pool_both, stack_texts
 
 
 class ESIM(PairMatcher):
@@ -51,13 +51,6 @@ class ESIM(PairMatcher):
             for x, other in zip((a, b), read, strict=True)
         ]
         x, _ = stack_texts(compared[0], compared[1], first_lengths, second_lengths)
-        pooled = _pool(self.composition(self.dropout(x), lengths).outputs, lengths)  # "2b 2h"
+        pooled = pool_both(self.composition(self.dropout(x), lengths).outputs, lengths)  # "2b 2h"
         hidden = torch.tanh(self.feed(self.dropout(torch.cat(pooled.chunk(2), -1))))
         return self.output(self.dropout(hidden))
-
-
-def _pool(x: Tensor, lengths: Tensor) -> Tensor:  # "b n d", "b" -> "b 2d"
-    """The mean and the maximum over tokens."""
-    real = is_real(x, lengths)
-    mean = torch.where(real, x, 0).sum(1) / lengths.unsqueeze(-1)
-    return torch.cat([mean, x.masked_fill(~real, -torch.inf).amax(1)], -1)

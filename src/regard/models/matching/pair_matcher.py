@@ -11,6 +11,7 @@ from regard.attn.layer import Attention
 from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import WeightedSum
+from regard.layers.text_pooling import inside_lengths, pool
 
 
 class PairMatcher(nn.Module, ABC):
@@ -24,11 +25,6 @@ class PairMatcher(nn.Module, ABC):
         self, first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
     ) -> Tensor:  # "b n d", "b m d", "b", "b" -> "b k"
         """The logits of classes, or of one score."""
-
-
-def is_real(x: Tensor, lengths: Tensor) -> Tensor:  # "b n d", "b" -> bool "b n 1"
-    """Whether a position is a token and no padding."""
-    return (torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(-1)).unsqueeze(-1)
 
 
 def stack_texts(
@@ -45,6 +41,12 @@ def cross_attend(
 ) -> tuple[Tensor, Tensor]:  # "b n d", "b m d", "b", "b" -> "b n d", "b m d"
     """What either text reads from the other."""
     return attention(first, second, mask=Lengths(second_lengths), back=Lengths(first_lengths))
+
+
+def pool_both(x: Tensor, lengths: Tensor) -> Tensor:  # "b n d", "b" -> "b 2d"
+    """The mean and the maximum over tokens."""
+    inside = inside_lengths(lengths, x.shape[1])
+    return torch.cat([pool(x, inside, "mean"), pool(x, inside, "max")], -1)
 
 
 def named_coattention(name: str, dim: int) -> CoAttention:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
 from regard.common.option_fields import at_least, left_open
 from regard.data.text.pair_columns import Columns
+from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions
 from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.models.matching.pair_matcher import PairMatcher
     from regard.models.matching.word_matcher import PairModel
+    from regard.models.transfer.text_encoder import TextEncoder
     from regard.tasks.match.data import PairFacts
-    from regard.tasks.match.readers import PairReader
+    from regard.tasks.match.encoders import EncoderSource, PairParts
     from regard.tasks.match.task import MatchTask
 
 # the attention of a model's own paper; the other names are mechanisms
@@ -30,32 +32,67 @@ BAG_OF_WORDS = "bag-of-words"
 class PairModelOptions(ModelOptions):
     """Options of models that read pairs of texts."""
 
-    @abstractmethod
-    def reader(self, facts: PairFacts) -> PairReader[Any]:
-        """The reader of the model's tokens."""
+    @property
+    def has_encoder(self) -> bool:
+        """Whether the tokens are those of a pretrained encoder."""
+        return False
 
     @abstractmethod
-    def build(self, facts: PairFacts) -> PairModel: ...
+    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
+        """The reader of the model's tokens, and the model; `source` reads pretrained encoders."""
+
+    def build(self, parts: PairParts) -> PairModel:
+        return parts.build()
+
+
+@dataclass(frozen=True)
+class FrozenEncoderOptions(EncoderOptions):
+    """An encoder whose states are the vectors of tokens."""
+
+    freeze: str = "all"
+
+    def build(self, encoder: TextEncoder) -> TextEncoder:
+        return encoder
 
 
 @dataclass(frozen=True)
 class MatcherOptions(PairModelOptions):
     """Options of models that compare the words of two texts in both directions."""
 
+    training_only: ClassVar[tuple[str, ...]] = ("dropout", "encoder")
+
     attention: str = PAPER
     """How words of one text attend to the other: that of the paper, or a mechanism by name (see `regard list`)."""
-    embedding: int = left_open()
-    """The width of word vectors."""
-    characters: int = left_open()
+    encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
+    """Read tokens by the frozen states of this encoder, a BERT or a run of masked-lm, instead of trained vectors."""
+    embedding: int | None = left_open()
+    """The width of word vectors; an encoder has its own."""
+    characters: int | None = left_open()
     """Filters of the convolution over the characters of a word; 0 reads words alone."""
     dropout: float = left_open()
     """The share of activations that dropout sets to zero in training."""
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.encoder is not None:
+            object.__setattr__(self, "encoder", Path(self.encoder))
+            for name in ("embedding", "characters"):
+                if (value := getattr(self, name)) is not None:
+                    raise ValueError(
+                        f"{name}={value} is of trained vectors, and encoder={self.encoder} has its own; "
+                        "leave one of them out"
+                    )
         check_at_least(self, 1, {"embedding": 100})
         check_at_least(self, 0, {"characters": 32})
         check_share(self, {"dropout": 0.3})
+
+    def resolved(self, defaults: Mapping[str, Any]) -> Self:
+        own = () if self.encoder is None else ("embedding", "characters")
+        return super().resolved({name: value for name, value in defaults.items() if name not in own})
+
+    @property
+    def has_encoder(self) -> bool:
+        return self.encoder is not None
 
     @property
     def mechanism(self) -> str | None:
@@ -66,25 +103,12 @@ class MatcherOptions(PairModelOptions):
     def matcher(self, dim: int, classes: int) -> PairMatcher:
         """The model above vectors of this width."""
 
-    def reader(self, facts: PairFacts) -> PairReader[Any]:
-        from regard.tasks.match.readers import WordReader
+    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
+        from regard.tasks.match import building
 
-        return WordReader(facts.words, facts.characters)
-
-    def build(self, facts: PairFacts) -> PairModel:
-        from torch import nn
-
-        from regard.data.text.special_tokens import PAD, SPECIAL
-        from regard.layers.character_convolution import CharacterConvolution
-        from regard.models.matching.word_matcher import WordMatcher
-
-        words = nn.Embedding(SPECIAL + len(facts.words), self.embedding, padding_idx=PAD)
-        characters = (
-            CharacterConvolution(SPECIAL + len(facts.characters), filters=self.characters, padding=PAD)
-            if self.characters
-            else None
-        )
-        return WordMatcher(self.matcher(self.embedding + self.characters, len(facts.classes)), words, characters)
+        if self.encoder is None:
+            return building.word_parts(self, facts)
+        return building.frozen_parts(self, facts, source(FrozenEncoderOptions(self.encoder), ""))
 
 
 @dataclass(frozen=True)
@@ -145,16 +169,67 @@ class BagOfPairsOptions(PairModelOptions):
     def __post_init__(self) -> None:
         check_at_least(self, 1, {"buckets": 100_000})
 
-    def reader(self, facts: PairFacts) -> PairReader[Any]:
-        from regard.tasks.match.readers import FeatureReader
+    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
+        from regard.tasks.match import building
 
-        return FeatureReader(facts.words, self.buckets)
+        return building.feature_parts(self, facts)
 
-    def build(self, facts: PairFacts) -> PairModel:
-        from regard.models.matching.word_matcher import BagOfPairs
-        from regard.tasks.match.readers import FeatureReader
 
-        return BagOfPairs(FeatureReader(facts.words, self.buckets).size, len(facts.classes))
+@dataclass(frozen=True)
+class PairEncoderOptions(EncoderOptions, PairModelOptions):
+    """A pretrained encoder that reads both texts as one  (Devlin et al. 2019)."""
+
+    pooling: Literal["first", "mean", "max"] = "mean"
+    """How the states of all tokens become one vector."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in the layers above the encoder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choices(self)
+        check_share(self, {"dropout": 0.1})
+
+    @property
+    def has_encoder(self) -> bool:
+        return True
+
+    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
+        from regard.tasks.match import building
+
+        return building.joined_parts(self, facts, source(self, ""))
+
+
+@dataclass(frozen=True)
+class CoEncoderOptions(EncoderOptions, PairModelOptions):
+    """One pretrained encoder per text, or the same for both, joined by attention in both directions."""
+
+    second_encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
+    """The encoder of the second texts; if left out, that of the first ones, with the same weights."""
+    joint_attention: str = PAPER
+    """How the texts attend to each other: by scaled dot products (paper), or a mechanism by name."""
+    width: int = 200
+    """The width of the layers above the encoders."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in the layers above the encoders."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.second_encoder is not None:
+            object.__setattr__(self, "second_encoder", Path(self.second_encoder))
+        check_at_least(self, 1, {"width": 200})
+        check_share(self, {"dropout": 0.1})
+
+    @property
+    def has_encoder(self) -> bool:
+        return True
+
+    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
+        from regard.tasks.match import building
+
+        second = None
+        if self.second_encoder is not None:
+            second = source(replace(self, encoder=self.second_encoder), building.SECOND)
+        return building.co_parts(self, facts, source(self, ""), second)
 
 
 @dataclass(frozen=True)
@@ -221,6 +296,8 @@ class Match(TaskConfig):
     models: ClassVar[dict[str, type[ModelOptions]]] = {
         "esim": ESIMOptions,
         "decomposable": DecomposableOptions,
+        "pair": PairEncoderOptions,
+        "co-encoder": CoEncoderOptions,
         BAG_OF_WORDS: BagOfPairsOptions,
     }
     varies: ClassVar[str] = "attention"
@@ -228,7 +305,7 @@ class Match(TaskConfig):
         "Mechanisms by name, as `regard list` has them, whose score both directions share; paper is that of the "
         "model's paper. A bag of words is always compared with them."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", "baseline.safetensors")
+    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", "baseline.safetensors", *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("pairs.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
@@ -254,7 +331,7 @@ class Match(TaskConfig):
     max_length: int = 400
     """Texts of more words are an error: none is dropped or cut off."""
     model: PairModelOptions = left_open()
-    """Attention between two recurrent encoders, attention without recurrence, or a bag of words."""
+    """Attention between two recurrent encoders, attention alone, pretrained encoders, or a bag of words."""
     smoothing: float = 0.0
     """Label smoothing: the share of the probability of the right class that is spread over all classes."""
     word_dropout: float = left_open()
@@ -271,6 +348,13 @@ class Match(TaskConfig):
         for name in ("train", "valid", "test"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, Path(getattr(self, name)))
+        if self.model is not None and self.model.has_encoder:
+            if self.word_dropout:
+                raise ValueError(
+                    f"word_dropout={self.word_dropout} drops words, and a pretrained encoder reads tokens of its own; "
+                    "leave word_dropout out"
+                )
+            object.__setattr__(self, "word_dropout", 0.0)
         super().__post_init__()
         self._check_files_given(["valid", "test", "columns"], "pairs", "train")
         if self.columns is not None:

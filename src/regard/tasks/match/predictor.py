@@ -78,15 +78,21 @@ class MatchPredictor(Predictor[str, PairClasses]):
 
     @torch.no_grad()
     def probabilities(
-        self, tokens: Sequence[Any], done: Callable[[int], object] | None = None
+        self,
+        tokens: Sequence[Any],
+        done: Callable[[int], object] | None = None,
+        prepare: Callable[[Any], Any] = lambda inputs: inputs,
     ) -> NDArray[np.float64]:  # -> "n k"
-        """p(class | pair) of pairs as tokens; `done` is called with the number of pairs that are classified."""
+        """p(class | pair) of pairs as tokens; `done` is called with the number of pairs that are classified.
+
+        `prepare` is called with the inputs of every batch, and returns what the model reads.
+        """
         rows = np.empty((len(tokens), len(self.classes)))
         order = sorted(range(len(tokens)), key=lambda n: (*self.reader.lengths(tokens[n]), n))
         with eval_mode(self.model):
             for start in range(0, len(order), self.batch):
                 index = order[start : start + self.batch]
-                logits = self.model(self.reader.inputs([tokens[n] for n in index]).to(self.device))
+                logits = self.model(prepare(self.reader.inputs([tokens[n] for n in index]).to(self.device)))
                 rows[index] = logits.cpu().double().softmax(-1).numpy()
                 if done is not None:
                     done(start + len(index))

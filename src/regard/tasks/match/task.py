@@ -27,6 +27,14 @@ from regard.tasks._classification import (
 from regard.tasks.base import Progress, Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
 from regard.tasks.match.data import MatchBatch, PairFacts, digest, read, read_file
+from regard.tasks.match.encoders import (
+    EncoderReader,
+    FrozenVectors,
+    PairParts,
+    run_source,
+    smallest_source,
+    training_source,
+)
 from regard.tasks.match.options import EvaluatePairs, Match
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import PairReader
@@ -49,10 +57,12 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
 
     task: Match
     facts: PairFacts
-    reader: PairReader[Any]
+    parts: PairParts
     tokens: Sequence[Any]  # of every pair to train on
     train: LabelledPairs
     valid: LabelledPairs
+    valid_tokens: Sequence[Any]
+    vectors: FrozenVectors | None  # of the texts, where a frozen encoder reads them
     summary: str
     unit: str = "pairs"
 
@@ -68,18 +78,32 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
             facts.write(folder)
         else:
             facts = facts.check_same(folder)
-        reader = task.model.reader(facts)
-        train = splits.train
+        parts = task.model.parts(facts, training_source(folder, new))
+        train, valid = splits.train, splits.valid
         summary = f"{len(train):,} pairs to train on, {len(splits.valid):,} to validate, {len(facts.classes)} classes, "
         summary += f"{len(facts.words):,} words"
         if train.num_unlabelled:
             are = "is" if train.num_unlabelled == 1 else "are"
             summary += f"; {plural(train.num_unlabelled, 'pair')} without a label {are} left out"
-        tokens = reader.tokenize(train.first, train.second)
-        return MatchProblem(task, facts, reader, tokens, train, splits.valid, summary)
+        tokens, valid_tokens = (parts.reader.tokenize(data.first, data.second) for data in (train, valid))
+        vectors = None
+        if parts.is_frozen:
+            assert isinstance(parts.reader, EncoderReader)
+            vectors = FrozenVectors(parts.reader, [*tokens, *valid_tokens])
+            # states that do not fit into memory are computed again in every step
+            vectors = vectors if vectors.fits else None
+        return MatchProblem(task, facts, parts, tokens, train, valid, valid_tokens, vectors, summary)
+
+    @property
+    def reader(self) -> PairReader[Any]:
+        return self.parts.reader
 
     def build_model(self) -> PairModel:
-        return self.task.model.build(self.facts)
+        return self.parts.build()
+
+    def _read_states(self, model: PairModel, inputs: Any) -> Any:
+        """The inputs, with the states of frozen encoders in place of their tokens."""
+        return inputs if self.vectors is None else self.vectors.pairs(model, inputs)
 
     def _lengths(self) -> list[NDArray[np.int64]]:  # "n" each
         return list(np.array([self.reader.lengths(each) for each in self.tokens], np.int64).T)
@@ -103,14 +127,16 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         return len(batch.labels)
 
     def loss(self, model: PairModel, batch: MatchBatch) -> Loss:
-        logits = model(batch.inputs).float()
+        logits = model(self._read_states(model, batch.inputs)).float()
         total = F.cross_entropy(logits, batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
         right = (logits.argmax(-1) == batch.labels).sum()
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
     def validate(self, model: PairModel) -> ValidationResult:
         predictor = MatchPredictor(model, self.reader, self.facts.classes, max_length=self.task.max_length)
-        probabilities = predictor.probabilities(self.reader.tokenize(self.valid.first, self.valid.second))
+        probabilities = predictor.probabilities(
+            self.valid_tokens, prepare=lambda inputs: self._read_states(model, inputs)
+        )
         sample = _sample(self.valid, probabilities, 0)
         return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)
 
@@ -130,16 +156,16 @@ class MatchTask(Task[Match, MatchPredictor]):
     def dry_run(self) -> None:
         counts: dict[str, Any] = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}
         facts = PairFacts(classes=["a", "b", "c"], words=["x", "y"], characters=["x", "y"], **counts)
-        reader = self.config.model.reader(facts)
         with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(facts)
+            reader, build, _ = self.config.model.parts(facts, smallest_source)
+            model = build()
             inputs = reader.inputs(reader.tokenize(["x y y", "x"], ["y", "x y"]))
             model(inputs.to(next(model.parameters()).device))
 
     def predictor(self, folder: Path) -> MatchPredictor:
         facts, config = PairFacts.read(folder), self.config
-        model, reader = config.model.build(facts), config.model.reader(facts)
-        return MatchPredictor(model, reader, facts.classes, max_length=config.max_length)
+        reader, build, _ = config.model.parts(facts, run_source(folder))
+        return MatchPredictor(build(), reader, facts.classes, max_length=config.max_length)
 
     def example(self, folder: Path) -> str:
         valid = read(self.config).valid

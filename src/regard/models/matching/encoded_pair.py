@@ -1,0 +1,161 @@
+"""Pairs of texts above pretrained encoders: two texts in one encoder, or one encoder per text and attention between."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.mechanisms.coattention import CoAttention
+from regard.attn.terms.score import Dot
+from regard.layers.dropout import Dropout
+from regard.layers.text_pooling import inside_lengths, pool
+from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention, pool_both
+from regard.models.matching.word_matcher import PairModel
+from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
+
+
+class TokenizedPairs(NamedTuple):
+    """The tokens of the first and of the second texts."""
+
+    first: Tensor  # "b n"
+    second: Tensor  # "b m"
+    first_lengths: Tensor  # "b"
+    second_lengths: Tensor  # "b"
+
+    def to(self, device: torch.device) -> "TokenizedPairs":
+        return TokenizedPairs(*(t.to(device) for t in self))
+
+
+class VectorPairs(NamedTuple):
+    """The states of an encoder for the first and the second texts."""
+
+    first: Tensor  # "b n d"
+    second: Tensor  # "b m e"
+    first_lengths: Tensor  # "b"
+    second_lengths: Tensor  # "b"
+
+
+class EncodedPairModel(PairModel):
+    """matcher(encoder(a), encoder(b)), or matcher(encoder(a), second(b)): token vectors of pretrained encoders.
+
+    `layer_decay` and `head_rate` are those of `fine_tuning_rates`.
+    """
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        matcher: PairMatcher,
+        *,
+        second: TextEncoder | None = None,
+        layer_decay: float = 1.0,
+        head_rate: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.matcher, self.second = encoder, matcher, second
+        self.lr_multipliers = fine_tuning_rates(self, layer_decay, head_rate)
+        if second is not None:
+            del self.lr_multipliers["second"]
+            self.lr_multipliers |= second.lr_multipliers("second", layer_decay)
+
+    @property
+    def encoders(self) -> tuple[TextEncoder, TextEncoder]:
+        """Of the first texts and of the second ones."""
+        return self.encoder, self.encoder if self.second is None else self.second
+
+    def forward(self, inputs: TokenizedPairs | VectorPairs) -> Tensor:  # -> "b k"
+        if isinstance(inputs, TokenizedPairs):
+            first, second = self.encoders
+            inputs = VectorPairs(
+                first(inputs.first, inputs.first_lengths),
+                second(inputs.second, inputs.second_lengths),
+                inputs.first_lengths,
+                inputs.second_lengths,
+            )
+        return self.matcher(*inputs)
+
+    @property
+    def embedding(self) -> nn.Module:
+        return self.encoder.embedding
+
+
+class CoMatcher(PairMatcher):
+    """y = W tanh(V [mean v_a; max v_a; mean v_b; max v_b]), v_a = relu(P [a; ã; a − ã; a∘ã]), ã = softmax(a bᵀ/√d) b.
+
+    a and b are linear maps of the states of two encoders, of any widths. `attention` is a name of MECHANISMS whose
+    score and normalizer replace the scaled dot product and the softmax.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        classes: int,
+        *,
+        second_dim: int | None = None,
+        width: int = 200,
+        attention: str | None = None,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__()
+        checks.positive_ints("CoMatcher", dim=dim, classes=classes, width=width)
+        self.first = nn.Linear(dim, width)
+        self.second = nn.Linear(dim if second_dim is None else second_dim, width)
+        self.attention = CoAttention(Dot()) if attention is None else named_coattention(attention, width)
+        self.compare = nn.Linear(4 * width, width)
+        self.feed = nn.Linear(4 * width, width)
+        self.output = nn.Linear(width, classes)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
+    ) -> Tensor:  # "b n d", "b m e", "b", "b" -> "b k"
+        a, b = self.first(self.dropout(first)), self.second(self.dropout(second))
+        read = cross_attend(self.attention, a, b, first_lengths, second_lengths)
+        pooled = [
+            pool_both(torch.relu(self.compare(torch.cat([x, other, x - other, x * other], -1))), lengths)
+            for x, other, lengths in zip((a, b), read, (first_lengths, second_lengths), strict=True)
+        ]
+        hidden = torch.tanh(self.feed(self.dropout(torch.cat(pooled, -1))))
+        return self.output(self.dropout(hidden))
+
+
+class JoinedTexts(NamedTuple):
+    """Pairs as one row of tokens each; `types` tells the texts apart."""
+
+    tokens: Tensor  # "b t"
+    lengths: Tensor  # "b"
+    types: Tensor  # "b t"
+
+    def to(self, device: torch.device) -> "JoinedTexts":
+        return JoinedTexts(*(t.to(device) for t in self))
+
+
+class PairEncoder(PairModel):
+    """W tanh(V pool(encoder([a; b]))): both texts as one, told apart by token types  (Devlin et al. 2019)."""
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        classes: int,
+        *,
+        pooling: str = "first",
+        dropout: float = 0.1,
+        layer_decay: float = 1.0,
+        head_rate: float = 1.0,
+    ) -> None:
+        super().__init__()
+        checks.positive_ints("PairEncoder", classes=classes)
+        self.encoder, self.pooling = encoder, pooling
+        self.feed = nn.Linear(encoder.width, encoder.width)
+        self.output = nn.Linear(encoder.width, classes)
+        self.dropout = Dropout(dropout)
+        self.lr_multipliers = fine_tuning_rates(self, layer_decay, head_rate)
+
+    def forward(self, inputs: JoinedTexts) -> Tensor:  # -> "b k"
+        states = self.encoder(inputs.tokens, inputs.lengths, inputs.types)
+        pooled = pool(states, inside_lengths(inputs.lengths, states.shape[1]), self.pooling)
+        return self.output(self.dropout(torch.tanh(self.feed(self.dropout(pooled)))))
+
+    @property
+    def embedding(self) -> nn.Module:
+        return self.encoder.embedding

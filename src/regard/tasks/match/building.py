@@ -1,0 +1,95 @@
+"""The parts of every model of the task match: its reader, and the way to build it."""
+
+from torch import nn
+
+from regard.data.text.special_tokens import PAD, SPECIAL
+from regard.layers.character_convolution import CharacterConvolution
+from regard.models.matching.encoded_pair import CoMatcher, EncodedPairModel, PairEncoder
+from regard.models.matching.word_matcher import BagOfPairs, PairModel, WordMatcher
+from regard.tasks._encoder import PretrainedEncoder
+from regard.tasks.match.data import PairFacts
+from regard.tasks.match.encoders import SECOND, EncoderReader, JoinedReader, PairParts
+from regard.tasks.match.options import (
+    PAPER,
+    BagOfPairsOptions,
+    CoEncoderOptions,
+    FrozenEncoderOptions,
+    MatcherOptions,
+    PairEncoderOptions,
+)
+from regard.tasks.match.readers import FeatureReader, WordReader
+
+__all__ = ["SECOND", "co_parts", "feature_parts", "frozen_parts", "joined_parts", "word_parts"]
+
+
+def word_parts(options: MatcherOptions, facts: PairFacts) -> PairParts:
+    """Trained vectors of words and characters."""
+    width, filters = options.embedding or 0, options.characters or 0
+
+    def build() -> PairModel:
+        matcher = options.matcher(width + filters, len(facts.classes))
+        words = nn.Embedding(SPECIAL + len(facts.words), width, padding_idx=PAD)
+        sizes = SPECIAL + len(facts.characters)
+        characters = CharacterConvolution(sizes, filters=filters, padding=PAD) if filters else None
+        return WordMatcher(matcher, words, characters)
+
+    return PairParts(WordReader(facts.words, facts.characters), build)
+
+
+def frozen_parts(options: MatcherOptions, facts: PairFacts, encoder: PretrainedEncoder) -> PairParts:
+    """The states of a frozen encoder as vectors."""
+    assert options.encoder is not None
+    of_encoder = FrozenEncoderOptions(options.encoder)
+
+    def build() -> PairModel:
+        return EncodedPairModel(encoder.build(of_encoder), options.matcher(encoder.facts.width, len(facts.classes)))
+
+    return PairParts(EncoderReader(encoder, encoder), build, is_frozen=True)
+
+
+def joined_parts(options: PairEncoderOptions, facts: PairFacts, encoder: PretrainedEncoder) -> PairParts:
+    """An encoder that reads both texts as one."""
+
+    def build() -> PairModel:
+        return PairEncoder(
+            encoder.build(options),
+            len(facts.classes),
+            pooling=options.pooling,
+            dropout=options.dropout,
+            layer_decay=options.layer_decay,
+            head_rate=options.head_rate,
+        )
+
+    return PairParts(JoinedReader(encoder), build)
+
+
+def co_parts(
+    options: CoEncoderOptions, facts: PairFacts, encoder: PretrainedEncoder, second: PretrainedEncoder | None
+) -> PairParts:
+    """One encoder per text; without `second` the same for both."""
+    other = encoder if second is None else second
+
+    def build() -> PairModel:
+        matcher = CoMatcher(
+            encoder.facts.width,
+            len(facts.classes),
+            second_dim=other.facts.width,
+            width=options.width,
+            attention=None if options.joint_attention == PAPER else options.joint_attention,
+            dropout=options.dropout,
+        )
+        return EncodedPairModel(
+            encoder.build(options),
+            matcher,
+            second=None if second is None else second.build(options),
+            layer_decay=options.layer_decay,
+            head_rate=options.head_rate,
+        )
+
+    return PairParts(EncoderReader(encoder, other), build, is_frozen=options.freeze == "all")
+
+
+def feature_parts(options: BagOfPairsOptions, facts: PairFacts) -> PairParts:
+    """The features of a bag of words."""
+    reader = FeatureReader(facts.words, options.buckets)
+    return PairParts(reader, lambda: BagOfPairs(reader.size, len(facts.classes)))

@@ -1,0 +1,208 @@
+"""Pretrained encoders in the task match: their readers, and the states of texts that a frozen encoder computes once."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.common.eval_mode import eval_mode
+from regard.common.wording import shortened
+from regard.data.text.subwords import EncodedText, RunSubwords, SubwordTokenizer
+from regard.data.text.tokenizer import Tokenizer
+from regard.models.matching.encoded_pair import EncodedPairModel, JoinedTexts, TokenizedPairs, VectorPairs
+from regard.models.matching.word_matcher import PairModel
+from regard.models.transfer.text_encoder import TextEncoder
+from regard.tasks._encoder import SMALLEST, PretrainedEncoder, pad_texts
+from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks.match.readers import PairReader
+from regard.training.run_folder import LAST
+
+# of the encoder of the second texts, in the folder of a run
+SECOND = "second"
+# texts whose states are computed together, and the bytes of states that are kept
+_GROUP, _MOST_BYTES = 32, 2 << 30
+# of an encoder in a first call
+_MOST_LAYERS = 64
+
+# the encoder of options: of the first texts, or by the name SECOND of the second ones
+EncoderSource = Callable[[EncoderOptions, str], PretrainedEncoder]
+
+
+class PairParts(NamedTuple):
+    """The parts of a model that its options and data decide."""
+
+    reader: PairReader[Any]
+    build: Callable[[], PairModel]
+    is_frozen: bool = False  # whether the states of texts never change, so that they are computed once
+
+
+def training_source(folder: Path, new: bool) -> EncoderSource:
+    """Encoders of a training: a new run reads the folders that its options name, others what the run has written."""
+
+    def source(options: EncoderOptions, name: str) -> PretrainedEncoder:
+        place = folder / name
+        if name and not new and place.exists() and (folder / LAST).exists():
+            return PretrainedEncoder.of_run(place)
+        place.mkdir(exist_ok=True)
+        return PretrainedEncoder.prepare(options, place, new)
+
+    return source
+
+
+def run_source(folder: Path) -> EncoderSource:
+    """Encoders of a run, whose weights are in its checkpoints."""
+    return lambda options, name: PretrainedEncoder.of_run(folder / name)
+
+
+def smallest_source(options: EncoderOptions, name: str) -> PretrainedEncoder:
+    """An encoder for a first call of a model, before anything is read, with as many layers as are frozen."""
+    layers = min(int(options.freeze), _MOST_LAYERS) if options.freeze.isdigit() else 1
+    facts = replace(SMALLEST, layers=max(layers, 1))
+    return PretrainedEncoder(facts, RunSubwords(Tokenizer.train("characters", ["x y"], 9)))
+
+
+def _whole(encoded: EncodedText, text: str, longest: int | None) -> EncodedText:
+    if encoded.num_cut:
+        raise ValueError(
+            f"the text {shortened(text, 30)} has {encoded.num_cut:,} tokens more than the {longest:,} that the encoder "
+            "reads; shorten it"
+        )
+    return encoded
+
+
+class EncodedPair(NamedTuple):
+    """The tokens of both texts."""
+
+    first: EncodedText
+    second: EncodedText
+
+
+class EncoderReader(PairReader[EncodedPair]):
+    """The sub-words of an encoder for each text, of two encoders if the texts have different ones."""
+
+    def __init__(self, first: PretrainedEncoder, second: PretrainedEncoder) -> None:
+        self.encoders = first, second
+
+    def tokenize(self, first: Sequence[str], second: Sequence[str]) -> list[EncodedPair]:
+        sides = [
+            [
+                _whole(encoded, text, encoder.longest)
+                for encoded, text in zip(encoder.tokenizer.encode(texts, encoder.longest), texts, strict=True)
+            ]
+            for encoder, texts in zip(self.encoders, (first, second), strict=True)
+        ]
+        return [EncodedPair(*pair) for pair in zip(*sides, strict=True)]
+
+    def lengths(self, tokens: EncodedPair) -> tuple[int, int]:
+        return len(tokens.first), len(tokens.second)
+
+    def inputs(
+        self, pairs: Sequence[EncodedPair], dropout: float = 0.0, rng: np.random.Generator | None = None
+    ) -> TokenizedPairs:
+        padded = [
+            pad_texts([pair[side] for pair in pairs], encoder.tokenizer.pad)
+            for side, encoder in enumerate(self.encoders)
+        ]
+        return TokenizedPairs(padded[0].tokens, padded[1].tokens, padded[0].lengths, padded[1].lengths)
+
+    def names(self, tokens: EncodedPair) -> tuple[Sequence[str], Sequence[str]]:
+        first, second = (
+            encoder.tokenizer.pieces(text.ids) for encoder, text in zip(self.encoders, tokens, strict=True)
+        )
+        return first, second
+
+
+class JoinedReader(PairReader[EncodedText]):
+    """Both texts as one row of sub-words."""
+
+    def __init__(self, encoder: PretrainedEncoder) -> None:
+        self.encoder = encoder
+
+    @property
+    def tokenizer(self) -> SubwordTokenizer:
+        return self.encoder.tokenizer
+
+    def tokenize(self, first: Sequence[str], second: Sequence[str]) -> list[EncodedText]:
+        pairs = list(zip(first, second, strict=True))
+        encoded = self.tokenizer.encode_pairs(pairs, self.encoder.longest)
+        return [
+            _whole(each, " ".join(pair), self.encoder.longest) for each, pair in zip(encoded, pairs, strict=True)
+        ]
+
+    def lengths(self, tokens: EncodedText) -> tuple[int, int]:
+        return len(tokens), len(tokens)
+
+    def inputs(
+        self, pairs: Sequence[EncodedText], dropout: float = 0.0, rng: np.random.Generator | None = None
+    ) -> JoinedTexts:
+        return JoinedTexts(*pad_texts(pairs, self.tokenizer.pad))
+
+    def names(self, tokens: EncodedText) -> tuple[Sequence[str], Sequence[str]]:
+        return self.tokenizer.pieces(tokens.ids), ()
+
+
+class _SideVectors:
+    """The states of distinct texts by one frozen encoder, computed in groups when they are first read.
+
+    A group depends on the texts alone, so that states have the same bits in any order of batches.
+    """
+
+    def __init__(self, texts: Iterable[tuple[int, ...]], pad: int) -> None:
+        ordered = sorted({*texts}, key=lambda ids: (len(ids), ids))
+        self.groups = [ordered[n : n + _GROUP] for n in range(0, len(ordered), _GROUP)]
+        self.group_of = {ids: n for n, group in enumerate(self.groups) for ids in group}
+        self.pad = pad
+        self.states: dict[tuple[int, ...], Tensor] = {}
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(map(len, self.group_of))
+
+    def read(self, encoder: TextEncoder, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b t d"
+        rows = [tuple(row[:n]) for row, n in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        for ids in rows:
+            if ids not in self.states:
+                self._compute(encoder, self.groups[self.group_of[ids]], tokens.device)
+        return pad_sequence([self.states[ids] for ids in rows], batch_first=True)
+
+    @torch.no_grad()
+    def _compute(self, encoder: TextEncoder, group: Sequence[tuple[int, ...]], device: torch.device) -> None:
+        lengths = torch.tensor([len(ids) for ids in group], device=device)
+        tokens = torch.full((len(group), max(map(len, group))), self.pad, device=device)
+        for n, ids in enumerate(group):
+            tokens[n, : len(ids)] = torch.tensor(ids, device=device)
+        with eval_mode(encoder):
+            states = encoder(tokens, lengths)
+        for n, ids in enumerate(group):
+            self.states[ids] = states[n, : len(ids)].clone()
+
+
+class FrozenVectors:
+    """The states of the texts of a run by frozen encoders, each computed once."""
+
+    def __init__(self, reader: EncoderReader, pairs: Sequence[EncodedPair]) -> None:
+        first, second = reader.encoders
+        texts = [[pair[side].ids for pair in pairs] for side in range(2)]
+        if first is second:
+            shared = _SideVectors((*texts[0], *texts[1]), first.tokenizer.pad)
+            self.sides = [shared, shared]
+        else:
+            self.sides = [_SideVectors(texts[n], each.tokenizer.pad) for n, each in enumerate(reader.encoders)]
+        distinct = {id(side): side.num_tokens * reader.encoders[n].facts.width for n, side in enumerate(self.sides)}
+        self.fits = 4 * sum(distinct.values()) <= _MOST_BYTES
+
+    def pairs(self, model: PairModel, inputs: TokenizedPairs) -> VectorPairs:
+        """The states of these pairs."""
+        assert isinstance(model, EncodedPairModel)
+        first, second = model.encoders
+        return VectorPairs(
+            self.sides[0].read(first, inputs.first, inputs.first_lengths),
+            self.sides[1].read(second, inputs.second, inputs.second_lengths),
+            inputs.first_lengths,
+            inputs.second_lengths,
+        )
