@@ -33,6 +33,7 @@ COMMANDED = {
         "translate",
         "classify-text",
         "tag",
+        "match",
         "language-model",
         "masked-lm",
         "images",
