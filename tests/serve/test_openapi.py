@@ -8,6 +8,7 @@ from jsonschema_rs import validator_for
 from tests.serve import pictures
 from tests.serve.conftest import post, read
 from tests.serve.openapi import ENDPOINTS, LIMITS, check, translate
+from tests.serve.text_runs import text_for
 from tests.tasks.language_model.test_generation import predictor
 
 from regard.inference.endpoint import Endpoint
@@ -43,7 +44,7 @@ def test_whole_numbers_may_have_a_point(task: str) -> None:
     given = (
         {"image": pictures.sent(pictures.packed(pictures.drawn(1)))}
         if "image" in schema["properties"]
-        else {"text": "a"}
+        else {"text": text_for(task, "a")}
     )
     names = integers(schema)
     assert names == {"translate": ["beam", "nbest"], "language-model": ["tokens", "count", "top_k", "seed"]}.get(

@@ -11,8 +11,15 @@ from regard.tasks.loading import LoadedRun, load_run
 TEXT_RUNS = {
     "classify-text": "--train {}/texts.tsv --width 5 --hidden 6 --hops 2 --feed 7 --batch 64",
     "tag": "--train {}/columns.conll --embedding 5 --characters 4 --hidden 6 --batch 64",
+    "masked-lm": "--train {}/lines.txt --tokens characters --width 8 --heads 2 --layers 1 --segment 220 --batch 2 "
+    "--valid-tokens 230 --valid-share 0.3",
     "language-model": "--train {}/lines.txt --width 8 --heads 2 --layers 1 --segment 24 --valid-tokens 30 --batch 3",
 }
+
+
+def text_for(task: str, text: str) -> str:
+    """A text that the task reads."""
+    return f"{text[:1]}[MASK]{text[1:]}" if task == "masked-lm" else text
 
 
 def text_run(task: str, folder: Path) -> LoadedRun:

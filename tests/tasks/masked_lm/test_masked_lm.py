@@ -1,16 +1,20 @@
 """The rows of a run, its masks, its candidates, and its errors."""
 
+import itertools
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from jsonschema_rs import validator_for
+from tests.serve.conftest import post
 
 import regard
 from regard.cli.main import main
 from regard.data.text.special_tokens import BOS, EOS, SPECIAL
 from regard.data.text.tokenizer import Tokenizer
+from regard.inference.limits import Limits
 from regard.inference.predictor import record_run
 from regard.tasks.masked_lm.data import Masking, evaluation_batches, plan_rows
 from regard.tasks.masked_lm.options import MaskedLM, PredictMasked
@@ -195,3 +199,37 @@ def test_single_tokens_and_whole_words_are_chosen() -> None:
 def test_one_file_needs_no_tuple(text: Path) -> None:
     for train in (text, str(text), [text]):
         assert MaskedLM.of(train=train).train == (text,)
+
+
+def test_it_is_served(predictor: MaskedLMPredictor) -> None:
+    endpoint = predictor.endpoint(Limits(), run="run", step=2)
+    text = "the [MASK] sat on [MASK]"
+    answer = post(endpoint, {"text": text, "top": 3, "attention": True}).json()["answers"][0]
+    output = predictor.predict([text], PredictMasked(top=3))[0]
+    assert answer["filled"] == output.filled
+    shown = [[each["token"] for each in candidates] for candidates in answer["masks"]]
+    assert shown == [[each.text for each in candidates] for candidates in output.candidates]
+    assert [attended["keys"].count("[MASK]") for attended in answer["attention"]] == [2]
+    refused = post(endpoint, {"texts": [text, "the cat"]})
+    assert refused.status_code == 422
+    assert "has no [MASK]; mark the token to guess" in refused.json()["error"]
+    long = post(endpoint, {"text": "the cat sat " * 9 + "[MASK]"})
+    assert (long.status_code, "this model reads 16; shorten it" in long.json()["error"]) == (422, True)
+    schema = validator_for(endpoint.schema.request.model_json_schema())
+    assert [schema.is_valid(body) for body in ({"text": text}, {"text": "the cat"}, {"texts": ["a", text]})] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_the_margin_is_that_of_the_closest_candidates(predictor: MaskedLMPredictor) -> None:
+    text = "the [MASK] sat [MASK]"
+    (output,) = predictor.predict([text], PredictMasked(top=2))
+    (longer,) = predictor.predict([text], PredictMasked(top=3))
+    gaps = [
+        (first.probability - second.probability) / first.probability
+        for candidates in longer.candidates
+        for first, second in itertools.pairwise(candidates)
+    ]
+    assert predictor.margin(output) == pytest.approx(min(gaps))

@@ -38,9 +38,12 @@ class TextBody(SingleOrList):
 Body = TypeVar("Body", bound=TextBody)
 
 
-def limited_texts(model: type[Body], limits: Limits, **constraints: Any) -> type[Body]:
-    """The model with the limits of its texts in /openapi.json, and more constraints on other fields."""
-    length = Field(json_schema_extra={"maxLength": limits.characters})
+def limited_texts(model: type[Body], limits: Limits, pattern: str | None = None, **constraints: Any) -> type[Body]:
+    """The model with the limits of its texts in /openapi.json, a pattern if they must fit one, and more constraints on
+    other fields.
+    """
+    rules: dict[str, Any] = {"maxLength": limits.characters} | ({} if pattern is None else {"pattern": pattern})
+    length = Field(json_schema_extra=rules)
     texts = get_type_hints(model, include_extras=True)["texts"]
     several = Annotated[list[Annotated[str, length]], *texts.__metadata__, Field(max_length=limits.texts)]
     return limited(with_fields(model, {"texts": several}), text=length, **constraints)

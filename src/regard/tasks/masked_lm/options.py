@@ -119,6 +119,7 @@ class MaskedLM(TaskConfig):
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json", "baseline.safetensors")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "segment")
+    is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateMaskedLM
     Predict: ClassVar[type] = PredictMasked
 

@@ -1,8 +1,10 @@
 """MaskedLMPredictor: a text with masks in, the candidates for each mask out."""
 
+import math
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,14 @@ from regard.attn.terms.mask import Lengths
 from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
 from regard.common.wording import plural, shortened
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.bert import BERTMaskedLM
 from regard.recording.recording import Recording
 from regard.tasks.masked_lm.masked_texts import MASK, EncodedMasks, MaskedTexts
-from regard.tasks.masked_lm.options import PredictMasked
+from regard.tasks.masked_lm.options import MaskedLM, PredictMasked
 
 # texts per batch
 _BATCH = 32
@@ -39,6 +44,7 @@ class FilledText:
     encoded: EncodedMasks
     candidates: tuple[tuple[Candidate, ...], ...]
     filled: str
+    margin: float = field(default=math.inf, compare=False)  # of the closest ranking of candidates
 
 
 class MaskedLMPredictor(Predictor[str, FilledText]):
@@ -103,18 +109,20 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
     def _filled(self, text: str, encoded: EncodedMasks, logits: Tensor, top: int) -> FilledText:  # logits "m v"
         """Candidates are tokens of text alone; their probabilities are among all tokens."""
         tokens = self.texts.candidates
-        best = logits.cpu().double().softmax(-1)[:, torch.as_tensor(tokens)].topk(top, -1)
+        # one more than asked for, which the last one might change places with
+        ranked = logits.cpu().double().softmax(-1)[:, torch.as_tensor(tokens)].topk(min(top + 1, len(tokens)), -1)
+        margin = min(ranking_margin(row, top) for row in ranked.values.tolist())
         candidates = tuple(
             tuple(
                 Candidate(tokens[n], self.texts.display(tokens[n], has_space), p)
                 for n, p in zip(index, row, strict=True)
             )
             for index, row, has_space in zip(
-                best.indices.tolist(), best.values.tolist(), encoded.has_space, strict=True
+                ranked.indices[:, :top].tolist(), ranked.values[:, :top].tolist(), encoded.has_space, strict=True
             )
         )
         filled = self.texts.fill(text, encoded, [each[0].token for each in candidates])
-        return FilledText(encoded, candidates, filled)
+        return FilledText(encoded, candidates, filled, margin)
 
     def text(self, output: FilledText) -> str:
         """Candidates with probabilities, separated by tabs; " | " separates masks."""
@@ -128,7 +136,10 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
             [{"token": each.text, "probability": each.probability} for each in candidates]
             for candidates in output.candidates
         ]
-        return {"masks": masks, "filled": output.filled}
+        return {"filled": output.filled, "masks": masks}
+
+    def margin(self, output: FilledText) -> float:
+        return output.margin
 
     def summary(self, output: FilledText) -> str:
         return output.filled
@@ -177,6 +188,22 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return MaskedSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        return TextEndpoint(
+            self,
+            limits,
+            name=MaskedLM.name,
+            title=f"Guess the words at {MASK} with {run}",
+            options=PredictMasked,
+            maxima={"top": len(self.texts.candidates)},
+            about={"run": run, "step": step, "max_length": self.longest},
+            example=f"a {MASK}",
+            pattern=re.escape(MASK),
+        )
 
 
 class MaskedSession(PredictionSession):
